@@ -1,0 +1,50 @@
+"""Lands bounded offset ranges of a log in Delta tables, exactly once, and proves it.
+
+The names a job may import. They are loaded when they are used: executors import this
+package too, and have no need for most of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rangeland.api import FrozenPlan, backfill, land, plan
+    from rangeland.errors import RangelandError
+    from rangeland.job import Job
+    from rangeland.results import RunResult
+    from rangeland.datasource import RangelandSource
+    from rangeland.spark.session import open_spark
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "FrozenPlan": "rangeland.api",
+    "Job": "rangeland.job",
+    "RangelandError": "rangeland.errors",
+    "RangelandSource": "rangeland.datasource",
+    "RunResult": "rangeland.results",
+    "backfill": "rangeland.api",
+    "land": "rangeland.api",
+    "open_spark": "rangeland.spark.session",
+    "plan": "rangeland.api",
+}
+
+__all__ = [
+    "FrozenPlan",
+    "Job",
+    "RangelandError",
+    "RangelandSource",
+    "RunResult",
+    "backfill",
+    "land",
+    "open_spark",
+    "plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rangeland' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,70 @@
+"""What a script uses: ``plan(job, spark).read(spark)`` and ``land(job, spark)``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rangeland import run as commands
+from rangeland.job import Job
+from rangeland.model import Range, Slice
+from rangeland.planning.plan import Plan
+from rangeland.results import PlanPreview, Progress, RunResult, Silent
+from rangeland.settings import cluster_settings
+from rangeland.spark.frames import plan_frame
+
+
+@dataclass(frozen=True)
+class FrozenPlan:
+    """What a run of the job would land now. ``read`` gives those offsets and no others,
+    however often; ``apply`` lands them, or says that its ground has moved."""
+
+    job: Job
+    preview: PlanPreview
+
+    @property
+    def plan(self) -> Plan:
+        return self.preview.draft.plan
+
+    @property
+    def hash(self) -> str:
+        return self.plan.hash
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        return self.plan.ranges
+
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        return self.plan.slices
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``rangeland plan --json`` prints it."""
+        return self.preview.to_json()
+
+    def read(self, spark: Any) -> Any:
+        """A data frame with the columns of the contract. Lands nothing."""
+        parallelism = int(spark.sparkContext.defaultParallelism)
+        from rangeland.planning.slices import pack
+
+        tasks = pack(self.plan.slices, self.job.slices.target_bytes, parallelism)
+        return plan_frame(spark, tasks, cluster_settings(self.job))
+
+    def apply(self, spark: Any, progress: Progress | None = None) -> RunResult:
+        """Lands exactly this plan. Raises Conflict where its ground has moved."""
+        return commands.apply(self.job, self.plan, spark, progress or Silent())
+
+
+def plan(job: Job, spark: Any, progress: Progress | None = None) -> FrozenPlan:
+    """Looks at the cluster and the ledger, and writes nothing."""
+    return FrozenPlan(job, commands.preview(job, spark, progress or Silent()))
+
+
+def land(job: Job, spark: Any, progress: Progress | None = None) -> RunResult:
+    """Lands what the job asks for, exactly once, as ``rangeland run`` does."""
+    return commands.run(job, spark, progress or Silent())
+
+
+def backfill(job: Job, spark: Any, progress: Progress | None = None) -> RunResult:
+    """Lands the job's range beside its scheduled runs, as ``rangeland backfill`` does."""
+    return commands.backfill(job, spark, progress or Silent())

@@ -1,0 +1,75 @@
+"""Record bytes to Arrow: the slow obvious reference, and the kernel that must equal it.
+
+``decode_records`` is the kernel where a library for this platform is at hand. Where none
+is, it is the reference, with one warning per process. ``RANGELAND_DECODER`` set to
+``kernel`` or ``reference`` forces one of them; a forced kernel that is not there is an
+error.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import pyarrow as pa
+
+from rangeland.decode import library, reference
+from rangeland.decode.kernel import Kernel
+from rangeland.decode.payload import Payload
+from rangeland.errors import UsageError
+
+__all__ = ["Payload", "decode_records"]
+
+DECODER_VARIABLE = "RANGELAND_DECODER"
+
+_Decoder = Callable[[Sequence[Payload], int, int], pa.RecordBatch]
+
+
+def decode_records(
+    payloads: Sequence[Payload], from_offset: int, until_offset: int
+) -> pa.RecordBatch:
+    """The records with ``from_offset <= offset < until_offset``, in order, with the columns
+    ``columns.RECORDS``: key, value, offset, timestamp, timestampType, headers.
+
+    Raises BadRecord with the facts payload, record (indexes from 0), position (bytes into
+    the payload's data) and reason; Bug if the payloads pass 2 GiB together."""
+    return _decoder()(payloads, from_offset, until_offset)
+
+
+@cache
+def _decoder() -> _Decoder:
+    wanted = os.environ.get(DECODER_VARIABLE, "")
+    if wanted not in ("", "kernel", "reference"):
+        raise UsageError(
+            f"{DECODER_VARIABLE} is {wanted!r}",
+            do="Set it to kernel or reference, or leave it unset",
+            value=wanted,
+        )
+    if wanted == "reference":
+        return reference.decode_records
+    try:
+        return Kernel(library.load_library()).decode_records
+    except library.Missing as missing:
+        if wanted == "kernel":
+            raise UsageError(
+                f"{DECODER_VARIABLE} is 'kernel', and there is none",
+                why=str(missing),
+                do=_REMEDY,
+                library=library.library_name(),
+            ) from None
+        warnings.warn(
+            f"Records are decoded by the slow reference decoder, about {_SLOWER} times slower "
+            f"than the compiled one: {missing}. {_REMEDY}.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return reference.decode_records
+
+
+_SLOWER = 100
+_REMEDY = (
+    "Install rangeland with pip on this platform (it compiles its kernel), "
+    "or add the library for this platform to the archive that is sent to the workers"
+)

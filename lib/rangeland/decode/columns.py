@@ -1,0 +1,99 @@
+"""The columns of a landed row, as Arrow types: one place for names, order and nullability.
+
+Decoders give ``RECORDS`` (what the bytes of records say); ``with_partition`` makes whole
+rows of them. Dialects with columns of their own put them after ``RECORDS``.
+
+Rules: no decoding here, apart from the text of header keys, which both decoders share.
+Names and types are those of Spark's Kafka source: a record without headers has null, not
+an empty list; Spark takes timestamps in microseconds only.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from rangeland.model import Partition
+
+HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+KEY = pa.field("key", pa.binary())
+VALUE = pa.field("value", pa.binary())
+TOPIC = pa.field("topic", pa.string())
+PARTITION = pa.field("partition", pa.int32())
+OFFSET = pa.field("offset", pa.int64())
+TIMESTAMP = pa.field("timestamp", pa.timestamp("us", tz="UTC"))
+TIMESTAMP_TYPE = pa.field("timestampType", pa.int32())
+HEADERS = pa.field("headers", pa.list_(HEADER))
+BROKER = pa.field("broker", pa.string())
+
+RECORDS = pa.schema([KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS])
+
+_CACHED_ROWS = 1 << 17
+
+
+def row_schema(*, broker: bool = False, extra: Iterable[pa.Field] = ()) -> pa.Schema:
+    """The columns of the contract, in order. ``broker``: partitions are numbered per
+    broker. ``extra``: what a dialect adds, last."""
+    named = [KEY, VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS]
+    return pa.schema([*named, *([BROKER] if broker else []), *extra])
+
+
+def with_partition(batch: pa.RecordBatch, partition: Partition) -> pa.RecordBatch:
+    """Whole rows: ``batch`` (``RECORDS``, then extra columns) with topic and partition as
+    constant columns, and broker where the partition has one. Nothing is copied, and the
+    constants are slices of cached arrays."""
+    rows = batch.num_rows
+    extra = [field for field in batch.schema if field.name not in RECORDS.names]
+    constants: dict[str, pa.Array] = {
+        TOPIC.name: _constant(partition.topic, TOPIC.type, rows),
+        PARTITION.name: _constant(partition.number, PARTITION.type, rows),
+    }
+    if partition.broker:
+        constants[BROKER.name] = _constant(partition.broker, BROKER.type, rows)
+    schema = row_schema(broker=bool(partition.broker), extra=extra)
+    columns = [
+        constants[name] if name in constants else batch.column(name) for name in schema.names
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    if rows > _CACHED_ROWS:
+        return pa.repeat(pa.scalar(value, kind), rows)
+    size = 1 << max(rows - 1, 0).bit_length()
+    return _cached_constant(value, kind, size).slice(0, rows)
+
+
+@lru_cache(maxsize=32)
+def _cached_constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), rows)
+
+
+def header_key(raw: bytes) -> str:
+    """A header key as Java reads it: UTF-8, with U+FFFD for what is not."""
+    return raw.decode("utf-8", _AS_IN_JAVA)
+
+
+def _replace_as_in_java(error: UnicodeError) -> tuple[str, int]:
+    """Python and Java replace the same pieces by one U+FFFD each, but for one case: an
+    encoded surrogate (ED A0..BF, and its third byte if it is there) is one piece in Java."""
+    assert isinstance(error, UnicodeDecodeError)
+    piece = error.object[error.start : error.start + 3]
+    if piece[0] != 0xED or len(piece) < 2 or not 0xA0 <= piece[1] <= 0xBF:
+        return "\ufffd", error.end
+    third = len(piece) == 3 and 0x80 <= piece[2] <= 0xBF
+    return "\ufffd", error.start + (3 if third else 2)
+
+
+_AS_IN_JAVA = "rangeland-as-in-java"
+codecs.register_error(_AS_IN_JAVA, _replace_as_in_java)
+
+
+def records_batch(columns: list[Any]) -> pa.RecordBatch:
+    """A batch of ``RECORDS`` from arrays in that order."""
+    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)

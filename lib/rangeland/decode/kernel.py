@@ -1,0 +1,225 @@
+"""The fast decoder: gives the compiled kernel its memory, and makes Arrow of what it wrote.
+
+One call per list of payloads decodes everything but headers straight into Arrow buffers
+from the default memory pool; a second call follows only where some record has headers,
+since only then is it known how much room they need. The interpreter's lock is free during
+both. Buffers are taken at their upper bound (memory that is never touched costs nothing)
+and cut to size at the end.
+
+Limit: the payloads of one call hold less than 2 GiB together, so that no column can pass
+what 32-bit offsets reach. Callers cut earlier, by memory (see ``dialects/kafka/records``).
+
+Rules: no format knowledge here, that is ``kernel.c``; the structs mirror those there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Sequence
+from typing import Protocol, cast, get_type_hints
+
+import pyarrow as pa
+
+from rangeland.decode import columns
+from rangeland.decode.payload import Fault, Payload, bad_record
+from rangeland.errors import Bug
+
+MAX_BYTES = (1 << 31) - 1
+_SLACK = 64
+_SMALLEST_ROW = 6  # bytes read before a row is written: five fields after the length
+_CAPACITY = 100  # as in kernel.c
+
+
+def _struct(name: str, numbers: str, pointers: str = "") -> type[ctypes.Structure]:
+    fields = [(field, ctypes.c_int64) for field in numbers.split()]
+    fields += [(field, ctypes.c_void_p) for field in pointers.split()]  # type: ignore[misc]
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
+
+
+_Rows = _struct(
+    "_Rows",
+    "row_capacity byte_capacity",
+    "key_offsets key_data key_valid value_offsets value_data value_valid "
+    "offsets timestamps timestamp_types",
+)
+_Headers = _struct(
+    "_Headers",
+    "row_capacity header_capacity key_capacity value_capacity",
+    "list_offsets list_valid key_offsets key_data value_offsets value_data value_valid",
+)
+
+
+class _Numbers(Protocol):
+    """The fields of the kernel's result, in its order."""
+
+    rows: int
+    key_bytes: int
+    value_bytes: int
+    key_nulls: int
+    value_nulls: int
+    headers: int
+    header_key_bytes: int
+    header_value_bytes: int
+    header_value_nulls: int
+    rows_without_headers: int
+    keys_beyond_ascii: int
+    payload: int
+    record: int
+    position: int
+
+
+_Result = _struct("_Result", " ".join(get_type_hints(_Numbers)))
+
+
+class Kernel:
+    """The functions of one loaded library."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._rows = library.rangeland_decode_rows
+        self._headers = library.rangeland_decode_headers
+        for function in (self._rows, self._headers):
+            function.restype = ctypes.c_int32
+            function.argtypes = [
+                ctypes.c_void_p,
+                *[ctypes.c_int64] * 3,
+                *[ctypes.c_void_p] * 2,
+            ]
+
+    def decode_records(
+        self, payloads: Sequence[Payload], from_offset: int, until_offset: int
+    ) -> pa.RecordBatch:
+        """As ``reference.decode_records``: the same rows, the same errors."""
+        call = _Call(payloads, from_offset, until_offset)
+        found, arrays = call.run_rows(self._rows)
+        headers = call.run_headers(self._headers, found) if found.headers else None
+        if headers is None:
+            headers = pa.nulls(found.rows, columns.HEADERS.type)
+        return columns.records_batch([*arrays, headers])
+
+
+class _Call:
+    """One list of payloads, kept alive and addressed for as long as the kernel reads it."""
+
+    def __init__(self, payloads: Sequence[Payload], from_offset: int, until_offset: int) -> None:
+        self.offsets = (from_offset, until_offset)
+        self.count = len(payloads)
+        self.kept: list[pa.Buffer] = []
+        self.bytes = 0
+        self.rows = 0
+        table = array("q")
+        for data, base_offset, base_ms, append_ms, records, last_delta in payloads:
+            buffer = data if type(data) is pa.Buffer else pa.py_buffer(data)
+            self.kept.append(buffer)
+            size = buffer.size
+            self.bytes += size
+            self.rows += max(0, min(records, size // _SMALLEST_ROW))
+            stamped = append_ms is not None
+            table.extend(
+                (buffer.address, size, base_offset, base_ms, append_ms or 0, stamped, records)
+            )
+            table.append(last_delta)
+        self.table = table
+        if self.bytes > MAX_BYTES:
+            raise Bug(
+                f"{self.bytes} bytes were given to one call of the decoder",
+                why=f"it takes {MAX_BYTES}, so that no column passes what Arrow can address",
+                bytes=self.bytes,
+                max_bytes=MAX_BYTES,
+            )
+
+    def run_rows(self, function: ctypes._NamedFuncPointer) -> tuple[_Numbers, list[pa.Array]]:
+        rows, data = self.rows, self.bytes + _SLACK
+        key_offsets, key_data, key_valid = _allocate(4 * rows + 4, data, rows // 8 + 1)
+        value_offsets, value_data, value_valid = _allocate(4 * rows + 4, data, rows // 8 + 1)
+        offsets, timestamps, types = _allocate(8 * rows, 8 * rows, 4 * rows)
+        buffers = [key_offsets, key_data, key_valid, value_offsets, value_data, value_valid]
+        buffers += [offsets, timestamps, types]
+        found = self._run(function, _Rows(rows, self.bytes, *(b.address for b in buffers)))
+
+        rows = found.rows
+        key = _binary(rows, key_valid, found.key_nulls, key_offsets, key_data, found.key_bytes)
+        value = _binary(
+            rows, value_valid, found.value_nulls, value_offsets, value_data, found.value_bytes
+        )
+        return found, [
+            key,
+            value,
+            pa.Array.from_buffers(columns.OFFSET.type, rows, [None, _cut(offsets, 8 * rows)], 0),
+            pa.Array.from_buffers(
+                columns.TIMESTAMP.type, rows, [None, _cut(timestamps, 8 * rows)], 0
+            ),
+            pa.Array.from_buffers(
+                columns.TIMESTAMP_TYPE.type, rows, [None, _cut(types, 4 * rows)], 0
+            ),
+        ]
+
+    def run_headers(self, function: ctypes._NamedFuncPointer, counted: _Numbers) -> pa.Array:
+        rows, headers = counted.rows, counted.headers
+        key_bytes, value_bytes = counted.header_key_bytes, counted.header_value_bytes
+        list_offsets, list_valid = _allocate(4 * rows + 4, rows // 8 + 1)
+        key_offsets, key_data = _allocate(4 * headers + 4, key_bytes)
+        value_offsets, value_data, value_valid = _allocate(
+            4 * headers + 4, value_bytes + _SLACK, headers // 8 + 1
+        )
+        buffers = [list_offsets, list_valid, key_offsets, key_data]
+        buffers += [value_offsets, value_data, value_valid]
+        room = (rows, headers, key_bytes, value_bytes)
+        found = self._run(function, _Headers(*room, *(b.address for b in buffers)))
+
+        keys = pa.Array.from_buffers(pa.string(), headers, [None, key_offsets, key_data], 0)
+        if found.keys_beyond_ascii:
+            keys = _as_text(keys)
+        nulls = found.header_value_nulls
+        values = _binary(headers, value_valid, nulls, value_offsets, value_data, value_bytes)
+        items = pa.StructArray.from_arrays([keys, values], fields=list(columns.HEADER))
+        without = found.rows_without_headers
+        validity = list_valid if without else None
+        return pa.Array.from_buffers(
+            columns.HEADERS.type, rows, [validity, list_offsets], without, children=[items]
+        )
+
+    def _run(self, function: ctypes._NamedFuncPointer, output: ctypes.Structure) -> _Numbers:
+        result = _Result()
+        found = cast(_Numbers, result)
+        address, _ = self.table.buffer_info()
+        fault = function(
+            address, self.count, *self.offsets, ctypes.addressof(output), ctypes.addressof(result)
+        )
+        if fault == 0:
+            return found
+        if fault == _CAPACITY:
+            raise Bug(
+                "the decode kernel ran out of the room it was given",
+                why="its capacities are upper bounds",
+                payload=found.payload,
+                record=found.record,
+            )
+        raise bad_record(Fault(fault), found.payload, found.record, found.position)
+
+
+def _allocate(*sizes: int) -> list[pa.Buffer]:
+    return [pa.allocate_buffer(size, resizable=True) for size in sizes]
+
+
+def _cut(buffer: pa.Buffer, size: int) -> pa.Buffer:
+    if buffer.size != size:
+        buffer.resize(size, shrink_to_fit=True)
+    return buffer
+
+
+def _binary(
+    rows: int, valid: pa.Buffer, nulls: int, offsets: pa.Buffer, data: pa.Buffer, size: int
+) -> pa.Array:
+    buffers = [valid if nulls else None, _cut(offsets, 4 * rows + 4), _cut(data, size)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
+
+
+def _as_text(keys: pa.Array) -> pa.Array:
+    """Header keys that are not all ASCII: left as they are where they are UTF-8."""
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = keys.view(pa.binary())
+        return pa.array([columns.header_key(key.as_py()) for key in raw], pa.string())
+    return keys

@@ -1,0 +1,115 @@
+"""Finds and loads the compiled kernel. It never compiles anything.
+
+The library lies beside this file, named for its platform. A package imported from a zip
+(``spark-submit --py-files``) cannot hand it to the loader of the operating system, so it is
+copied out once per machine and user: into a folder only this user can enter, under a name
+that is its content's hash, by an atomic rename. Any number of workers may do so at once.
+
+Rules: nothing of another user is ever loaded; a folder that is not ours alone is not used.
+A library of another platform, or of another version of this package, is no library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+KERNEL_ABI = 1
+"""As in ``kernel.c``: raised with any change of its structs or functions."""
+
+
+class Missing(Exception):
+    """No library fits. Caught in ``decode``; the text says why."""
+
+
+def library_name() -> str:
+    suffix = {"win32": "dll", "darwin": "dylib"}.get(sys.platform, "so")
+    return f"_kernel-{sys.platform}-{platform.machine().lower()}.{suffix}"
+
+
+def load_library() -> ctypes.CDLL:
+    """The library for this platform. Raises Missing."""
+    beside = Path(__file__).with_name(library_name())
+    if beside.exists():
+        return _load(beside)
+    content = _read_from_archive(beside)
+    try:
+        path = extract(content, library_name())
+    except OSError as error:
+        raise Missing(f"{library_name()} could not be copied out of its archive: {error}") from None
+    return _load(path)
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(path))
+        found = library.rangeland_kernel_abi()
+    except (OSError, AttributeError) as error:
+        raise Missing(f"{path} cannot be loaded: {error}") from None
+    if found != KERNEL_ABI:
+        raise Missing(f"{path} is of another version (interface {found}, not {KERNEL_ABI})")
+    return library
+
+
+def _read_from_archive(path: Path) -> bytes:
+    loader = getattr(__spec__, "loader", None)
+    try:
+        return bytes(loader.get_data(str(path)))  # type: ignore[union-attr]
+    except (AttributeError, OSError):
+        raise Missing(f"this installation has no {path.name}") from None
+
+
+def extract(content: bytes, name: str) -> Path:
+    """A file with exactly this content in this user's own cache folder. Raises OSError."""
+    stem, suffix = os.path.splitext(name)
+    folder = private_folder()
+    target = folder / f"{stem}-{hashlib.sha256(content).hexdigest()[:32]}{suffix}"
+    if _holds(target, content):
+        return target
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o700)
+        os.replace(temporary, target)
+    except OSError:
+        if _holds(target, content):  # Windows refuses to replace a library that is loaded
+            return target
+        raise
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return target
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def private_folder() -> Path:
+    """A folder only this user can enter, made if need be: the same for all processes of
+    the user, or, where somebody else has taken that name, a new one of this process."""
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    folder = Path(tempfile.gettempdir()) / f"rangeland-{user}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError:  # a file, or a link to nowhere
+        return Path(tempfile.mkdtemp(prefix="rangeland-"))
+    return folder if _is_private(folder) else Path(tempfile.mkdtemp(prefix="rangeland-"))
+
+
+def _is_private(folder: Path) -> bool:
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        return False
+    if not hasattr(os, "getuid"):  # Windows: the temporary folder is the user's own
+        return True
+    return found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) & 0o077 == 0

@@ -1,0 +1,205 @@
+"""The slow, obvious decoder: the judge of what the kernel must give.
+
+One record at a time, one field at a time, in the order of Kafka's DefaultRecord: length,
+attributes, timestamp delta, offset delta, key, value, headers. All numbers but attributes
+are zigzag varints. Records outside the wanted offsets are checked as far as their offset
+and then hopped over.
+
+Rules: clarity before speed, no trick that the kernel also uses. Every fault is raised at
+the position where the offending field begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from rangeland.decode import columns
+from rangeland.decode.payload import Fault, Payload, bad_record
+
+_MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp_us: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+
+
+def decode_records(
+    payloads: Sequence[Payload], from_offset: int, until_offset: int
+) -> pa.RecordBatch:
+    """The records with ``from_offset <= offset < until_offset``, as ``columns.RECORDS``.
+
+    Raises BadRecord with the facts payload, record, position and reason."""
+    records = [
+        record
+        for index, payload in enumerate(payloads)
+        for record in read_records(payload, index, from_offset, until_offset)
+    ]
+    return columns.records_batch(
+        [
+            pa.array([r.key for r in records], columns.KEY.type),
+            pa.array([r.value for r in records], columns.VALUE.type),
+            pa.array([r.offset for r in records], columns.OFFSET.type),
+            pa.array([r.timestamp_us for r in records], columns.TIMESTAMP.type),
+            pa.array([r.timestamp_type for r in records], columns.TIMESTAMP_TYPE.type),
+            pa.array([_headers_value(r) for r in records], columns.HEADERS.type),
+        ]
+    )
+
+
+def read_records(
+    payload: Payload, index: int, from_offset: int, until_offset: int
+) -> Iterator[Record]:
+    """The wanted records of one payload, one by one; ``index`` is for the error's facts."""
+    reader = _Reader(payload, from_offset, until_offset)
+    record = 0
+    try:
+        if payload.record_count < 0:
+            raise _Malformed(Fault.NEGATIVE_RECORD_COUNT, 0)
+        while record < payload.record_count:
+            found = reader.read_record()
+            if found is not None:
+                yield found
+            record += 1
+        if reader.position != len(reader.data):
+            raise _Malformed(Fault.TRAILING_BYTES, reader.position)
+    except _Malformed as malformed:
+        raise bad_record(malformed.fault, index, record, malformed.position) from None
+
+
+def _headers_value(record: Record) -> list[dict[str, object]] | None:
+    if not record.headers:
+        return None
+    return [{"key": columns.header_key(key), "value": value} for key, value in record.headers]
+
+
+class _Malformed(Exception):
+    """Never leaves this file."""
+
+    def __init__(self, fault: Fault, position: int) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+        self.position = position
+
+
+class _Reader:
+    """A position in one payload. ``end`` is where the current record ends."""
+
+    def __init__(self, payload: Payload, from_offset: int, until_offset: int) -> None:
+        self.payload = payload
+        self.data = bytes(payload.data)
+        self.wanted = range(from_offset, until_offset)
+        self.position = 0
+        self.end = 0
+        self.last_delta = -1
+
+    def read_record(self) -> Record | None:
+        self.end = self._read_record_end()
+        self._read_attributes()
+        timestamp_position = self.position
+        timestamp_delta = self._read_varint(64)
+        offset = self._read_offset()
+        if offset not in self.wanted:
+            self.position = self.end
+            return None
+        timestamp_us = self._timestamp_us(timestamp_delta, timestamp_position)
+        key = self._read_bytes()
+        value = self._read_bytes()
+        headers = self._read_headers()
+        if self.position != self.end:
+            raise _Malformed(Fault.RECORD_TOO_LONG, self.position)
+        stamped_by_broker = self.payload.append_timestamp_ms is not None
+        return Record(offset, timestamp_us, int(stamped_by_broker), key, value, headers)
+
+    def _read_record_end(self) -> int:
+        start = self.position
+        self.end = len(self.data)
+        length = self._read_varint(32, ends=Fault.BATCH_ENDS)
+        if length < 0:
+            raise _Malformed(Fault.NEGATIVE_RECORD_LENGTH, start)
+        if self.position + length > len(self.data):
+            raise _Malformed(Fault.RECORD_PAST_BATCH, start)
+        return self.position + length
+
+    def _read_attributes(self) -> None:
+        if self.position == self.end:
+            raise _Malformed(Fault.RECORD_TOO_SHORT, self.position)
+        if self.data[self.position] != 0:
+            raise _Malformed(Fault.ATTRIBUTES, self.position)
+        self.position += 1
+
+    def _read_offset(self) -> int:
+        start = self.position
+        delta = self._read_varint(32)
+        if not 0 <= delta <= self.payload.last_offset_delta:
+            raise _Malformed(Fault.OFFSET_DELTA_OUTSIDE, start)
+        if delta <= self.last_delta:
+            raise _Malformed(Fault.OFFSET_DELTA_ORDER, start)
+        self.last_delta = delta
+        offset = self.payload.base_offset + delta
+        if offset > _MAX_INT64:
+            raise _Malformed(Fault.OFFSET_OVERFLOW, start)
+        return offset
+
+    def _timestamp_us(self, delta: int, position: int) -> int:
+        ms = self.payload.append_timestamp_ms
+        if ms is None:
+            ms = self.payload.base_timestamp_ms + delta
+        if not _MIN_INT64 <= ms * 1000 <= _MAX_INT64:
+            raise _Malformed(Fault.TIMESTAMP_OVERFLOW, position)
+        return ms * 1000
+
+    def _read_bytes(self) -> bytes | None:
+        start = self.position
+        length = self._read_varint(32)
+        if length == -1:
+            return None
+        if length < 0:
+            raise _Malformed(Fault.NEGATIVE_LENGTH, start)
+        return self._take(length, start)
+
+    def _read_headers(self) -> list[tuple[bytes, bytes | None]]:
+        start = self.position
+        count = self._read_varint(32)
+        if count < 0:
+            raise _Malformed(Fault.NEGATIVE_HEADER_COUNT, start)
+        headers = []
+        for _ in range(count):
+            key = self._read_header_key()
+            headers.append((key, self._read_bytes()))
+        return headers
+
+    def _read_header_key(self) -> bytes:
+        start = self.position
+        length = self._read_varint(32)
+        if length < 0:
+            raise _Malformed(Fault.HEADER_KEY_NULL, start)
+        return self._take(length, start)
+
+    def _take(self, length: int, start: int) -> bytes:
+        if self.position + length > self.end:
+            raise _Malformed(Fault.FIELD_PAST_RECORD, start)
+        self.position += length
+        return self.data[self.position - length : self.position]
+
+    def _read_varint(self, bits: int, ends: Fault = Fault.RECORD_TOO_SHORT) -> int:
+        start = self.position
+        raw, shift = 0, 0
+        while True:
+            if self.position == self.end:
+                raise _Malformed(ends, start)
+            byte = self.data[self.position]
+            self.position += 1
+            raw |= (byte & 0x7F) << shift
+            shift += 7
+            if raw >= 1 << bits or (byte >= 0x80 and shift >= bits):
+                raise _Malformed(Fault.VARINT_TOO_LONG, start)
+            if byte < 0x80:
+                return (raw >> 1) ^ -(raw & 1)

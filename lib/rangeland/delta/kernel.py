@@ -1,0 +1,428 @@
+"""The only door to Delta: loading, creating and appending through Delta Kernel.
+
+The one file that speaks py4j. It runs in the driver, beside a started Spark session whose
+class path holds Delta Kernel. No decision about rows, ranges or plans is made here.
+
+A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file
+actions go in as one text of JSON lines that Kernel's own handler parses, and lists of files
+come out as one Parquet file that Kernel's own handler writes and pyarrow reads.
+
+Commits on a local path are made under an OS file lock: two processes that rename over each
+other's log entry can both believe they won, and Hadoop's local file system leaves a
+checksum file of the loser behind. Spark's own writers do not know this lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from rangeland.delta import trouble
+from rangeland.delta.facts import (
+    AddedFile,
+    AlreadyCommitted,
+    CommitFacts,
+    Committed,
+    StoreFacts,
+    TableFacts,
+)
+from rangeland.delta.stores import local_path, scheme_of, store_facts
+from rangeland.errors import Bug, Conflict, StorageFailed, TableRefused
+from rangeland.model import DataFile
+
+ENGINE = "rangeland"
+LOCK_PATH = "_rangeland/commit.lock"
+
+_URI_SAFE = "/=:-_.~!$&'()*+,;@"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table, and Kernel's handle on it. Appending to an older snapshot is
+    sound: Kernel looks at the commits made since and refuses what they contradict."""
+
+    facts: TableFacts
+    _kernel: Kernel = field(repr=False)
+    _java: Any = field(repr=False)
+
+    def transaction_version(self, application: str) -> int | None:
+        """The newest transaction version of an application id, None if it has none."""
+        with self._kernel.translated(f"reading the transactions of {self.facts.path}"):
+            found = self._java.getLatestTransactionVersion(self._kernel.engine, application)
+            return int(found.get()) if found.isPresent() else None
+
+    def files(self) -> Iterator[AddedFile]:
+        """The files this version holds, in no particular order, with their statistics."""
+        return self._kernel.files_of(self)
+
+
+class Kernel:
+    """Delta Kernel in the JVM of a running Spark session. ``engine_info`` names the writer
+    in every commit."""
+
+    def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
+        self._jvm = spark.sparkContext._jvm
+        self._engine_info = engine_info
+        self._spark_conf = spark.sparkContext.getConf()
+        with self.translated("starting Delta Kernel"):
+            self._conf = self._hadoop_conf(spark.sparkContext._jsc.hadoopConfiguration())
+            api = self._jvm.io.delta.kernel
+            try:
+                self.engine = api.defaults.engine.DefaultEngine.create(self._conf)
+            except TypeError as error:  # a package where py4j found no class
+                raise Bug(
+                    "Delta Kernel is not on the class path of this Spark session",
+                    why=str(error),
+                    do="Start Spark with the delta-spark package",
+                ) from error
+            self._find_classes(api)
+
+    def _hadoop_conf(self, shared: Any) -> Any:
+        """A copy, in which Kernel finds the log stores that were set for Spark's Delta."""
+        conf = self._jvm.org.apache.hadoop.conf.Configuration(shared)
+        for name, value in self._spark_conf.getAll():
+            if name.startswith("spark.delta.logStore.") and name.endswith(".impl"):
+                conf.set(name.replace("spark.delta.", "io.delta.kernel."), value)
+        return conf
+
+    def _find_classes(self, api: Any) -> None:
+        """Every dotted name is a round trip to the JVM for each of its parts: once is enough."""
+        self._tables = api.TableManager
+        self._write = api.Operation.WRITE
+        self._batch = api.data.FilteredColumnarBatch
+        self._iterable = api.utils.CloseableIterable
+        self._utils = api.internal.util.Utils
+        self._vectors = api.internal.util.VectorUtils
+        self._string = api.types.StringType.STRING
+        self._action_schema = api.internal.actions.SingleAction.FULL_SCHEMA
+        self._types = api.internal.types.DataTypeJsonSerDe
+        self._column = api.expressions.Column
+        self._layouts = api.transaction.DataLayoutSpec
+        self._boundary = getattr(api, "CommitRangeBuilder$CommitBoundary")
+        self._log_actions = getattr(api.internal, "DeltaLogActionUtils$DeltaAction")
+        self._empty = self._jvm.java.util.Optional.empty()
+        self._json = self.engine.getJsonHandler()
+
+    # --- reading ------------------------------------------------------------------------
+
+    def resolve(self, path: str) -> str:
+        """The full URI of a path, by Spark's default file system."""
+        with self.translated(f"resolving {path}"):
+            return str(self._utils.resolvePath(self.engine, path))
+
+    def store(self, path: str) -> StoreFacts:
+        """What the table's store promises to several drivers; see ``stores``."""
+        uri = self.resolve(path)
+        with self.translated(f"reading the configuration for {path}"):
+            configured = self._conf.get(f"io.delta.kernel.logStore.{scheme_of(uri)}.impl")
+        return store_facts(uri, configured or "")
+
+    def load(self, path: str) -> Snapshot | None:
+        """The newest version of the table, None where there is no table."""
+        try:
+            with self.translated(f"reading the Delta log of {path}"):
+                java = self._tables.loadSnapshot(path).build(self.engine)
+                return Snapshot(self._facts(java), self, java)
+        except trouble.NoTable:
+            return None
+
+    def _facts(self, java: Any) -> TableFacts:
+        protocol, metadata = java.getProtocol(), java.getMetadata()
+        features = protocol.getImplicitlyAndExplicitlySupportedFeatures()
+        configuration = metadata.getConfiguration()
+        return TableFacts(
+            path=str(java.getPath()),
+            version=int(java.getVersion()),
+            schema_json=str(metadata.getSchemaString()),
+            partition_columns=tuple(java.getPartitionColumnNames()),
+            configuration={key: configuration[key] for key in configuration},
+            reader_version=int(protocol.getMinReaderVersion()),
+            writer_version=int(protocol.getMinWriterVersion()),
+            features=frozenset(feature.featureName() for feature in features),
+        )
+
+    def files_of(self, snapshot: Snapshot) -> Iterator[AddedFile]:
+        """See ``Snapshot.files``."""
+        with tempfile.TemporaryDirectory(prefix="rangeland-files-") as folder:
+            target = os.path.join(folder, "files.parquet")
+            with self.translated(f"listing the files of {snapshot.facts.path}"):
+                batches = snapshot._java.getScanBuilder().build().getScanFiles(self.engine, True)
+                self.engine.getParquetHandler().writeParquetFileAtomically(target, batches)
+            if not os.path.exists(target):  # Kernel writes no file for no rows
+                return
+            with pq.ParquetFile(target) as found:
+                for batch in found.iter_batches(columns=["add"]):
+                    yield from map(_added, batch.column(0).to_pylist())
+
+    def commits(self, path: str, since: int = 0) -> list[CommitFacts]:
+        """The entries of the log from version ``since`` on, oldest first. Entries that the
+        table's retention has taken away are left out."""
+        with self.translated(f"reading the history of {path}"):
+            earliest = self._earliest(path, since)
+            if earliest is None:
+                return []
+            return self._commits(path, earliest)
+
+    def _earliest(self, path: str, since: int) -> int | None:
+        """The first version at or after ``since`` whose log entry is on disk."""
+        java = self._tables.loadSnapshot(path).build(self.engine)
+        if since > java.getVersion():
+            return None
+        folder = f"{java.getPath()}/_delta_log"
+        first = f"{folder}/{since:020d}.json"
+        listed = self.engine.getFileSystemClient().listFrom(first)
+        try:
+            while listed.hasNext():
+                name = str(listed.next().getPath()).rsplit("/", 1)[-1]
+                stem, _, ending = name.partition(".")
+                if ending == "json" and stem.isdigit():
+                    return int(stem)
+        finally:
+            listed.close()
+        return None
+
+    def _commits(self, path: str, since: int) -> list[CommitFacts]:
+        actions = self._jvm.java.util.HashSet()
+        actions.add(self._log_actions.COMMITINFO)
+        actions.add(self._log_actions.TXN)
+        builder = self._tables.loadCommitRange(path, self._boundary.atVersion(since))
+        batches = builder.build(self.engine).getActions(self.engine, actions)
+        kept = self._jvm.java.util.ArrayList()
+        try:
+            while batches.hasNext():
+                kept.add(self._batch(batches.next(), self._empty))
+        finally:
+            batches.close()
+        with tempfile.TemporaryDirectory(prefix="rangeland-log-") as folder:
+            target = os.path.join(folder, "log.json")
+            rows = self._utils.intoRows(self._utils.toCloseableIterator(kept.iterator()))
+            self._json.writeJsonFileAtomically(target, rows, True)
+            with open(target, encoding="utf-8") as lines:
+                return _commit_facts(json.loads(line) for line in lines)
+
+    # --- writing ------------------------------------------------------------------------
+
+    def create(
+        self,
+        path: str,
+        schema_json: str,
+        partition_columns: Sequence[str] = (),
+        configuration: Mapping[str, str] | None = None,
+    ) -> Snapshot:
+        """A new, empty table; the one that is there if somebody was first. Whether that one
+        fits is for ``fit`` to say."""
+        uri = self.resolve(path)
+        try:
+            with self._locked(uri), self.translated(f"creating the table {path}"):
+                existing = self.load(uri)
+                if existing is None:
+                    self._create(uri, schema_json, partition_columns, configuration or {})
+        except Conflict:  # a race on a store without our lock: theirs is as good
+            if self.load(uri) is None:
+                raise
+        made = existing or self.load(uri)
+        if made is None:
+            raise StorageFailed(f"creating the table {path}", why="its log is not to be seen")
+        return made
+
+    def _create(
+        self, uri: str, schema: str, partition_columns: Sequence[str], conf: Mapping[str, str]
+    ) -> None:
+        columns = self._jvm.java.util.ArrayList()
+        for name in partition_columns:
+            columns.add(self._column(name))
+        properties = self._jvm.java.util.HashMap()
+        for key, value in conf.items():
+            properties.put(key, value)
+        builder = self._tables.buildCreateTableTransaction(
+            uri, self._types.deserializeStructType(schema), self._engine_info
+        ).withTableProperties(properties)
+        if partition_columns:
+            builder = builder.withDataLayoutSpec(self._layouts.partitioned(columns))
+        transaction = builder.build(self.engine)
+        result = transaction.commit(self.engine, self._iterable.emptyIterable())
+        self._run_hooks(result)
+
+    def append(
+        self,
+        table: str | Snapshot,
+        files: Sequence[DataFile],
+        transaction: tuple[str, int],
+        expected_version: int | None = None,
+    ) -> Committed | AlreadyCommitted:
+        """One commit that adds ``files`` and sets the transaction (application, version).
+
+        Commits of others that came meanwhile are stepped over, unless they changed schema
+        or protocol, or have this transaction. With ``expected_version`` any commit after it
+        is a ``Conflict``. A given Snapshot saves loading one; it may be old."""
+        snapshot = self._loaded(table)
+        where, (application, version) = snapshot.facts.path, transaction
+        if expected_version is not None and snapshot.facts.version != expected_version:
+            raise _moved(where, expected_version)
+        newest = snapshot.transaction_version(application)
+        if newest is not None and newest >= version:
+            return AlreadyCommitted(snapshot.facts.version, newest)
+        try:
+            with self._locked(where), self.translated(f"committing to {where}"):
+                return self._append(snapshot, files, transaction, expected_version)
+        except trouble.StaleTransaction:
+            seen = self._loaded(where)
+            found = seen.transaction_version(application)
+            return AlreadyCommitted(seen.facts.version, version if found is None else found)
+
+    def _loaded(self, table: str | Snapshot) -> Snapshot:
+        if isinstance(table, Snapshot):
+            return table
+        snapshot = self.load(table)
+        if snapshot is None:
+            raise TableRefused(
+                f"committing to {table}",
+                why="there is no Delta table",
+                do="See that nobody has moved or dropped it",
+            )
+        return snapshot
+
+    def _append(
+        self,
+        snapshot: Snapshot,
+        files: Sequence[DataFile],
+        transaction: tuple[str, int],
+        expected_version: int | None,
+    ) -> Committed:
+        builder = snapshot._java.buildUpdateTableTransaction(self._engine_info, self._write)
+        builder = builder.withTransactionId(*transaction)
+        if expected_version is not None:
+            builder = builder.withMaxRetries(0)
+        java = builder.build(self.engine)
+        result = java.commit(self.engine, self._actions(files))
+        return Committed(int(result.getVersion()), self._run_hooks(result))
+
+    def _actions(self, files: Sequence[DataFile]) -> Any:
+        """Kernel's iterable of add actions: three round trips, however many files."""
+        if not files:
+            return self._iterable.emptyIterable()
+        text = "\n".join(json.dumps({"add": _add_action(file)}) for file in files)
+        lines = self._jvm.java.util.Collections.list(
+            self._jvm.java.util.StringTokenizer(text, "\n")
+        )
+        vector = self._vectors.buildColumnVector(lines, self._string)
+        batch = self._json.parseJson(vector, self._action_schema, self._empty)
+        return self._iterable.inMemoryIterable(batch.getRows())
+
+    def _run_hooks(self, result: Any) -> tuple[str, ...]:
+        """Checkpoint, checksum and the like: the commit stands whether they work or not."""
+        warnings = []
+        for hook in result.getPostCommitHooks():
+            kind = str(hook.getType().toString())
+            try:
+                with self.translated(f"upkeep after the commit ({kind})"):
+                    hook.threadSafeInvoke(self.engine)
+            except (StorageFailed, TableRefused, Conflict, Bug) as error:
+                warnings.append(str(error))
+        return tuple(warnings)
+
+    # --- edges --------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _locked(self, uri: str) -> Iterator[None]:
+        """Holds the table's lock file while committing to a local path; else nothing."""
+        folder = local_path(uri)
+        if folder is None:
+            yield
+            return
+        lock = folder / LOCK_PATH
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            handle = open(lock, "a")  # noqa: SIM115 - closed below, after the yield
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            found = trouble.translate(f"locking {lock}", [("java.io.IOException", str(error))])
+            raise found from error
+        with handle:
+            yield
+
+    @contextlib.contextmanager
+    def translated(self, what: str) -> Iterator[None]:
+        """Turns what Java throws inside into one of our errors; see ``trouble``."""
+        try:
+            yield
+        except Py4JJavaError as error:
+            raise trouble.translate(what, _chain(error.java_exception)) from None
+        except Py4JError as error:
+            raise Bug(what, why=str(error).strip().splitlines()[0]) from None
+        except Exception as error:
+            origin = getattr(error, "_origin", None)  # Spark wraps some of Java's exceptions
+            if origin is None:
+                raise
+            raise trouble.translate(what, _chain(origin)) from None
+
+
+def _chain(java: Any) -> list[tuple[str, str]]:
+    chain: list[tuple[str, str]] = []
+    while java is not None and len(chain) < 12:
+        chain.append((str(java.getClass().getName()), str(java.getMessage() or "")))
+        java = java.getCause()
+    return chain
+
+
+def _moved(where: str, expected: int) -> Conflict:
+    return Conflict(
+        f"committing to {where}",
+        why=f"the table is no longer at version {expected}",
+        do="Look at its history, then run again",
+        expected_version=expected,
+    )
+
+
+def _add_action(file: DataFile) -> dict[str, Any]:
+    return {
+        "path": quote(file.path, safe=_URI_SAFE),
+        "partitionValues": dict(file.partition_values),
+        "size": file.size_bytes,
+        "modificationTime": file.modified_at_ms,
+        "dataChange": True,
+        "stats": file.stats,
+    }
+
+
+def _added(add: Mapping[str, Any]) -> AddedFile:
+    return AddedFile(
+        path=unquote(add["path"]),
+        size_bytes=add["size"],
+        modified_at_ms=add["modificationTime"],
+        stats=add["stats"],
+        partition_values=dict(add["partitionValues"]),
+        has_deletion_vector=add["deletionVector"] is not None,
+    )
+
+
+def _commit_facts(rows: Iterator[Mapping[str, Any]]) -> list[CommitFacts]:
+    infos: dict[int, tuple[int, Mapping[str, Any], dict[str, int]]] = {}
+    for row in rows:
+        version = int(row["version"])
+        stamp, info, transactions = infos.get(version, (int(row["timestamp"]), {}, {}))
+        info = row.get("commitInfo") or info
+        if found := row.get("txn"):
+            transactions[found["appId"]] = int(found["version"])
+        infos[version] = (stamp, info, transactions)
+    return [_one_commit(version, *facts) for version, facts in sorted(infos.items())]
+
+
+def _one_commit(
+    version: int, stamp: int, info: Mapping[str, Any], transactions: dict[str, int]
+) -> CommitFacts:
+    operation = str(info.get("operation") or "")
+    parameters = dict(info.get("operationParameters") or {})
+    target = parameters.get("version")
+    restored = int(target) if operation == "RESTORE" and target not in (None, "null") else None
+    return CommitFacts(version, stamp, operation, transactions, restored, parameters)

@@ -1,0 +1,289 @@
+"""The ledger: a plain Delta table of plans and outcomes beside the data they speak of.
+
+Plans of all jobs of a table are entered one after the other, by one transaction id: so two
+planners can never hold overlapping ranges, and whoever comes second plans again on what
+the first has entered. Outcomes are prepared once per plan, first writer wins.
+
+No Spark job runs here. A row is one small Parquet file, its statistics tell which event it
+is, and only the files that are needed are opened. ``OPTIMIZE`` by others is welcome: files
+with many rows are opened and searched.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rangeland.delta.coverage import Coverage, held_by, with_ranges
+from rangeland.delta.entries import (
+    OUTCOME,
+    PLAN,
+    SCHEMA,
+    HeldSpan,
+    OutcomeEntry,
+    PlanEntry,
+    from_row,
+    stats_of,
+    to_row,
+)
+from rangeland.delta.facts import AddedFile, Committed
+from rangeland.delta.files import open_store, store_error, sync_file
+from rangeland.delta.kernel import Kernel, Snapshot
+from rangeland.delta.schema import schema_json
+from rangeland.errors import Bug, StorageFailed
+from rangeland.model import DataFile, Partition
+
+FOLDER = "_rangeland/ledger"
+PLANS = "rangeland/plans"
+OUR_FILES = "part-ledger-"
+
+_CONFIGURATION = {
+    "delta.appendOnly": "true",
+    "delta.checkpointInterval": "20",
+    "delta.dataSkippingStatsColumns": "event,application,job,sequence,entered,attempt,plan",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EventKey:
+    """Which event a row is, and the file that holds it. ``entered`` is 0 for outcomes."""
+
+    event: str
+    application: str
+    sequence: int
+    entered: int
+    path: str
+    attempt: int = 0
+
+
+@dataclass(frozen=True)
+class _View:
+    """One version of the ledger, as far as it was looked at."""
+
+    snapshot: Snapshot
+    keys: tuple[EventKey, ...]
+
+
+class Ledger:
+    """The ledger of the table at ``table_path``. Reads are of the version that ``refresh``
+    or the first read saw; a write by this object refreshes."""
+
+    def __init__(self, kernel: Kernel, table_path: str) -> None:
+        self._kernel = kernel
+        self.path = f"{kernel.resolve(table_path).rstrip('/')}/{FOLDER}"
+        self._store, self._root = open_store(self.path)
+        self._view: _View | None = None
+
+    def open_or_create(self) -> Ledger:
+        """Makes the ledger where there is none. Concurrent callers end up with the same."""
+        if not self.exists():
+            self._kernel.create(self.path, schema_json(SCHEMA), (), _CONFIGURATION)
+            self.refresh()
+        return self
+
+    def exists(self) -> bool:
+        return self._view is not None or self._kernel.load(self.path) is not None
+
+    def refresh(self) -> None:
+        """The next read sees what others have written since."""
+        self._view = None
+
+    # --- reading ------------------------------------------------------------------------
+
+    def entered(self) -> int:
+        """How many plans were ever entered, of all jobs of this table."""
+        return self._seen().snapshot.transaction_version(PLANS) or 0
+
+    def events(self) -> tuple[EventKey, ...]:
+        """All events, in the order of plans entered, outcomes last."""
+        return self._seen().keys
+
+    def plan(self, application: str, sequence: int) -> PlanEntry | None:
+        key = self._key(PLAN, application, sequence)
+        return None if key is None else self._plan_at(key)
+
+    def outcome(self, application: str, sequence: int) -> OutcomeEntry | None:
+        key = self._key(OUTCOME, application, sequence)
+        return None if key is None else self._outcome_at(key)
+
+    def plans(self) -> Iterator[PlanEntry]:
+        """All plans, newest first. Each is read when it is asked for."""
+        return (self._plan_at(key) for key in reversed(self.events()) if key.event == PLAN)
+
+    def outcomes(self, application: str) -> Iterator[OutcomeEntry]:
+        """All outcomes of one application, newest first, each read when it is asked for."""
+        mine = [k for k in self.events() if (k.event, k.application) == (OUTCOME, application)]
+        mine.sort(key=lambda key: key.sequence, reverse=True)
+        return (self._outcome_at(key) for key in mine)
+
+    def live_plans(self) -> list[PlanEntry]:
+        """Plans without an outcome, oldest first: under way, or left by a run that died."""
+        return [self._plan_at(key) for key in self._live_keys()]
+
+    def coverage(self) -> Coverage:
+        """What is landed and what is held. Opens the newest plan, and the events of plans
+        that were live when it was entered."""
+        plans = [key for key in self.events() if key.event == PLAN]
+        if not plans:
+            return Coverage(self.entered())
+        newest = self._plan_at(plans[-1])
+        landed = newest.covered
+        held: dict[Partition, tuple[HeldSpan, ...]] = {}
+        for application, sequence in (*newest.live, (newest.application, newest.sequence)):
+            outcome = self.outcome(application, sequence)
+            if outcome is not None:
+                landed = with_ranges(landed, outcome.ranges)
+                continue
+            plan = (
+                newest
+                if sequence == newest.sequence and application == newest.application
+                else self.plan(application, sequence)
+            )
+            if plan is None:
+                raise self._broken(f"plan {application} {sequence} is named and not there")
+            for partition, span in held_by(application, sequence, plan.ranges):
+                held[partition] = (*held.get(partition, ()), span)
+        return Coverage(self.entered(), landed, held)
+
+    # --- writing ------------------------------------------------------------------------
+
+    def recent(self) -> tuple[tuple[str, int], ...]:
+        """(application, sequence) of all plans that may not be in the table yet: the newest,
+        and those that were not known to be in it when that one was entered."""
+        plans = [key for key in self.events() if key.event == PLAN]
+        if not plans:
+            return ()
+        newest = self._plan_at(plans[-1])
+        return (*newest.live, (newest.application, newest.sequence))
+
+    def enter(
+        self, plan: PlanEntry, expected: int, unsettled: Sequence[tuple[str, int]] = ()
+    ) -> bool:
+        """Enters the plan as number ``expected + 1``. False where another plan has that
+        number: then refresh, look at the coverage and plan again. ``unsettled`` are plans
+        of ``recent`` that the table was not seen to hold: later planners look at them too."""
+        if self.entered() != expected:
+            self.refresh()
+            return False
+        coverage = self.coverage()
+        without_outcome = [(key.application, key.sequence) for key in self._live_keys()]
+        live = tuple(dict.fromkeys([*unsettled, *without_outcome]))
+        row = replace(plan, entered=expected + 1, covered=coverage.landed, live=live)
+        return self._append(row, (PLANS, expected + 1))
+
+    def prepare(self, outcome: OutcomeEntry) -> bool:
+        """Writes the outcome of a plan. False where it has one: that one counts. Outcomes of
+        one application must come in the order of their sequence."""
+        if self._append(outcome, (f"{outcome.application}/outcome", outcome.sequence)):
+            return True
+        if self.outcome(outcome.application, outcome.sequence) is None:
+            raise Bug(
+                f"the outcome of {outcome.application} {outcome.sequence} came too late",
+                why="a later sequence of the same application has an outcome already",
+            )
+        return False
+
+    def _append(self, entry: PlanEntry | OutcomeEntry, transaction: tuple[str, int]) -> bool:
+        snapshot = self._seen().snapshot
+        file = self._write(entry)
+        done = self._kernel.append(snapshot, [file], transaction)
+        self.refresh()
+        if isinstance(done, Committed):
+            return True
+        self._store.delete_file(f"{self._root}/{file.path}")
+        return False
+
+    def _write(self, entry: PlanEntry | OutcomeEntry) -> DataFile:
+        row = to_row(entry)
+        name = f"{OUR_FILES}{row['event']}-{uuid.uuid4()}.zstd.parquet"
+        full = f"{self._root}/{name}"
+        table = pa.Table.from_pylist([row], schema=SCHEMA)
+        try:
+            with self._store.open_output_stream(full) as sink:
+                pq.write_table(table, sink, compression="zstd", store_schema=False)
+                size = sink.tell()
+            sync_file(self._store, full)
+        except OSError as error:
+            raise store_error(error, full, table.nbytes) from error
+        return DataFile(name, size, 1, stats_of(row), entry.written_at_ms)
+
+    # --- the view -----------------------------------------------------------------------
+
+    def _seen(self) -> _View:
+        if self._view is None:
+            snapshot = self._kernel.load(self.path)
+            if snapshot is None:
+                raise Bug(f"reading the ledger {self.path}", why="it was never created")
+            keys = [key for file in snapshot.files() for key in self._keys_of(file)]
+            keys.sort(key=lambda k: (k.event != PLAN, k.entered, k.application, k.sequence))
+            self._view = _View(snapshot, tuple(keys))
+        return self._view
+
+    def _keys_of(self, file: AddedFile) -> Iterator[EventKey]:
+        """From the statistics where the file is one of ours, else from its rows."""
+        if file.has_deletion_vector:
+            raise self._broken(f"rows of {file.path} were deleted")
+        if file.stats and file.path.startswith(OUR_FILES):
+            row = json.loads(file.stats)["minValues"]
+            yield _key_of(row, file.path)
+            return
+        columns = ["event", "application", "sequence", "entered", "attempt"]
+        for row in self._read(file.path, columns):
+            yield _key_of(row, file.path)
+
+    def _live_keys(self) -> list[EventKey]:
+        done = {(k.application, k.sequence) for k in self.events() if k.event == OUTCOME}
+        return [
+            k for k in self.events() if k.event == PLAN and (k.application, k.sequence) not in done
+        ]
+
+    def _key(self, event: str, application: str, sequence: int) -> EventKey | None:
+        wanted = (event, application, sequence)
+        found = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
+        return max(found, key=lambda k: k.attempt, default=None)
+
+    def _plan_at(self, key: EventKey) -> PlanEntry:
+        entry = self._entry(key)
+        if not isinstance(entry, PlanEntry):
+            raise self._broken(f"{key.path} should hold a plan")
+        return entry
+
+    def _outcome_at(self, key: EventKey) -> OutcomeEntry:
+        entry = self._entry(key)
+        if not isinstance(entry, OutcomeEntry):
+            raise self._broken(f"{key.path} should hold an outcome")
+        return entry
+
+    def _entry(self, key: EventKey) -> PlanEntry | OutcomeEntry:
+        for row in self._read(key.path):
+            if (row["event"], row["application"], row["sequence"]) == (
+                key.event,
+                key.application,
+                key.sequence,
+            ) and (row["attempt"] or 0) == key.attempt:
+                return from_row(row)
+        raise self._broken(f"{key.path} does not hold {key.event} {key.sequence}")
+
+    def _read(self, path: str, columns: list[str] | None = None) -> list[dict[str, object]]:
+        full = f"{self._root}/{path}"
+        try:
+            rows: list[dict[str, object]] = pq.read_table(
+                full, filesystem=self._store, columns=columns, partitioning=None
+            ).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise StorageFailed(f"reading the ledger file {full}", why=str(error)) from error
+        return rows
+
+    def _broken(self, why: str) -> Bug:
+        return Bug(f"the ledger {self.path} contradicts itself", why=why)
+
+
+def _key_of(row: dict[str, object], path: str) -> EventKey:
+    numbers = {name: row.get(name) or 0 for name in ("sequence", "entered", "attempt")}
+    sequence, entered, attempt = (int(str(number)) for number in numbers.values())
+    return EventKey(str(row["event"]), str(row["application"]), sequence, entered, path, attempt)

@@ -1,0 +1,135 @@
+"""Between Arrow's schemas and Delta's: pure, both ways.
+
+Delta's schema text is Spark's ``StructType`` as JSON. Arrow knows types that Delta does not
+(unsigned integers, times of day): those are refused by name. Everything that the executors
+write goes through here, so that files and log agree on every type.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from rangeland.errors import TableRefused
+
+UTC_MICROS = pa.timestamp("us", "UTC")
+
+_PLAIN: dict[str, pa.DataType] = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": UTC_MICROS,
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_BY_ARROW = {kind: name for name, kind in _PLAIN.items()}
+_SQL = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+
+
+def delta_type(kind: pa.DataType) -> Any:
+    """Delta's JSON value for an Arrow type; raises TableRefused where Delta has none."""
+    if pt.is_dictionary(kind):
+        return delta_type(kind.value_type)
+    if kind in _BY_ARROW:
+        return _BY_ARROW[kind]
+    if pt.is_timestamp(kind):
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    if pt.is_large_string(kind):
+        return "string"
+    if pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
+        return "binary"
+    if pt.is_decimal(kind) and kind.precision <= 38:
+        return f"decimal({kind.precision},{kind.scale})"
+    if pt.is_map(kind):
+        return {
+            "type": "map",
+            "keyType": delta_type(kind.key_type),
+            "valueType": delta_type(kind.item_type),
+            "valueContainsNull": kind.item_field.nullable,
+        }
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return {
+            "type": "array",
+            "elementType": delta_type(kind.value_type),
+            "containsNull": kind.value_field.nullable,
+        }
+    if pt.is_struct(kind):
+        return {"type": "struct", "fields": [delta_field(f) for f in kind]}
+    raise TableRefused(
+        f"a column of type {kind} cannot be in a Delta table",
+        do="Cast it in the transform",
+        type=str(kind),
+    )
+
+
+def delta_field(field: pa.Field) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "type": delta_type(field.type),
+        "nullable": field.nullable,
+        "metadata": {},
+    }
+
+
+def schema_json(schema: pa.Schema) -> str:
+    """Delta's ``schemaString`` for rows of this Arrow schema."""
+    return json.dumps({"type": "struct", "fields": [delta_field(f) for f in schema]})
+
+
+def arrow_type(delta: Any) -> pa.DataType | None:
+    """The Arrow type that files hold for a Delta type; None for types that we cannot write
+    (variant, geometry, intervals)."""
+    if isinstance(delta, str):
+        if found := _DECIMAL.fullmatch(delta):
+            return pa.decimal128(int(found[1]), int(found[2]))
+        return _PLAIN.get(delta)
+    parts = {"array": _array, "map": _map, "struct": _struct}
+    return parts[delta["type"]](delta) if delta["type"] in parts else None
+
+
+def _array(delta: Mapping[str, Any]) -> pa.DataType | None:
+    inner = arrow_type(delta["elementType"])
+    return inner and pa.list_(pa.field("element", inner, nullable=delta["containsNull"]))
+
+
+def _map(delta: Mapping[str, Any]) -> pa.DataType | None:
+    key, item = arrow_type(delta["keyType"]), arrow_type(delta["valueType"])
+    if key is None or item is None:
+        return None
+    return pa.map_(key, pa.field("value", item, nullable=delta["valueContainsNull"]))
+
+
+def _struct(delta: Mapping[str, Any]) -> pa.DataType | None:
+    fields = []
+    for entry in delta["fields"]:
+        kind = arrow_type(entry["type"])
+        if kind is None:
+            return None
+        fields.append(pa.field(entry["name"], kind, nullable=entry["nullable"]))
+    return pa.struct(fields)
+
+
+def sql_type(delta: Any) -> str:
+    """A Delta type as SQL spells it, for sentences such as ALTER TABLE."""
+    if isinstance(delta, str):
+        return _SQL.get(delta, delta.upper())
+    if delta["type"] == "array":
+        return f"ARRAY<{sql_type(delta['elementType'])}>"
+    if delta["type"] == "map":
+        return f"MAP<{sql_type(delta['keyType'])}, {sql_type(delta['valueType'])}>"
+    if delta["type"] == "struct":
+        inner = ", ".join(f"{f['name']}: {sql_type(f['type'])}" for f in delta["fields"])
+        return f"STRUCT<{inner}>"
+    return str(delta.get("type", delta))

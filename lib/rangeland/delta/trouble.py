@@ -1,0 +1,74 @@
+"""From what Java said to one of our errors: pure, by class names and messages.
+
+``kernel`` hands in the chain of causes as (class name, message) pairs, outermost first.
+The order of the questions matters: a full disk or a missing permission deep in the chain
+says more than the wrapper that Kernel put around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed, TableRefused
+
+Chain = Sequence[tuple[str, str]]
+
+_FULL = ("no space left on device", "disk quota exceeded", "file too large")
+_DENIED = ("permission denied", "accessdenied", "access denied", "not authorized", "read-only file")
+_DENIED_CLASSES = ("AccessControlException", "AccessDeniedException")
+_REFUSED = ("UnsupportedTableFeatureException", "UnsupportedProtocolVersionException")
+_MOVED = ("MetadataChangedException", "ProtocolChangedException")
+_RACED = ("MaxCommitRetryLimitReachedException", "ConcurrentWriteException")
+_IO = ("IOException", "FileNotFoundException", "EOFException", "ChecksumException")
+_IO_WRAPPERS = ("UncheckedIOException", "KernelEngineException", "CommitStateUnknownException")
+
+
+class NoTable(Exception):
+    """There is no Delta table at the path. Never leaves ``kernel``."""
+
+
+class StaleTransaction(Exception):
+    """The table has this transaction, or a later one. Never leaves ``kernel``."""
+
+
+def essence(chain: Chain) -> str:
+    """The innermost message that says something, on one line."""
+    for name, message in reversed(chain):
+        line = (message or "").strip().splitlines()[0:1]
+        if line and line[0]:
+            return line[0].rstrip(".")
+        if name:
+            return name
+    return "no reason given"
+
+
+def translate(what: str, chain: Chain) -> RangelandError | NoTable | StaleTransaction:
+    """The error to raise for a Java exception that came while ``what`` was under way."""
+    names = [name.rsplit(".", 1)[-1] for name, _ in chain]
+    text = " ".join(message.lower() for _, message in chain if message)
+    said = essence(chain)
+    if "TableNotFoundException" in names:
+        return NoTable(said)
+    if "ConcurrentTransactionException" in names:
+        return StaleTransaction(said)
+    if any(phrase in text for phrase in _FULL):
+        return StorageFailed(what, why=said, do="Make room in the table's store and run again")
+    if any(n in names for n in _DENIED_CLASSES) or any(phrase in text for phrase in _DENIED):
+        return TableRefused(what, why=said, do="Grant write permission on the table's folder")
+    if any(name in names for name in _REFUSED):
+        return TableRefused(
+            what, why=said, do="Drop the feature from the table, or land in another table"
+        )
+    if any(name in names for name in _MOVED):
+        return Conflict(
+            what, why="the table's schema or protocol was changed meanwhile", do="Run again"
+        )
+    if any(name in names for name in _RACED):
+        return Conflict(what, why=said, do="Run again")
+    if "InvalidTableException" in names:
+        return TableRefused(what, why=said, do="The table's log is damaged: restore or repair it")
+    if any(name in names for name in (*_IO, *_IO_WRAPPERS)):
+        return StorageFailed(what, why=said, do="See that the table's store is up, then run again")
+    if "KernelException" in names:
+        return TableRefused(what, why=said)
+    return Bug(what, why=f"{names[-1] if names else 'Java'}: {said}")

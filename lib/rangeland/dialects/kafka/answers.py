@@ -1,0 +1,264 @@
+"""Kafka's side of the dialect contract: questions into messages, messages into values.
+
+Pure. The sentinels of the wire (-1 latest, -2 earliest, -1 nothing) end here. A topic id
+goes into a fetch when every asked partition has one; otherwise the version is held below
+the one that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from rangeland.dialects.contract import (
+    Asked,
+    ClusterView,
+    Credentials,
+    FetchAnswer,
+    Fetched,
+    FetchTerms,
+    OffsetAnswer,
+    Question,
+    TopicView,
+)
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.codes import judge
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import Bug, JobFileError, Unreachable
+from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
+
+LAST_FETCH_BY_NAME = 12
+T = TypeVar("T")
+
+
+def ask_cluster(topics: Sequence[str] | None) -> Question:
+    """None asks for all topics."""
+    wanted = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
+    return Question(m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+
+
+def read_cluster(answer: m.MetadataResponse) -> ClusterView:
+    nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+    topics = {}
+    for topic in answer.topics:
+        if topic.name is None:
+            continue
+        code = judge(topic.error_code)
+        topics[topic.name] = TopicView(
+            name=topic.name,
+            verdict=code.verdict,
+            code=code.name if code.verdict is not Verdict.OK else "",
+            is_internal=topic.is_internal,
+            leaders={
+                Partition(topic.name, p.partition_index): _leader(p, topic.topic_id, nodes)
+                for p in topic.partitions
+            },
+        )
+    return ClusterView(tuple(nodes.values()), topics)
+
+
+def _leader(
+    partition: m.MetadataPartition, topic_id: str | None, nodes: Mapping[int, Address]
+) -> Leader:
+    # The partition's error code is not looked at: a replica that is down (9) does not make
+    # its leader any worse, and a missing leader says so by its number.
+    return Leader(
+        address=nodes.get(partition.leader_id),
+        epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
+        topic_id=topic_id,
+        replicas=tuple(nodes[n] for n in partition.replica_nodes if n in nodes),
+    )
+
+
+def ask_offsets(
+    leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
+) -> Question:
+    """One request for all partitions; all must be led by the broker that is asked."""
+    match when:
+        case Earliest():
+            timestamp = m.EARLIEST_TIMESTAMP
+        case Latest():
+            timestamp = m.LATEST_TIMESTAMP
+        case AtTime(time_ms):
+            timestamp = time_ms
+    topics = tuple(
+        m.ListOffsetsTopic(
+            name=topic,
+            partitions=tuple(
+                m.ListOffsetsPartition(
+                    partition_index=partition.number,
+                    current_leader_epoch=_or_unknown(leaders[partition].epoch),
+                    timestamp=timestamp,
+                )
+                for partition in partitions
+            ),
+        )
+        for topic, partitions in _by_topic(leaders, lambda p: p).items()
+    )
+    return Question(m.ListOffsetsRequest(isolation_level=_level(isolation), topics=topics))
+
+
+def read_offsets(answer: m.ListOffsetsResponse) -> dict[Partition, OffsetAnswer]:
+    found = {}
+    for topic in answer.topics:
+        for part in topic.partitions:
+            code = judge(part.error_code)
+            offset = part.offset if code.verdict is Verdict.OK and part.offset >= 0 else None
+            partition = Partition(topic.name, part.partition_index)
+            found[partition] = OffsetAnswer(code.verdict, code.name, offset)
+    return found
+
+
+def ask_sizes(partitions: Sequence[Partition]) -> Question:
+    topics = tuple(
+        m.DescribableLogDirTopic(topic=topic, partitions=tuple(p.number for p in group))
+        for topic, group in _by_topic(partitions, lambda p: p).items()
+    )
+    return Question(m.DescribeLogDirsRequest(topics=topics))
+
+
+def read_sizes(answer: m.DescribeLogDirsResponse) -> dict[Partition, int]:
+    """Bytes on this broker's disks; empty where the broker will not say."""
+    sizes: dict[Partition, int] = {}
+    for directory in answer.results:
+        for topic in directory.topics:
+            for part in topic.partitions:
+                if not part.is_future_key:
+                    sizes[Partition(topic.name, part.partition_index)] = part.partition_size
+    return sizes
+
+
+def ask_coordinator(group: str) -> Question:
+    # Up to version 3 the key stands alone, which any broker that is still run understands.
+    return Question(m.FindCoordinatorRequest(key=group), max_version=3)
+
+
+def read_coordinator(answer: m.FindCoordinatorResponse) -> Address:
+    """Raises Unreachable while there is none."""
+    code = judge(answer.error_code)
+    if code.verdict is not Verdict.OK:
+        raise Unreachable(
+            "the group's coordinator is not to be had",
+            why=f"{code.name}: {code.description}",
+            do="try again in a moment",
+            code=code.name,
+        )
+    return Address(answer.host, answer.port)
+
+
+def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> Question:
+    topics = tuple(
+        m.OffsetFetchTopic(name=topic, partition_indexes=tuple(p.number for p in found))
+        for topic, found in _by_topic(partitions, lambda p: p).items()
+    )
+    return Question(m.OffsetFetchRequest(group_id=group, topics=topics), max_version=7)
+
+
+def read_group_offsets(answer: m.OffsetFetchResponse) -> dict[Partition, int | None]:
+    """None: the group has committed nothing there. Raises Unreachable for an error."""
+    found: dict[Partition, int | None] = {}
+    for topic in answer.topics:
+        for part in topic.partitions:
+            code = judge(part.error_code or answer.error_code)
+            if code.verdict is not Verdict.OK:
+                raise Unreachable(
+                    f"the group's offset of {topic.name}/{part.partition_index} is not to be had",
+                    why=f"{code.name}: {code.description}",
+                    do="check the group and the rights of this client",
+                    code=code.name,
+                )
+            offset = part.committed_offset if part.committed_offset >= 0 else None
+            found[Partition(topic.name, part.partition_index)] = offset
+    return found
+
+
+def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> Question:
+    """A full fetch without a session, in the order of ``asked``: a broker fills in order."""
+    topics = tuple(
+        m.FetchTopic(
+            topic=topic,
+            topic_id=group[0].topic_id,
+            partitions=tuple(
+                m.FetchPartition(
+                    partition=a.partition.number,
+                    current_leader_epoch=_or_unknown(a.epoch),
+                    fetch_offset=a.offset,
+                    partition_max_bytes=a.max_bytes,
+                )
+                for a in group
+            ),
+        )
+        for topic, group in _by_topic(asked, lambda a: a.partition).items()
+    )
+    request = m.FetchRequest(
+        max_wait_ms=terms.max_wait_ms,
+        min_bytes=terms.min_bytes,
+        max_bytes=terms.max_bytes,
+        isolation_level=_level(terms.isolation),
+        topics=topics,
+    )
+    with_ids = all(a.topic_id for a in asked)
+    return Question(request, None if with_ids else LAST_FETCH_BY_NAME)
+
+
+def read_records(
+    answer: m.FetchResponse, asked: Sequence[Asked], isolation: Isolation
+) -> FetchAnswer:
+    """Parts in the order they came. A topic that comes by its id gets its name back."""
+    names = {a.topic_id: a.partition.topic for a in asked if a.topic_id}
+    whole = judge(answer.error_code)
+    parts = []
+    for topic in answer.responses:
+        name = topic.topic or names.get(topic.topic_id or "", "")
+        for part in topic.partitions:
+            code = judge(part.error_code)
+            stable = isolation is Isolation.READ_COMMITTED and part.last_stable_offset >= 0
+            parts.append(
+                Fetched(
+                    partition=Partition(name, part.partition_index),
+                    verdict=code.verdict,
+                    code=code.name,
+                    records=part.records if part.records is not None else memoryview(b""),
+                    readable_end=part.last_stable_offset if stable else part.high_watermark,
+                    aborted=tuple(
+                        (a.producer_id, a.first_offset) for a in part.aborted_transactions or ()
+                    ),
+                )
+            )
+    return FetchAnswer(whole.verdict, whole.name, tuple(parts), answer.throttle_time_ms)
+
+
+def login(credentials: Credentials) -> Generator[Question, Any, None]:
+    """SASL PLAIN. Raises JobFileError when the broker refuses the mechanism or the password."""
+    if credentials.mechanism != "PLAIN":
+        raise Bug(f"no SASL mechanism {credentials.mechanism}")
+    shaken = yield Question(m.SaslHandshakeRequest(mechanism="PLAIN"))
+    if shaken.error_code:
+        raise JobFileError(
+            "the broker does not take SASL PLAIN",
+            why=f"it offers {', '.join(shaken.mechanisms) or 'nothing'}",
+            do="set source.security.sasl.mechanism to what it offers",
+        )
+    token = f"\0{credentials.username}\0{credentials.password}".encode()
+    answer = yield Question(m.SaslAuthenticateRequest(auth_bytes=token))
+    if answer.error_code:
+        raise JobFileError(
+            f"the broker refused user {credentials.username}",
+            why=answer.error_message or judge(answer.error_code).name,
+            do="check the user name and where its password comes from",
+        )
+
+
+def _or_unknown(epoch: int | None) -> int:
+    return -1 if epoch is None else epoch
+
+
+def _level(isolation: Isolation) -> int:
+    return m.READ_COMMITTED if isolation is Isolation.READ_COMMITTED else m.READ_UNCOMMITTED
+
+
+def _by_topic(items: Iterable[T], partition_of: Any) -> dict[str, list[T]]:
+    groups: dict[str, list[T]] = {}
+    for item in items:
+        groups.setdefault(partition_of(item).topic, []).append(item)
+    return groups

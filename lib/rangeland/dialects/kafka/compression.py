@@ -1,0 +1,170 @@
+"""The codecs of Kafka's record batches, with a bound on what they may unpack to.
+
+Each codec first says how large the result can be at most, from the compressed bytes' own
+framing and without unpacking: snappy and gzip store a size, lz4 and zstd come in blocks of
+bounded size. Unpacking then goes into a buffer of that size and can never pass it. So a
+batch of a few bytes that unpacks to gigabytes is refused before memory is taken.
+
+Rules: pure functions of bytes; no offsets, no batches. Whatever the bytes, the result is a
+buffer or ``Undecodable``, which ``records`` turns into BadRecord with the batch's facts.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import cramjam
+import pyarrow as pa
+
+MAX_BATCH_BYTES = 512 << 20
+"""No batch may unpack to more. Brokers take batches of 1 MiB unless told otherwise."""
+
+
+class Undecodable(Exception):
+    """The reason in words. Caught in ``records``."""
+
+
+class Codec(NamedTuple):
+    """``bound``: the most bytes that can come out. ``unpack``: into a buffer of that size,
+    giving how many did. Both may raise what ``decompress`` turns into Undecodable."""
+
+    name: str
+    bound: Callable[[memoryview], int]
+    unpack: Callable[[memoryview, pa.Buffer], int]
+
+
+def decompress(codec: int, data: memoryview, max_bytes: int = MAX_BATCH_BYTES) -> Any:
+    """The unpacked records as a buffer; ``data`` itself where they are not compressed.
+
+    ``codec`` is the number in the batch's attributes. Raises Undecodable."""
+    if codec == 0:
+        return data
+    if codec not in CODECS:
+        raise Undecodable(f"codec {codec} is not known")
+    name, bound, unpack = CODECS[codec]
+    try:
+        size = bound(data)
+        if size > max_bytes:
+            raise Undecodable(f"its {name} data may unpack to {size} bytes, {max_bytes} allowed")
+        buffer = pa.allocate_buffer(size)
+        written = unpack(data, buffer)
+    except (cramjam.DecompressionError, struct.error, IndexError) as error:
+        raise Undecodable(f"its {name} data cannot be unpacked: {error}") from None
+    return buffer.slice(0, written)
+
+
+# --- gzip -------------------------------------------------------------------------------
+
+
+def _gzip_bound(data: memoryview) -> int:
+    """The size in the trailer, which counts modulo 4 GiB; deflate makes at most 1032 of 1."""
+    (size,) = struct.unpack_from("<I", data, len(data) - 4) if len(data) >= 18 else (0,)
+    return min(int(size), 1032 * len(data))
+
+
+# --- snappy -----------------------------------------------------------------------------
+
+_XERIAL = b"\x82SNAPPY\0"
+_XERIAL_HEADER = struct.Struct(">8sii")
+_XERIAL_BLOCK = struct.Struct(">i")
+
+
+def _is_xerial(data: memoryview) -> bool:
+    return data[: len(_XERIAL)] == _XERIAL
+
+
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
+    position = _XERIAL_HEADER.size
+    while position < len(data):
+        (size,) = _XERIAL_BLOCK.unpack_from(data, position)
+        position += _XERIAL_BLOCK.size
+        if not 0 <= size <= len(data) - position:
+            raise Undecodable(f"a snappy block of {size} bytes ends after its batch")
+        yield data[position : position + size]
+        position += size
+
+
+def _snappy_bound(data: memoryview) -> int:
+    """A raw block begins with its size. Java's clients frame raw blocks (xerial), others
+    send one. A block of n bytes makes at most 22 n, whatever it says."""
+    blocks = _xerial_blocks(data) if _is_xerial(data) else [data]
+    return sum(min(cramjam.snappy.decompress_raw_len(block), 22 * len(block)) for block in blocks)
+
+
+def _snappy_unpack(data: memoryview, buffer: pa.Buffer) -> int:
+    if not _is_xerial(data):
+        return int(cramjam.snappy.decompress_raw_into(data, buffer))
+    target, written = memoryview(buffer), 0
+    for block in _xerial_blocks(data):
+        written += cramjam.snappy.decompress_raw_into(block, target[written:])
+    return written
+
+
+# --- lz4 frame --------------------------------------------------------------------------
+
+_LZ4_MAGIC = 0x184D2204
+_LZ4_BLOCK_BYTES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
+_LZ4_STORED = 1 << 31
+_LE32 = struct.Struct("<I")
+
+
+def _lz4_bound(data: memoryview) -> int:
+    """The sum over blocks of what each can hold. The frame's own content size is optional
+    and adds nothing."""
+    magic, flags, sizes = struct.unpack_from("<IBB", data, 0)
+    if magic != _LZ4_MAGIC:
+        raise Undecodable("its lz4 data does not begin with a frame")
+    largest = _LZ4_BLOCK_BYTES.get(sizes >> 4 & 7, 0)
+    position = 7 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
+    trailer = 4 if flags & 16 else 0
+    bound = 0
+    while word := _LE32.unpack_from(data, position)[0]:
+        size = word & ~_LZ4_STORED
+        bound += size if word & _LZ4_STORED else min(largest, 255 * size)
+        position += _LE32.size + size + trailer
+    return bound
+
+
+# --- zstd -------------------------------------------------------------------------------
+
+_ZSTD_MAGIC = 0xFD2FB528
+_ZSTD_BLOCK_BYTES = 128 << 10
+_RAW, _RLE = 0, 1
+
+
+def _zstd_bound(data: memoryview) -> int:
+    """The sum over blocks of all frames: raw and repeated blocks say their size, compressed
+    ones hold at most 128 KiB. The frame's own content size is optional and adds nothing."""
+    position = bound = 0
+    while position < len(data):
+        (magic,) = _LE32.unpack_from(data, position)
+        if magic != _ZSTD_MAGIC:
+            raise Undecodable("its zstd data does not begin with a frame")
+        descriptor = data[position + 4]
+        position = _zstd_first_block(position, descriptor)
+        last = False
+        while not last:
+            word = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+            last, kind, size = bool(word & 1), word >> 1 & 3, word >> 3
+            bound += size if kind in (_RAW, _RLE) else _ZSTD_BLOCK_BYTES
+            position += 3 + (1 if kind == _RLE else size)
+        position += 4 if descriptor & 4 else 0
+    return bound
+
+
+def _zstd_first_block(frame: int, descriptor: int) -> int:
+    """After magic, descriptor, window (unless single segment), dictionary id, content size."""
+    single_segment = descriptor >> 5 & 1
+    content_size = (single_segment, 2, 4, 8)[descriptor >> 6]
+    dictionary = (0, 1, 2, 4)[descriptor & 3]
+    return frame + 4 + 1 + (1 - single_segment) + dictionary + content_size
+
+
+CODECS: dict[int, Codec] = {
+    1: Codec("gzip", _gzip_bound, lambda data, to: int(cramjam.gzip.decompress_into(data, to))),
+    2: Codec("snappy", _snappy_bound, _snappy_unpack),
+    3: Codec("lz4", _lz4_bound, lambda data, to: int(cramjam.lz4.decompress_into(data, to))),
+    4: Codec("zstd", _zstd_bound, lambda data, to: int(cramjam.zstd.decompress_into(data, to))),
+}

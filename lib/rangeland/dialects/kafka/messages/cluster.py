@@ -1,0 +1,240 @@
+"""Who is there: versions, brokers, leaders, coordinators, sizes on disk.
+
+Upstream: ApiVersionsRequest.json, MetadataRequest.json, FindCoordinatorRequest.json,
+DescribeLogDirsRequest.json and their responses, as of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from rangeland.wire.messages import (
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Uuid,
+    message,
+    since,
+    struct,
+    tagged,
+)
+
+NOT_ASKED = -(2**31)
+"""What a bit field of authorised operations holds when nobody asked for it."""
+
+
+# --- ApiVersions ------------------------------------------------------------------------
+
+
+@struct
+class ApiVersion:
+    """The versions of one kind of request, inclusive on both sides."""
+
+    api_key: Int16
+    min_version: Int16
+    max_version: Int16
+
+
+@struct
+class SupportedFeature:
+    name: String
+    min_version: Int16
+    max_version: Int16
+
+
+@struct
+class FinalizedFeature:
+    name: String
+    max_version_level: Int16
+    min_version_level: Int16
+
+
+@message(key=18, versions=(0, 4), flexible_from=3, name="ApiVersions")
+class ApiVersionsResponse:
+    """Source: ApiVersionsResponse.json. With error 35 the broker answers in version 0, whatever
+    was asked. ``finalized_features_epoch`` -1: unknown."""
+
+    error_code: Int16
+    api_keys: Array[ApiVersion]
+    throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
+    supported_features: Array[SupportedFeature] = tagged(0, since=3, default=(), ignorable=True)
+    finalized_features_epoch: Int64 = tagged(1, since=3, default=-1, ignorable=True)
+    finalized_features: Array[FinalizedFeature] = tagged(2, since=3, default=(), ignorable=True)
+    zk_migration_ready: Bool = tagged(3, since=3, default=False, ignorable=True)
+
+
+@message(key=18, versions=(0, 4), flexible_from=3, name="ApiVersions", answer=ApiVersionsResponse)
+class ApiVersionsRequest:
+    """Source: ApiVersionsRequest.json. Brokers refuse a software name that is empty or has
+    characters other than letters, digits, hyphen and dot."""
+
+    client_software_name: String = since(3, default="", ignorable=True)
+    client_software_version: String = since(3, default="", ignorable=True)
+
+
+# --- Metadata ---------------------------------------------------------------------------
+
+
+@struct
+class MetadataBroker:
+    node_id: Int32
+    host: String
+    port: Int32
+    rack: String | None = since(1, default=None, ignorable=True)
+
+
+@struct
+class MetadataPartition:
+    """``leader_id`` -1: there is none. Error 9 beside a leader only says that some replica is
+    down: the leader is good."""
+
+    error_code: Int16
+    partition_index: Int32
+    leader_id: Int32
+    leader_epoch: Int32 = since(7, default=-1, ignorable=True)
+    replica_nodes: Array[Int32]
+    isr_nodes: Array[Int32]
+    offline_replicas: Array[Int32] = since(5, default=(), ignorable=True)
+
+
+@struct
+class MetadataTopic:
+    """``name`` is None for an id that is not known, ``topic_id`` for a name that is not."""
+
+    error_code: Int16
+    name: String | None = since(0, default="", nullable_from=12)
+    topic_id: Uuid = since(10, default=None, ignorable=True)
+    is_internal: Bool = since(1, default=False, ignorable=True)
+    partitions: Array[MetadataPartition]
+    topic_authorized_operations: Int32 = since(8, default=NOT_ASKED, ignorable=True)
+
+
+@message(key=3, versions=(0, 13), flexible_from=9, name="Metadata")
+class MetadataResponse:
+    """Source: MetadataResponse.json. The order of brokers, topics and partitions means nothing."""
+
+    throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
+    brokers: Array[MetadataBroker]
+    cluster_id: String | None = since(2, default=None, ignorable=True)
+    controller_id: Int32 = since(1, default=-1, ignorable=True)
+    topics: Array[MetadataTopic]
+    cluster_authorized_operations: Int32 = since(8, until=10, default=NOT_ASKED, ignorable=True)
+    error_code: Int16 = since(13, default=0, ignorable=True)
+
+
+@struct
+class MetadataRequestTopic:
+    """By ``name`` in every version; by ``topic_id``, with the name None, only from 12 on."""
+
+    topic_id: Uuid = since(10, default=None)
+    name: String | None = since(0, default=None, nullable_from=10)
+
+
+@message(key=3, versions=(0, 13), flexible_from=9, name="Metadata", answer=MetadataResponse)
+class MetadataRequest:
+    """Source: MetadataRequest.json. ``topics`` None: all topics; before version 1 that was an
+    empty array, which now means none.
+
+    Before version 4 the broker's own setting says whether asking makes a topic; from then on
+    ``allow_auto_topic_creation`` does, and a reader never wants it."""
+
+    topics: Array[MetadataRequestTopic] | None = since(0, default=None, nullable_from=1)
+    allow_auto_topic_creation: Bool = since(4, default=False)
+    include_cluster_authorized_operations: Bool = since(8, until=10, default=False)
+    include_topic_authorized_operations: Bool = since(8, default=False)
+
+
+# --- FindCoordinator --------------------------------------------------------------------
+
+
+@struct
+class Coordinator:
+    key: String
+    node_id: Int32
+    host: String
+    port: Int32
+    error_code: Int16
+    error_message: String | None = None
+
+
+@message(key=10, versions=(0, 6), flexible_from=3, name="FindCoordinator")
+class FindCoordinatorResponse:
+    """Source: FindCoordinatorResponse.json. Up to version 3 the answer is one coordinator in
+    the message itself, from 4 on ``coordinators`` has one for every key."""
+
+    throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
+    error_code: Int16 = since(0, until=3, default=0)
+    error_message: String | None = since(1, until=3, default=None, ignorable=True)
+    node_id: Int32 = since(0, until=3, default=0)
+    host: String = since(0, until=3, default="")
+    port: Int32 = since(0, until=3, default=0)
+    coordinators: Array[Coordinator] = since(4, default=())
+
+
+@message(
+    key=10, versions=(0, 6), flexible_from=3, name="FindCoordinator", answer=FindCoordinatorResponse
+)
+class FindCoordinatorRequest:
+    """Source: FindCoordinatorRequest.json. ``key_type`` 0 group, 1 transaction, 2 share group."""
+
+    key: String = since(0, until=3, default="")
+    key_type: Int8 = since(1, default=0)
+    coordinator_keys: Array[String] = since(4, default=())
+
+
+# --- DescribeLogDirs --------------------------------------------------------------------
+
+
+@struct
+class LogDirPartition:
+    """``partition_size`` in bytes, all segments. ``offset_lag``: offsets that the log is behind.
+    A future log is one that is being moved to another directory."""
+
+    partition_index: Int32
+    partition_size: Int64
+    offset_lag: Int64
+    is_future_key: Bool
+
+
+@struct
+class LogDirTopic:
+    name: String
+    partitions: Array[LogDirPartition]
+
+
+@struct
+class LogDir:
+    """``total_bytes`` and ``usable_bytes`` of the volume; -1: unknown."""
+
+    error_code: Int16
+    log_dir: String
+    topics: Array[LogDirTopic]
+    total_bytes: Int64 = since(4, default=-1, ignorable=True)
+    usable_bytes: Int64 = since(4, default=-1, ignorable=True)
+
+
+@message(key=35, versions=(0, 4), flexible_from=2, name="DescribeLogDirs")
+class DescribeLogDirsResponse:
+    """Source: DescribeLogDirsResponse.json. Without the right to describe the cluster there is
+    an error code from version 3 on, and before that only an empty list."""
+
+    throttle_time_ms: Int32
+    error_code: Int16 = since(3, default=0, ignorable=True)
+    results: Array[LogDir]
+
+
+@struct
+class DescribableLogDirTopic:
+    topic: String
+    partitions: Array[Int32]
+
+
+@message(
+    key=35, versions=(0, 4), flexible_from=2, name="DescribeLogDirs", answer=DescribeLogDirsResponse
+)
+class DescribeLogDirsRequest:
+    """Source: DescribeLogDirsRequest.json. ``topics`` None: all topics on this broker."""
+
+    topics: Array[DescribableLogDirTopic] | None = None

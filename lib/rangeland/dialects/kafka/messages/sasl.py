@@ -1,0 +1,48 @@
+"""Saying who we are, before anything but ApiVersions is asked.
+
+Upstream: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses. Version 0
+of the handshake is followed by tokens without any header, which is not spoken here.
+"""
+
+from __future__ import annotations
+
+from rangeland.wire.messages import Array, Bytes, Int16, Int64, String, message, since
+
+
+@message(key=17, versions=(0, 1), name="SaslHandshake")
+class SaslHandshakeResponse:
+    """Source: SaslHandshakeResponse.json. With error 33 ``mechanisms`` says what there is."""
+
+    error_code: Int16
+    mechanisms: Array[String]
+
+
+@message(key=17, versions=(0, 1), name="SaslHandshake", answer=SaslHandshakeResponse)
+class SaslHandshakeRequest:
+    """Source: SaslHandshakeRequest.json. Version 1 means that tokens go in SaslAuthenticate."""
+
+    mechanism: String
+
+
+@message(key=36, versions=(0, 2), flexible_from=2, name="SaslAuthenticate")
+class SaslAuthenticateResponse:
+    """Source: SaslAuthenticateResponse.json. ``session_lifetime_ms`` 0: for good; otherwise the
+    connection must say again who it is before that time is over."""
+
+    error_code: Int16
+    error_message: String | None = None
+    auth_bytes: Bytes
+    session_lifetime_ms: Int64 = since(1, default=0, ignorable=True)
+
+
+@message(
+    key=36,
+    versions=(0, 2),
+    flexible_from=2,
+    name="SaslAuthenticate",
+    answer=SaslAuthenticateResponse,
+)
+class SaslAuthenticateRequest:
+    """Source: SaslAuthenticateRequest.json. ``auth_bytes`` are never to be printed."""
+
+    auth_bytes: Bytes

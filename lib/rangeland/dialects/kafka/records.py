@@ -1,0 +1,241 @@
+"""From fetched bytes to rows, with a class for every offset on the way.
+
+A walk over the entries decides, from their headers alone where it can, what every offset
+is: a record to land, a transaction marker, a record of an aborted transaction, or an offset
+the log's cleaner has emptied. All records to land are then decoded in one go.
+
+Counting is done twice over: the walk says how many offsets there are and how many rows it
+expects, the decoder says how many it found. If the two do not fit, nothing is given out.
+
+Rules: no I/O, no state between calls. Aborted transactions are told apart as Kafka's own
+consumer does (CompletedFetch): by the list that came with the fetch, and abort markers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rangeland.decode import Payload, decode_records
+from rangeland.decode.reference import Record, read_records
+from rangeland.dialects.kafka.batches import Entry, bad_batch, entries, next_offset
+from rangeland.errors import BadRecord, ProofFailed
+from rangeland.model import Counts, Isolation
+from rangeland.wire.layouts import CONTROL_KEY
+
+__all__ = ["Aborted", "Chunk", "decode_chunk", "decode_chunks", "next_offset"]
+
+MAX_CHUNK_BYTES = 64 << 20
+"""A chunk ends after the batch with which its unpacked records pass this."""
+
+Aborted = tuple[int, int]
+"""Producer id, first offset of the transaction."""
+
+_ABORT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What became of the offsets ``[from_offset, next_offset)``, which ``counts`` adds up
+    to. ``batch`` has the columns ``decode.columns.RECORDS``, or is None without rows."""
+
+    next_offset: int
+    batch: pa.RecordBatch | None
+    counts: Counts
+
+
+def decode_chunks(
+    records: memoryview,
+    from_offset: int,
+    until_offset: int,
+    isolation: Isolation,
+    aborted: Sequence[Aborted],
+) -> Iterator[Chunk]:
+    """All of one fetch answer, in chunks of bounded memory. Their ranges follow on each
+    other; the last ends at ``until_offset`` or after the last complete batch."""
+    while from_offset < until_offset:
+        chunk = decode_chunk(records, from_offset, until_offset, isolation, aborted)
+        if chunk.next_offset == from_offset:
+            return
+        yield chunk
+        from_offset = chunk.next_offset
+
+
+def decode_chunk(
+    records: memoryview,
+    from_offset: int,
+    until_offset: int,
+    isolation: Isolation,
+    aborted: Sequence[Aborted],
+    *,
+    max_bytes: int = MAX_CHUNK_BYTES,
+) -> Chunk:
+    """The offsets from ``from_offset`` that the complete batches of ``records`` tell of, up
+    to ``until_offset`` or until ``max_bytes`` are unpacked. Batches before ``from_offset``
+    are passed over, so that the same bytes can be given again for the rest.
+
+    ``aborted`` is the list that came with these bytes. ``next_offset`` of the result is
+    ``from_offset`` if there is nothing to tell, and never beyond ``until_offset``.
+    Raises BadRecord with the fact base_offset and, where known, next_offset after it."""
+    walk = _Walk(from_offset, until_offset, isolation, aborted)
+    for entry in entries(records):
+        walk.take(entry)
+        if walk.at >= until_offset or walk.unpacked_bytes >= max_bytes:
+            break
+    return walk.finish()
+
+
+class _Transactions:
+    """Which producers are inside an aborted transaction, at the entry last looked at."""
+
+    def __init__(self, aborted: Sequence[Aborted]) -> None:
+        self._pending = deque(sorted(aborted, key=lambda each: each[1]))
+        self._open: set[int] = set()
+
+    def is_aborted(self, entry: Entry) -> bool:
+        """To be asked of every entry, in order."""
+        producer = entry.producer_id
+        if producer < 0:
+            return False
+        while self._pending and self._pending[0][1] <= entry.last_offset:
+            self._open.add(self._pending.popleft()[0])
+        if producer not in self._open:
+            return False
+        if not entry.control:
+            return entry.transactional
+        if _is_abort_marker(entry):
+            self._open.remove(producer)
+        return False
+
+
+class _Walk:
+    """All offsets from ``from_offset`` to ``at`` are classed, or are in ``payloads``."""
+
+    def __init__(
+        self,
+        from_offset: int,
+        until_offset: int,
+        isolation: Isolation,
+        aborted: Sequence[Aborted],
+    ) -> None:
+        committed = isolation is Isolation.READ_COMMITTED
+        self.from_offset, self.until_offset = from_offset, until_offset
+        self.at = from_offset
+        self.transactions = _Transactions(aborted if committed else ())
+        self.payloads: list[Payload] = []
+        self.unpacked_bytes = 0
+        self.control = self.aborted = self.compacted = 0
+        self.expected_rows = 0
+        self.cut_width = 0
+        self.last_offset = -1
+
+    def take(self, entry: Entry) -> None:
+        base, last = entry.base_offset, entry.last_offset
+        if base <= self.last_offset:
+            raise bad_batch(base, f"it comes after offset {self.last_offset}")
+        self.last_offset = last
+        is_aborted = self.transactions.is_aborted(entry)
+        if last < self.at:
+            return
+        first = min(max(base, self.at), self.until_offset)
+        until = min(last + 1, self.until_offset)
+        self.compacted += first - self.at
+        self.at = until
+        if first == until:
+            return
+        if entry.control:
+            self.control += self._count(entry, first, until)
+        elif is_aborted:
+            self.aborted += self._count(entry, first, until)
+        else:
+            self._land(entry, first, until)
+
+    def _count(self, entry: Entry, first: int, until: int) -> int:
+        """Records of an entry whose rows nobody wants; its other offsets are compacted.
+
+        The header's number will do, unless the range cuts through an entry with gaps."""
+        width, whole = until - first, entry.last_offset + 1 - entry.base_offset
+        if entry.record_count == whole:
+            count = width
+        elif width == whole:
+            count = entry.record_count
+        else:
+            count = sum(1 for _ in _read(entry, first, until))
+        entry.check()
+        self.compacted += width - count
+        return count
+
+    def _land(self, entry: Entry, first: int, until: int) -> None:
+        payload = entry.payload()
+        self.payloads.append(payload)
+        self.unpacked_bytes += len(payload.data)
+        width, whole = until - first, entry.last_offset + 1 - entry.base_offset
+        if entry.record_count == whole:
+            self.expected_rows += width
+        elif width == whole:
+            self.expected_rows += entry.record_count
+            self.compacted += width - entry.record_count
+        else:
+            self.cut_width += width
+
+    def finish(self) -> Chunk:
+        batch = self._decode()
+        rows = batch.num_rows if batch is not None else 0
+        cut_rows = rows - self.expected_rows
+        counts = Counts(
+            landed=rows,
+            control=self.control,
+            aborted=self.aborted,
+            compacted=self.compacted + self.cut_width - cut_rows,
+        )
+        if not 0 <= cut_rows <= self.cut_width or counts.total != self.at - self.from_offset:
+            raise ProofFailed(
+                f"offsets [{self.from_offset}, {self.at}) became {counts}",
+                why=f"{self.expected_rows} rows were expected of whole batches "
+                f"and at most {self.cut_width} of others",
+                from_offset=self.from_offset,
+                next_offset=self.at,
+                landed=rows,
+            )
+        return Chunk(self.at, batch if rows else None, counts)
+
+    def _decode(self) -> pa.RecordBatch | None:
+        if not self.payloads:
+            return None
+        try:
+            return decode_records(self.payloads, self.from_offset, self.until_offset)
+        except BadRecord as error:
+            raise _of_batch(error, self.payloads[error.facts["payload"]]) from None
+
+
+def _is_abort_marker(entry: Entry) -> bool:
+    """A marker is one record; a cleaner may have taken it and left the batch."""
+    record = next(_read(entry, entry.base_offset, entry.last_offset + 1), None)
+    if record is None:
+        return False
+    if record.key is None or len(record.key) < CONTROL_KEY.size:
+        raise bad_batch(entry.base_offset, "its transaction marker has no kind")
+    return CONTROL_KEY.read(record.key).kind == _ABORT
+
+
+def _read(entry: Entry, first: int, until: int) -> Iterator[Record]:
+    """For the few entries of which a record must be seen here."""
+    payload = entry.payload()
+    try:
+        yield from read_records(payload, 0, first, until)
+    except BadRecord as error:
+        raise _of_batch(error, payload) from None
+
+
+def _of_batch(error: BadRecord, payload: Payload) -> BadRecord:
+    """The decoder counts payloads; people and policies know batches by offset."""
+    facts = {name: value for name, value in error.facts.items() if name != "payload"}
+    return bad_batch(
+        payload.base_offset,
+        f"at byte {facts['position']} of its record {facts['record']}, {facts['reason']}",
+        next_offset=payload.base_offset + payload.last_offset_delta + 1,
+        **facts,
+    )

@@ -1,0 +1,204 @@
+"""One connection's state as a value: versions, correlation ids, what is still unanswered.
+
+Bytes in, bytes out; whoever has the socket sends what comes out of here. The order is: send
+``open``, give the answer to ``negotiated``, send what it returns as long as it returns
+something, then ``encode`` and ``decode``. A broker that is too old to be asked (before 0.10
+it closes the connection) is assumed to speak ``WITHOUT_API_VERSIONS``.
+
+A version is the highest that both sides have: the lower of the two maxima, checked against
+both minima. Brokers of the 4 line list Produce from version 0 and close the socket on 0 to 2;
+since ours begins at 3, their lower bound is never relied on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rangeland.dialects.kafka.codes import judge
+from rangeland.dialects.kafka.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    RequestHeader,
+    ResponseHeader,
+    request_header_version,
+    response_header_version,
+)
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import LocalProtocolError, RemoteProtocolError
+from rangeland.wire.fields import Part
+from rangeland.wire.frames import frame
+from rangeland.wire.messages import decode, decode_from, encode_parts, spec_of
+
+SOFTWARE_NAME: Final = "rangeland"
+SOFTWARE_VERSION: Final = "0.1.0"
+
+UNSUPPORTED_VERSION: Final = 35
+FIRST_ASKED: Final = 3
+"""Known since 2.4. Version 4 says nothing more about versions, and fewer brokers have it."""
+
+WITHOUT_API_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
+    0: (0, 0),
+    1: (0, 0),
+    2: (0, 0),
+    3: (0, 0),
+    9: (0, 1),
+    10: (0, 0),
+}
+"""What Kafka 0.8.2 takes. It does not look at a Fetch request's version, and answers in 0."""
+
+_MAX_CORRELATION_ID: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    request: type[Any]
+    version: int
+
+
+class Session:
+    """Not for several threads at once. Answers may come in any order; a connection that was
+    lost takes its session with it."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._pending: dict[int, _Pending] = {}
+        self._next_id = 0
+        self._versions: Mapping[int, tuple[int, int]] | None = None
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """What the broker takes: key to (min, max), inclusive; empty before it is known."""
+        return self._versions or {}
+
+    @property
+    def unanswered(self) -> int:
+        """Requests whose answers have not come."""
+        return len(self._pending)
+
+    def open(self) -> bytes:
+        """The frame that asks which versions the broker takes."""
+        return self._ask_versions(FIRST_ASKED)
+
+    def negotiated(self, answer: memoryview) -> bytes | None:
+        """Takes the answer to the last question; None: the versions are known.
+
+        A broker that does not have the version it was asked in says 35, in version 0, and may
+        list what it has; then the frame of the next question is returned."""
+        correlation_id, pending, start = self._match(answer)
+        if pending.request is not ApiVersionsRequest:
+            raise LocalProtocolError("an answer to another request was taken for the versions")
+        # The code stands first in every version, and 35 means that the rest is in version 0.
+        refused = bytes(answer[start : start + 2]) == UNSUPPORTED_VERSION.to_bytes(2, "big")
+        version = 0 if refused else pending.version
+        value = decode(ApiVersionsResponse, version, answer, start)
+        del self._pending[correlation_id]
+        listed = {v.api_key: (v.min_version, v.max_version) for v in value.api_keys}
+        if refused and pending.version > 0:
+            highest = listed.get(spec_of(ApiVersionsRequest).key, (0, 0))[1]
+            return self._ask_versions(max(0, min(highest, pending.version - 1)))
+        code = judge(value.error_code)
+        if code.verdict is not Verdict.OK:
+            raise RemoteProtocolError(
+                "the broker does not say which versions it takes",
+                why=f"{code.name} ({value.error_code}): {code.description}",
+                do="Check that the port is a Kafka listener for clients",
+                code=value.error_code,
+            )
+        self._versions = listed
+        return None
+
+    def assume(self, versions: Mapping[int, tuple[int, int]]) -> None:
+        """Takes ``versions`` for the broker's: of one that cannot be asked, or was before."""
+        self._versions = dict(versions)
+
+    def choose(self, request: type[Any], max_version: int | None = None) -> int:
+        """The version to send ``request`` in. Raises ``RemoteProtocolError`` if the broker and
+        this library share none, ``LocalProtocolError`` before the versions are known."""
+        if self._versions is None:
+            raise LocalProtocolError(
+                f"no version of {request.__name__} can be chosen",
+                why="the broker has not said yet which it takes",
+            )
+        spec = spec_of(request)
+        low, high = spec.versions
+        top = high if max_version is None else min(high, max_version)
+        if top < low:
+            raise LocalProtocolError(
+                f"no version of {request.__name__} up to {max_version} is declared",
+                why=f"versions {low} to {high} are",
+                request=spec.name,
+            )
+        theirs = self._versions.get(spec.key)
+        if theirs is not None and low <= min(top, theirs[1]) and theirs[0] <= top:
+            return min(top, theirs[1])
+        has = "does not take it at all" if theirs is None else f"takes {theirs[0]} to {theirs[1]}"
+        raise RemoteProtocolError(
+            f"no version of {spec.name} fits",
+            why=f"the broker {has}, versions {low} to {top} can be sent",
+            do="Check the broker's version against the supported ones",
+            request=spec.name,
+            ours=[low, top],
+            theirs=list(theirs) if theirs else None,
+        )
+
+    def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
+        """The request's correlation id and its frame, in the version that ``choose`` gives.
+
+        Its answer is waited for from now on, so do not send a Produce without one."""
+        return self._encode(request, self.choose(type(request), max_version))
+
+    def decode(self, answer: memoryview) -> tuple[int, Any]:
+        """The correlation id and the value of a whole frame. ``Records`` in it are slices of
+        the frame. Raises ``RemoteProtocolError`` for an answer that nobody waits for."""
+        correlation_id, pending, start = self._match(answer)
+        value: Any = decode(_answer_of(pending.request), pending.version, answer, start)
+        del self._pending[correlation_id]
+        return correlation_id, value
+
+    def _ask_versions(self, version: int) -> bytes:
+        question = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+        )
+        return self._encode(question, version)[1]
+
+    def _encode(self, request: Any, version: int) -> tuple[int, bytes]:
+        cls = type(request)
+        correlation_id = self._next_id
+        header = RequestHeader(
+            api_key=spec_of(cls).key,
+            api_version=version,
+            correlation_id=correlation_id,
+            client_id=self._client_id,
+        )
+        parts: list[Part] = encode_parts(header, request_header_version(cls, version))
+        parts += encode_parts(request, version)
+        whole = frame(*parts)
+        self._next_id = 0 if correlation_id == _MAX_CORRELATION_ID else correlation_id + 1
+        self._pending[correlation_id] = _Pending(cls, version)
+        return correlation_id, whole
+
+    def _match(self, answer: memoryview) -> tuple[int, _Pending, int]:
+        """Which request this frame answers, and where its header ends."""
+        header, end = decode_from(ResponseHeader, 0, answer)
+        pending = self._pending.get(header.correlation_id)
+        if pending is None:
+            raise RemoteProtocolError(
+                f"an answer with correlation id {header.correlation_id} came",
+                why="no request with that id is waiting",
+                do="Close the connection: what follows cannot be matched either",
+                correlation_id=header.correlation_id,
+                waiting=sorted(self._pending),
+            )
+        version = response_header_version(pending.request, pending.version)
+        if version > 0:
+            _, end = decode_from(ResponseHeader, version, answer)
+        return header.correlation_id, pending, end
+
+
+def _answer_of(request: type[Any]) -> type[Any]:
+    answer = spec_of(request).answer
+    if answer is None:
+        raise LocalProtocolError(f"{request.__name__} has no answer declared")
+    return answer

@@ -1,0 +1,193 @@
+"""What pictures are drawn with: safe text, numbers for people, a log as a bar, tables.
+
+Every string that came from outside goes through ``plain`` into a ``Text``, so that neither
+markup nor a control code in a topic's name or a broker's message reaches the terminal.
+Nothing here knows plans or results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import IO, TypeVar
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.table import Column, Table
+from rich.text import Text
+
+from rangeland.model import Partition
+
+T = TypeVar("T")
+
+MAX_ROWS = 12
+MAX_LINES = 5
+MAX_NAME = 29
+WIDTH_WITHOUT_TERMINAL = 100
+
+
+def console_for(stream: IO[str]) -> Console:
+    """A console on a stream that takes no markup; 100 columns wide where there is no terminal."""
+    width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
+    return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+
+
+# --- words and numbers ------------------------------------------------------------------
+
+
+def plain(text: object) -> str:
+    """The text with control codes spelled out; line ends and printable characters stay."""
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
+        for c in str(text)
+    )
+
+
+def said(text: object, style: str = "") -> Text:
+    """A string from anywhere as a Text: never markup, never a control code."""
+    return Text(plain(text), style=style)
+
+
+def named(partition: Partition) -> Text:
+    """The partition's name, its middle left out where it is too long for a column."""
+    name = plain(partition)
+    half = (MAX_NAME - 3) // 2
+    return Text(name if len(name) <= MAX_NAME else f"{name[:half]}...{name[-half:]}")
+
+
+def number(value: int) -> str:
+    return f"{value:,}"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 file``, ``2,000 files``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def size(count_bytes: int) -> str:
+    value = float(count_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+# --- a log as a bar ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogBar:
+    """A log from ``first`` to ``last`` in as many cells as there is room for.
+
+    ``spans`` are ``(from_offset, until_offset, kind)``; where two touch a cell the later of
+    ``KINDS`` is drawn, so that a small range in a large log is never invisible."""
+
+    first: int
+    last: int
+    spans: tuple[tuple[int, int, str], ...]
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds that are seen in it."""
+        spans = [span for span in self.spans if span[0] < span[1]]
+        bare = self.first < min((start for start, _, _ in spans), default=self.last)
+        return {kind for _, _, kind in spans} | ({"before"} if bare else set())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.drawn(min(options.max_width, 32), ascii_only=options.ascii_only)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(min(8, options.max_width), min(32, options.max_width))
+
+    def drawn(self, width: int, ascii_only: bool = False) -> Text:
+        if self.last <= self.first:
+            return Text("empty", style="dim")
+        text = Text()
+        for cell in range(width):
+            low = self.first + (self.last - self.first) * cell // width
+            high = self.first + (self.last - self.first) * (cell + 1) // width
+            sign, ascii_sign, style, _ = KINDS[self._kind(low, max(high, low + 1))]
+            text.append(ascii_sign if ascii_only else sign, style=style)
+        return text
+
+    def _kind(self, low: int, high: int) -> str:
+        here = [kind for start, end, kind in self.spans if start < high and low < end]
+        return max(here, key=list(KINDS).index, default="before")
+
+
+# kind -> (sign, sign without Unicode, style, word of the legend); a later one covers an earlier.
+KINDS: dict[str, tuple[str, str, str, str]] = {
+    "before": ("·", ".", "dim", "before the range"),
+    "later": ("░", "-", "dim", "left for later"),
+    "already": ("▒", "=", "cyan", "landed already"),
+    "land": ("█", "#", "green", "to land"),
+    "lost": ("x", "x", "bold red", "lost"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """One line that says what the signs of the bars mean: ``(kind, word)`` each."""
+
+    words: tuple[tuple[str, str], ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        text = Text()
+        for kind, word in self.words:
+            sign, ascii_sign, style, _ = KINDS[kind]
+            text.append((ascii_sign if options.ascii_only else sign) * 2, style=style)
+            text.append(f" {word}   ", style="dim")
+        yield text
+
+
+# --- tables and lists -------------------------------------------------------------------
+
+
+def listed(heading: str, lines: Iterable[object], style: str) -> list[RenderableType]:
+    """A heading with at most a few lines below it, or nothing where there is nothing."""
+    entries = [plain(line) for line in lines]
+    if not entries:
+        return []
+    text = Text(f"{heading}:", style=style)
+    if len(entries) == 1:
+        return [text.append(f" {entries[0]}", style="default")]
+    for entry in entries[:MAX_LINES]:
+        text.append(f"\n  {entry}", style="default")
+    if len(entries) > MAX_LINES:
+        text.append(f"\n  and {number(len(entries) - MAX_LINES)} more", style="dim")
+    return [text]
+
+
+def biggest(things: Sequence[T], weight: Callable[[T], int]) -> tuple[list[T], list[T]]:
+    """The heaviest things in their own order, and the others; one line more costs nothing."""
+    if len(things) <= MAX_ROWS:
+        return list(things), []
+    ranked = sorted(range(len(things)), key=lambda index: (-weight(things[index]), index))
+    shown = set(ranked[: MAX_ROWS - 1])
+    return (
+        [thing for index, thing in enumerate(things) if index in shown],
+        [thing for index, thing in enumerate(things) if index not in shown],
+    )
+
+
+def table_of(*names: str) -> Table:
+    """Columns of numbers are named ``>name``. Where there is little room the bars give way."""
+    columns = [
+        Column(
+            header=Text(name.lstrip(">"), "dim"),
+            justify="right" if name.startswith(">") else "left",
+            no_wrap=name != "log",
+            overflow="fold",
+        )
+        for name in names
+    ]
+    return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -1,0 +1,212 @@
+"""How a command ends: one answer on stdout, an exit code, and an error said so that
+somebody can act on it.
+
+Under ``--json`` stdout belongs to the answer alone, down to the file descriptor: whatever
+a JVM or a transform prints goes to stderr instead. Progress and errors for people always go
+to stderr. Every way out of a command passes through ``Ending``: a result, an error
+of ours, a mistyped option, an interruption, a bug.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any
+
+from rangeland.errors import Bug, RangelandError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from rangeland.planning.plan import Plan
+    from rangeland.progress import LiveProgress
+
+INTERRUPTED = 130
+TERMINATED = 128 + signal.SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, as schedulers send it: ends a command as Ctrl-C does."""
+
+
+class Ending:
+    """Where the answer of one command goes. ``writes`` is False for commands that only look;
+    ``when_interrupted`` is for commands that have something of their own to say."""
+
+    def __init__(self, arguments: Sequence[str], stdout: IO[str]) -> None:
+        flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        self.json = "--json" in flags
+        self.quiet = "--quiet" in flags or "-q" in flags
+        self.debug = "--debug" in flags
+        self.stdout = stdout
+        self.writes = False
+        self.when_interrupted = ""
+        self.answered = False
+        self._progress: LiveProgress | None = None
+
+    def progress(self) -> LiveProgress:
+        """Where this command tells what it does; the same one each time."""
+        if self._progress is None:
+            from rangeland.drawing import console_for
+            from rangeland.progress import LiveProgress
+
+            self._progress = LiveProgress(console_for(sys.stderr), self.quiet)
+        return self._progress
+
+    def answer(self, document: dict[str, Any], picture: RenderableType) -> None:
+        """The JSON under ``--json``, the picture otherwise; both on stdout."""
+        self._stop_progress()
+        if self.json:
+            self._say_json(document)
+        else:
+            from rangeland.drawing import console_for
+
+            console_for(self.stdout).print(picture)
+        self.answered = True
+
+    def fail(self, error: RangelandError) -> int:
+        """Says the error and returns its exit code."""
+        self._stop_progress()
+        if self.debug:
+            traceback.print_exception(error, file=sys.stderr)
+        if self.json:
+            self._say_json(error_json(error))
+        else:
+            from rangeland.drawing import console_for
+            from rangeland.pictures import error_picture
+
+            console_for(sys.stderr).print(error_picture(error))
+        return error.exit_code
+
+    def interrupted(self, by: KeyboardInterrupt | None = None) -> int:
+        """Says how things stand and returns 130, or 143 after SIGTERM."""
+        self._stop_progress()
+        code = TERMINATED if isinstance(by, Terminated) else INTERRUPTED
+        plans = self._progress.plans if self._progress else []
+        message = self.when_interrupted or how_things_stand(self.writes, plans)
+        if self.json:
+            self._say_json({"error": "Interrupted", "message": message, "exit": code})
+        else:
+            print(message, file=sys.stderr)
+        return code
+
+    def _stop_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.done()
+
+    def _say_json(self, document: dict[str, Any]) -> None:
+        # ASCII, so that no locale can break the one line that machines read.
+        print(json.dumps(document, default=str), file=self.stdout, flush=True)
+        self.answered = True
+
+
+def how_things_stand(writes: bool, plans: Sequence[Plan]) -> str:
+    """After an interruption: what is in the table now, and what to do."""
+    if not writes:
+        return "Interrupted. This command only looks: nothing was written."
+    if not plans:
+        return (
+            "Interrupted before any record was read: nothing was landed. "
+            "Run the same command again."
+        )
+    plan = plans[-1]
+    return (
+        f"Interrupted during plan {plan.sequence} of {plan.application} "
+        f"({plan.width:,} offsets). The plan is in the ledger; the table holds all of its "
+        "records or none, never a part. Run the same command again: it finishes that plan, "
+        "and no offset is landed twice."
+    )
+
+
+def error_json(error: RangelandError) -> dict[str, Any]:
+    """The error as the contract has it, with the three answers and the facts."""
+    return {
+        "error": type(error).__name__,
+        "message": str(error),
+        "exit": error.exit_code,
+        "data": error.data,
+        "retry": error.retry,
+        "acts": error.acts,
+        "facts": error.facts,
+    }
+
+
+def as_bug(error: BaseException) -> Bug:
+    """An exception that nobody foresaw. Its own words are kept, its traceback is not shown."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    place = f" in {os.path.basename(last[0].filename)}:{last[0].lineno}" if last else ""
+    bug = Bug(
+        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+        why=f"Rangeland did not expect this{place}",
+        do="Run it again with --debug and report what it prints",
+    )
+    bug.__cause__ = error
+    return bug
+
+
+def as_usage_error(mistyped: Any) -> UsageError:
+    """What typer (its ``ClickException``) says about a mistyped command line, as ours."""
+    context = getattr(mistyped, "ctx", None)
+    command = getattr(context, "command_path", None) or "rangeland"
+    message = str(mistyped.format_message()).rstrip(".")
+    return UsageError(message, do=f"See `{command} --help`")
+
+
+@contextmanager
+def ending(arguments: Sequence[str]) -> Iterator[Ending]:
+    """The ending of one command. While it is open, under ``--json``, nothing but the answer
+    reaches stdout; SIGTERM ends the command as Ctrl-C does."""
+    for stream in (sys.stdout, sys.stderr):
+        # A path that the locale cannot show is no reason to fail after the work is done.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    before = _on_sigterm(_terminate)
+    end = Ending(arguments, sys.stdout)
+    try:
+        if end.json:
+            with _own_stdout() as stdout:
+                end.stdout = stdout
+                yield end
+        else:
+            yield end
+    finally:
+        _on_sigterm(before)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _on_sigterm(handler: Any) -> Any:
+    if threading.current_thread() is not threading.main_thread() or handler is None:
+        return None
+    return signal.signal(signal.SIGTERM, handler)
+
+
+@contextmanager
+def _own_stdout() -> Iterator[IO[str]]:
+    """A private way to stdout; everyone else's, JVM included, leads to stderr meanwhile."""
+    public = sys.stdout
+    public.flush()
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # Closed, as under some daemons: there is nobody to mix with.
+        yield public
+        return
+    with os.fdopen(kept, "w", encoding="utf-8", errors="backslashreplace") as private:
+        sys.stdout = sys.stderr
+        try:
+            yield private
+        finally:
+            sys.stdout = public
+            with suppress(OSError):
+                private.flush()
+            os.dup2(kept, 1)

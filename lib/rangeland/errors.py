@@ -1,0 +1,133 @@
+"""The whole taxonomy of failure, in one file.
+
+Every class answers three questions for the person or the scheduler that sees it:
+is my data safe, may I retry, who acts. The answers are class attributes, so that the
+command line, the ledger and the runbook can print them without parsing prose.
+
+Rules: nothing is imported here; a foreign exception never leaves the room it was raised
+in, it is turned into one of these; an error carries its facts by name; every error
+survives pickling, since executors send theirs to the driver. Broker codes never become
+classes: a dialect's ``judge`` turns a code into a verdict, and the fetch loop turns a
+verdict into a step or into one of these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class RangelandError(Exception):
+    """Base of all errors: *what* happened, *why*, what to *do*, and the facts behind them.
+
+    ``what`` names the things involved (partition, offsets, file, broker). ``facts`` are
+    plain JSON values, for machines; the sentence repeats those that matter to a person.
+    """
+
+    exit_code: ClassVar[int] = 70
+    data: ClassVar[str] = "nothing of this run was landed"
+    retry: ClassVar[str] = "no"
+    acts: ClassVar[str] = "us"
+
+    def __init__(self, what: str, *, why: str = "", do: str = "", **facts: Any) -> None:
+        self.what = what
+        self.why = why
+        self.do = do
+        self.facts = facts
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        sentence = f"{self.what}: {self.why}" if self.why else self.what
+        parts = [sentence] + ([self.do] if self.do else [])
+        return " ".join(part if part.endswith((".", "!", "?")) else part + "." for part in parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.what, self.why, self.do, self.facts))
+
+
+def _rebuild(
+    kind: type[RangelandError], what: str, why: str, do: str, facts: dict[str, Any]
+) -> RangelandError:
+    return kind(what, why=why, do=do, **facts)
+
+
+class UsageError(RangelandError):
+    """The command line was not understood."""
+
+    exit_code = 64
+    data = "nothing was read or written"
+    acts = "whoever typed the command"
+
+
+class JobFileError(RangelandError):
+    """A job file asks for what cannot be done: a typo, a bad time, a topic that is not there."""
+
+    exit_code = 78
+    data = "nothing was read or written"
+    acts = "the author of the job file"
+
+
+class Unreachable(RangelandError):
+    """A broker, a leader or an answer could not be had before the deadline."""
+
+    exit_code = 75
+    retry = "yes, later"
+    acts = "the scheduler; the brokers' operator if it lasts"
+
+
+class StorageFailed(RangelandError):
+    """The table's store did not take or give bytes: disk full, I/O error, file gone."""
+
+    exit_code = 75
+    retry = "yes, once there is room again"
+    acts = "the store's operator"
+
+
+class RemoteProtocolError(RangelandError):
+    """A broker sent bytes that its protocol does not allow."""
+
+    retry = "once"
+    acts = "the brokers' operator, with the facts of the message"
+
+
+class LocalProtocolError(RangelandError):
+    """We were about to send or do what the protocol does not allow."""
+
+
+class BadRecord(RangelandError):
+    """Bytes of the log cannot be decoded: checksum, magic, codec or layout."""
+
+    exit_code = 65
+    acts = "the owner of the topic"
+
+
+class RangeLost(RangelandError):
+    """Offsets that were asked for are not in the log, or no longer."""
+
+    exit_code = 66
+    data = "nothing of this run was landed; the lost offsets cannot be had from this log"
+    retry = "no, it would fail again"
+    acts = "a person decides: skip and record the loss, or restore the log"
+
+
+class Conflict(RangelandError):
+    """The ground has moved: another run, backfill or restore stands in the way."""
+
+    exit_code = 73
+    data = "what is in the table stays as it is"
+    retry = "after looking at the status"
+    acts = "the operator"
+
+
+class TableRefused(Conflict):
+    """The table cannot take these rows: features, schema, partitioning or permission."""
+
+    retry = "no, not before the table or the job file is changed"
+    acts = "the owner of the table"
+
+
+class ProofFailed(RangelandError):
+    """The counts of a run do not add up to its ranges, so nothing was committed."""
+
+
+class Bug(RangelandError):
+    """Something this library holds for impossible has happened."""

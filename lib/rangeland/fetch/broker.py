@@ -1,0 +1,152 @@
+"""The only file with a socket: one connection to one broker.
+
+It sends what a session says and receives whole frames, each within a deadline. Foreign
+errors (OSError, ssl) end here and become ``Lost``, which says what was tried. It decides
+nothing: reconnecting and failing over are the callers' business.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from typing import Any
+
+from rangeland.dialects.contract import Credentials, Dialect, Question
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.fetch.settings import ClusterSettings, TlsSettings
+from rangeland.model import Address
+from rangeland.wire.frames import FrameReader
+
+MAX_FRAME_BYTES = 1 << 31
+RECEIVE_BUFFER_BYTES = 4 << 20
+
+
+class Lost(Unreachable):
+    """This connection is no good: refused, broken, or silent for too long."""
+
+
+class Connection:
+    """Connected and negotiated when made; not for several threads at once.
+
+    Answers come in the order of the requests. After any error it is closed for good."""
+
+    def __init__(self, address: Address, dialect: Dialect, settings: ClusterSettings) -> None:
+        self.address = address
+        self._settings = settings
+        self._session = dialect.open_session(settings.client_id)
+        self._frames = FrameReader(MAX_FRAME_BYTES)
+        self._socket = self._connect()
+        try:
+            self._open(dialect)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> socket.socket:
+        timeout = self._settings.connect_ms / 1000
+        try:
+            plain = socket.create_connection((self.address.host, self.address.port), timeout)
+        except OSError as error:
+            raise self._lost("connect to", error) from error
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        if self._settings.tls is None:
+            return plain
+        try:
+            context = tls_context(self._settings.tls)
+            return context.wrap_socket(plain, server_hostname=self.address.host)
+        except RangelandError:
+            plain.close()
+            raise
+        except OSError as error:
+            plain.close()
+            raise self._lost("shake hands over TLS with", error) from error
+
+    def _open(self, dialect: Dialect) -> None:
+        question: bytes | None = self._session.open()
+        while question is not None:
+            self._send(question)
+            question = self._session.negotiated(self._receive())
+        sasl = self._settings.sasl
+        if sasl is None:
+            return
+        login = dialect.login(Credentials(sasl.mechanism, sasl.username, sasl.password))
+        try:
+            step = next(login)
+            while True:
+                step = login.send(self.call(step))
+        except StopIteration:
+            return
+
+    def call(self, question: Question) -> Any:
+        """Sends and waits. Raises Lost, or RemoteProtocolError for bytes that make no sense."""
+        self.send(question)
+        return self.receive()
+
+    def send(self, question: Question) -> None:
+        """Sends without waiting for the answer, which ``receive`` gives later."""
+        self._send(self._session.encode(question.request, question.max_version)[1])
+
+    def receive(self) -> Any:
+        """The next answer."""
+        frame = self._receive()
+        try:
+            return self._session.decode(frame)[1]
+        except RangelandError as error:
+            self.close()
+            error.facts.setdefault("broker", str(self.address))
+            raise
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.settimeout(self._settings.request_ms / 1000)
+            self._socket.sendall(data)
+        except OSError as error:
+            self.close()
+            raise self._lost("send to", error) from error
+
+    def _receive(self) -> memoryview:
+        deadline = time.monotonic() + self._settings.request_ms / 1000
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                if left <= 0:
+                    raise TimeoutError(f"no whole answer in {self._settings.request_ms} ms")
+                self._socket.settimeout(left)
+                count = self._socket.recv_into(self._frames.buffer())
+                if count == 0:
+                    raise ConnectionError("the broker closed the connection")
+            except OSError as error:
+                self.close()
+                raise self._lost("receive from", error) from error
+            frame = self._frames.advance(count)
+            if frame is not None:
+                return frame
+
+    def _lost(self, doing: str, error: OSError) -> Lost:
+        why = str(error) or type(error).__name__
+        hint = ""
+        if isinstance(error, ssl.SSLError):
+            why = f"{error.reason or error}"
+            hint = "check source.security.tls and that the port speaks TLS"
+        return Lost(f"could not {doing} {self.address}", why=why, do=hint, broker=str(self.address))
+
+
+def tls_context(tls: TlsSettings) -> ssl.SSLContext:
+    """Raises JobFileError for a PEM file that cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=tls.ca)
+        context.check_hostname = tls.verify_hostname
+        if tls.certificate:
+            context.load_cert_chain(tls.certificate, tls.key, tls.key_password)
+        return context
+    except OSError as error:
+        raise JobFileError(
+            "the TLS files of the job cannot be used",
+            why=str(error),
+            do="check ca, certificate, key and key_password in source.security.tls",
+        ) from error

@@ -1,0 +1,364 @@
+"""SimpleConsumer: slices in, decoded chunks out. Drives the loop with real connections.
+
+A thread fetches ahead: it peeks where an answer ends, sends the next request at once, and
+only then hands the answer over, so the broker works while this side decodes. What is
+fetched and not yet decoded is bounded in bytes. Decoding happens in the caller's thread.
+Whatever goes wrong in either ends both, and the caller gets the error.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rangeland.dialects.contract import Asked, FetchAnswer, Fetched, FetchTerms
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import BadRecord, Unreachable
+from rangeland.fetch.broker import Lost
+from rangeland.fetch.loop import FetchLoop
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.steps import (
+    Ask,
+    AskLogRange,
+    FindLeaders,
+    Finished,
+    Patience,
+    WaitUntil,
+    Want,
+)
+from rangeland.fetch.survey import ask_leaders
+from rangeland.fetch.tally import Chunk
+from rangeland.model import (
+    Address,
+    Counts,
+    Earliest,
+    Isolation,
+    Latest,
+    Leader,
+    Partition,
+    Slice,
+)
+from rangeland.planning.policy import Loss
+
+MAX_WAIT_MS = 500
+PREFETCH_BYTES = 48 << 20
+NOTHING = memoryview(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Raw bytes of one slice, from the offset they were asked at; or a loss; or a tail that
+    is proved to be compacted away."""
+
+    index: int
+    from_offset: int
+    until_offset: int
+    records: memoryview = NOTHING
+    aborted: tuple[tuple[int, int], ...] = ()
+    leader: str = ""
+    loss: Loss | None = None
+
+
+def read_slices(
+    slices: Sequence[Slice], settings: ClusterSettings, patience: Patience | None = None
+) -> Iterator[Chunk]:
+    """Chunks of all slices, each slice's in order and without a gap, slices interleaved.
+
+    Batches have the columns of ``decode.columns`` with topic and partition added. Raises
+    RangeLost, BadRecord, Unreachable, RemoteProtocolError; never ends short."""
+    from rangeland.decode.columns import with_partition
+
+    patience = patience or Patience(no_progress_ms=settings.no_progress_ms)
+    by_index = {s.index: s for s in slices}
+    fetcher = _Fetcher(slices, settings, patience)
+    fetcher.start()
+    try:
+        for piece in fetcher.pieces():
+            piece_slice = by_index[piece.index]
+            if piece.loss is not None or not len(piece.records):
+                yield _without_rows(piece)
+                continue
+            size = len(piece.records)
+            for chunk in _decode(piece, piece_slice, fetcher.brokers, settings):
+                batch = chunk.batch
+                if batch is not None:
+                    batch = with_partition(batch, piece_slice.partition)
+                yield Chunk(
+                    piece.index,
+                    chunk.from_offset,
+                    chunk.until_offset,
+                    chunk.counts,
+                    batch,
+                    piece.leader,
+                    size,
+                )
+                size = 0
+    finally:
+        fetcher.stop()
+
+
+def _without_rows(piece: _Piece) -> Chunk:
+    width = piece.until_offset - piece.from_offset
+    counts = Counts(lost=width) if piece.loss is not None else Counts(compacted=width)
+    return Chunk(
+        piece.index,
+        piece.from_offset,
+        piece.until_offset,
+        counts,
+        leader=piece.leader,
+        loss=piece.loss,
+    )
+
+
+def _decode(
+    piece: _Piece, piece_slice: Slice, brokers: Brokers, settings: ClusterSettings
+) -> Iterator[Chunk]:
+    position = piece.from_offset
+    try:
+        for part in brokers.dialect.decode_chunks(
+            piece.records,
+            piece.from_offset,
+            piece.until_offset,
+            settings.isolation,
+            piece.aborted,
+        ):
+            yield Chunk(piece.index, position, part.next_offset, part.counts, part.batch)
+            position = part.next_offset
+    except BadRecord as error:
+        raise _at(error, piece_slice.partition, piece.leader) from error
+
+
+class _Budget:
+    """A bound on bytes that are fetched and not yet decoded. One piece always fits."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._held = 0
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def take(self, size: int) -> bool:
+        """Waits until there is room. False once closed."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._held == 0 or self._held + size <= self._limit
+            )
+            self._held += size
+            return not self._closed
+
+    def give_back(self, size: int) -> None:
+        with self._changed:
+            self._held -= size
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class _Fetcher:
+    """The fetching thread: obeys the loop, hands raw pieces over in the order they came."""
+
+    def __init__(
+        self, slices: Sequence[Slice], settings: ClusterSettings, patience: Patience
+    ) -> None:
+        self.brokers = Brokers(settings)
+        self._settings = settings
+        self._slices = {s.index: s for s in slices}
+        self._patience = patience
+        self._terms = FetchTerms(settings.isolation, MAX_WAIT_MS, patience.request_bytes)
+        self._loop = FetchLoop(slices, patience, settings.policy, _now_ms())
+        self._pieces: queue.SimpleQueue[_Piece | BaseException | None] = queue.SimpleQueue()
+        self._budget = _Budget(PREFETCH_BYTES)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; the caller has all it wants, or has failed."""
+        self._stopped.set()
+        self._budget.close()
+        self.brokers.close()
+        self._thread.join()
+
+    def pieces(self) -> Iterator[_Piece]:
+        while True:
+            item = self._pieces.get()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+            self._budget.give_back(len(item.records))
+
+    def _run(self) -> None:
+        try:
+            self._work()
+            self._pieces.put(None)
+        except BaseException as error:  # handed to the caller's thread, whatever it is
+            self._pieces.put(error)
+
+    def _work(self) -> None:
+        sent: Ask | None = None
+        while not self._stopped.is_set():
+            step = sent if sent is not None else self._loop.next(_now_ms())
+            self._hand_over_losses()
+            match step:
+                case Finished():
+                    return
+                case WaitUntil(at_ms):
+                    self._stopped.wait(max(0, at_ms - _now_ms()) / 1000)
+                case FindLeaders():
+                    self._find(step)
+                case AskLogRange(leader, want):
+                    self._measure(leader, want)
+                case Ask():
+                    sent = self._fetch(step, is_sent=step is sent)
+
+    def _hand_over_losses(self) -> None:
+        for index, loss in self._loop.gone:
+            self._pieces.put(_Piece(index, loss.from_offset, loss.until_offset, loss=loss))
+        self._loop.gone.clear()
+
+    # --- records ----------------------------------------------------------------------
+
+    def _fetch(self, ask: Ask, *, is_sent: bool) -> Ask | None:
+        """Takes one answer. Gives the next request, sent before the answer is handed over."""
+        asked = [Asked(w.partition, w.topic_id, w.epoch, w.offset, w.max_bytes) for w in ask.wants]
+        try:
+            answer = self._answer(ask.leader, asked, is_sent)
+        except Lost as error:
+            if not self._stopped.is_set():
+                self._loop.on_lost(ask.leader, f"{error.what}: {error.why}")
+            return None
+        if answer.verdict is not Verdict.OK:
+            for want in ask.wants:
+                self._loop.on_verdict(want, answer.verdict, answer.code)
+            return None
+        parts = {part.partition: part for part in answer.parts}
+        throttled = answer.throttle_ms > 0
+        taken = [
+            self._take(ask.leader, want, parts.get(want.partition), throttled) for want in ask.wants
+        ]
+        sent = self._send_ahead()
+        for piece in taken:
+            if piece is None:
+                continue
+            if not self._budget.take(len(piece.records)):
+                return None
+            self._pieces.put(piece)
+        return sent
+
+    def _answer(self, leader: Address, asked: list[Asked], is_sent: bool) -> FetchAnswer:
+        dialect = self.brokers.dialect
+        question = dialect.ask_records(asked, self._terms)
+        if is_sent:
+            try:
+                answer = self.brokers.connect(leader).receive()
+            except Lost:
+                # The once-more of SimpleConsumer: a fresh connection, the same request.
+                self.brokers.drop(leader)
+                answer = self.brokers.call(leader, question)
+        else:
+            answer = self.brokers.call(leader, question)
+        return dialect.read_records(answer, asked, self._settings.isolation)
+
+    def _send_ahead(self) -> Ask | None:
+        """Sends the next fetch if the loop wants one now; its answer is taken later."""
+        step = self._loop.next(_now_ms())
+        if not isinstance(step, Ask):
+            return None
+        asked = [Asked(w.partition, w.topic_id, w.epoch, w.offset, w.max_bytes) for w in step.wants]
+        try:
+            connection = self.brokers.connect(step.leader)
+            connection.send(self.brokers.dialect.ask_records(asked, self._terms))
+        except Lost:
+            self.brokers.drop(step.leader)
+            return None
+        self.brokers.requests += 1
+        return step
+
+    def _take(
+        self, leader: Address, want: Want, part: Fetched | None, throttled: bool
+    ) -> _Piece | None:
+        """Tells the loop what came for one slice; gives what is to be decoded, if anything."""
+        until_offset = self._slices[want.index].until_offset
+        if part is None or (part.verdict is Verdict.OK and not len(part.records)):
+            end = part.readable_end if part is not None else -1
+            if self._loop.on_empty(want, end, throttled):
+                return _Piece(want.index, want.offset, until_offset, leader=str(leader))
+            return None
+        if part.verdict is not Verdict.OK:
+            self._loop.on_verdict(want, part.verdict, part.code)
+            return None
+        try:
+            next_offset = self.brokers.dialect.next_offset(part.records)
+        except BadRecord as error:
+            raise _at(error, want.partition, str(leader)) from error
+        if next_offset is None:
+            self._loop.on_too_small(want)
+            return None
+        self._loop.on_records(want, next_offset)
+        return _Piece(
+            want.index,
+            want.offset,
+            min(next_offset, until_offset),
+            part.records,
+            part.aborted,
+            str(leader),
+        )
+
+    # --- leaders ----------------------------------------------------------------------
+
+    def _find(self, step: FindLeaders) -> None:
+        topics = tuple(sorted({p.topic for p in step.partitions}))
+        try:
+            view = ask_leaders(self.brokers, topics, (*step.seeds, *self.brokers.settings.seeds))
+        except Unreachable as error:
+            self._loop.on_no_metadata(f"{error.what}: {error.why}")
+            return
+        known = [topic.leaders for topic in view.topics.values() if topic.verdict is Verdict.OK]
+        self._loop.on_leaders({p: leader for leaders in known for p, leader in leaders.items()})
+
+    def _measure(self, address: Address, want: Want) -> None:
+        """Asks the leader itself where its log begins and ends, as it is readable for all."""
+        dialect = self.brokers.dialect
+        leader = {want.partition: Leader(address, want.epoch)}
+        found: list[int] = []
+        for when in (Earliest(), Latest()):
+            question = dialect.ask_offsets(leader, when, Isolation.READ_UNCOMMITTED)
+            try:
+                part = dialect.read_offsets(self.brokers.call(address, question))[want.partition]
+            except Lost as error:
+                self._loop.on_lost(address, f"{error.what}: {error.why}")
+                return
+            if part.offset is None:
+                self._loop.on_lost(address, f"{address} answered {part.code} to an offset request")
+                return
+            found.append(part.offset)
+        self._loop.on_log_range(want, found[0], found[1])
+
+
+def _at(error: BadRecord, partition: Partition, leader: str) -> BadRecord:
+    """The same error with the partition and leader that only the consumer knows."""
+    facts = {k: v for k, v in error.facts.items() if k not in ("topic", "partition", "leader")}
+    return BadRecord(
+        f"{partition}: {error.what}",
+        why=error.why,
+        do=error.do or "check the log segment on the leader with kafka-dump-log",
+        topic=partition.topic,
+        partition=partition.number,
+        leader=leader,
+        **facts,
+    )
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,383 @@
+"""The fetch loop as a state machine: leader failover per slice, no clock, no socket.
+
+Whoever drives it asks ``next(now_ms)`` for the next step, does it, and reports what came
+of it with one of the ``on_...`` methods. It descends from two consumers: the position is
+advanced only by delivered data and stays on every error (SimpleConsumer); each round asks
+one leader for all of its readable slices in one request, errors of one partition delay
+that one only, and data is taken only if it was asked for at the present position (the
+fetcher threads). A slice ends when its position reaches its ``until_offset``; it is never
+short. What cannot end well ends in an error of the taxonomy.
+
+Leaders: a lost connection or a stale-metadata code sends the slice to look for its leader
+anew. The client never elects, it asks, waits and asks again. The same leader is given a
+moment first, since it may only have hiccuped. A new leader's high watermark may be behind
+what was acknowledged; that is waited for, until the deadline, and not taken for loss before.
+Offsets that are gone end the run, unless the job's policy skips them: then they are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import BadRecord, Bug, Unreachable
+from rangeland.fetch.steps import (
+    Ask,
+    AskLogRange,
+    FindLeaders,
+    Finished,
+    Patience,
+    Step,
+    WaitUntil,
+    Want,
+)
+from rangeland.model import Address, Leader, Partition, Slice
+from rangeland.planning.bounds import range_lost
+from rangeland.planning.policy import Action, Loss, Policy
+from rangeland.planning.policy import Verdict as LossVerdict
+
+
+class Phase(Enum):
+    READING = "reading"
+    MEASURING = "asking for its log's range"
+    FINDING = "finding its leader"
+    DONE = "done"
+
+
+@dataclass(slots=True)
+class Reading:
+    """Where one slice stands."""
+
+    slice: Slice
+    position: int
+    leader: Leader
+    phase: Phase
+    fetch_bytes: int
+    resume_at_ms: int = 0
+    progress_at_ms: int = 0
+    stuck_since_ms: int | None = None
+    tried_at_ms: int = 0
+    troubles: int = 0
+    empty_answers: int = 0
+    alone: bool = False
+    beyond_end: str = ""
+    last_trouble: str = ""
+    left_leader: Address | None = None
+
+
+@dataclass(slots=True)
+class FetchLoop:
+    """See the head of this file. ``now_ms`` must never run backwards."""
+
+    slices: Sequence[Slice]
+    patience: Patience
+    policy: Policy
+    now_ms: int
+    readings: dict[int, Reading] = field(init=False)
+    gone: list[tuple[int, Loss]] = field(init=False, default_factory=list)
+    """(slice index, loss) of what a policy has skipped; whoever drives the loop takes them."""
+
+    def __post_init__(self) -> None:
+        self.readings = {s.index: self._start(s) for s in self.slices}
+        if len(self.readings) != len(self.slices):
+            raise Bug("two slices of one task have the same index")
+
+    def _start(self, piece: Slice) -> Reading:
+        empty = piece.from_offset >= piece.until_offset
+        phase = Phase.READING if piece.leader is not None else Phase.FINDING
+        return Reading(
+            slice=piece,
+            position=piece.from_offset,
+            leader=Leader(piece.leader, topic_id=piece.topic_id),
+            phase=Phase.DONE if empty else phase,
+            fetch_bytes=self._first_fetch_bytes(piece),
+            progress_at_ms=self.now_ms,
+        )
+
+    def _first_fetch_bytes(self, piece: Slice) -> int:
+        if piece.estimated_bytes <= 0:
+            return self.patience.fetch_bytes
+        # A quarter above the estimate, so that a small slice is one answer and not two.
+        guess = piece.estimated_bytes * 5 // 4 + self.patience.smallest_fetch_bytes
+        return min(self.patience.fetch_bytes, guess)
+
+    # --- what to do next --------------------------------------------------------------
+
+    def next(self, now_ms: int) -> Step:
+        """The next step. Raises Unreachable when a slice has stood still for too long."""
+        self.now_ms = now_ms
+        open_ones = [r for r in self.readings.values() if r.phase is not Phase.DONE]
+        if not open_ones:
+            return Finished()
+        for reading in open_ones:
+            self._give_up_if_stuck(reading)
+        open_ones = [r for r in open_ones if r.phase is not Phase.DONE]
+        if not open_ones:
+            return Finished()
+        ready = [r for r in open_ones if r.resume_at_ms <= now_ms]
+        if not ready:
+            return WaitUntil(min(r.resume_at_ms for r in open_ones))
+        measuring = next((r for r in ready if r.phase is Phase.MEASURING), None)
+        if measuring and measuring.leader.address:
+            return AskLogRange(measuring.leader.address, self._want(measuring))
+        finding = [r for r in ready if r.phase is Phase.FINDING]
+        if finding:
+            return self._find_leaders(finding)
+        return self._ask([r for r in ready if r.phase is Phase.READING])
+
+    def _ask(self, ready: list[Reading]) -> Ask:
+        # The reading that has waited longest chooses the leader, so none is starved.
+        first = min(ready, key=lambda r: (r.progress_at_ms, r.slice.index))
+        address = first.leader.address
+        if address is None:
+            raise Bug(f"{first.slice} is to be read and has no leader")
+        mates = (
+            [first]
+            if first.alone
+            else [r for r in ready if r.leader.address == address and not r.alone]
+        )
+        wants: list[Want] = []
+        taken: set[Partition] = set()
+        budget = self.patience.request_bytes
+        for reading in sorted(mates, key=lambda r: (r is not first, r.slice.index)):
+            # A request names a partition once: a second slice of it has its turn later.
+            if reading.slice.partition in taken or (wants and reading.fetch_bytes > budget):
+                continue
+            taken.add(reading.slice.partition)
+            budget -= reading.fetch_bytes
+            wants.append(self._want(reading))
+        return Ask(address, tuple(wants))
+
+    def _want(self, reading: Reading) -> Want:
+        return Want(
+            index=reading.slice.index,
+            partition=reading.slice.partition,
+            topic_id=reading.slice.topic_id,
+            epoch=reading.leader.epoch,
+            offset=reading.position,
+            max_bytes=reading.fetch_bytes,
+        )
+
+    def _find_leaders(self, finding: list[Reading]) -> FindLeaders:
+        seeds: dict[Address, None] = {}
+        for reading in finding:
+            for replica in reading.leader.replicas:
+                if replica != reading.left_leader:
+                    seeds[replica] = None
+        return FindLeaders(tuple(sorted({r.slice.partition for r in finding})), tuple(seeds))
+
+    def _give_up_if_stuck(self, reading: Reading) -> None:
+        # From the first failed attempt to the last one: time that went by elsewhere, such as
+        # in a slow writer, is not held against the brokers.
+        if reading.stuck_since_ms is None:
+            return
+        waited_ms = reading.tried_at_ms - reading.stuck_since_ms
+        if waited_ms <= self.patience.no_progress_ms:
+            return
+        if reading.beyond_end:
+            self._skip(
+                reading, LossVerdict.TRUNCATED, reading.slice.until_offset, reading.beyond_end
+            )
+            return
+        raise Unreachable(
+            f"{reading.slice} got no further than offset {reading.position} in {waited_ms} ms",
+            why=reading.last_trouble or "its leader sent no records",
+            do="check the partition's leader, then run again: the same plan is read again",
+            **self._facts(reading),
+        )
+
+    def _facts(self, reading: Reading) -> dict[str, object]:
+        return {
+            "topic": reading.slice.partition.topic,
+            "partition": reading.slice.partition.number,
+            "from_offset": reading.slice.from_offset,
+            "until_offset": reading.slice.until_offset,
+            "position": reading.position,
+            "leader": str(reading.leader.address) if reading.leader.address else None,
+        }
+
+    # --- what came of it --------------------------------------------------------------
+
+    def on_records(self, want: Want, next_offset: int) -> None:
+        """Complete batches came; the next offset wanted is ``next_offset``."""
+        reading = self._current(want)
+        if next_offset <= reading.position:
+            raise BadRecord(
+                f"{reading.slice.partition}: a fetch at offset {want.offset} gave batches that "
+                f"end at {next_offset}",
+                why="the log gave only older records, so reading would never end",
+                do="check the log segment on the leader with kafka-dump-log",
+                **self._facts(reading),
+            )
+        reading.position = next_offset
+        reading.progress_at_ms = self.now_ms
+        reading.stuck_since_ms = None
+        reading.troubles = 0
+        reading.empty_answers = 0
+        reading.alone = False
+        reading.beyond_end = ""
+        reading.left_leader = None
+        if reading.position >= reading.slice.until_offset:
+            reading.phase = Phase.DONE
+
+    def on_too_small(self, want: Want) -> None:
+        """Bytes came without one complete batch: the fetch size is below the batch size."""
+        reading = self._current(want)
+        if reading.fetch_bytes >= self.patience.largest_fetch_bytes:
+            raise BadRecord(
+                f"{reading.slice.partition}: no complete batch at offset {reading.position} in "
+                f"{reading.fetch_bytes} bytes",
+                why="a batch this large is not read, or its length field is damaged",
+                do="check the batch on the leader with kafka-dump-log",
+                **self._facts(reading),
+            )
+        reading.fetch_bytes = min(reading.fetch_bytes * 2, self.patience.largest_fetch_bytes)
+        reading.alone = True
+
+    def on_empty(self, want: Want, high_watermark: int, throttled: bool) -> bool:
+        """Nothing came and nothing is wrong. True when the rest of the slice is proved to
+        be compacted away: asked alone and unthrottled, again and again, a leader that has
+        all of the slice's offsets has no record in them."""
+        reading = self._current(want)
+        if high_watermark < reading.slice.until_offset:
+            reading.empty_answers = 0
+            self._pause(reading, f"its leader's log is readable up to {high_watermark} only")
+            return False
+        reading.empty_answers += 1 if reading.alone and not throttled else 0
+        if reading.empty_answers >= self.patience.empty_answers:
+            reading.phase = Phase.DONE
+            reading.position = reading.slice.until_offset
+            return True
+        reading.alone = True
+        self._pause(reading, "its leader answered without records")
+        return False
+
+    def on_verdict(self, want: Want, verdict: Verdict, name: str) -> None:
+        """The partition's part of the answer carried an error code called ``name``."""
+        reading = self._current(want)
+        trouble = f"{reading.leader.address} answered {name} at offset {reading.position}"
+        match verdict:
+            case Verdict.RETRY:
+                self._pause(reading, trouble)
+            case Verdict.FIND_LEADER | Verdict.RECREATED:
+                # Whether the topic was made anew is told by its id, in the metadata.
+                self._leave(reading, trouble)
+            case Verdict.OUT_OF_RANGE:
+                reading.phase = Phase.MEASURING
+                reading.last_trouble = trouble
+            case Verdict.CORRUPT:
+                raise BadRecord(
+                    f"{reading.slice.partition} cannot be read at offset {reading.position}",
+                    why=trouble,
+                    do="check the log segment on the leader, or its disk",
+                    **self._facts(reading),
+                )
+            case _:
+                raise Unreachable(
+                    f"{reading.slice} cannot be read",
+                    why=trouble,
+                    do="check the permissions of this client and the version of the broker",
+                    **self._facts(reading),
+                )
+
+    def on_log_range(self, want: Want, log_start: int, log_end: int) -> None:
+        """The leader's log is ``[log_start, log_end)``; the slice's position was out of it."""
+        reading = self._current(want, Phase.MEASURING)
+        reading.phase = Phase.READING
+        trouble = reading.last_trouble
+        if reading.position < log_start:
+            evidence = f"{trouble}; the nearest valid offset is {log_start}"
+            self._skip(reading, LossVerdict.EXPIRED, log_start, evidence)
+        elif reading.position > log_end:
+            # A leader that has just taken over may be behind for a moment.
+            reading.beyond_end = f"{trouble}; its log ends at {log_end}"
+            self._leave(reading, reading.beyond_end)
+        else:
+            self._pause(reading, trouble)
+
+    def on_lost(self, leader: Address, trouble: str) -> None:
+        """The connection to a leader broke, also after the one reconnect."""
+        for reading in self.readings.values():
+            asked = reading.phase in (Phase.READING, Phase.MEASURING)
+            if asked and reading.leader.address == leader:
+                self._leave(reading, trouble)
+
+    def on_leaders(self, leaders: Mapping[Partition, Leader]) -> None:
+        """Metadata came. A partition that is not in it has no known leader yet."""
+        for reading in self.readings.values():
+            if reading.phase is not Phase.FINDING or reading.resume_at_ms > self.now_ms:
+                continue
+            found = leaders.get(reading.slice.partition)
+            if found is None or found.address is None:
+                self._pause(reading, "it has no leader")
+                continue
+            if not self._check_life(reading, found):
+                continue
+            if found.address == reading.left_leader and reading.troubles <= 1:
+                self._pause(reading, reading.last_trouble)
+                continue
+            reading.leader = found
+            reading.phase = Phase.READING
+
+    def on_no_metadata(self, trouble: str) -> None:
+        """No broker could be asked for leaders."""
+        for reading in self.readings.values():
+            if reading.phase is Phase.FINDING and reading.resume_at_ms <= self.now_ms:
+                self._pause(reading, trouble)
+
+    # --- moves ------------------------------------------------------------------------
+
+    def _current(self, want: Want, phase: Phase = Phase.READING) -> Reading:
+        reading = self.readings[want.index]
+        if reading.phase is not phase or want.offset != reading.position:
+            raise Bug(
+                f"{reading.slice}: an answer for offset {want.offset} came while the slice is "
+                f"{reading.phase.value} at {reading.position}"
+            )
+        return reading
+
+    def _pause(self, reading: Reading, trouble: str) -> None:
+        reading.troubles += 1
+        reading.last_trouble = trouble
+        reading.tried_at_ms = self.now_ms
+        if reading.stuck_since_ms is None:
+            reading.stuck_since_ms = self.now_ms
+        if trouble != reading.beyond_end:
+            # Only a log that is too short to the last is taken for a truncated one.
+            reading.beyond_end = ""
+        delay_ms = self.patience.backoff_ms * 2 ** min(reading.troubles - 1, 10)
+        reading.resume_at_ms = self.now_ms + min(delay_ms, self.patience.max_backoff_ms)
+
+    def _leave(self, reading: Reading, trouble: str) -> None:
+        reading.phase = Phase.FINDING
+        reading.left_leader = reading.leader.address
+        reading.empty_answers = 0
+        self._pause(reading, trouble)
+        if reading.troubles <= 1:
+            # The first time, metadata is asked for at once: it may name a new leader.
+            reading.resume_at_ms = self.now_ms
+
+    def _check_life(self, reading: Reading, found: Leader) -> bool:
+        planned = reading.slice.topic_id
+        if not planned or not found.topic_id or planned == found.topic_id:
+            return True
+        evidence = f"its topic id was {planned} when planned and is {found.topic_id} now"
+        self._skip(reading, LossVerdict.RECREATED, reading.slice.until_offset, evidence)
+        return False
+
+    def _skip(
+        self, reading: Reading, verdict: LossVerdict, until_offset: int, evidence: str
+    ) -> None:
+        """Offsets are gone: RangeLost, unless the policy skips them and has them counted."""
+        until_offset = min(until_offset, reading.slice.until_offset)
+        loss = Loss(reading.slice.partition, reading.position, until_offset, verdict, evidence)
+        if self.policy.of(verdict) is not Action.SKIP:
+            raise range_lost([loss])
+        self.gone.append((reading.slice.index, loss))
+        reading.position = until_offset
+        reading.progress_at_ms = self.now_ms
+        reading.stuck_since_ms = None
+        if reading.position >= reading.slice.until_offset:
+            reading.phase = Phase.DONE

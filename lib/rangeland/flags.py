@@ -1,0 +1,109 @@
+"""What was typed, laid over a job file: ``--set``, ``--from`` and ``--until``.
+
+A mistake in a flag is a UsageError and names the flag; a mistake in the file stays a
+JobFileError and names the file and line. Nothing here prints or ends anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rangeland.errors import JobFileError, UsageError
+from rangeland.job import EXPECTED_BOUND, Job, parse_bounds
+from rangeland.jobfile import JobText, override, put, read_job_text
+from rangeland.model import Bounds, FromCheckpoint
+
+SIDES = {"--from": "from", "--until": "until"}
+
+
+def load_job(
+    path: Path,
+    settings: Sequence[str] = (),
+    from_bound: str | None = None,
+    until_bound: str | None = None,
+) -> tuple[Job, JobText]:
+    """The job as this command means it, and its text with the flags in it.
+
+    Raises JobFileError for the file and ``--set``, UsageError for the two bounds."""
+    asked = {
+        flag: (given, read_bound(flag, given))
+        for flag, given in (("--from", from_bound), ("--until", until_bound))
+        if given is not None
+    }
+    text = _with_settings(read_job_text(path), settings)
+    job = Job.of(text)
+    for flag, (given, value) in asked.items():
+        text = put(text, ("range", SIDES[flag]), value)
+        try:
+            job = Job.of(text)
+        except JobFileError as error:
+            raise _bad_flag(flag, given, error.facts["mistakes"][0]["expected"]) from error
+    return job, text
+
+
+def _with_settings(text: JobText, settings: Sequence[str]) -> JobText:
+    try:
+        return override(text, list(settings))
+    except yaml.YAMLError as error:
+        raise UsageError(
+            "the value of a --set is not YAML",
+            why=str(getattr(error, "problem", "")),
+            do="Write it as --set limits.max_records=1000, quoted where it holds brackets",
+        ) from error
+
+
+def read_bound(flag: str, given: str) -> Any:
+    """The plain value of a bound: a word, a time, or a mapping given as JSON.
+
+    Raises UsageError when it is neither."""
+    value: Any = given.strip()
+    if value.startswith(("{", "[", '"')):
+        try:
+            value = json.loads(value, object_pairs_hook=_each_key_once)
+        except ValueError as error:
+            raise _bad_flag(flag, given, f"JSON ({error})") from error
+    try:
+        parse_bounds(value)
+    except ValueError as error:
+        raise _bad_flag(flag, given, str(error)) from error
+    return value
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
+def _bad_flag(flag: str, given: str, expected: str) -> UsageError:
+    return UsageError(
+        f"{flag} {given} is not understood",
+        why=f"expected {expected.removeprefix('expected ')}",
+        do=f"Write it as {flag} 2026-01-31T06:00:00Z or "
+        f"""{flag} '{{"orders": {{"0": 23, "1": 40}}}}'""",
+        flag=flag,
+    )
+
+
+def require_closed_range(text: JobText, job: Job) -> None:
+    """A backfill says itself where it begins and ends; the checkpoint is not its business.
+
+    Raises UsageError naming what is missing."""
+    written = text.values.get("range") or {}
+    missing = [flag for flag, side in SIDES.items() if side not in written]
+    begins: Bounds = job.range.from_
+    if any(isinstance(b, FromCheckpoint) for b in (begins.default, *begins.listed.values())):
+        missing = ["--from", *(flag for flag in missing if flag != "--from")]
+    if missing:
+        raise UsageError(
+            f"a backfill needs {' and '.join(missing)}",
+            why="the range of the job file does not say it, and a backfill does not follow "
+            "the checkpoint",
+            do=f"Give each as one of {EXPECTED_BOUND.removeprefix('checkpoint, ')}",
+            missing=missing,
+        )

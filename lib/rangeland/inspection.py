@@ -1,0 +1,129 @@
+"""The commands that only look: where a job stands, and whether it could run.
+
+Nothing here writes. ``check`` goes on after a finding that is not well, so that all that is
+wrong is said at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rangeland.dialects.contract import dialect_names
+from rangeland.errors import Conflict, RangelandError
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.job import Job
+from rangeland.planning.bounds import Mark
+from rangeland.results import CheckResult, PartitionStatus, Progress, Status
+from rangeland.run import Runner
+from rangeland.settings import cluster_settings
+from rangeland.target import Target
+
+RECENT = 5
+
+
+def status(job: Job, spark: Any, progress: Progress) -> Status:
+    """The checkpoint of the job against the logs as they are now, and its last landings."""
+    progress.step(f"looking at the table {job.sink.table}")
+    target = Target(spark, job)
+    standing = target.standing(job.application)
+    groups = (job.group.id,) if job.group is not None else ()
+    source = job.source
+    progress.step(f"asking {', '.join(source.servers)} for leaders and offsets")
+    wanted = Wanted(source.topics, source.topic_pattern, source.partitions, (), groups)
+    with Brokers(cluster_settings(job)) as brokers:
+        survey = take_survey(brokers, wanted)
+    partitions = []
+    for partition, log in survey.logs.items():
+        mark: Mark | None = standing.checkpoint.get(partition)
+        partitions.append(
+            PartitionStatus(
+                partition=partition,
+                checkpoint=None if mark is None else mark.until_offset,
+                start=log.start_offset,
+                end=log.end_offset,
+                group_offset=survey.group_offsets.get((partition, groups[0])) if groups else None,
+                leader=str(log.leader.address),
+            )
+        )
+    return Status(
+        job=job.job,
+        table=job.sink.table,
+        table_version=target.version,
+        sequence=standing.sequence - 1,
+        partitions=tuple(partitions),
+        live_plans=tuple(u.plan for u in target.unfinished()),
+        recent=tuple(_landing(entry) for entry in target.history(job.application, RECENT)),
+    )
+
+
+def _landing(entry: Any) -> dict[str, Any]:
+    return {
+        "sequence": entry.sequence,
+        "prepared_at_ms": entry.written_at_ms,
+        "landed": sum(r.counts.landed for r in entry.ranges if r.counts is not None),
+        "files": len(entry.files),
+        "hash": entry.plan_hash,
+    }
+
+
+def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
+    """Connects to all that a run needs. Each finding is (what, is it well, what was seen)."""
+    findings: list[tuple[str, bool, str]] = [("job file", True, f"job {job.job} is well formed")]
+
+    def look(what: str, at: Callable[[], str]) -> bool:
+        progress.step(f"checking {what}")
+        try:
+            findings.append((what, True, at()))
+        except RangelandError as error:
+            findings.append((what, False, str(error)))
+            return False
+        return True
+
+    look("dialect", lambda: _dialect(job))
+    look("brokers", lambda: _brokers(job))
+    opened: list[Any] = []
+
+    def start_spark() -> str:
+        opened.append(open_spark())
+        return f"Spark {opened[0].version} with Delta"
+
+    if look("spark", start_spark):
+        look("table", lambda: _table(job, opened[0], progress))
+        look("plan", lambda: _plan(job, opened[0], progress))
+    return CheckResult(job.job, tuple(findings))
+
+
+def _dialect(job: Job) -> str:
+    if job.source.dialect not in dialect_names():
+        raise Conflict(f"{job.source.dialect} is not available, only {', '.join(dialect_names())}")
+    return job.source.dialect
+
+
+def _brokers(job: Job) -> str:
+    source = job.source
+    with Brokers(cluster_settings(job)) as brokers:
+        wanted = Wanted(source.topics, source.topic_pattern, source.partitions)
+        survey = take_survey(brokers, wanted)
+    leaders = {str(log.leader.address) for log in survey.logs.values()}
+    records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
+    return f"{len(survey.logs)} partitions on {len(leaders)} leaders, {records:,} offsets"
+
+
+def _table(job: Job, spark: Any, progress: Progress) -> str:
+    runner = Runner(job, spark, progress)
+    if runner.target.facts is None:
+        return f"{job.sink.table} is not there yet and would be created"
+    runner.target.layout(runner.rows)
+    runner.target.refuse_restored()
+    notes = runner.target.notes(runner.rows)
+    return " ".join([f"{job.sink.table} is at version {runner.target.version}, and fits.", *notes])
+
+
+def _plan(job: Job, spark: Any, progress: Progress) -> str:
+    found, _ = Runner(job, spark, progress).draft()
+    if found.is_empty:
+        return "there is nothing to land now"
+    plan = found.plan
+    return f"a run would land {plan.width:,} offsets of {len(plan.ranges)} ranges"

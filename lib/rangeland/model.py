@@ -1,0 +1,262 @@
+"""The frozen nouns every room speaks in. No behaviour beyond arithmetic on themselves.
+
+A *Bound* is what was asked for, an *Offset* (plain ``int``) is what it resolved to: they
+never mix, and the -1 and -2 of the wire never leave ``dialects/``. ``from_offset`` is
+inclusive and ``until_offset`` exclusive everywhere. Sizes are bytes, instants are
+milliseconds since 1970 in UTC, and both say so in their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Partition:
+    """One partition (or queue) of a topic. ``broker`` is set only where a dialect numbers
+    its partitions per broker; elsewhere it is empty and means nothing."""
+
+    topic: str
+    number: int
+    broker: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker + '-' if self.broker else ''}{self.number}"
+
+
+# --- bounds: what was asked -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """The first offset that is in the log when the plan is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The end of the log when the plan is made: the last stable offset under
+    ``read_committed``, the high watermark under ``read_uncommitted``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first offset whose timestamp is at or after ``time_ms``; the end if there is none."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """Exactly this offset."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromCheckpoint:
+    """Where the last landed outcome of this job ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """What a consumer group has committed."""
+
+    group: str
+
+
+Bound = Earliest | Latest | AtTime | AtOffset | FromCheckpoint | GroupOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """One side of what was asked: a bound for all partitions, and exceptions by partition.
+
+    With ``only_listed`` a partition without an entry is not part of the request."""
+
+    default: Bound
+    listed: dict[Partition, Bound] = field(default_factory=dict)
+    only_listed: bool = False
+
+    def of(self, partition: Partition) -> Bound | None:
+        if partition in self.listed:
+            return self.listed[partition]
+        return None if self.only_listed else self.default
+
+
+# --- the survey: what the cluster said --------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Isolation(StrEnum):
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who serves a partition now, and who might next. ``topic_id`` and ``epoch`` are None
+    where the broker is too old to have them."""
+
+    address: Address | None
+    epoch: int | None = None
+    topic_id: str | None = None
+    replicas: tuple[Address, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What one partition's log looked like at survey time.
+
+    ``end_offset`` already honours the isolation that was asked for. ``size_bytes`` is the
+    leader's size on disk, None where it could not be had."""
+
+    partition: Partition
+    leader: Leader
+    start_offset: int
+    end_offset: int
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All partitions of all topics of a job, in one look. ``offsets_for_times`` maps
+    (partition, time_ms) to the offset found, or None where no record is that late."""
+
+    taken_at_ms: int
+    logs: dict[Partition, LogState]
+    offsets_for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
+    group_offsets: dict[tuple[Partition, str], int | None] = field(default_factory=dict)
+    requests: int = 0
+
+
+# --- the plan: what will be read --------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """``[from_offset, until_offset)`` of one partition: the unit of proof and of coverage."""
+
+    partition: Partition
+    from_offset: int
+    until_offset: int
+    topic_id: str | None = None
+    estimated_bytes: int = 0
+
+    @property
+    def width(self) -> int:
+        return self.until_offset - self.from_offset
+
+    def __str__(self) -> str:
+        return f"{self.partition} [{self.from_offset}, {self.until_offset})"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A piece of a range: the unit a task reads. Slices of a range tile it exactly.
+
+    ``leader`` is where to ask first, a hint that may be stale when the slice is read."""
+
+    index: int
+    partition: Partition
+    from_offset: int
+    until_offset: int
+    estimated_bytes: int = 0
+    topic_id: str | None = None
+    leader: Address | None = None
+
+    @property
+    def width(self) -> int:
+        return self.until_offset - self.from_offset
+
+    def __str__(self) -> str:
+        return f"{self.partition} [{self.from_offset}, {self.until_offset})"
+
+
+# --- what became of it ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A class for every offset of a range; the sum must equal its width.
+
+    ``landed``: a row in the table. ``control``: a transaction marker. ``aborted``: a
+    record of a transaction that was rolled back. ``compacted``: the log no longer has it,
+    though the offsets around it are there. ``filtered``: given to the transform, which
+    made no row of it. ``quarantined``: kept aside as raw bytes. ``lost``: gone, and a
+    policy allowed to go on."""
+
+    landed: int = 0
+    control: int = 0
+    aborted: int = 0
+    compacted: int = 0
+    filtered: int = 0
+    quarantined: int = 0
+    lost: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(getattr(self, name) for name in COUNT_NAMES)
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(getattr(self, name) + getattr(other, name) for name in COUNT_NAMES))
+
+    @staticmethod
+    def sum(parts: Iterable[Counts]) -> Counts:
+        total = Counts()
+        for part in parts:
+            total = total + part
+        return total
+
+
+COUNT_NAMES: tuple[str, ...] = tuple(f.name for f in fields(Counts))
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One Parquet file that is written and not yet visible.
+
+    ``path`` is relative to the table, with ``/``. ``stats`` is Delta's statistics JSON
+    (``numRecords``, ``minValues``, ``maxValues``, ``nullCount``). ``partition_values``
+    are Delta's strings, None for null."""
+
+    path: str
+    size_bytes: int
+    rows: int
+    stats: str
+    modified_at_ms: int
+    partition_values: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What one slice became: a class for each of its offsets, and who served its last byte.
+
+    ``losses`` are ``(from_offset, until_offset, verdict, evidence)`` of what a policy has
+    skipped while reading; their widths add up to ``counts.lost``."""
+
+    slice_index: int
+    partition: Partition
+    from_offset: int
+    until_offset: int
+    counts: Counts
+    leader: str = ""
+    bytes_read: int = 0
+    losses: tuple[tuple[int, int, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What one task hands back to the driver. A file may hold rows of several slices."""
+
+    receipts: tuple[Receipt, ...]
+    files: tuple[DataFile, ...] = ()

@@ -1,0 +1,146 @@
+"""A plan in a file: made by ``plan --out``, reviewed by a person, done by ``apply``.
+
+The file is JSON with line breaks, so that it can be read and compared. It carries the plan
+as the ledger would, the job's values as they stood in the job file (references to secrets
+stay references) and a summary. A seal over all of it tells an edited file from a whole
+one: what was reviewed is what is done, or nothing is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rangeland.errors import Conflict, JobFileError, UsageError
+from rangeland.job import Job
+from rangeland.jobfile import JobText
+from rangeland.planning.plan import Plan, canonical
+from rangeland.results import PlanPreview
+
+FORMAT = 1
+MARK = "rangeland_plan_file"
+
+
+def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None:
+    """Writes the whole file or none. Raises UsageError where it cannot be written."""
+    plan = preview.draft.plan
+    document = {
+        MARK: FORMAT,
+        "summary": {
+            "table": preview.table,
+            "records": plan.width,
+            "estimated_bytes": plan.estimated_bytes,
+            "tasks": preview.tasks,
+            "already_landed": [str(r) for r in preview.draft.already],
+            "held": [f"{loss}: {loss.evidence}" for loss in preview.draft.held],
+        },
+        "hash": plan.hash,
+        "job": _json_values(job_text),
+        "plan": plan.to_json(),
+    }
+    document["seal"] = _seal(document)
+    text = json.dumps(document, indent=2) + "\n"
+    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        try:
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the plan file {path} cannot be written",
+            why=error.strerror or str(error),
+            do="Name a file in a folder that exists and can be written to",
+        ) from error
+
+
+def read_plan_file(path: Path) -> tuple[Job, Plan]:
+    """The job and the plan of a file. Raises UsageError where there is none, JobFileError for
+    a file that is something else, Conflict for one that was edited or is of another version."""
+    document = _read(path)
+    if document[MARK] != FORMAT:
+        raise Conflict(
+            f"{path} is a plan file of format {document[MARK]!r}",
+            why=f"this version reads format {FORMAT}",
+            do="Apply it with the version that made it, or make the plan again",
+        )
+    plan = document.get("plan")
+    if not isinstance(plan, dict) or _sha256(plan) != document.get("hash"):
+        raise _edited(path, "the plan in it does not fit its hash")
+    if _seal(document) != document.get("seal"):
+        raise _edited(path, "the job or the summary in it does not fit its seal")
+    job = Job.of(JobText(f"{path} (job)", document["job"]))
+    return job, Plan.from_json(plan)
+
+
+def is_plan_file(path: Path) -> bool:
+    """Whether the file says of itself that it is one; False also where it cannot be read."""
+    try:
+        _read(path)
+    except (UsageError, JobFileError):
+        return False
+    return True
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise _no_plan_file(path, "it is not text") from error
+    except OSError as error:
+        raise UsageError(
+            f"the plan file {path} cannot be read",
+            why=error.strerror or str(error),
+            do="Name a file that `rangeland plan JOB.yaml --out FILE` has written",
+        ) from error
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise _no_plan_file(path, f"it is not JSON ({error})") from error
+    if not isinstance(document, dict) or MARK not in document:
+        raise _no_plan_file(path, f"it has no field {MARK}")
+    return document
+
+
+def _no_plan_file(path: Path, why: str) -> JobFileError:
+    return JobFileError(
+        f"{path} is not a plan file",
+        why=why,
+        do="Make one with `rangeland plan JOB.yaml --out FILE`",
+        file=str(path),
+    )
+
+
+def _edited(path: Path, why: str) -> Conflict:
+    return Conflict(
+        f"{path} is not as it was written",
+        why=why,
+        do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
+        file=str(path),
+    )
+
+
+def _seal(document: Mapping[str, Any]) -> str:
+    return _sha256({key: value for key, value in document.items() if key != "seal"})
+
+
+def _sha256(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical(document).encode()).hexdigest()
+
+
+def _json_values(job_text: JobText) -> dict[str, Any]:
+    """The job's values as JSON knows them: keys become text, as they would when read back."""
+    try:
+        values: dict[str, Any] = json.loads(json.dumps(job_text.values, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise JobFileError(
+            f"{job_text.name} holds a value that a plan file cannot carry",
+            why=str(error),
+            do="Write it as text or as a plain number",
+        ) from error
+    return values

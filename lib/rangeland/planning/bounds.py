@@ -1,0 +1,328 @@
+"""Bounds into ranges: what was asked, against what the cluster has.
+
+Pure arithmetic over a survey and a checkpoint; no broker in sight. The result says for
+every partition either a range, or a loss with its verdict, or that it is held back. A
+request that cannot be meant (from after until, a partition that is not there) is an
+error here and never an empty success later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rangeland.errors import JobFileError, RangeLost
+from rangeland.model import (
+    AtOffset,
+    AtTime,
+    Bound,
+    Bounds,
+    Earliest,
+    FromCheckpoint,
+    GroupOffset,
+    Latest,
+    LogState,
+    Partition,
+    Range,
+    Survey,
+)
+from rangeland.planning.coverage import Coverage
+from rangeland.planning.intervals import subtract
+from rangeland.planning.policy import Action, Loss, Policy, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A checkpoint of one partition: where the last landing ended, in which incarnation."""
+
+    until_offset: int
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Ranges to read, losses that a policy allows, partitions that a policy holds back."""
+
+    ranges: tuple[Range, ...]
+    losses: tuple[Loss, ...] = ()
+    held: tuple[Loss, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked, in values: both sides, and what the checkpoint means at first."""
+
+    from_bounds: Bounds
+    until_bounds: Bounds
+    first_run: Bound
+    policy: Policy
+
+
+def times_asked(request: Request) -> list[int]:
+    """All distinct instants, in ms, that a survey must look up for this request."""
+    bounds: list[Bound] = [request.first_run]
+    for side in (request.from_bounds, request.until_bounds):
+        bounds += [side.default, *side.listed.values()]
+    return sorted({bound.time_ms for bound in bounds if isinstance(bound, AtTime)})
+
+
+def groups_asked(request: Request) -> list[str]:
+    """All distinct consumer groups whose offsets a survey must look up."""
+    bounds: list[Bound] = [request.first_run]
+    for side in (request.from_bounds, request.until_bounds):
+        bounds += [side.default, *side.listed.values()]
+    return sorted({bound.group for bound in bounds if isinstance(bound, GroupOffset)})
+
+
+def resolve(
+    request: Request,
+    survey: Survey,
+    checkpoint: Mapping[Partition, Mark],
+    landed: Coverage | None = None,
+) -> Resolved:
+    """Ranges for every partition that was asked for, sorted by partition. What is ``landed``
+    is not lost, though the log has it no more.
+
+    Raises JobFileError for a request that makes no sense and RangeLost for a loss whose
+    policy is *fail*; all losses of all partitions are named in that one error.
+    """
+    _refuse_unknown_partitions(request, survey)
+    ranges: list[Range] = []
+    losses: list[Loss] = []
+    for partition in sorted(survey.logs):
+        log = survey.logs[partition]
+        found = _resolve_one(request, survey, log, checkpoint)
+        if found is None:
+            continue
+        ranges.append(found[0])
+        losses += _not_landed(found[1], log.leader.topic_id, landed or Coverage())
+    losses += _vanished(request, survey, checkpoint)
+    return _judge(request.policy, ranges, losses)
+
+
+def _resolve_one(
+    request: Request,
+    survey: Survey,
+    log: LogState,
+    checkpoint: Mapping[Partition, Mark],
+) -> tuple[Range, list[Loss]] | None:
+    partition = log.partition
+    lower, upper = request.from_bounds.of(partition), request.until_bounds.of(partition)
+    if lower is None or upper is None:
+        return None
+    if isinstance(lower, AtTime) and isinstance(upper, AtTime) and lower.time_ms > upper.time_ms:
+        _refuse_backwards(log, lower, upper, lower.time_ms, upper.time_ms, None)
+    mark = checkpoint.get(partition)
+    losses: list[Loss] = []
+    if isinstance(lower, FromCheckpoint):
+        if mark is not None and _recreated(mark, log):
+            losses.append(_recreation(mark, log))
+            mark = Mark(log.start_offset, log.leader.topic_id)
+        # A partition that appears after the first landing holds only newer records.
+        fallback = Earliest() if checkpoint else request.first_run
+        lower = AtOffset(mark.until_offset) if mark is not None else fallback
+    from_offset = _offset(lower, survey, log)
+    until_offset = _offset(upper, survey, log)
+    if from_offset > until_offset:
+        _refuse_backwards(log, lower, upper, from_offset, until_offset, mark)
+    losses += _outside(log, lower, upper, from_offset, until_offset)
+    until_offset = max(from_offset, min(until_offset, log.end_offset))
+    found = Range(partition, from_offset, until_offset, log.leader.topic_id)
+    return found, losses
+
+
+def _not_landed(losses: list[Loss], topic_id: str | None, landed: Coverage) -> list[Loss]:
+    """Expired offsets less the landed ones; a truncation stays, since it is a warning too."""
+    left: list[Loss] = []
+    for loss in losses:
+        if loss.verdict is not Verdict.EXPIRED:
+            left.append(loss)
+            continue
+        whole = (loss.from_offset, loss.until_offset)
+        for start, end in subtract(whole, landed.of(loss.partition, topic_id)):
+            left.append(replace(loss, from_offset=start, until_offset=end))
+    return left
+
+
+def _offset(bound: Bound, survey: Survey, log: LogState) -> int:
+    match bound:
+        case Earliest():
+            return log.start_offset
+        case Latest():
+            return log.end_offset
+        case AtOffset(offset):
+            return offset
+        case AtTime(time_ms):
+            found = survey.offsets_for_times.get((log.partition, time_ms))
+            return log.end_offset if found is None else min(found, log.end_offset)
+        case GroupOffset(group):
+            committed = survey.group_offsets.get((log.partition, group))
+            if committed is None:
+                raise JobFileError(
+                    f"group {group} has no committed offset for {log.partition}",
+                    do="commit one with the group's own tools, or ask for earliest, latest, "
+                    "a time or an offset",
+                    group=group,
+                    partition=str(log.partition),
+                )
+            return committed
+        case FromCheckpoint():
+            raise JobFileError(
+                "'checkpoint' can only be where a range begins",
+                do="use latest, a time or an offset for until",
+            )
+
+
+def _refuse_backwards(
+    log: LogState,
+    lower: Bound,
+    upper: Bound,
+    from_offset: int,
+    until_offset: int,
+    mark: Mark | None,
+) -> None:
+    """From after until: a mistake, except where the log itself moved back or has nothing yet."""
+    past_the_end = from_offset > log.end_offset and not isinstance(upper, AtOffset | AtTime)
+    already_passed = mark is not None and from_offset == mark.until_offset
+    if past_the_end or already_passed:
+        return
+    raise JobFileError(
+        f"{log.partition}: the range begins at {from_offset}, after its end at {until_offset}",
+        why=f"from is {describe(lower)}, until is {describe(upper)}; "
+        f"the log holds [{log.start_offset}, {log.end_offset})",
+        do="swap the two, or ask for a later end",
+        partition=str(log.partition),
+        from_offset=from_offset,
+        until_offset=until_offset,
+    )
+
+
+def _outside(
+    log: LogState, lower: Bound, upper: Bound, from_offset: int, until_offset: int
+) -> list[Loss]:
+    losses = []
+    if from_offset < log.start_offset and from_offset < until_offset:
+        gone_until = min(log.start_offset, until_offset)
+        evidence = f"the log begins at {log.start_offset} on {log.leader.address}"
+        losses.append(Loss(log.partition, from_offset, gone_until, Verdict.EXPIRED, evidence))
+    last = max(from_offset, until_offset if isinstance(upper, AtOffset) else from_offset)
+    if last > log.end_offset:
+        evidence = f"the log ends at {log.end_offset} on {log.leader.address}"
+        first = max(from_offset, log.end_offset) if from_offset < last else log.end_offset
+        losses.append(Loss(log.partition, first, last, Verdict.TRUNCATED, evidence))
+    return losses
+
+
+def _recreated(mark: Mark, log: LogState) -> bool:
+    now = log.leader.topic_id
+    return mark.topic_id is not None and now is not None and mark.topic_id != now
+
+
+def _recreation(mark: Mark, log: LogState) -> Loss:
+    evidence = (
+        f"the topic was deleted and made anew: its id was {mark.topic_id} when offset "
+        f"{mark.until_offset} was reached and is {log.leader.topic_id} now"
+    )
+    return Loss(log.partition, mark.until_offset, mark.until_offset, Verdict.RECREATED, evidence)
+
+
+def _vanished(request: Request, survey: Survey, checkpoint: Mapping[Partition, Mark]) -> list[Loss]:
+    if not isinstance(request.from_bounds.default, FromCheckpoint):
+        return []
+    topics = {partition.topic for partition in survey.logs}
+    return [
+        Loss(
+            partition,
+            mark.until_offset,
+            mark.until_offset,
+            Verdict.VANISHED,
+            "the cluster no longer names this partition",
+        )
+        for partition, mark in sorted(checkpoint.items())
+        if partition not in survey.logs
+        and partition.topic in topics
+        and request.from_bounds.of(partition) is not None
+        and request.until_bounds.of(partition) is not None
+    ]
+
+
+def _refuse_unknown_partitions(request: Request, survey: Survey) -> None:
+    for side in (request.from_bounds, request.until_bounds):
+        for partition in side.listed:
+            if partition not in survey.logs:
+                there = [p.number for p in sorted(survey.logs) if p.topic == partition.topic]
+                raise JobFileError(
+                    f"the range names {partition}, which does not exist",
+                    why=f"topic {partition.topic} has partitions {there}"
+                    if there
+                    else f"topic {partition.topic} is not among this job's topics",
+                    do="correct the range in the job file or on the command line",
+                    partition=str(partition),
+                )
+    if not survey.logs:
+        raise JobFileError(
+            "there is no partition to read", do="name at least one topic that exists"
+        )
+
+
+def _judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> Resolved:
+    failing = [loss for loss in losses if policy.of(loss.verdict) is Action.FAIL]
+    if failing:
+        raise range_lost(failing)
+    held = [loss for loss in losses if policy.of(loss.verdict) is Action.HOLD]
+    held_partitions = {loss.partition for loss in held}
+    skipped = [loss for loss in losses if loss.partition not in held_partitions]
+    kept = [r for r in ranges if r.partition not in held_partitions]
+    return Resolved(tuple(kept), tuple(skipped), tuple(held))
+
+
+REMEDY = {
+    Verdict.EXPIRED: "Land what is left with `policy: {expired: skip}`, which records the gap, "
+    "or with `--from earliest`; or restore the topic.",
+    Verdict.RECREATED: "Land the new topic from its beginning with `policy: {recreated: skip}`, "
+    "or into another table.",
+    Verdict.TRUNCATED: "Ask for an end that the log has reached, or wait until it has; after an "
+    "unclean leader election use `policy: {truncated: skip}`.",
+    Verdict.VANISHED: "Take the topic or partition out of the job, or use "
+    "`policy: {vanished: skip}`.",
+}
+
+
+def range_lost(losses: list[Loss]) -> RangeLost:
+    """One error for all losses: partition, offsets, cause, and how to go on."""
+    first = losses[0]
+    more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
+    return RangeLost(
+        f"{first.partition} [{first.from_offset}, {first.until_offset}) {first.verdict}{more}",
+        why=f"{first.evidence}; {first.width} offsets cannot be had",
+        do=REMEDY[first.verdict],
+        losses=[
+            {
+                "topic": loss.partition.topic,
+                "partition": loss.partition.number,
+                "broker": loss.partition.broker or None,
+                "from_offset": loss.from_offset,
+                "until_offset": loss.until_offset,
+                "verdict": loss.verdict.value,
+                "evidence": loss.evidence,
+            }
+            for loss in losses
+        ],
+    )
+
+
+def describe(bound: Bound) -> str:
+    """The bound in the words of a job file."""
+    match bound:
+        case Earliest():
+            return "earliest"
+        case Latest():
+            return "latest"
+        case AtOffset(offset):
+            return f"offset {offset}"
+        case AtTime(time_ms):
+            return f"time {time_ms} ms"
+        case FromCheckpoint():
+            return "checkpoint"
+        case GroupOffset(group):
+            return f"group:{group}"

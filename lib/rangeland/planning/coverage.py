@@ -1,0 +1,60 @@
+"""The coverage rule: an offset is landed in a table once, by whichever way it came.
+
+What is landed and what other live plans hold are interval lists per partition and topic
+life (a topic deleted and made anew has other offsets under the same numbers). A new plan
+leaves out what is landed, and sees which live plans stand in its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from rangeland.model import Partition, Range
+from rangeland.planning.intervals import Interval, merge, overlap, subtract
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Intervals per partition and topic id; id None is of a broker that has no ids."""
+
+    landed: Mapping[tuple[Partition, str | None], list[Interval]] = field(default_factory=dict)
+
+    def of(self, partition: Partition, topic_id: str | None) -> list[Interval]:
+        """What is landed of this life of the partition. An unknown id matches every life:
+        better to land too little and say so than to land twice."""
+        if topic_id is None:
+            every = [i for (p, _), found in self.landed.items() if p == partition for i in found]
+            return merge(every)
+        same = self.landed.get((partition, topic_id), [])
+        return merge([*same, *self.landed.get((partition, None), [])])
+
+
+def coverage_of(ranges: Iterable[Range]) -> Coverage:
+    """The coverage that these ranges make together."""
+    found: dict[tuple[Partition, str | None], list[Interval]] = {}
+    for r in ranges:
+        found.setdefault((r.partition, r.topic_id), []).append((r.from_offset, r.until_offset))
+    return Coverage({key: merge(intervals) for key, intervals in found.items()})
+
+
+def leave_out(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
+    """The ranges without what is covered. A range covered whole is gone from the result;
+    one covered in its middle becomes two."""
+    left: list[Range] = []
+    for r in ranges:
+        whole = (r.from_offset, r.until_offset)
+        for start, end in subtract(whole, coverage.of(r.partition, r.topic_id)):
+            left.append(replace(r, from_offset=start, until_offset=end))
+    return left
+
+
+def common(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
+    """The parts of the ranges that are covered."""
+    return [
+        replace(r, from_offset=start, until_offset=end)
+        for r in ranges
+        for start, end in overlap(
+            (r.from_offset, r.until_offset), coverage.of(r.partition, r.topic_id)
+        )
+    ]

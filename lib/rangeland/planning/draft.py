@@ -1,0 +1,117 @@
+"""From a survey to a plan: resolve, leave out what is landed, limit, estimate, cut.
+
+One function, all arithmetic: the same inputs always give the same plan. Whoever calls it
+has asked the cluster and read the ledger; nothing is asked or read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rangeland.model import Isolation, Partition, Range, Survey
+from rangeland.planning.bounds import Mark, Request, Resolved, resolve
+from rangeland.planning.coverage import Coverage, common, leave_out
+from rangeland.planning.estimate import with_estimate
+from rangeland.planning.intervals import subtract
+from rangeland.planning.limits import Limits, apply_limits
+from rangeland.planning.plan import Plan, advance
+from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.slices import Slicing, cut
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a sequence of landings stands, as the ledger tells it."""
+
+    checkpoint: Mapping[Partition, Mark]
+    landed: Coverage
+    sequence: int
+    """Of the next plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan, and what did not become part of it: ``already`` is landed, ``held`` waits."""
+
+    plan: Plan
+    asked: tuple[Range, ...]
+    already: tuple[Range, ...]
+    held: tuple[Loss, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.plan.ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What of a job decides its plans."""
+
+    job: str
+    application: str
+    dialect: str
+    isolation: Isolation
+    request: Request
+    limits: Limits
+    slicing: Slicing
+
+
+def draft(terms: Terms, survey: Survey, standing: Standing) -> Draft:
+    """Raises JobFileError or RangeLost as ``resolve`` does. Empty ranges are left out."""
+    resolved = resolve(terms.request, survey, standing.checkpoint, standing.landed)
+    asked = [r for r in resolved.ranges if r.width > 0]
+    open_ranges = [
+        with_estimate(r, survey.logs[r.partition]) for r in leave_out(asked, standing.landed)
+    ]
+    ranges = [r for r in apply_limits(open_ranges, terms.limits) if r.width > 0]
+    losses = _losses_inside(ranges, resolved)
+    leaders = {partition: log.leader.address for partition, log in survey.logs.items()}
+    slices = cut(_readable(ranges, losses), terms.slicing, leaders)
+    plan = Plan(
+        job=terms.job,
+        application=terms.application,
+        sequence=standing.sequence,
+        dialect=terms.dialect,
+        isolation=terms.isolation,
+        ranges=tuple(ranges),
+        slices=tuple(slices),
+        losses=tuple(losses),
+        checkpoint=advance(standing.checkpoint, tuple(ranges)),
+        made_at_ms=survey.taken_at_ms,
+    )
+    already = common(asked, standing.landed)
+    return Draft(plan, tuple(asked), tuple(already), resolved.held)
+
+
+def _losses_inside(ranges: list[Range], resolved: Resolved) -> list[Loss]:
+    """Expired offsets that fall into what this plan lands: they are part of the proof. Of
+    the other verdicts nothing is recorded as gone, since those offsets may yet come."""
+    return [
+        Loss(
+            r.partition,
+            max(r.from_offset, loss.from_offset),
+            min(r.until_offset, loss.until_offset),
+            loss.verdict,
+            loss.evidence,
+        )
+        for r in ranges
+        for loss in resolved.losses
+        if loss.verdict is Verdict.EXPIRED
+        and loss.partition == r.partition
+        and max(r.from_offset, loss.from_offset) < min(r.until_offset, loss.until_offset)
+    ]
+
+
+def _readable(ranges: list[Range], losses: list[Loss]) -> list[Range]:
+    left: list[Range] = []
+    for r in ranges:
+        gone = [
+            (loss.from_offset, loss.until_offset)
+            for loss in losses
+            if loss.partition == r.partition
+        ]
+        for start, end in subtract((r.from_offset, r.until_offset), gone):
+            share = r.estimated_bytes * (end - start) // r.width
+            left.append(Range(r.partition, start, end, r.topic_id, share))
+    return left

@@ -1,0 +1,22 @@
+"""How many bytes a range is, before anything is read.
+
+A partition's size on disk over its width gives bytes per offset. Where the size is not to
+be had (an old broker, no permission) a record is taken to be ``ASSUMED_RECORD_BYTES``.
+An estimate only decides where cuts fall; nothing that is proved depends on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rangeland.model import LogState, Range
+
+ASSUMED_RECORD_BYTES = 1024
+
+
+def with_estimate(r: Range, log: LogState) -> Range:
+    """The range with ``estimated_bytes`` filled in from what the survey saw of its log."""
+    there = log.end_offset - log.start_offset
+    if log.size_bytes is None or there <= 0:
+        return replace(r, estimated_bytes=r.width * ASSUMED_RECORD_BYTES)
+    return replace(r, estimated_bytes=log.size_bytes * r.width // there)

@@ -1,0 +1,50 @@
+"""Arithmetic on sorted lists of half-open intervals ``[from, until)``.
+
+Coverage, holes and slices are all interval questions; they are answered here, once.
+Lists are sorted, non-empty intervals that neither touch nor overlap: ``merge`` makes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Interval = tuple[int, int]
+
+
+def merge(intervals: Iterable[Interval]) -> list[Interval]:
+    """The same offsets as a sorted list without empty, touching or overlapping intervals."""
+    merged: list[Interval] = []
+    for start, end in sorted(i for i in intervals if i[0] < i[1]):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def subtract(interval: Interval, taken: Iterable[Interval]) -> list[Interval]:
+    """What is left of ``interval`` without the offsets in ``taken`` (in any order)."""
+    left: list[Interval] = []
+    position, end = interval
+    for start, stop in merge(taken):
+        if stop <= position:
+            continue
+        if start >= end:
+            break
+        if start > position:
+            left.append((position, start))
+        position = stop
+    if position < end:
+        left.append((position, end))
+    return left
+
+
+def overlap(interval: Interval, others: Iterable[Interval]) -> list[Interval]:
+    """The parts of ``interval`` that are also in ``others``, merged."""
+    start, end = interval
+    return merge((max(start, a), min(end, b)) for a, b in others)
+
+
+def width(intervals: Iterable[Interval]) -> int:
+    """How many offsets there are, counting an offset twice if it is listed twice."""
+    return sum(end - start for start, end in intervals)

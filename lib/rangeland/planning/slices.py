@@ -1,0 +1,100 @@
+"""Ranges into slices, slices into tasks: arithmetic on bytes, no broker in sight.
+
+A big partition becomes many slices, so that one partition can use all cores; many small
+slices of one leader become one task, so that they share its requests. Cuts are made by
+offset in proportion to estimated bytes; they need not fall on batch borders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+
+from rangeland.model import Address, Partition, Range, Slice
+
+SMALLEST_SLICE_BYTES = 8 << 20
+"""Below this a slice costs more to start than to read, so ``min_slices`` cuts no finer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slicing:
+    """``target_bytes`` of log per slice; at least ``min_slices`` where the data allows."""
+
+    target_bytes: int = 128 << 20
+    min_slices: int = 0
+
+
+def cut(
+    ranges: Sequence[Range], slicing: Slicing, leaders: Mapping[Partition, Address | None]
+) -> list[Slice]:
+    """Slices that tile the ranges exactly, in order; empty ranges give none.
+
+    With ``min_slices`` the target shrinks until the total divides into that many, but not
+    below ``SMALLEST_SLICE_BYTES`` unless the job's own target is smaller still."""
+    total_bytes = sum(r.estimated_bytes for r in ranges)
+    target = slicing.target_bytes
+    if slicing.min_slices > 0:
+        wanted = max(total_bytes // slicing.min_slices, SMALLEST_SLICE_BYTES)
+        target = min(target, wanted)
+    # Rounding to the nearest count keeps slices within half a target of the target.
+    pieces = [min(r.width, max(1, round(r.estimated_bytes / target))) for r in ranges]
+    if sum(pieces) < slicing.min_slices:
+        pieces = [min(r.width, max(1, ceil(r.estimated_bytes / target))) for r in ranges]
+    slices: list[Slice] = []
+    for r, count in zip(ranges, pieces, strict=True):
+        slices += _cut_one(r, count, len(slices), leaders.get(r.partition))
+    return slices
+
+
+def _cut_one(r: Range, pieces: int, first_index: int, leader: Address | None) -> list[Slice]:
+    if r.width <= 0:
+        return []
+    borders = [r.from_offset + r.width * i // pieces for i in range(pieces + 1)]
+    return [
+        Slice(
+            index=first_index + i,
+            partition=r.partition,
+            from_offset=start,
+            until_offset=end,
+            estimated_bytes=r.estimated_bytes * (end - start) // r.width,
+            topic_id=r.topic_id,
+            leader=leader,
+        )
+        for i, (start, end) in enumerate(pairwise(borders))
+    ]
+
+
+def pack(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list[list[Slice]]:
+    """Tasks: lists of slices of the same leader, each list about ``target_bytes``.
+
+    Largest first onto the lightest task of its leader; the number of tasks of a leader is
+    what its bytes fill, but at least ``min_tasks`` over all leaders while there are slices
+    for them. Tasks come largest first, so that the last to start is the shortest."""
+    by_leader: dict[Address | None, list[Slice]] = {}
+    for piece in slices:
+        by_leader.setdefault(piece.leader, []).append(piece)
+    groups = list(by_leader.values())
+    sizes = [sum(s.estimated_bytes for s in group) for group in groups]
+    counts = [
+        min(len(group), max(1, round(size / target_bytes)))
+        for group, size in zip(groups, sizes, strict=True)
+    ]
+    for _ in range(min(min_tasks, len(slices)) - sum(counts)):
+        open_ones = [i for i, group in enumerate(groups) if counts[i] < len(group)]
+        counts[max(open_ones, key=lambda i: sizes[i] / counts[i])] += 1
+    tasks: list[list[Slice]] = []
+    for group, count in zip(groups, counts, strict=True):
+        tasks += _spread(group, count)
+    return sorted(tasks, key=lambda task: -sum(s.estimated_bytes for s in task))
+
+
+def _spread(group: Sequence[Slice], count: int) -> list[list[Slice]]:
+    tasks: list[list[Slice]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for piece in sorted(group, key=lambda s: (-s.estimated_bytes, s.index)):
+        lightest = min(range(count), key=lambda i: (sizes[i], len(tasks[i])))
+        tasks[lightest].append(piece)
+        sizes[lightest] += piece.estimated_bytes
+    return [sorted(task, key=lambda s: s.index) for task in tasks if task]

@@ -1,0 +1,97 @@
+"""Reading without landing: plans that are not entered anywhere, as data frames.
+
+A plan made here has no ledger behind it: ``checkpoint`` means the beginning, and nothing is
+left out as landed. It is as frozen as any other plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rangeland.errors import UsageError
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.job import Job
+from rangeland.planning.bounds import groups_asked, times_asked
+from rangeland.planning.coverage import Coverage
+from rangeland.planning.draft import Standing, Terms, draft
+from rangeland.planning.plan import Plan
+from rangeland.settings import cluster_settings
+
+
+def job_of_options(options: Mapping[str, str]) -> Job:
+    """The job that a data source's options describe; it has no table."""
+    if "job" in options:
+        return Job.load(options["job"])
+    if "servers" not in options:
+        raise UsageError(
+            "format rangeland does not know where to read",
+            do="give the options servers and topics, or job with the path of a job file",
+        )
+    source: dict[str, Any] = {"servers": _listed(options["servers"])}
+    if "topics" in options:
+        source["topics"] = _listed(options["topics"])
+    renamed = {"topicpattern": "topic_pattern", "isolation": "isolation", "dialect": "dialect"}
+    source |= {field: options[name] for name, field in renamed.items() if name in options}
+    sides = {name: bound_of_text(options[name]) for name in ("from", "until") if name in options}
+    return Job.parse(
+        json.dumps(
+            {
+                "job": "data-frame",
+                "source": source,
+                "range": {"from": "earliest", **sides},
+                "sink": {"table": "none"},
+            }
+        ),
+        "options of format rangeland",
+    )
+
+
+def bound_of_text(text: str) -> Any:
+    """A bound as a person types it: a word, or JSON for a mapping."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{text} is not JSON", why=str(error), do='write it as {"orders": {"0": 23}}'
+        ) from error
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def freeze(
+    job: Job, plan: Plan | None = None, min_slices: int = 1
+) -> tuple[Plan, ClusterSettings, int]:
+    """A plan of the job's range as the cluster is now, or the given one, and how to read it."""
+    settings = cluster_settings(job)
+    if plan is not None:
+        return plan, replace(settings, isolation=plan.isolation), min_slices
+    source = job.source
+    wanted = Wanted(
+        source.topics,
+        source.topic_pattern,
+        source.partitions,
+        tuple(times_asked(job.request)),
+        tuple(groups_asked(job.request)),
+    )
+    with Brokers(settings) as brokers:
+        survey = take_survey(brokers, wanted)
+    terms = Terms(
+        job=job.job,
+        application="rangeland/read",
+        dialect=source.dialect,
+        isolation=source.isolation,
+        request=job.request,
+        limits=job.run_limits,
+        slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
+    )
+    found = draft(terms, survey, Standing({}, Coverage(), 1))
+    return found.plan, settings, min_slices

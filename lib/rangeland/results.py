@@ -1,0 +1,222 @@
+"""What the commands hand back, as values: for people through ``pictures``, for machines as
+the JSON of the contract. And what a run tells while it works.
+
+Every ``to_json`` here is part of the contract: its keys are held by tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from rangeland.model import Counts, LogState, Partition, Range
+from rangeland.planning.draft import Draft
+from rangeland.planning.plan import Plan, RangeOutcome
+
+State = Literal["landed", "nothing", "already-landed"]
+
+
+def partition_json(partition: Partition) -> dict[str, Any]:
+    """The three keys that name a partition everywhere."""
+    return {
+        "topic": partition.topic,
+        "partition": partition.number,
+        "broker": partition.broker or None,
+    }
+
+
+def range_json(r: Range) -> dict[str, Any]:
+    return {
+        **partition_json(r.partition),
+        "from_offset": r.from_offset,
+        "until_offset": r.until_offset,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """Of ``run``, ``apply`` and ``backfill``.
+
+    ``recovered`` are the sequences of plans that an earlier or another driver had entered
+    and this one has finished; their ranges are among ``ranges``. ``already`` is what was
+    asked for and landed before. ``rows`` is what the table has gained, which with a
+    transform need not be the landed offsets."""
+
+    job: str
+    application: str
+    sequence: int
+    state: State
+    table: str
+    table_version: int | None
+    ranges: tuple[RangeOutcome, ...]
+    seconds: float
+    rows: int = 0
+    files: int = 0
+    bytes_written: int = 0
+    recovered: tuple[int, ...] = ()
+    already: tuple[Range, ...] = ()
+    held: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> Counts:
+        return Counts.sum(outcome.counts for outcome in self.ranges)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "application": self.application,
+            "sequence": self.sequence,
+            "state": self.state,
+            "table": self.table,
+            "table_version": self.table_version,
+            "landed": self.counts.landed,
+            "rows": self.rows,
+            "files": self.files,
+            "bytes_written": self.bytes_written,
+            "partitions": [
+                {**range_json(outcome.range), **asdict(outcome.counts)} for outcome in self.ranges
+            ],
+            "recovered": list(self.recovered),
+            "already_landed": [range_json(r) for r in self.already],
+            "held": list(self.held),
+            "warnings": list(self.warnings),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPreview:
+    """Of ``plan``: what a run would do now. ``pending`` are plans that would be finished
+    first. ``logs`` is what the survey saw; ``tasks`` how many Spark tasks would read."""
+
+    draft: Draft
+    table: str
+    logs: Sequence[LogState]
+    tasks: int
+    pending: tuple[Plan, ...] = ()
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        plan = self.draft.plan
+        document = plan.to_json()
+        return {
+            **document,
+            "hash": plan.hash,
+            "table": self.table,
+            "records": plan.width,
+            "estimated_bytes": plan.estimated_bytes,
+            "tasks": self.tasks,
+            "already_landed": [range_json(r) for r in self.draft.already],
+            "held": [str(loss) for loss in self.draft.held],
+            "pending": [{"sequence": p.sequence, "hash": p.hash} for p in self.pending],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """``checkpoint`` and ``group_offset`` are None where there is none yet."""
+
+    partition: Partition
+    checkpoint: int | None
+    start: int
+    end: int
+    group_offset: int | None = None
+    leader: str = ""
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - (self.checkpoint if self.checkpoint is not None else self.start))
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Of ``status``: where the job stands against its logs."""
+
+    job: str
+    table: str
+    table_version: int | None
+    sequence: int
+    partitions: tuple[PartitionStatus, ...]
+    live_plans: tuple[Plan, ...] = ()
+    recent: tuple[dict[str, Any], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "table": self.table,
+            "table_version": self.table_version,
+            "sequence": self.sequence,
+            "partitions": [
+                {
+                    **partition_json(p.partition),
+                    "checkpoint": p.checkpoint,
+                    "start": p.start,
+                    "end": p.end,
+                    "lag": p.lag,
+                    "group_offset": p.group_offset,
+                    "leader": p.leader or None,
+                }
+                for p in self.partitions
+            ],
+            "live_plans": [
+                {"application": p.application, "sequence": p.sequence, "hash": p.hash}
+                for p in self.live_plans
+            ],
+            "recent": list(self.recent),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Of ``check``: each thing looked at, whether it is well, and what was seen."""
+
+    job: str
+    findings: tuple[tuple[str, bool, str], ...] = field(default=())
+
+    @property
+    def is_well(self) -> bool:
+        return all(well for _, well, _ in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "ok": self.is_well,
+            "findings": [
+                {"what": what, "ok": well, "seen": seen} for what, well, seen in self.findings
+            ],
+        }
+
+
+class Progress(Protocol):
+    """What a run tells while it works. All calls come from one thread at a time."""
+
+    def step(self, text: str) -> None:
+        """A new step begins, such as "asking 3 brokers"."""
+
+    def planned(self, plan: Plan, recovered: bool) -> None:
+        """This plan will now be read; ``recovered`` if an earlier driver had entered it."""
+
+    def read(self, read_offsets: dict[Partition, int]) -> None:
+        """How many offsets of each partition of the plan have been read so far."""
+
+    def done(self) -> None:
+        """Reading has ended, well or not."""
+
+    def warn(self, text: str) -> None:
+        """Something a person should know that does not end the run."""
+
+
+class Silent:
+    """A Progress that tells nobody."""
+
+    def step(self, text: str) -> None: ...
+
+    def planned(self, plan: Plan, recovered: bool) -> None: ...
+
+    def read(self, read_offsets: dict[Partition, int]) -> None: ...
+
+    def done(self) -> None: ...
+
+    def warn(self, text: str) -> None: ...

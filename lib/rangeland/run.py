@@ -1,0 +1,389 @@
+"""The composition root: what each command does, put together from the rooms below.
+
+A run is a short loop. Look at the table and the ledger; finish every plan that stands in
+the way as it is; make a plan of one's own and enter it; read, prove, prepare, commit. It
+may be killed between any two steps: the next run sees a plan without an outcome and reads
+it, or an outcome that is not in the table and commits it. Two runs at once see each other's
+plans and converge on one landing. All deciding is below; this file only says what follows
+on what.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rangeland.decode.columns import row_schema
+from rangeland.delta.commit import FilesMissing, Landed
+from rangeland.delta.entries import FileEntry, OutcomeEntry
+from rangeland.errors import Conflict, RangeLost, StorageFailed
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.job import Job
+from rangeland.model import Range, Receipt, Slice, Survey, TaskResult
+from rangeland.planning.bounds import groups_asked, times_asked
+from rangeland.planning.coverage import common, coverage_of
+from rangeland.planning.draft import Draft, Terms, draft
+from rangeland.planning.plan import Plan, RangeOutcome, prove, renumbered
+from rangeland.planning.slices import pack
+from rangeland.results import PlanPreview, Progress, RunResult, State
+from rangeland.settings import cluster_settings
+from rangeland.spark.frames import land_transformed, load_transform, transformed_schema
+from rangeland.spark.jobs import land_tasks
+from rangeland.spark.tasks import WriterSettings
+from rangeland.target import Target, Unfinished
+
+RESURVEY_SECONDS = 10
+MAX_ROUNDS = 50
+
+
+def preview(job: Job, spark: Any, progress: Progress) -> PlanPreview:
+    """What a run would do now. Reads the cluster and the ledger and writes nothing."""
+    started = time.monotonic()
+    runner = Runner(job, spark, progress)
+    unfinished = runner.target.unfinished()
+    found, survey = runner.draft()
+    return PlanPreview(
+        draft=found,
+        table=job.sink.table,
+        logs=tuple(survey.logs.values()),
+        tasks=len(runner.tasks(found.plan.slices)),
+        pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
+        seconds=time.monotonic() - started,
+    )
+
+
+def run(job: Job, spark: Any, progress: Progress) -> RunResult:
+    """Lands what the job asks for, exactly once, after finishing what was left unfinished."""
+    return Runner(job, spark, progress).run()
+
+
+def backfill(job: Job, spark: Any, progress: Progress) -> RunResult:
+    """Lands the job's range beside its scheduled runs; their checkpoint stays where it is."""
+    return Runner(job, spark, progress, beside=True).run()
+
+
+def apply(job: Job, plan: Plan, spark: Any, progress: Progress) -> RunResult:
+    """Enters a plan that was made before, or refuses it where its ground has moved."""
+    return Runner(job, spark, progress).apply(plan)
+
+
+class Runner:
+    """One command at work. ``beside`` makes it a backfill, with an application of its own."""
+
+    def __init__(self, job: Job, spark: Any, progress: Progress, *, beside: bool = False) -> None:
+        self.job = job
+        self.spark = spark
+        self.progress = progress
+        self.beside = beside
+        self.cluster = cluster_settings(job)
+        self.transform = load_transform(job.sink.transform) if job.sink.transform else None
+        self.rows = (
+            row_schema() if self.transform is None else transformed_schema(spark, self.transform)
+        )
+        progress.step(f"looking at the table {job.sink.table}")
+        self.target = Target(spark, job)
+        self.started = time.monotonic()
+        self.warnings: list[str] = []
+
+    # --- planning ---------------------------------------------------------------------
+
+    def survey(self) -> Survey:
+        """One look at the cluster for all that the job's range asks."""
+        source = self.job.source
+        wanted = Wanted(
+            topics=source.topics,
+            topic_pattern=source.topic_pattern,
+            partitions=source.partitions,
+            times_ms=tuple(times_asked(self.job.request)),
+            groups=tuple(groups_asked(self.job.request)),
+        )
+        where = ", ".join(source.servers)
+        self.progress.step(f"asking {where} for leaders and offsets")
+        with Brokers(self.cluster) as brokers:
+            return take_survey(brokers, wanted)
+
+    def draft(self) -> tuple[Draft, Survey]:
+        """A plan on what is known now. A log that seems to end below the checkpoint is
+        looked at again for a while: a new leader's end may be behind for a moment."""
+        standing = self.target.standing(self.job.application)
+        deadline = time.monotonic() + RESURVEY_SECONDS
+        while True:
+            survey = self.survey()
+            try:
+                found = draft(self._terms(), survey, standing)
+                return self._placed(found), survey
+            except RangeLost as error:
+                verdicts = {loss["verdict"] for loss in error.facts.get("losses", ())}
+                again = verdicts == {"truncated"} and standing.checkpoint
+                if not again or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def _terms(self) -> Terms:
+        slicing = self.job.slicing
+        if slicing.min_slices == 0:
+            # A job that says nothing gets work for every core where its bytes allow it.
+            slicing = replace(slicing, min_slices=self._parallelism())
+        return Terms(
+            job=self.job.job,
+            application=self.job.application,
+            dialect=self.job.source.dialect,
+            isolation=self.job.source.isolation,
+            request=self.job.request,
+            limits=self.job.run_limits,
+            slicing=slicing,
+        )
+
+    def _placed(self, found: Draft) -> Draft:
+        """A backfill's plan has an application of its own, named after what it will land."""
+        if not self.beside:
+            return found
+        application = f"{self.job.application}/backfill/{found.plan.hash[:12]}"
+        return replace(found, plan=renumbered(found.plan, 1, application))
+
+    def _parallelism(self) -> int:
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
+        """Slices packed by leader; enough tasks for every core, and no more than bytes need."""
+        return pack(slices, self.job.slices.target_bytes, self._parallelism())
+
+    # --- the loop ---------------------------------------------------------------------
+
+    def run(self) -> RunResult:
+        finished: list[_Finished] = []
+        for _ in range(MAX_ROUNDS):
+            self.target.refresh()
+            self.target.refuse_restored()
+            unfinished = self.target.unfinished()
+            first = next((u for u in unfinished if self._comes_first(u)), None)
+            if first is not None:
+                finished.append(self._finish(first.plan, first, recovered=True))
+                continue
+            found, _ = self.draft()
+            if found.is_empty:
+                return self._result(finished, found)
+            in_the_way = _overlapping(found.plan, unfinished)
+            if in_the_way is not None:
+                self._refuse_strangers(in_the_way)
+                finished.append(self._finish(in_the_way.plan, in_the_way, recovered=True))
+                continue
+            plan = self._enter(found.plan, unfinished)
+            if plan is not None:
+                finished.append(self._finish(plan, None, recovered=False))
+                return self._result(finished, found)
+        raise Conflict(
+            f"the job {self.job.job} could not enter a plan in {MAX_ROUNDS} tries",
+            why="other drivers keep entering plans for the same table",
+            do="run it again when they are done",
+        )
+
+    def apply(self, plan: Plan) -> RunResult:
+        if plan.job != self.job.job:
+            raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
+        self.target.refresh()
+        self.target.refuse_restored()
+        unfinished = self.target.unfinished()
+        same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
+        if same is not None:
+            finished = [self._finish(same.plan, same, recovered=True)]
+            return self._result(finished, None)
+        self._refuse_moved(plan, unfinished)
+        entered = self._enter(plan, unfinished)
+        if entered is None:
+            raise _moved(plan, "another plan was entered at the same time")
+        return self._result([self._finish(entered, None, recovered=False)], None)
+
+    def _refuse_moved(self, plan: Plan, unfinished: Sequence[Unfinished]) -> None:
+        standing = self.target.standing(plan.application)
+        if standing.sequence != plan.sequence:
+            why = f"the next plan of {plan.application} is {standing.sequence}"
+            raise _moved(plan, why)
+        covered = common(plan.ranges, standing.landed)
+        if covered:
+            raise _moved(plan, f"{covered[0]} is landed already")
+        in_the_way = _overlapping(plan, unfinished)
+        if in_the_way is not None:
+            raise _moved(plan, f"{in_the_way.plan.application} is landing some of the same offsets")
+
+    def _comes_first(self, unfinished: Unfinished) -> bool:
+        """Prepared outcomes are committed by whoever comes by; a plan of one's own sequence
+        is finished before the next is made."""
+        own = unfinished.plan.application == self.job.application and not self.beside
+        return own or unfinished.outcome is not None
+
+    def _refuse_strangers(self, unfinished: Unfinished) -> None:
+        if unfinished.plan.job == self.job.job:
+            return
+        raise Conflict(
+            f"the job {unfinished.plan.job} is landing offsets of the same range in the table "
+            f"{self.job.sink.table}",
+            why=f"its plan {unfinished.plan.application} {unfinished.plan.sequence} is not "
+            "finished",
+            do=f"run {unfinished.plan.job} to its end first",
+        )
+
+    def _enter(self, plan: Plan, unfinished: Sequence[Unfinished]) -> Plan | None:
+        self.progress.step("entering the plan")
+        self.target.layout(self.rows)
+        self.target.open_or_create(self.rows)
+        return plan if self.target.enter(plan, unfinished) else None
+
+    # --- one plan to its end ------------------------------------------------------------
+
+    def _finish(self, plan: Plan, left: Unfinished | None, *, recovered: bool) -> _Finished:
+        self.progress.planned(plan, recovered)
+        outcome = left.outcome if left is not None else None
+        since = left.table_version if left is not None else self.target.version
+        read_here = outcome is None
+        if outcome is None:
+            outcome = self._read(plan)
+        self.progress.step(f"committing {len(outcome.files)} files")
+        landed = self.target.land(outcome, since)
+        if isinstance(landed, FilesMissing):
+            outcome = self._read_again(plan, outcome, landed)
+            landed = self.target.land(outcome, since)
+        if isinstance(landed, FilesMissing):
+            raise StorageFailed(
+                f"{len(landed.paths)} files of {plan.application} {plan.sequence} are gone again",
+                why=f"the first is {landed.paths[0]}",
+                do="see what removes files from the table's folder, then run again",
+            )
+        for warning in landed.warnings:
+            self._warn(warning)
+        return _Finished(plan, outcome, landed, recovered, read_here)
+
+    def _read(self, plan: Plan) -> OutcomeEntry:
+        """Reads all slices, proves the counts and prepares the outcome."""
+        receipts, files = self._read_slices(plan)
+        outcomes = prove(plan, receipts)
+        self.progress.step("preparing the outcome")
+        outcome, is_mine = self.target.prepare(plan, outcomes, files)
+        if not is_mine:
+            self._warn("another driver has read the same plan; its files are landed")
+        return outcome
+
+    def _read_again(self, plan: Plan, outcome: OutcomeEntry, missing: FilesMissing) -> OutcomeEntry:
+        """Prepared files have gone: the plan says which offsets they held."""
+        self._warn(f"{len(missing.paths)} prepared files are gone and are read from the log again")
+        receipts, files = self._read_slices(plan)
+        return self.target.replace_outcome(outcome, prove(plan, receipts), files)
+
+    def _read_slices(self, plan: Plan) -> tuple[dict[int, Receipt], list[FileEntry]]:
+        tasks = self.tasks(plan.slices)
+        writer = WriterSettings(
+            table=str(self.target.path),
+            layout=self.target.layout(self.rows),
+            compression=self.job.sink.compression,
+            target_file_bytes=self.job.sink.target_file_bytes,
+            prefix=plan.hash[:12],
+        )
+        cluster = replace(self.cluster, isolation=plan.isolation)
+        on_read = self._reporter(plan)
+        try:
+            if self.transform is None:
+                results = land_tasks(self.spark, tasks, cluster, writer, on_read)
+                receipts = {r.slice_index: r for result in results for r in result.receipts}
+                return receipts, _file_entries(results, plan)
+            receipts, files = land_transformed(
+                self.spark, tasks, cluster, writer, self.transform, on_read
+            )
+            return receipts, [FileEntry(file) for file in files]
+        finally:
+            self.progress.done()
+
+    def _reporter(self, plan: Plan) -> Callable[[dict[int, int]], None]:
+        partitions = {s.index: s.partition for s in plan.slices}
+
+        def on_read(widths: dict[int, int]) -> None:
+            offsets: dict[Any, int] = {}
+            for index, width in widths.items():
+                partition = partitions[index]
+                offsets[partition] = offsets.get(partition, 0) + width
+            self.progress.read(offsets)
+
+        return on_read
+
+    def _warn(self, text: str) -> None:
+        self.warnings.append(text)
+        self.progress.warn(text)
+
+    def _result(self, finished: Sequence[_Finished], found: Draft | None) -> RunResult:
+        already = found.already if found is not None else ()
+        last = finished[-1] if finished else None
+        if any(f.landed.anew for f in finished):
+            state: State = "landed"
+        elif finished or already:
+            state = "already-landed"
+        else:
+            state = "nothing"
+        ranges = [
+            RangeOutcome(entry.range, entry.counts)
+            for f in finished
+            for entry in f.outcome.ranges
+            if entry.counts is not None
+        ]
+        files = [entry.file for f in finished for entry in f.outcome.files]
+        if self.job.group is not None and state == "landed":
+            self._warn(f"the group {self.job.group.id} is not mirrored by this version")
+        application = self.job.application
+        return RunResult(
+            job=self.job.job,
+            application=last.plan.application if last else application,
+            sequence=last.plan.sequence if last else self.target.landed_sequence(application),
+            state=state,
+            table=self.job.sink.table,
+            table_version=last.landed.version if last else self.target.version,
+            ranges=tuple(ranges),
+            seconds=time.monotonic() - self.started,
+            rows=sum(file.rows for file in files),
+            files=len(files),
+            bytes_written=sum(file.size_bytes for file in files),
+            recovered=tuple(f.plan.sequence for f in finished if f.recovered),
+            already=already,
+            held=tuple(str(loss) for loss in found.held) if found is not None else (),
+            warnings=tuple(self.warnings),
+        )
+
+
+class _Finished:
+    """One plan that is in the table now."""
+
+    def __init__(
+        self, plan: Plan, outcome: OutcomeEntry, landed: Landed, recovered: bool, read_here: bool
+    ) -> None:
+        self.plan = plan
+        self.outcome = outcome
+        self.landed = landed
+        self.recovered = recovered
+        self.read_here = read_here
+
+
+def _overlapping(plan: Plan, unfinished: Sequence[Unfinished]) -> Unfinished | None:
+    """The first unfinished plan that holds an offset of this one."""
+    for other in unfinished:
+        if common(plan.ranges, coverage_of(other.plan.ranges)):
+            return other
+    return None
+
+
+def _moved(plan: Plan, why: str) -> Conflict:
+    return Conflict(
+        f"the ground of plan {plan.hash[:12]} has moved", why=why, do="make a new plan, review it"
+    )
+
+
+def _file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
+    """Each file with the range it holds, where its task had one slice."""
+    slices = {s.index: s for s in plan.slices}
+    entries = []
+    for result in results:
+        only = slices[result.receipts[0].slice_index] if len(result.receipts) == 1 else None
+        where = None
+        if only is not None:
+            where = Range(only.partition, only.from_offset, only.until_offset, only.topic_id)
+        entries += [FileEntry(file, where) for file in result.files]
+    return entries

@@ -1,0 +1,145 @@
+"""Tasks on the executors, as one Spark job: started, watched, ended.
+
+Errors of the taxonomy come back from a task as values, so that they arrive whole; those
+that another machine may not have (a broker out of reach, a full disk) are raised while
+Spark has attempts left, so that it tries elsewhere. How far each slice is comes through an
+accumulator; a retried or twin task reports the same slice again and changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pyspark import AccumulatorParam, InheritableThread, TaskContext
+
+from rangeland import errors
+from rangeland.errors import Bug, RangelandError, StorageFailed, Unreachable
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.model import Slice, TaskResult
+from rangeland.spark.tasks import WriterSettings, land_slices
+
+POLL_SECONDS = 0.2
+SliceOffsets = dict[int, int]
+
+
+class ByKey(AccumulatorParam[dict[Any, Any]]):
+    """Dictionaries that are merged; a key that comes again says the same again."""
+
+    def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        return {}
+
+    def addInPlace(self, value1: dict[Any, Any], value2: dict[Any, Any]) -> dict[Any, Any]:
+        value1.update(value2)
+        return value1
+
+
+def land_tasks(
+    spark: Any,
+    tasks: Sequence[Sequence[Slice]],
+    cluster: ClusterSettings,
+    writer: WriterSettings,
+    on_read: Callable[[SliceOffsets], None],
+) -> list[TaskResult]:
+    """Reads and writes all tasks; results in the order of ``tasks``. ``on_read`` is called
+    now and then with the offsets read so far, by slice index."""
+    context = spark.sparkContext
+    done = context.accumulator({}, ByKey())
+    attempts = int(context.getConf().get("spark.task.maxFailures", "4"))
+    local = context.master.startswith("local")
+
+    def work(items: Iterator[list[Slice]]) -> Iterator[TaskResult | RangelandError]:
+        for slices in items:
+            try:
+                result = land_slices(slices, cluster, writer)
+            except RangelandError as error:
+                if not local and may_pass_elsewhere(error, attempts):
+                    raise
+                done.add({"error": True})
+                yield error
+                continue
+            done.add({s.index: s.width for s in slices})
+            yield result
+
+    rdd = context.parallelize([list(task) for task in tasks], max(1, len(tasks))).mapPartitions(
+        work
+    )
+    return watch(spark, rdd.collect, done, on_read)
+
+
+def may_pass_elsewhere(error: RangelandError, attempts: int) -> bool:
+    """True while Spark would try this task again, perhaps on another machine."""
+    context = TaskContext.get()
+    attempt = context.attemptNumber() if context is not None else attempts
+    return isinstance(error, Unreachable | StorageFailed) and attempt + 1 < attempts
+
+
+def watch(
+    spark: Any,
+    action: Callable[[], list[Any]],
+    done: Any,
+    on_read: Callable[[dict[Any, Any]], None],
+) -> list[Any]:
+    """Runs a Spark action in a thread of its own and reports from this one. The first error
+    that a task hands in ends the others."""
+    group = f"rangeland-{uuid.uuid4()}"
+    context = spark.sparkContext
+    outcome: list[Any] = []
+
+    def act() -> None:
+        try:
+            context.setJobGroup(group, "rangeland: read and write slices", True)
+            outcome.append(action())
+        except BaseException as error:  # handed to the thread that waits
+            outcome.append(error)
+
+    thread = InheritableThread(target=act, name="rangeland-job", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            seen = dict(done.value)
+            if seen.pop("error", False):
+                # One task has failed for good: the others' work will not be used.
+                context.cancelJobGroup(group)
+            on_read(seen)
+    except BaseException:
+        context.cancelJobGroup(group)
+        raise
+    return settled(outcome[0])
+
+
+def settled(outcome: Any) -> list[Any]:
+    """The results, or the error that a task, or Spark, handed in."""
+    if isinstance(outcome, BaseException):
+        raise translated(outcome) from outcome
+    for item in outcome:
+        if isinstance(item, RangelandError):
+            raise item
+    return list(outcome)
+
+
+def translated(error: BaseException) -> BaseException:
+    """What Spark raised, as one of ours. Our own errors are found again by their name."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, Py4JError | PySparkException):
+        return error
+    text = str(error)
+    named = re.findall(r"^rangeland\.errors\.(\w+): (.+)$", text, re.MULTILINE)
+    if named:
+        kind = getattr(errors, named[-1][0], None)
+        if isinstance(kind, type) and issubclass(kind, RangelandError):
+            return kind(named[-1][1].rstrip("."))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    cause = next(
+        (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception):", line)), ""
+    )
+    return Bug(
+        "a Spark job of this run failed",
+        why=cause or (lines[0] if lines else type(error).__name__),
+        do="look at the executors' logs; nothing of this run was landed",
+    )

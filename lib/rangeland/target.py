@@ -1,0 +1,332 @@
+"""The table a job lands in, and the ledger beside it, as one thing to ask.
+
+It knows where the table is, whether it is there, how rows fit into it, what the ledger says
+about this job, and which plans still have to be finished. It enters plans and lands
+outcomes through ``delta``; it reads no log and decides no ranges.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from rangeland.delta import commit
+from rangeland.delta.entries import FileEntry, OutcomeEntry, PlanEntry, RangeEntry
+from rangeland.delta.facts import Layout, TableFacts
+from rangeland.delta.fit import fit, new_table
+from rangeland.delta.kernel import Kernel, Snapshot
+from rangeland.delta.ledger import Ledger
+from rangeland.errors import Bug, Conflict
+from rangeland.job import Job
+from rangeland.model import DataFile, Partition
+from rangeland.planning.coverage import Coverage
+from rangeland.planning.draft import Standing
+from rangeland.planning.plan import Plan, RangeOutcome
+
+Identity = tuple[str, int]
+"""(application, sequence) of a plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A plan that is in the ledger and not in the table. ``outcome`` is set once prepared."""
+
+    plan: Plan
+    table_version: int | None
+    outcome: OutcomeEntry | None
+
+
+class Target:
+    """See the head of this file. Reads are of the moment of the last ``refresh``."""
+
+    def __init__(self, spark: Any, job: Job) -> None:
+        self._spark = spark
+        self._job = job
+        self.kernel = Kernel(spark)
+        self.name = job.sink.table
+        self._snapshot: Snapshot | None = None
+        self._ledger: Ledger | None = None
+        self._entered = 0
+        self.path = self._locate()
+        self.refresh()
+
+    def _locate(self) -> str | None:
+        """The table's URI; None for a catalog table that is not there yet."""
+        if not self._job.sink.is_catalog_name:
+            return self.kernel.resolve(self.name)
+        if not self._spark.catalog.tableExists(self.name):
+            return None
+        detail = self._spark.sql(f"DESCRIBE DETAIL {self.name}").select("location").first()
+        return str(detail.location)
+
+    def refresh(self) -> None:
+        """The next answers are of now. The ledger is looked at before the table: what the
+        table says it has landed is then never older than what the ledger knows of."""
+        self._ledger = self._look_for_ledger()
+        self._entered = 0 if self._ledger is None else self._ledger.entered()
+        self._snapshot = self.kernel.load(self.path) if self.path else None
+
+    def _look_for_ledger(self) -> Ledger | None:
+        if self.path is None:
+            return None
+        ledger = Ledger(self.kernel, self.path)
+        return ledger if ledger.exists() else None
+
+    @property
+    def facts(self) -> TableFacts | None:
+        """None where there is no table yet."""
+        return None if self._snapshot is None else self._snapshot.facts
+
+    @property
+    def version(self) -> int | None:
+        return None if self.facts is None else self.facts.version
+
+    # --- rows -------------------------------------------------------------------------
+
+    def layout(self, rows: pa.Schema) -> Layout:
+        """How these rows are written. Raises TableRefused where they do not fit."""
+        if self.facts is None:
+            return new_table(rows, self._job.sink.partition_by).layout
+        return fit(self.facts, rows, self._job.sink.partition_by).layout
+
+    def notes(self, rows: pa.Schema) -> tuple[str, ...]:
+        """What a person should know about how these rows fit."""
+        if self.facts is None or self.path is None:
+            return ()
+        store = self.kernel.store(self.path)
+        found = fit(self.facts, rows, self._job.sink.partition_by).notes
+        return (*found, *([store.note] if store.kind.value == "single-driver" else []))
+
+    def open_or_create(self, rows: pa.Schema) -> None:
+        """Makes table and ledger where they are not there. This is no refresh: what was
+        entered since the last one still makes ``enter`` say no."""
+        if self.path is None:
+            self._create_in_catalog(rows)
+        elif self._snapshot is None:
+            made = new_table(rows, self._job.sink.partition_by)
+            self.kernel.create(self.path, made.schema_json, made.partition_columns)
+        if self.path is None:
+            raise Bug(f"the table {self.name} was created and has no location")
+        if self._snapshot is None:
+            self._snapshot = self.kernel.load(self.path)
+        if self._ledger is None:
+            self._ledger = Ledger(self.kernel, self.path).open_or_create()
+            if self._job.sink.is_catalog_name:
+                self._name_ledger(self._ledger)
+
+    def _create_in_catalog(self, rows: pa.Schema) -> None:
+        from pyspark.sql.types import StructType
+
+        made = new_table(rows, self._job.sink.partition_by)
+        schema = StructType.fromJson(json.loads(made.schema_json))
+        writer = self._spark.createDataFrame([], schema).writeTo(self.name).using("delta")
+        if made.partition_columns:
+            writer = writer.partitionedBy(*[_column(name) for name in made.partition_columns])
+        try:
+            writer.create()
+        except Exception as error:
+            if not self._spark.catalog.tableExists(self.name):
+                raise Conflict(
+                    f"the table {self.name} could not be created", why=str(error)[:300]
+                ) from error
+        self.path = self._locate()
+
+    def _name_ledger(self, ledger: Ledger) -> None:
+        """In a catalog the ledger has a name of its own beside the table's."""
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name}__rangeland "
+            f"USING DELTA LOCATION '{ledger.path}'"
+        )
+
+    # --- where the job stands -----------------------------------------------------------
+
+    def landed_sequence(self, application: str) -> int:
+        """The last sequence of an application that is in the table, 0 for none."""
+        if self._snapshot is None:
+            return 0
+        return self._snapshot.transaction_version(application) or 0
+
+    def standing(self, application: str) -> Standing:
+        """Where the next plan of an application begins: always after a ``refresh``."""
+        sequence = self.landed_sequence(application)
+        newest = self._plan_entry(
+            self._job.application, self.landed_sequence(self._job.application)
+        )
+        checkpoint = _plan_of(newest).checkpoint if newest is not None else {}
+        return Standing(dict(checkpoint), self._coverage(), sequence + 1)
+
+    def _plan_entry(self, application: str, sequence: int) -> PlanEntry | None:
+        if self._ledger is None or sequence <= 0:
+            return None
+        entry = self._ledger.plan(application, sequence)
+        if entry is None:
+            self._ledger.refresh()
+            entry = self._ledger.plan(application, sequence)
+        if entry is None:
+            raise Conflict(
+                f"the table says that {application} has landed {sequence}, and the ledger has "
+                "no such plan",
+                why="the ledger was deleted, or the table is a copy of another one",
+                do="restore the folder _rangeland beside the table's files, or land under "
+                "another job name",
+            )
+        return entry
+
+    def _coverage(self) -> Coverage:
+        if self._ledger is None:
+            return Coverage()
+        spans = self._ledger.coverage().landed
+        landed: dict[tuple[Partition, str | None], list[tuple[int, int]]] = {}
+        for partition, found in spans.items():
+            for span in found:
+                key = (partition, span.topic_id)
+                landed.setdefault(key, []).append((span.from_offset, span.until_offset))
+        return Coverage(landed)
+
+    def unfinished(self) -> list[Unfinished]:
+        """Plans of any job that are entered and not in the table, oldest first."""
+        if self._ledger is None:
+            return []
+        found = []
+        for application, sequence in self._ledger.recent():
+            if self.landed_sequence(application) >= sequence:
+                continue
+            entry = self._ledger.plan(application, sequence)
+            if entry is None:
+                raise Bug(f"plan {application} {sequence} is named in the ledger and not there")
+            outcome = self._ledger.outcome(application, sequence)
+            found.append(Unfinished(_plan_of(entry), entry.table_version, outcome))
+        return found
+
+    def refuse_restored(self) -> None:
+        """Raises Conflict when rows that were landed have been taken back by a RESTORE."""
+        if self._ledger is None or self._snapshot is None:
+            return
+        plans = self._ledger.recent()
+        newest = self._ledger.plan(*plans[-1]) if plans else None
+        if newest is None or newest.table_version is None:
+            return
+        found = commit.restored(self.kernel, self._snapshot, newest.table_version)
+        if found is None:
+            return
+        lost = ", ".join(f"{application} {sequence}" for application, sequence in found.lost)
+        raise Conflict(
+            f"the table {self.name} was restored to version {found.restored_to}",
+            why=f"rows of these landings are gone: {lost}; the checkpoint is ahead of the data, "
+            "and landing on top would leave a hole",
+            do=f"restore the table to version {found.version - 1}, or land what is missing "
+            "into a new table",
+            restored_to=found.restored_to,
+            at_version=found.version,
+        )
+
+    def history(self, application: str, limit: int) -> list[OutcomeEntry]:
+        """The newest outcomes of an application, newest first."""
+        if self._ledger is None:
+            return []
+        found = []
+        for outcome in self._ledger.outcomes(application):
+            found.append(outcome)
+            if len(found) == limit:
+                break
+        return found
+
+    # --- writing ------------------------------------------------------------------------
+
+    def enter(self, plan: Plan, unfinished: Sequence[Unfinished]) -> bool:
+        """Enters a plan made on the standing of the last ``refresh``. False when another
+        plan came first: then look again."""
+        ledger = self._open_ledger()
+        entry = PlanEntry(
+            application=plan.application,
+            job=plan.job,
+            sequence=plan.sequence,
+            plan_hash=plan.hash,
+            ranges=tuple(RangeEntry(r) for r in plan.ranges),
+            document=json.dumps(plan.to_json()),
+            written_at_ms=_now_ms(),
+            table_version=self.version,
+        )
+        left = [(u.plan.application, u.plan.sequence) for u in unfinished]
+        return ledger.enter(entry, self._entered, left)
+
+    def prepare(
+        self, plan: Plan, outcomes: Iterable[RangeOutcome], files: Iterable[FileEntry]
+    ) -> tuple[OutcomeEntry, bool]:
+        """Writes the outcome of a plan. The outcome that counts, and whether it is this one."""
+        ledger = self._open_ledger()
+        leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
+        mine = OutcomeEntry(
+            application=plan.application,
+            job=plan.job,
+            sequence=plan.sequence,
+            plan_hash=plan.hash,
+            ranges=tuple(
+                RangeEntry(o.range, o.counts, leaders.get(o.range.partition)) for o in outcomes
+            ),
+            files=tuple(files),
+            written_at_ms=_now_ms(),
+        )
+        if ledger.prepare(mine):
+            return mine, True
+        ledger.refresh()
+        theirs = ledger.outcome(plan.application, plan.sequence)
+        if theirs is None:
+            raise Bug(f"the outcome of {plan.application} {plan.sequence} is there and unreadable")
+        return theirs, False
+
+    def replace_outcome(
+        self, old: OutcomeEntry, outcomes: Iterable[RangeOutcome], files: Iterable[FileEntry]
+    ) -> OutcomeEntry:
+        """A new attempt in place of an outcome whose files are gone; the one that counts."""
+        ledger = self._open_ledger()
+        counts = tuple(
+            RangeEntry(o.range, o.counts, entry.leader)
+            for o, entry in zip(outcomes, old.ranges, strict=True)
+        )
+        mine = replace(
+            old,
+            attempt=old.attempt + 1,
+            ranges=counts,
+            files=tuple(files),
+            written_at_ms=_now_ms(),
+        )
+        if ledger.prepare(mine):
+            return mine
+        ledger.refresh()
+        theirs = ledger.outcome(old.application, old.sequence)
+        return theirs if theirs is not None else mine
+
+    def land(self, outcome: OutcomeEntry, since: int | None) -> commit.Landed | commit.FilesMissing:
+        """One commit for all files of an outcome; what was landed before stays so."""
+        table = self._snapshot or self.path
+        if table is None:
+            raise Bug(f"an outcome is to be landed in {self.name}, which is not there")
+        files: list[DataFile] = [entry.file for entry in outcome.files]
+        return commit.land(
+            self.kernel, table, outcome.application, outcome.sequence, files, since or 0
+        )
+
+    def _open_ledger(self) -> Ledger:
+        if self._ledger is None:
+            raise Bug(f"the ledger of {self.name} is not open")
+        return self._ledger
+
+
+def _plan_of(entry: PlanEntry) -> Plan:
+    return Plan.from_json(json.loads(entry.document))
+
+
+def _column(name: str) -> Any:
+    from pyspark.sql.functions import col
+
+    return col(name)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

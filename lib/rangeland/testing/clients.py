@@ -1,0 +1,86 @@
+"""The client library that tests and the demo write with, behind one door.
+
+Rangeland itself reads with its own protocol code. What it is tested against must be
+written by somebody else, so this is confluent-kafka, from the extras ``demo`` and
+``test``. It is imported when it is used; its exceptions become ours here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rangeland.errors import Conflict, RangelandError, Unreachable, UsageError
+
+TIMEOUT_S = 60
+
+# Its own log would repeat on stderr what the errors already say, and more.
+_QUIET = {"log_level": 0, "log.connection.close": False}
+
+
+def library(module: str = "confluent_kafka") -> Any:
+    """confluent-kafka, or one of its modules. Raises `UsageError` if it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        remedy = "Install it: pip install 'rangeland[demo]'"
+        raise UsageError("confluent-kafka is missing", why=str(error), do=remedy) from error
+
+
+def joined(bootstrap: str | Sequence[str]) -> str:
+    """``host:port,host:port`` from a list of servers or what is joined already."""
+    return bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
+
+
+def admin(bootstrap: str | Sequence[str]) -> Any:
+    """An admin client of confluent-kafka."""
+    settings = {"bootstrap.servers": joined(bootstrap), **_QUIET}
+    return library("confluent_kafka.admin").AdminClient(settings)
+
+
+def producer(bootstrap: str | Sequence[str], settings: dict[str, Any]) -> Any:
+    """A producer of confluent-kafka."""
+    return library().Producer({"bootstrap.servers": joined(bootstrap), **_QUIET, **settings})
+
+
+def consumer(bootstrap: str | Sequence[str], settings: dict[str, Any]) -> Any:
+    """A consumer of confluent-kafka, to be closed by the caller."""
+    return library().Consumer({"bootstrap.servers": joined(bootstrap), **_QUIET, **settings})
+
+
+# What brokers answer while leaders change; it passes on its own.
+_PASSING = {
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "REQUEST_TIMED_OUT",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "OFFSET_NOT_AVAILABLE",
+    "BROKER_NOT_AVAILABLE",
+    "NOT_CONTROLLER",
+}
+
+
+@contextmanager
+def our_errors(what: str) -> Iterator[None]:
+    """Turns what confluent-kafka raises into `Unreachable`, `Conflict` or `UsageError`."""
+    try:
+        yield
+    except library().KafkaException as error:
+        raise as_ours(what, error.args[0]) from error
+
+
+def as_ours(what: str, error: Any) -> RangelandError:
+    """Our error for a ``KafkaError``: codes below zero are the library's own (no connection,
+    time is up), the others came from a broker."""
+    code, name = error.code(), error.name()
+    if code == library().KafkaError.TOPIC_ALREADY_EXISTS:
+        return Conflict(what, why="there is a topic of that name", do="Use another", code=code)
+    if code < 0 or name in _PASSING or error.retriable():
+        remedy = "See whether the brokers are up"
+        return Unreachable(what, why=f"{error.str()} ({name})", do=remedy, code=code)
+    return UsageError(what, why=f"the broker refused: {error.str()} ({name})", code=code)

@@ -1,0 +1,356 @@
+"""``rangeland demo``: the whole story on one machine, told as it happens and checked.
+
+A real broker, a topic with awkward records, a job file, and then what the commands do:
+plan, run, run again, more records, run, backfill. It calls what the command line calls.
+Everything it claims is a ``Promise`` that is held against a second client and SQL; one
+that does not hold ends the demo with an error. It cleans up after itself.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from rangeland.drawing import console_for, counted, duration, number, said, table_of
+from rangeland.endings import Ending
+from rangeland.errors import Bug
+from rangeland.flags import load_job
+from rangeland.pictures import plan_picture, result_picture
+from rangeland.results import RunResult
+from rangeland.run import backfill, preview, run
+from rangeland.testing.clients import library
+from rangeland.testing.java import find_java
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.localspark import open_local_spark
+from rangeland.testing.processes import remove_directory, temporary_directory
+from rangeland.testing.shop import Digest, Written, digest_of_log, ends_of, more_orders, open_shop
+
+VERSION = "4.1.0"
+TOPIC = "orders"
+JOB_FILE = """\
+job: demo-orders
+source:
+  servers: [{servers}]
+  topics: [{topic}]
+range: {{from: checkpoint, until: latest}}
+slices: {{target_bytes: 8MiB}}
+sink:
+  table: {table}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Something the demo claims, and what was seen."""
+
+    claim: str
+    held: bool
+    seen: str
+
+
+@dataclass(slots=True)
+class Story:
+    """One demo as it goes on: what it told, what it promised, how long each step took."""
+
+    console: Console
+    promises: list[Promise] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Tells what happens next, and afterwards how long it took."""
+        self.console.print(Text(f"\n{len(self.seconds) + 1}. {title}", "bold cyan"))
+        began = time.monotonic()
+        yield
+        self.seconds[title] = round(time.monotonic() - began, 3)
+        self.console.print(Text(f"   {duration(self.seconds[title])}", "dim"))
+
+    def tell(self, what: str | RenderableType) -> None:
+        self.console.print(said(what) if isinstance(what, str) else what)
+
+    def promise(self, claim: str, expected: object, seen: object) -> None:
+        """Notes whether what was seen is what was expected; ``check`` ends the demo."""
+        held = expected == seen
+        text = str(seen) if held else f"{seen}, expected {expected}"
+        self.promises.append(Promise(claim, held, text))
+        mark = Text("   ok ", "green") if held else Text("   NO ", "bold red")
+        self.console.print(mark.append_text(said(claim if held else f"{claim}: {text}", "default")))
+
+    def check(self) -> None:
+        broken = [promise for promise in self.promises if not promise.held]
+        if broken:
+            raise Bug(
+                f"the demo promised what did not hold: {broken[0].claim}",
+                why=f"{broken[0].seen}" + f"; {len(broken) - 1} more" * (len(broken) > 1),
+                do="Run it again with --keep --debug and report what it prints",
+                promises=[asdict(promise) for promise in broken],
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where the demo plays: broker, folder, Spark, and how to run a command."""
+
+    servers: list[str]
+    folder: Path
+    spark: Any
+    end: Ending
+
+    @property
+    def job_file(self) -> Path:
+        return self.folder / "orders.yaml"
+
+    @property
+    def table(self) -> Path:
+        return self.folder / "lake" / "orders"
+
+    def run(self, command: Callable[..., Any], *bounds: str) -> Any:
+        """What the command line does with this job file: load it, run it, stop the display."""
+        job, _ = load_job(self.job_file, (), *bounds)
+        with self.end.progress() as progress:
+            return command(job, self.spark, progress)
+
+    def sql(self, query: str) -> list[Any]:
+        """Rows of a query in which {table} and {ledger} stand for what they say."""
+        ledger = f"delta.`{self.table}/_rangeland/ledger`"
+        rows: list[Any] = self.spark.sql(
+            query.format(table=f"delta.`{self.table}`", ledger=ledger)
+        ).collect()
+        return rows
+
+
+def show(end: Ending, records: int, keep: bool) -> None:
+    """Runs the demo and answers with a summary. Raises UsageError where Java or the client
+    library is missing, Bug where a promise did not hold."""
+    find_java()
+    library()  # Without it there is nothing to write the log with: say so before the wait.
+    silent = end.quiet and not end.json
+    console = console_for(sys.stderr if end.json else end.stdout)
+    console.quiet = silent
+    story = Story(console)
+    end.when_interrupted = "Interrupted. The demo's broker is stopped and its folder removed."
+    folder = _make_folder(keep)
+    cluster = KafkaCluster(VERSION)
+    try:
+        _play(story, end, cluster, folder, records)
+        story.check()
+        if keep:
+            _linger(story, folder)
+    finally:
+        cluster.close()
+        if not keep:
+            remove_directory(folder)
+    summary = _summary(story, records, folder if keep else None)
+    end.answer(summary, _last_words(story, folder if keep else None))
+
+
+def _make_folder(keep: bool) -> Path:
+    prefix = "rangeland-demo-"
+    return Path(tempfile.mkdtemp(prefix=prefix)) if keep else temporary_directory(prefix)
+
+
+# --- the story --------------------------------------------------------------------------
+
+
+def _play(story: Story, end: Ending, cluster: KafkaCluster, folder: Path, records: int) -> None:
+    more = max(4, records // 10)
+    with story.step(f"Start a Kafka {VERSION} broker (its jars are fetched the first time)"):
+        servers = cluster.start().bootstrap
+        story.tell(f"   It is up at {servers[0]}.")
+    with story.step(f"Write {number(records)} records to the topic {TOPIC}, 4 partitions"):
+        written = open_shop(servers, TOPIC, records)
+        story.tell(
+            f"   {number(written.tombstones)} of them are tombstones, "
+            f"{number(written.with_headers)} have headers, some came in a transaction;\n"
+            f"   {number(written.rolled_back)} more were rolled back and must never be seen."
+        )
+    with story.step("Start Spark with Delta, and write a job file"):
+        stage = Stage(servers, folder, open_local_spark("rangeland demo", folder), end)
+        _write_job_file(story, stage)
+    _land_it(story, stage, written)
+    _land_what_is_new(story, stage, written, more)
+    _backfill_it(story, stage, records + more)
+    with story.step("Look at the table with SQL, and at the log with another client"):
+        _hold_against_log(story, stage, digest_of_log(servers, TOPIC))
+        _show_rows(story, stage)
+
+
+def _write_job_file(story: Story, stage: Stage) -> None:
+    text = JOB_FILE.format(
+        servers=stage.servers[0], topic=TOPIC, table=json.dumps(str(stage.table))
+    )
+    stage.job_file.write_text(text, encoding="utf-8")
+    story.tell(Text("".join(f"   {line}\n" for line in text.splitlines()).rstrip(), "dim"))
+
+
+def _land_it(story: Story, stage: Stage, written: Written) -> None:
+    with story.step("rangeland plan orders.yaml: what would be landed? It writes nothing"):
+        planned = stage.run(preview)
+        story.tell(plan_picture(planned))
+        story.promise("a plan alone makes no table", False, stage.table.exists())
+    with story.step("rangeland run orders.yaml: land it"):
+        first = stage.run(run)
+        story.tell(result_picture(first))
+        _keep_sum(story, "the first run", first, stage)
+        counts = first.counts
+        story.promise("every visible record is a row", written.visible, counts.landed)
+        story.promise("no record that was rolled back is one", written.rolled_back, counts.aborted)
+        story.promise("what was planned is what was landed", planned.draft.plan.width, counts.total)
+    with story.step("rangeland run orders.yaml, once more: nothing must happen"):
+        second = stage.run(run)
+        story.tell(result_picture(second))
+        story.promise("the second run lands nothing", ("nothing", 0), _landed(second))
+        versions = first.table_version, second.table_version
+        story.promise("the table's version stays", *versions)
+
+
+def _land_what_is_new(story: Story, stage: Stage, written: Written, more: int) -> None:
+    with story.step(f"Append {number(more)} records and run again: only they are landed"):
+        appended = more_orders(stage.servers, TOPIC, more)
+        third = stage.run(run)
+        story.tell(result_picture(third))
+        story.promise("exactly the new records are landed", ("landed", more), _landed(third))
+        total = written + appended
+        query = (
+            "SELECT COUNT(*), COUNT_IF(value IS NULL), COUNT_IF(SIZE(headers) > 0), "
+            "COUNT(DISTINCT partition, offset) FROM {table}"
+        )
+        rows, tombstones, with_headers, distinct = stage.sql(query)[0]
+        story.promise("the table has every record", total.visible, rows)
+        story.promise("no offset is there twice", rows, distinct)
+        story.promise("tombstones are null values", total.tombstones, tombstones)
+        story.promise("headers are kept", total.with_headers, with_headers)
+
+
+def _backfill_it(story: Story, stage: Stage, visible: int) -> None:
+    ends = ends_of(stage.servers, TOPIC)
+    first = json.dumps({TOPIC: {str(p): start for p, (start, _) in ends.items()}})
+    last = json.dumps({TOPIC: {str(p): end for p, (_, end) in ends.items()}})
+    with story.step("rangeland backfill orders.yaml of the same range: it knows it is there"):
+        again = stage.run(backfill, first, last)
+        story.tell(result_picture(again))
+        story.promise("the backfill lands nothing twice", ("already-landed", 0), _landed(again))
+        rows = stage.sql("SELECT COUNT(*) FROM {table}")[0][0]
+        story.promise("the table has as many rows as before", visible, rows)
+
+
+def _hold_against_log(story: Story, stage: Stage, log: Digest) -> None:
+    query = (
+        "SELECT COUNT(*), COUNT_IF(value IS NULL), SUM(CRC32(COALESCE(key, X''))), "
+        "SUM(CRC32(COALESCE(value, X''))) FROM {table}"
+    )
+    story.promise(
+        "keys and values are those that confluent-kafka reads (count and checksums)",
+        log,
+        Digest(*stage.sql(query)[0]),
+    )
+
+
+def _show_rows(story: Story, stage: Stage) -> None:
+    rows = stage.sql(
+        "SELECT partition, offset, timestamp, CAST(key AS STRING) AS key, "
+        "SUBSTRING(CAST(value AS STRING), 1, 34) AS value FROM {table} "
+        "WHERE offset IN (0, 1) ORDER BY partition, offset LIMIT 5"
+    )
+    story.tell("\n   SELECT * FROM orders LIMIT 5 (shortened)")
+    story.tell(_as_table(["partition", "offset", "timestamp", "key", "value"], rows))
+    ledger = stage.sql(
+        "SELECT sequence, written_at, SUM(r.until_offset - r.from_offset) AS offsets, "
+        "SUM(r.landed) AS landed, SUM(r.control) AS control, SUM(r.aborted) AS aborted "
+        "FROM {ledger} LATERAL VIEW EXPLODE(ranges) AS r WHERE event = 'outcome' "
+        "GROUP BY ALL ORDER BY sequence"
+    )
+    story.tell("\n   The ledger, a Delta table beside the table: one outcome per landing")
+    names = ["sequence", "written_at", "offsets", "landed", "control", "aborted"]
+    story.tell(_as_table(names, ledger))
+
+
+# --- small things -----------------------------------------------------------------------
+
+
+def _keep_sum(story: Story, which: str, result: RunResult, stage: Stage) -> None:
+    ends = ends_of(stage.servers, TOPIC)
+    width = sum(end - start for start, end in ends.values())
+    story.promise(f"{which} accounts for every offset of the log", width, result.counts.total)
+
+
+def _landed(result: RunResult) -> tuple[str, int]:
+    return result.state, result.counts.landed
+
+
+def _as_table(names: Sequence[str], rows: Sequence[Any]) -> RenderableType:
+    table = table_of(*(name if name in ("key", "value") else f">{name}" for name in names))
+    for row in rows:
+        cells = [f"{value:%H:%M:%S}" if hasattr(value, "hour") else value for value in row]
+        table.add_row(*(Text("null", "dim") if c is None else said(c) for c in cells))
+    return table
+
+
+def _linger(story: Story, folder: Path) -> None:
+    """Where somebody sits in front of it, the broker stays until they have seen enough."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    job = folder / "orders.yaml"
+    story.tell(
+        "\nThe broker stays up until you press Enter. In another terminal try:\n"
+        f"  rangeland status {job}\n"
+        f"  rangeland plan {job}\n"
+        f"  rangeland run {job} --json"
+    )
+    sys.stdin.readline()
+
+
+def _summary(story: Story, records: int, folder: Path | None) -> dict[str, Any]:
+    return {
+        "ok": all(promise.held for promise in story.promises),
+        "records": records,
+        "promises": [asdict(promise) for promise in story.promises],
+        "steps": [{"what": what, "seconds": taken} for what, taken in story.seconds.items()],
+        "folder": str(folder) if folder else None,
+        "seconds": round(time.monotonic() - story.began, 3),
+    }
+
+
+def _last_words(story: Story, folder: Path | None) -> RenderableType:
+    taken = duration(time.monotonic() - story.began)
+    kept = counted(len(story.promises), "promise")
+    words: list[RenderableType] = [
+        Text(f"\nAll {kept} kept, in {taken}.", "bold green"),
+        said(
+            "What happened: a run asked the broker where each partition begins and ends, wrote "
+            "these ranges down as a plan, read exactly them, gave every offset one class, and "
+            "made rows and checkpoint visible in one commit of the Delta table. That is why a "
+            "second run and a backfill of the same range found nothing to do, and why a run "
+            "that dies in between is finished by the next one, not repeated."
+        ),
+    ]
+    if folder is None:
+        words.append(said("Broker, topic, table and job file are gone again."))
+    else:
+        words.append(
+            said(
+                f"\nThe table and the job file are in {folder}. Look at them with:\n"
+                f"  cat {folder}/orders.yaml\n"
+                f"  ls {folder}/lake/orders\n"
+                "Remove them with:\n"
+                f"  rm -r {folder}"
+            )
+        )
+    words.append(
+        said(
+            "Next: `python -m rangeland.testing kafka --records 1000000` starts a broker to try "
+            "a job file of your own on; `rangeland --help` has the commands."
+        )
+    )
+    return Group(*words)

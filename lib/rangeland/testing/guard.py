@@ -1,0 +1,85 @@
+"""Runs as a process of its own and cleans up after a Python that was killed.
+
+A process that gets SIGKILL can clean up nothing itself, and the kernel's own signal for
+orphans fires when the *thread* that started the child ends, which is too early. So one
+guard per Python process holds the other end of a pipe: when the pipe closes or its parent
+is no longer its parent, it kills the process groups and removes the directories it knows.
+
+It is told one line at a time: ``watch PGID``, ``forget PGID``, ``remove PATH``,
+``keep PATH``. It is run by path with ``python -I -S``, so it imports nothing of Rangeland.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+
+LOOK_EVERY_S = 0.5
+
+
+def main(parent: int) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    groups, paths = _listen(parent)
+    for group in groups:
+        _kill_group(group)
+    for path in paths:
+        _remove(path)
+
+
+def _listen(parent: int) -> tuple[set[int], set[str]]:
+    """Follows the lines until the parent is gone; returns what it left behind."""
+    groups: set[int] = set()
+    paths: set[str] = set()
+    rest = b""
+    while True:
+        # The pipe alone is not enough: a forked child of the parent may hold it open. And
+        # what the parent wrote before it died is still to be read.
+        orphaned = os.getppid() != parent
+        if not select.select([0], [], [], 0 if orphaned else LOOK_EVERY_S)[0]:
+            if orphaned:
+                break
+            continue
+        piece = os.read(0, 65536)
+        if not piece:
+            break
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            _obey(os.fsdecode(line), groups, paths)
+    return groups, paths
+
+
+def _obey(line: str, groups: set[int], paths: set[str]) -> None:
+    verb, _, what = line.partition(" ")
+    if verb == "watch":
+        groups.add(int(what))
+    elif verb == "forget":
+        groups.discard(int(what))
+    elif verb == "remove":
+        paths.add(what)
+    elif verb == "keep":
+        paths.discard(what)
+
+
+def _kill_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # It has ended on its own, or the number is someone else's by now.
+
+
+def _remove(path: str) -> None:
+    """A process that is being killed may still write: a few rounds, then leave it."""
+    for _ in range(20):
+        shutil.rmtree(path, ignore_errors=True)
+        if not os.path.exists(path):
+            return
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

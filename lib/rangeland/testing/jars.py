@@ -1,0 +1,214 @@
+"""Named sets of jars, fetched once into a cache.
+
+A set is a few Maven coordinates; what they depend on comes along. The Ivy that ships with
+PySpark does the work, so no Maven program is needed. Ivy gets a home, a cache and settings
+of its own, since it would otherwise believe whatever a local Maven repository half holds.
+
+A set is complete or absent: it is fetched beside its place and renamed into it, under a
+file lock, so that two processes do not fetch twice. The `ivy.xml` that made a set is kept
+in it; a set whose coordinates have changed since is fetched again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from rangeland.errors import StorageFailed, Unreachable, UsageError
+from rangeland.testing.java import find_java
+
+FETCH_TIMEOUT_S = 900
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """``coordinates`` and ``excludes`` are ``group:artifact:version`` and ``group:artifact``;
+    an exclude may use ``*`` for the artifact."""
+
+    coordinates: tuple[str, ...]
+    excludes: tuple[str, ...] = ()
+
+
+# To support another server, add a line. The comment says what is not in the server's own
+# list of dependencies, and why it is needed.
+JAR_SETS: dict[str, JarSet] = {
+    # Without an SLF4J binding these brokers log nothing.
+    "kafka-4.1.0": JarSet(
+        (
+            "org.apache.kafka:kafka_2.13:4.1.0",
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+        )
+    ),
+    "kafka-3.9.1": JarSet(
+        ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
+    ),
+    # ZooKeeper 3.4 comes with it. JAXB left the JDK after 8; the cluster id needs it.
+    "kafka-0.11.0.3": JarSet(
+        ("org.apache.kafka:kafka_2.11:0.11.0.3", "javax.xml.bind:jaxb-api:2.3.1"),
+    ),
+    # For Spark's `spark.jars`: a session then starts without resolving anything.
+    "delta-4.4.0": JarSet(
+        ("io.delta:delta-spark_4.2_2.13:4.4.0",),
+        excludes=("org.apache.spark:*", "org.scala-lang:*"),
+    ),
+}
+
+
+def cache_directory() -> Path:
+    """``$RANGELAND_CACHE``, or ``rangeland`` in the user's cache directory."""
+    if chosen := os.environ.get("RANGELAND_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "rangeland"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rangeland"
+
+
+def fetch_jars(name: str) -> Path:
+    """The directory that holds the jars of a set of `JAR_SETS`, fetched if it is not there.
+
+    A first fetch takes about half a minute. Raises `UsageError` for an unknown set or a
+    missing Java, `Unreachable` if the jars cannot be had, `StorageFailed` if they cannot
+    be kept."""
+    if name not in JAR_SETS:
+        known = ", ".join(sorted(JAR_SETS))
+        raise UsageError(f"There is no set of jars named {name}", do=f"Use one of: {known}")
+    module = ivy_module(name, JAR_SETS[name])
+    target = cache_directory() / "jars" / name
+    if _is_current(target, module):
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.parent / f".{name}.lock"):
+            if not _is_current(target, module):
+                _fetch_into(target, name, module)
+    except OSError as error:
+        remedy = "Make room, or point RANGELAND_CACHE at another directory"
+        why = f"{target} cannot be written: {error}"
+        raise StorageFailed(f"The jars of {name} were not kept", why=why, do=remedy) from error
+    return target
+
+
+def jar_files(name: str) -> list[Path]:
+    """The jars of a set, sorted; for options that take a list instead of a directory."""
+    return sorted(fetch_jars(name).glob("*.jar"))
+
+
+def class_path(name: str) -> str:
+    """The jars of a set as the JVM's ``-cp`` takes them (never through a shell)."""
+    return str(fetch_jars(name) / "*")
+
+
+def ivy_module(name: str, jars: JarSet) -> str:
+    """The text of the ``ivy.xml`` that asks for a set."""
+    dependencies = "".join(
+        f'    <dependency org={org} name={artifact} rev={revision} conf="default->default"/>\n'
+        for org, artifact, revision in (map(quoteattr, c.split(":")) for c in jars.coordinates)
+    )
+    excludes = "".join(
+        f"    <exclude org={org} module={artifact}/>\n"
+        for org, artifact in (map(quoteattr, e.split(":")) for e in jars.excludes)
+    )
+    return (
+        '<ivy-module version="2.0">\n'
+        f'  <info organisation="rangeland" module={quoteattr(name)}/>\n'
+        '  <configurations><conf name="default"/></configurations>\n'
+        f"  <dependencies>\n{dependencies}{excludes}  </dependencies>\n"
+        "</ivy-module>\n"
+    )
+
+
+def ivy_settings(home: Path) -> str:
+    """Settings that know one repository and nothing of this user's home. Without
+    ``$RANGELAND_MAVEN`` (the URL of a repository) it is the public one Ivy knows."""
+    mirror = os.environ.get("RANGELAND_MAVEN", "")
+    root = f" root={quoteattr(mirror)}" if mirror else ""
+    return (
+        "<ivysettings>\n"
+        '  <settings defaultResolver="maven"/>\n'
+        f"  <caches defaultCacheDir={quoteattr(str(home / 'cache'))}/>\n"
+        f'  <resolvers><ibiblio name="maven" m2compatible="true"{root}/></resolvers>\n'
+        "</ivysettings>\n"
+    )
+
+
+def _is_current(target: Path, module: str) -> bool:
+    try:
+        return (target / "ivy.xml").read_text() == module
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch_into(target: Path, name: str, module: str) -> None:
+    """Fetches beside ``target`` and renames; the caller holds the lock."""
+    for leftover in target.parent.glob(f".{name}.partial-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    home = Path(tempfile.mkdtemp(prefix=f".{name}.partial-", dir=target.parent))
+    try:
+        jars = home / "jars"
+        jars.mkdir()
+        (home / "ivy.xml").write_text(module)
+        (home / "settings.xml").write_text(ivy_settings(home))
+        _run_ivy(name, home, jars)
+        (jars / "ivy.xml").write_text(module)
+        if target.exists():
+            target.rename(home / "outdated")
+        jars.rename(target)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _run_ivy(name: str, home: Path, jars: Path) -> None:
+    command = [find_java(), f"-Duser.home={home}", "-jar", str(find_ivy())]
+    command += ["-settings", str(home / "settings.xml"), "-ivy", str(home / "ivy.xml")]
+    command += ["-confs", "default", "-types", "jar", "bundle"]
+    command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
+    remedy = (
+        "Try again; behind a proxy set JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=... "
+        "-Dhttps.proxyPort=..., or set RANGELAND_MAVEN to the URL of a Maven repository"
+    )
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        why = f"not done after {FETCH_TIMEOUT_S} s"
+        raise Unreachable(f"The jars of {name} were not fetched", why=why, do=remedy) from error
+    if done.returncode != 0 or not any(jars.glob("*.jar")):
+        why = _complaint(done.stdout + done.stderr)
+        raise Unreachable(f"The jars of {name} were not fetched", why=why, do=remedy)
+
+
+def _complaint(log: str) -> str:
+    """The lines of Ivy's log that say what went wrong, without its table and repetitions."""
+    words = ("not found", "NOT FOUND", "error", "ERROR", "FAILED", "timed out", "refused")
+    lines = (line.strip(" \t:") for line in log.splitlines())
+    telling = dict.fromkeys(line for line in lines if any(word in line for word in words))
+    return "; ".join(list(telling)[:4]) or "Ivy said: " + " ".join(log.split()[-40:])
+
+
+def find_ivy() -> Path:
+    """The Ivy jar inside the installed PySpark, found without importing PySpark."""
+    spec = find_spec("pyspark")
+    places = list(spec.submodule_search_locations or []) if spec else []
+    for place in places:
+        for jar in sorted(Path(place, "jars").glob("ivy-*.jar")):
+            return jar
+    why = "no ivy-*.jar is in its jars directory" if places else "PySpark is not installed"
+    raise UsageError(
+        "Ivy was not found", why=why, do="Install PySpark with pip: pip install pyspark"
+    )

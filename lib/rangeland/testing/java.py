@@ -1,0 +1,59 @@
+"""The Java that runs the brokers: where it is, and whether it is new enough.
+
+Nothing here starts a broker. ``JAVA_HOME`` wins over ``PATH``, as everywhere in the Java
+world. Every broker in the tables of this package runs on 17 and later without extra
+flags, so 17 is the only bound.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from rangeland.errors import UsageError
+
+MINIMUM_JAVA = 17
+
+# What a broker of a test needs: a small heap, one collector thread, a quick start. Without
+# UsePerfData no file is left in the shared temp directory by a JVM that was killed.
+SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+
+def find_java() -> str:
+    """The path of a ``java`` of version 17 or later. Raises `UsageError` if there is none."""
+    home = os.environ.get("JAVA_HOME", "")
+    return _checked(home, shutil.which(str(Path(home, "bin", "java")) if home else "java"))
+
+
+@functools.cache
+def _checked(home: str, java: str | None) -> str:
+    remedy = f"Install a JDK or JRE {MINIMUM_JAVA} or later, or point JAVA_HOME at one"
+    if java is None:
+        why = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"
+        raise UsageError("Java was not found", why=why, do=remedy, java_home=home)
+    version = java_version(java)
+    if version < MINIMUM_JAVA:
+        why = f"{java} is version {version}, the brokers need {MINIMUM_JAVA}"
+        raise UsageError("Java is too old", why=why, do=remedy, java=java, version=version)
+    return java
+
+
+def java_version(java: str) -> int:
+    """The feature release of a ``java``: 8, 17, 21."""
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"{java} does not run", why=str(error), java=java) from error
+    return parse_java_version(shown.stderr + shown.stdout)
+
+
+def parse_java_version(shown: str) -> int:
+    """Reads what ``java -version`` prints. Before 9 the release was the second number."""
+    found = re.search(r'version "(?:1\.)?(\d+)', shown)
+    if found is None:
+        raise UsageError("The version of Java is not known", why=f"it says {shown.strip()!r}")
+    return int(found.group(1))

@@ -1,0 +1,370 @@
+"""Kafka clusters of one or more brokers on this machine, small and short-lived.
+
+`KafkaCluster` is KRaft: every node is broker and controller. `KafkaZooKeeperCluster` is
+the old way, for 0.11. Both are started by ``start`` or ``with``, both can kill, stop,
+pause and restart a broker by its id (1, 2, ...), and both leave nothing behind.
+
+The settings are those of a test, not of a production: small heaps, quick elections, quick
+retention and compaction, and failure noticed within seconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rangeland.errors import UsageError
+from rangeland.testing.jars import class_path, fetch_jars
+from rangeland.testing.java import SMALL_JVM, find_java
+from rangeland.testing.ports import free_ports
+from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
+from rangeland.testing.processes import Process, remove_directory, temporary_directory
+
+START_TIMEOUT_S = 120
+
+# Numbers that make a test quick; each would be wrong in production.
+_SETTINGS: dict[str, object] = {
+    "auto.create.topics.enable": "false",
+    "num.network.threads": 1,
+    "num.io.threads": 2,
+    "num.recovery.threads.per.data.dir": 1,
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 2,
+    "transaction.state.log.min.isr": 1,
+    "min.insync.replicas": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "log.segment.bytes": 128 << 20,
+    "log.cleaner.dedupe.buffer.size": 8 << 20,
+    "log.cleaner.backoff.ms": 500,
+    "log.retention.check.interval.ms": 1000,
+    "log.segment.delete.delay.ms": 1000,
+}
+_KRAFT_SETTINGS: dict[str, object] = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "broker.session.timeout.ms": 4000,
+    "broker.heartbeat.interval.ms": 500,
+    "log.initial.task.delay.ms": 500,
+}
+_LOG4J1 = """log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
+"""
+_LOG4J2 = """status=error
+appender.stdout.type=Console
+appender.stdout.name=stdout
+appender.stdout.layout.type=PatternLayout
+appender.stdout.layout.pattern=%d %p %m (%c)%n
+rootLogger.level=info
+rootLogger.appenderRef.stdout.ref=stdout
+"""
+
+
+class _Cluster(ABC):
+    """What both kinds share: the nodes, their processes, their end."""
+
+    versions: Sequence[str] = ()
+
+    def __init__(
+        self,
+        version: str,
+        brokers: int,
+        heap_mb: int,
+        properties: Mapping[str, object] | None,
+        directory: Path | None,
+    ) -> None:
+        if version not in self.versions:
+            known = ", ".join(self.versions)
+            raise UsageError(f"Kafka {version} is not in the table", do=f"Use one of: {known}")
+        if brokers < 1:
+            raise UsageError(f"A cluster of {brokers} brokers was asked for", do="Ask for one")
+        self.version = version
+        self.ids = list(range(1, brokers + 1))
+        self.heap_mb = heap_mb
+        self.properties = dict(properties or {})
+        self.ports: dict[int, int] = {}
+        self._given_directory = directory
+        self._directory: Path | None = None
+        self._nodes: dict[int, Process] = {}
+
+    # --- life --------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Starts all brokers and returns when each of them sees all of them.
+
+        Raises `Unreachable` with the last lines of a log if one does not come up."""
+        if self._directory is not None:
+            raise UsageError("The cluster is already started", do="Use restart for one broker")
+        fetch_jars(self._jars)  # before anything is made: the first time takes a while
+        self._directory = self._given_directory or temporary_directory("rangeland-kafka-")
+        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self.ports = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
+            self._prepare()
+            for node in self.ids:
+                self._nodes[node] = self._start_node(node)
+            for node in self.ids:
+                self._wait_for(node, lambda seen: set(self.ids) <= seen)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Ends all brokers at once and removes their data; a given directory keeps the logs."""
+        for process in self._processes():
+            process.kill()
+        self._nodes.clear()
+        if self._directory is not None and self._given_directory is None:
+            remove_directory(self._directory)
+        elif self._directory is not None:
+            remove_directory(self._directory / "data")
+        self._directory = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- what tests do to it -----------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """``["127.0.0.1:port", ...]`` of all brokers, up or not, by id."""
+        return [f"127.0.0.1:{self.ports[node]}" for node in self.ids]
+
+    @property
+    def running(self) -> list[int]:
+        """The ids of the brokers whose process is there, paused ones too."""
+        return [node for node, process in self._nodes.items() if process.running]
+
+    def address(self, broker: int) -> str:
+        """``127.0.0.1:port`` of one broker."""
+        return f"127.0.0.1:{self.ports[broker]}"
+
+    def process(self, broker: int) -> Process:
+        """The process of one broker, for its pid, log and memory."""
+        if broker not in self._nodes:
+            known = ", ".join(map(str, self._nodes)) or "none, it is not started"
+            raise UsageError(f"There is no broker {broker}", do=f"The brokers are: {known}")
+        return self._nodes[broker]
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL: a crash. Its ports and data are kept for `restart`."""
+        self.process(broker).kill()
+
+    def stop(self, broker: int) -> None:
+        """SIGTERM: a controlled shutdown, in which it hands its leaderships over."""
+        self.process(broker).stop()
+
+    def pause(self, broker: int) -> None:
+        """SIGSTOP: connections stay open and nothing is answered, as in a long collection."""
+        self.process(broker).pause()
+
+    def resume(self, broker: int) -> None:
+        self.process(broker).resume()
+
+    def restart(self, broker: int) -> None:
+        """Starts a broker again on its port and data; stops it first if it runs. Returns
+        when it is back in the cluster."""
+        self.process(broker).stop()
+        self._nodes[broker] = self._start_node(broker)
+        self._wait_for(broker, lambda seen: broker in seen)
+
+    # --- how it is done ----------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        """Where configuration, ``logs`` and ``data`` of a started cluster are."""
+        if self._directory is None:
+            raise UsageError("The cluster is not started", do="Call start() or use `with`")
+        return self._directory
+
+    @property
+    @abstractmethod
+    def _jars(self) -> str:
+        """The name of its set of jars."""
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """All that must be there before a broker starts; directory and ports are."""
+
+    def _processes(self) -> list[Process]:
+        return list(self._nodes.values())
+
+    def _start_node(self, node: int) -> Process:
+        return self._java(f"kafka-{node}", self.heap_mb, "kafka.Kafka", str(self._config(node)))
+
+    def _java(self, name: str, heap_mb: int, *arguments: str) -> Process:
+        """Starts a class of the set of jars; native libraries unpack into our directory."""
+        temporary = self.directory / "data" / "tmp"
+        temporary.mkdir(parents=True, exist_ok=True)
+        logs = self.directory / "logs"
+        logs.mkdir(exist_ok=True)
+        command = [
+            find_java(),
+            f"-Xms{heap_mb // 4}m",
+            f"-Xmx{heap_mb}m",
+            *SMALL_JVM,
+            f"-Djava.io.tmpdir={temporary}",
+            f"-Dkafka.logs.dir={logs}",
+            f"-Dlog4j.configuration={self._written('log4j.properties', _LOG4J1).as_uri()}",
+            f"-Dlog4j2.configurationFile={self._written('log4j2.properties', _LOG4J2)}",
+            "-cp",
+            class_path(self._jars),
+            *arguments,
+        ]
+        return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
+
+    def _config(self, node: int) -> Path:
+        return self.directory / f"kafka-{node}.properties"
+
+    def _data(self, node: int) -> Path:
+        return self.directory / "data" / f"kafka-{node}"
+
+    def _write_config(self, node: int, settings: Mapping[str, object]) -> None:
+        replicas = min(3, len(self.ids))
+        own = {
+            "log.dirs": self._data(node),
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+        }
+        merged = {**_SETTINGS, **own, **settings, **self.properties}
+        self._config(node).write_text("".join(f"{k}={v}\n" for k, v in merged.items()))
+
+    def _written(self, name: str, text: str) -> Path:
+        path = self.directory / name
+        path.write_text(text)
+        return path
+
+    def _wait_for(self, node: int, enough: Callable[[set[int]], bool]) -> None:
+        address = self.address(node)
+        self._nodes[node].wait_until(
+            lambda: enough(set(brokers_seen_by(address))), "all brokers to be seen", START_TIMEOUT_S
+        )
+
+
+class KafkaCluster(_Cluster):
+    """A KRaft cluster. ``properties`` go to every broker and win over the settings here.
+
+    A temporary directory is made and removed unless ``directory`` is given; a given one
+    keeps configuration and logs, and loses the data at the end."""
+
+    versions = ("4.1.0", "3.9.1")
+
+    def __init__(
+        self,
+        version: str = "4.1.0",
+        brokers: int = 1,
+        heap_mb: int = 256,
+        properties: Mapping[str, object] | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        super().__init__(version, brokers, heap_mb, properties, directory)
+
+    @property
+    def _jars(self) -> str:
+        return f"kafka-{self.version}"
+
+    def _prepare(self) -> None:
+        controllers = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())
+        for node in self.ids:
+            broker, controller = self.address(node), f"127.0.0.1:{controllers[node]}"
+            settings = {
+                "node.id": node,
+                "controller.quorum.voters": voters,
+                "listeners": f"PLAINTEXT://{broker},CONTROLLER://{controller}",
+                "advertised.listeners": f"PLAINTEXT://{broker}",
+            }
+            self._write_config(node, _KRAFT_SETTINGS | settings)
+        self._format()
+
+    def _format(self) -> None:
+        """Every node's data directory must name the cluster before its first start."""
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+        def format_one(node: int) -> None:
+            arguments = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c"]
+            tool = self._java(f"format-{node}", 64, *arguments, str(self._config(node)))
+            try:
+                if tool.wait_for_end(START_TIMEOUT_S) != 0:
+                    raise tool.failure("its data directory was not formatted")
+            finally:
+                tool.kill()
+
+        with ThreadPoolExecutor(max_workers=3) as pool:
+            list(pool.map(format_one, self.ids))
+
+
+class KafkaZooKeeperCluster(_Cluster):
+    """A cluster of Kafka 0.11 with its ZooKeeper, whose address is ``zookeeper``."""
+
+    versions = ("0.11.0.3",)
+
+    def __init__(
+        self,
+        version: str = "0.11.0.3",
+        brokers: int = 1,
+        heap_mb: int = 192,
+        properties: Mapping[str, object] | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        super().__init__(version, brokers, heap_mb, properties, directory)
+        self.zookeeper = ""
+        self._keeper: Process | None = None
+
+    @property
+    def _jars(self) -> str:
+        return f"kafka-{self.version}"
+
+    def _processes(self) -> list[Process]:
+        return super()._processes() + ([self._keeper] if self._keeper else [])
+
+    def _prepare(self) -> None:
+        self._start_zookeeper()
+        for node in self.ids:
+            settings: dict[str, object] = {
+                "broker.id": node,
+                "listeners": f"PLAINTEXT://{self.address(node)}",
+                "advertised.listeners": f"PLAINTEXT://{self.address(node)}",
+                "zookeeper.connect": self.zookeeper,
+                "zookeeper.session.timeout.ms": 4000,
+                "zookeeper.connection.timeout.ms": 20000,
+            }
+            self._write_config(node, settings)
+
+    def _start_node(self, node: int) -> Process:
+        """A broker ends at once if the session of its crashed self still holds its id."""
+        assert self._keeper is not None
+        port = int(self.zookeeper.rpartition(":")[2])
+        mine = f"/brokers/ids/{node}"
+        self._keeper.wait_until(lambda: mine not in ephemeral_nodes(port), f"{mine} to expire")
+        return super()._start_node(node)
+
+    def _start_zookeeper(self) -> None:
+        (port,) = free_ports(1)
+        self.zookeeper = f"127.0.0.1:{port}"
+        data = self.directory / "data" / "zookeeper"
+        data.mkdir(parents=True, exist_ok=True)
+        text = f"tickTime=1000\ndataDir={data}\nclientPort={port}\n"
+        text += "clientPortAddress=127.0.0.1\nmaxClientCnxns=0\n"
+        config = self._written("zookeeper.properties", text)
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        self._keeper = self._java("zookeeper", 96, main, str(config))
+        self._keeper.wait_for_port(port, START_TIMEOUT_S)

@@ -1,0 +1,266 @@
+"""Processes of our own: start, wait for, stop, kill, pause, and never leave one behind.
+
+Each process leads a session and process group of its own, so signals reach it and its
+children and nobody else, and Ctrl-C in a terminal does not. What it prints goes to a log
+file, whose last lines are in every error about it.
+
+Three nets, each for what the one before misses: the context manager, `atexit`, and the
+guard (see `guard.py`) for a Python that was killed. A process waits for a word on its
+stdin before it becomes the real program, so none runs that the guard has not heard of.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from rangeland.errors import Unreachable, UsageError
+from rangeland.testing import guard
+from rangeland.testing.ports import is_listening
+
+TAIL_LINES = 15
+_TELLING = re.compile(r"\b(FATAL|ERROR|Caused by)\b|Exception\b")
+_POLL_S = 0.05
+# The program takes the shell's place once the word has come; if the pipe closes instead,
+# the parent is dead and there is nobody to work for.
+_WAIT_FOR_WORD = 'read -r word || exit 1; exec "$@" </dev/null'
+
+
+class Process:
+    """A running program, started by the constructor; ``log`` is appended to."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        if shutil.which(command[0]) is None:
+            raise UsageError(f"{name} was not started", why=f"{command[0]} is not a program")
+        self.name = name
+        self.log = log
+        self._owner = os.getpid()
+        with log.open("ab") as output:
+            self._log_start = output.tell()
+            self._popen = subprocess.Popen(
+                ["/bin/sh", "-c", _WAIT_FOR_WORD, name, *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                cwd=directory,
+                start_new_session=True,
+            )
+        _tell_guard(f"watch {self.pid}")
+        _running.append(self)
+        word = self._popen.stdin
+        assert word is not None
+        with contextlib.suppress(BrokenPipeError), word:
+            word.write(b"go\n")
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the id of its group."""
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        """True also while paused."""
+        if self._popen.poll() is None:
+            return True
+        self._forget()
+        return False
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while running; minus the signal's number if a signal ended it."""
+        return self._popen.poll()
+
+    @property
+    def rss_bytes(self) -> int:
+        """Resident memory of the process itself, 0 where the system does not say."""
+        try:
+            pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        except (OSError, IndexError):
+            return 0
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def wait_for_port(self, port: int, timeout_s: float = 60) -> None:
+        """Until the port accepts connections. Raises `Unreachable` if the process ends or
+        the time is up."""
+        self.wait_until(lambda: is_listening(port), f"port {port} to open", timeout_s)
+
+    def wait_for_line(self, pattern: str, timeout_s: float = 60) -> str:
+        """Until a line printed since the start matches; returns that line."""
+        wanted = re.compile(pattern)
+        found: list[str] = []
+
+        def look() -> bool:
+            found.extend(line for line in self._printed() if wanted.search(line))
+            return bool(found)
+
+        self.wait_until(look, f"a line like {pattern!r}", timeout_s)
+        return found[0]
+
+    def wait_until(self, happened: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+        """Until ``happened()``, as long as the process runs."""
+        deadline = time.monotonic() + timeout_s
+        while not happened():
+            if not self.running:
+                raise self.failure(f"it ended with code {self.exit_code} before {what}")
+            if time.monotonic() > deadline:
+                raise self.failure(f"waited {timeout_s:g} s for {what}")
+            time.sleep(_POLL_S)
+
+    def wait_for_end(self, timeout_s: float = 60) -> int:
+        """Until the process has ended; returns its exit code."""
+        try:
+            code = self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise self.failure(f"waited {timeout_s:g} s for its end") from error
+        self._forget()
+        return code
+
+    def stop(self, timeout_s: float = 30) -> None:
+        """SIGTERM, and SIGKILL if that was not enough in time. No error if it has ended."""
+        if not self.running:
+            return
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)
+        try:
+            self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._forget()
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group, as a crash; returns when the process is gone."""
+        if self.running:
+            self._signal(signal.SIGKILL)
+            self._popen.wait()
+        self._forget()
+
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its connections and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def log_tail(self, lines: int = TAIL_LINES) -> str:
+        """The last lines printed since this start."""
+        return "\n".join(self._printed()[-lines:])
+
+    def failure(self, why: str) -> Unreachable:
+        """An error about this process with the last lines of its log in it."""
+        printed = self._printed()
+        last = printed[-TAIL_LINES:]
+        telling = [line for line in printed[:-TAIL_LINES] if _TELLING.search(line)][-TAIL_LINES:]
+        tail = "\n".join([*telling, "...", *last] if telling else last)
+        shown = (
+            f"{why}. From the end of its log:\n{tail}\n" if tail else f"{why}; it printed nothing"
+        )
+        return Unreachable(f"{self.name} is not up", why=shown, log=str(self.log), pid=self.pid)
+
+    def _printed(self) -> list[str]:
+        with self.log.open("rb") as log:
+            log.seek(self._log_start)
+            return log.read().decode(errors="replace").splitlines()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the group, which exists at least until its leader is waited for."""
+        if self._popen.returncode is None and self._owner == os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def _forget(self) -> None:
+        if self in _running:
+            _running.remove(self)
+            _tell_guard(f"forget {self.pid}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def temporary_directory(prefix: str) -> Path:
+    """A new directory that is removed when this Python ends, however it ends."""
+    path = Path(tempfile.mkdtemp(prefix=prefix))
+    _directories.append((os.getpid(), path))
+    _tell_guard(f"remove {path}")
+    return path
+
+
+def remove_directory(path: Path) -> None:
+    """Removes a directory of `temporary_directory` now."""
+    shutil.rmtree(path, ignore_errors=True)
+    _directories[:] = [entry for entry in _directories if entry[1] != path]
+    _tell_guard(f"keep {path}")
+
+
+# --- what is left when Python ends ------------------------------------------------------
+
+_running: list[Process] = []
+_directories: list[tuple[int, Path]] = []
+_guard_lock = threading.Lock()
+_guards: dict[int, IO[bytes]] = {}  # by our process id: a forked child gets a guard of its own
+
+
+def _tell_guard(line: str) -> None:
+    with _guard_lock:
+        if os.getpid() not in _guards:
+            _guards[os.getpid()] = _start_guard()
+        # Without its guard a process still has the two other nets; it is not worth failing.
+        with contextlib.suppress(BrokenPipeError):
+            _guards[os.getpid()].write(os.fsencode(line) + b"\n")
+
+
+def _start_guard() -> IO[bytes]:
+    ours, theirs = os.pipe()
+    pipe = os.fdopen(theirs, "wb", buffering=0)
+    with os.fdopen(ours, "rb") as end:
+        command = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
+        child = subprocess.Popen(command, stdin=end, start_new_session=True)
+    atexit.register(_end, os.getpid(), child)
+    return pipe
+
+
+def _end(owner: int, child: subprocess.Popen[bytes]) -> None:
+    """At the end of Python: a short TERM for all, KILL for the rest, then the guard."""
+    if owner != os.getpid():
+        return
+    ours = [process for process in _running if process._owner == owner]
+    for process in ours:
+        process._signal(signal.SIGTERM)
+        process._signal(signal.SIGCONT)
+    deadline = time.monotonic() + 5
+    for process in ours:
+        process.stop(timeout_s=max(0.0, deadline - time.monotonic()))
+    for maker, path in list(_directories):
+        if maker == owner:
+            remove_directory(path)
+    _guards.pop(owner).close()
+    child.wait()

@@ -1,0 +1,354 @@
+"""Topics made and filled, for tests, the demo and benchmarks.
+
+Every function takes the bootstrap servers and returns when the brokers have confirmed:
+a topic exists when every broker knows a leader for each partition, records are written
+when each is acknowledged. Records that were asked for and not written are an error.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rangeland.errors import Unreachable, UsageError
+from rangeland.testing.clients import (
+    TIMEOUT_S,
+    admin,
+    as_ours,
+    joined,
+    library,
+    our_errors,
+    producer,
+)
+from rangeland.testing.probe import leaders_seen_by
+
+Servers = str | Sequence[str]
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is to be written. None is null, ``b""`` is empty. ``partition`` and
+    ``timestamp_ms`` None leave the choice to the client."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+def numbered(count: int, start: int = 0) -> list[Record]:
+    """Records with keys ``key-00000000``, ... and values ``value-00000000``, ..."""
+    numbers = range(start, start + count)
+    return [Record(b"value-%08d" % number, b"key-%08d" % number) for number in numbers]
+
+
+# --- topics -----------------------------------------------------------------------------
+
+
+def create_topic(
+    bootstrap: Servers,
+    topic: str,
+    partitions: int = 1,
+    replicas: int = 1,
+    config: Mapping[str, object] | None = None,
+) -> None:
+    """Creates one topic; see `create_topics`."""
+    create_topics(bootstrap, [topic], partitions, replicas, config)
+
+
+def create_topics(
+    bootstrap: Servers,
+    topics: Sequence[str],
+    partitions: int = 1,
+    replicas: int = 1,
+    config: Mapping[str, object] | None = None,
+) -> None:
+    """Creates topics and waits until every broker that is up knows all their leaders.
+
+    Raises `Conflict` if one exists, `Unreachable` if the leaders are not there in time."""
+    new_topic = library("confluent_kafka.admin").NewTopic
+    settings = {name: str(value) for name, value in (config or {}).items()}
+    wanted = [new_topic(topic, partitions, replicas, config=settings) for topic in topics]
+    client = admin(bootstrap)  # kept by a name: without it, it would end before its answers
+    for topic, done in client.create_topics(wanted, request_timeout=TIMEOUT_S).items():
+        with our_errors(f"Topic {topic} was not created"):
+            done.result()
+    for topic in topics:
+        known = partial(_known_everywhere, bootstrap, topic, partitions)
+        _wait_until(known, f"Not every broker knows the leaders of {topic}")
+
+
+def delete_topic(bootstrap: Servers, topic: str) -> None:
+    """Deletes a topic and waits until no broker that is up knows it."""
+    client = admin(bootstrap)
+    for done in client.delete_topics([topic], request_timeout=TIMEOUT_S).values():
+        with our_errors(f"Topic {topic} was not deleted"):
+            done.result()
+    _wait_until(
+        lambda: not any(_leaders(bootstrap, topic).values()),
+        f"A broker still knows the deleted topic {topic}",
+    )
+
+
+def delete_records(bootstrap: Servers, topic: str, before: Mapping[int, int]) -> None:
+    """Moves the log start of each partition in ``before`` to its offset there: as if
+    retention had removed what is below."""
+    at = library().TopicPartition
+    wanted = [at(topic, partition, offset) for partition, offset in before.items()]
+    client = admin(bootstrap)
+    for where, done in client.delete_records(wanted).items():
+        with our_errors(f"Records of {topic}/{where.partition} were not deleted"):
+            done.result()
+
+
+def leader_of(bootstrap: Servers, topic: str, partition: int = 0) -> int:
+    """The broker id of the leader, -1 while there is none."""
+    seen = _leaders(bootstrap, topic).values()
+    return max((leaders.get(partition, -1) for leaders in seen), default=-1)
+
+
+def wait_for_leader(
+    bootstrap: Servers, topic: str, partition: int = 0, *, other_than: int = -1
+) -> int:
+    """Waits until every broker that is up names one leader that is not ``other_than``."""
+    found: list[int] = []
+
+    def agreed() -> bool:
+        seen = _leaders(bootstrap, topic).values()
+        named = {leaders.get(partition, -1) for leaders in seen}
+        found[:] = named
+        return len(named) == 1 and not named & {-1, other_than}
+
+    _wait_until(agreed, f"There is no new leader of {topic}/{partition}")
+    return found[0]
+
+
+def _known_everywhere(bootstrap: Servers, topic: str, partitions: int) -> bool:
+    seen = _leaders(bootstrap, topic)
+    return bool(seen) and all(
+        len(leaders) == partitions and min(leaders.values()) >= 0 for leaders in seen.values()
+    )
+
+
+def _leaders(bootstrap: Servers, topic: str) -> dict[str, dict[int, int]]:
+    """What each server that answers says: partition -> leader, empty if it knows no topic."""
+    answers = {server: leaders_seen_by(server, topic) for server in joined(bootstrap).split(",")}
+    return {server: leaders for server, leaders in answers.items() if leaders is not None}
+
+
+def _wait_until(happened: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not happened():
+        if time.monotonic() > deadline:
+            raise Unreachable(what, why=f"waited {TIMEOUT_S} s", do="Look at the brokers' logs")
+        time.sleep(0.05)
+
+
+# --- records ----------------------------------------------------------------------------
+
+
+def produce(
+    bootstrap: Servers,
+    topic: str,
+    records: Iterable[Record],
+    *,
+    codec: str = "none",
+    partition: int | None = None,
+    acks: int | str = "all",
+    batch_bytes: int = 1 << 20,
+    batch_records: int = 10_000,
+    linger_ms: int = 5,
+    idempotent: bool = False,
+) -> int:
+    """Writes records in order and returns their number, once all are acknowledged.
+
+    ``partition`` is for records that name none themselves. A batch ends at
+    ``batch_bytes``, ``batch_records`` or after ``linger_ms``. Without ``idempotent`` a
+    retry may write twice, as it may in the field; keep brokers whole where counts matter."""
+    settings = _settings(codec, batch_bytes, batch_records, linger_ms)
+    settings |= {"acks": acks} | ({"enable.idempotence": True} if idempotent else {})
+    writer = _Writer(bootstrap, topic, settings)
+    count = writer.write(records, partition)
+    writer.finish()
+    return count
+
+
+def produce_transaction(
+    bootstrap: Servers,
+    topic: str,
+    records: Iterable[Record],
+    *,
+    commit: bool = True,
+    codec: str = "none",
+    partition: int | None = None,
+    transactional_id: str | None = None,
+) -> int:
+    """Writes records in one transaction and commits or aborts it; returns their number.
+
+    The records of an aborted one are in the log, as is a marker for each partition."""
+    with open_transaction(
+        bootstrap,
+        topic,
+        records,
+        codec=codec,
+        partition=partition,
+        transactional_id=transactional_id,
+        commit=commit,
+    ) as count:
+        return count
+
+
+@contextmanager
+def open_transaction(
+    bootstrap: Servers,
+    topic: str,
+    records: Iterable[Record],
+    *,
+    commit: bool = False,
+    codec: str = "none",
+    partition: int | None = None,
+    transactional_id: str | None = None,
+) -> Iterator[int]:
+    """Writes records in a transaction that stays open inside the ``with``, so that the last
+    stable offset stays below them; then aborts it, or commits with ``commit``."""
+    identity = transactional_id or f"rangeland-testing-{uuid.uuid4().hex}"
+    settings = _settings(codec, 1 << 20, 10_000, 5) | {"transactional.id": identity}
+    writer = _Writer(bootstrap, topic, settings)
+    with our_errors(f"The transaction on {topic} did not begin"):
+        writer.client.init_transactions(TIMEOUT_S)
+        writer.client.begin_transaction()
+    committing = False
+    try:
+        count = writer.write(records, partition)
+        writer.finish()  # an abort would drop what has not been sent
+        yield count
+        committing = commit
+    finally:
+        end = writer.client.commit_transaction if committing else writer.client.abort_transaction
+        with our_errors(f"The transaction on {topic} was not ended"):
+            end(TIMEOUT_S)
+
+
+def fill(
+    bootstrap: Servers,
+    topic: str,
+    records: int = 4_000_000,
+    *,
+    codec: str = "lz4",
+    partitions: int = 4,
+    replicas: int = 1,
+    seed: int = 1,
+) -> int:
+    """Creates a topic and fills it with page views, 8-byte keys and JSON values of about
+    175 bytes, evenly over its partitions. Equal seeds give equal records. Returns the bytes
+    of keys and values. Some 3 s per million records."""
+    create_topic(bootstrap, topic, partitions, replicas)
+    writer = _Writer(bootstrap, topic, _settings(codec, 256 << 10, 10_000, 50) | {"acks": 1})
+    total, put = 0, writer.put
+    for index, (key, value) in enumerate(page_views(records, seed)):
+        put(value, key, index % partitions)
+        total += len(key) + len(value)
+    writer.finish()
+    return total
+
+
+def page_views(count: int, seed: int = 1) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and JSON values like those a web shop logs; half noise, half repetition, so that
+    codecs have something to do."""
+    draw = random.Random(seed).random
+    events = (b"view", b"click", b"buy", b"scroll")
+    value = (
+        b'{"id":%d,"user":"u%06d","event":"%s","url":"https://example.com/p/%d?ref=%x",'
+        b'"price":%.2f,"ts":%d,"agent":"Mozilla/5.0 (X11; Linux x86_64) %d"}'
+    )
+    for number in range(count):
+        chance = draw()
+        k = int(chance * 1e9)
+        yield (
+            b"k%07d" % (k % 10_000_000),
+            value
+            % (
+                number,
+                k % 1_000_000,
+                events[k & 3],
+                k % 99_991,
+                k * 2_654_435_761 % (1 << 40),
+                chance * 100,
+                1_700_000_000_000 + number,
+                k % 1_009,
+            ),
+        )
+
+
+def _settings(codec: str, batch_bytes: int, batch_records: int, linger_ms: int) -> dict[str, Any]:
+    if codec not in CODECS:
+        raise UsageError(f"There is no codec {codec}", do=f"Use one of: {', '.join(CODECS)}")
+    return {
+        "compression.type": codec,
+        "batch.size": batch_bytes,
+        "batch.num.messages": batch_records,
+        "linger.ms": linger_ms,
+        "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 256 << 10,
+        "message.max.bytes": 64 << 20,
+        "message.timeout.ms": TIMEOUT_S * 1000,
+        "topic.metadata.propagation.max.ms": 3000,
+        "delivery.report.only.error": True,
+    }
+
+
+class _Writer:
+    """A producer that remembers the first record it could not deliver."""
+
+    def __init__(self, bootstrap: Servers, topic: str, settings: dict[str, Any]) -> None:
+        self._topic = topic
+        self._failures: list[Any] = []
+        with our_errors(f"A producer for {topic} was not made"):
+            self.client = producer(bootstrap, settings | {"on_delivery": self._report})
+        self._produce = self.client.produce
+        self._queued = 0
+
+    def write(self, records: Iterable[Record], partition: int | None) -> int:
+        before = self._queued
+        for record in records:
+            options: dict[str, Any] = {}
+            if record.headers:
+                options["headers"] = list(record.headers)
+            if record.timestamp_ms is not None:
+                options["timestamp"] = record.timestamp_ms
+            place = record.partition if record.partition is not None else partition
+            self.put(record.value, record.key, -1 if place is None else place, **options)
+        return self._queued - before
+
+    def put(self, value: bytes | None, key: bytes | None, partition: int, **options: Any) -> None:
+        """Queues one record; waits while the queue is full."""
+        while True:
+            try:
+                self._produce(self._topic, value, key, partition, **options)
+                break
+            except BufferError:
+                self.client.poll(0.05)
+        self._queued += 1
+        if self._queued % 1000 == 0:
+            self.client.poll(0)
+
+    def finish(self) -> None:
+        """Waits for all acknowledgements. Raises if a record was not acknowledged."""
+        left = self.client.flush(TIMEOUT_S)
+        what = f"Not all of {self._queued} records for {self._topic} were written"
+        if self._failures:
+            raise as_ours(what, self._failures[0])
+        if left:
+            raise Unreachable(what, why=f"{left} were not acknowledged in {TIMEOUT_S} s")
+
+    def _report(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failures.append(error)

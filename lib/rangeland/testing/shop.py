@@ -1,0 +1,111 @@
+"""The log of the demo: page views of a small shop, with all that makes a log awkward.
+
+Tombstones, headers, a transaction that was committed and one that was rolled back. The
+counts of what was written are kept, so that they can be held against what was landed; a
+second client reads the log back for the same purpose.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rangeland.testing.consuming import consume, offsets
+from rangeland.testing.producing import (
+    Record,
+    create_topic,
+    page_views,
+    produce,
+    produce_transaction,
+)
+
+PARTITIONS = 4
+TOMBSTONE_EVERY = 500
+HEADERS_EVERY = 100
+ABORTED_KEY = b"rolled back"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How many records were written; ``visible`` are those that are not rolled back."""
+
+    visible: int = 0
+    rolled_back: int = 0
+    tombstones: int = 0
+    with_headers: int = 0
+
+    def __add__(self, other: Written) -> Written:
+        return Written(
+            self.visible + other.visible,
+            self.rolled_back + other.rolled_back,
+            self.tombstones + other.tombstones,
+            self.with_headers + other.with_headers,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What a set of records comes to, whatever their order."""
+
+    records: int
+    null_values: int
+    key_checksums: int
+    value_checksums: int
+
+
+def open_shop(servers: Sequence[str], topic: str, records: int) -> Written:
+    """Creates the topic and writes ``records`` visible records, and some more that are
+    rolled back."""
+    create_topic(servers, topic, PARTITIONS)
+    in_transaction = max(PARTITIONS, records // 20)
+    rolled_back = max(PARTITIONS, records // 1000)
+    plain = list(_views(records - in_transaction, seed=1))
+    committed = list(_views(in_transaction, seed=2))
+    produce(servers, topic, plain, codec="lz4", linger_ms=50)
+    refused = (Record(b"never seen", ABORTED_KEY, partition=n % 4) for n in range(rolled_back))
+    produce_transaction(servers, topic, refused, commit=False)
+    produce_transaction(servers, topic, committed, commit=True, codec="zstd")
+    return _count(plain) + _count(committed) + Written(rolled_back=rolled_back)
+
+
+def more_orders(servers: Sequence[str], topic: str, records: int) -> Written:
+    """Appends some more, without transactions."""
+    views = list(_views(records, seed=3))
+    produce(servers, topic, views, codec="snappy")
+    return _count(views)
+
+
+def ends_of(servers: Sequence[str], topic: str) -> dict[int, tuple[int, int]]:
+    """Partition -> (first offset, end), as confluent-kafka sees them."""
+    return offsets(servers, topic)
+
+
+def digest_of_log(servers: Sequence[str], topic: str) -> Digest:
+    """What confluent-kafka reads of the topic, under ``read_committed``."""
+    found = consume(servers, topic)
+    return Digest(
+        len(found),
+        sum(record.value is None for record in found),
+        sum(zlib.crc32(record.key or b"") for record in found),
+        sum(zlib.crc32(record.value or b"") for record in found),
+    )
+
+
+def _views(count: int, seed: int) -> Iterator[Record]:
+    for number, (key, value) in enumerate(page_views(count, seed)):
+        yield Record(
+            None if number % TOMBSTONE_EVERY == 7 else value,
+            key,
+            (("trace", b"%d" % number), ("empty", None)) if number % HEADERS_EVERY == 3 else (),
+            partition=number % PARTITIONS,
+        )
+
+
+def _count(records: Iterable[Record]) -> Written:
+    total = tombstones = with_headers = 0
+    for record in records:
+        total += 1
+        tombstones += record.value is None
+        with_headers += bool(record.headers)
+    return Written(total, 0, tombstones, with_headers)

@@ -1,0 +1,144 @@
+"""The words a message is declared with: types, version ranges, tags. No bytes are touched here.
+
+    @message(key=2, versions=(1, 10), flexible_from=6, name="ListOffsets")
+    class ListOffsetsRequest:
+        replica_id: Int32 = -1
+        isolation_level: Int8 = since(2, default=0)
+        topics: Array[ListOffsetsTopic]
+
+A type is a Python type and its form on the wire in one, so that a type checker sees ``int``
+where the codec sees four bytes. ``X | None`` is the nullable form. Messages and their parts
+are frozen, slotted dataclasses, built by keyword, without methods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform
+
+from rangeland.errors import Bug
+from rangeland.wire import fields
+
+T = TypeVar("T")
+
+Int8 = Annotated[int, fields.INT8]
+Int16 = Annotated[int, fields.INT16]
+Int32 = Annotated[int, fields.INT32]
+Int64 = Annotated[int, fields.INT64]
+UInt16 = Annotated[int, fields.UINT16]
+UInt32 = Annotated[int, fields.UINT32]
+UVarint = Annotated[int, fields.UVARINT]
+Varint = Annotated[int, fields.VARINT]
+Varlong = Annotated[int, fields.VARLONG]
+Bool = Annotated[bool, fields.BOOL]
+Uuid = Annotated[str | None, fields.UUID]
+String = Annotated[str, fields.STRING]
+LegacyString = Annotated[str, fields.LEGACY_STRING]
+Bytes = Annotated[bytes, fields.BYTES]
+Records = Annotated[memoryview, fields.RECORDS]
+Array: TypeAlias = tuple[T, ...]
+
+_FIELD: Final = "rangeland.wire.field"
+_MESSAGE: Final = "__rangeland_message__"
+
+
+# --- declaring --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """In which versions a field is on the wire, and how. ``until`` is inclusive. A field whose
+    type allows None is nullable from ``nullable_from`` on; with a ``tag`` None means absent."""
+
+    since: int = 0
+    until: int | None = None
+    nullable_from: int = 0
+    tag: int | None = None
+    ignorable: bool = False
+
+    def has(self, version: int) -> bool:
+        return self.since <= version and (self.until is None or version <= self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSpec:
+    """What ``@message`` said. ``versions`` is inclusive on both sides; ``flexible_from`` is the
+    first version with compact lengths and tagged fields, None if there is none. ``answer``
+    is the class of the answer, on requests."""
+
+    name: str
+    key: int
+    versions: tuple[int, int]
+    flexible_from: int | None
+    answer: type[Any] | None
+
+    def flexible(self, version: int) -> bool:
+        return self.flexible_from is not None and version >= self.flexible_from
+
+
+def since(
+    version: int,
+    *,
+    default: Any,
+    until: int | None = None,
+    nullable_from: int = 0,
+    ignorable: bool = False,
+) -> Any:
+    """A field that is on the wire from ``version`` to ``until``, both inclusive.
+
+    ``ignorable``: a value other than the default may be dropped in a version without it."""
+    spec = FieldSpec(version, until, nullable_from, None, ignorable)
+    return dataclasses.field(default=default, metadata={_FIELD: spec})
+
+
+def tagged(
+    tag: int, *, since: int, default: Any, until: int | None = None, ignorable: bool = False
+) -> Any:
+    """A field that is sent only where it is not its default, at the end of its struct."""
+    spec = FieldSpec(since, until, since, tag, ignorable)
+    return dataclasses.field(default=default, metadata={_FIELD: spec})
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(since, tagged))
+def struct(cls: type[T]) -> type[T]:
+    """A part of a message: a frozen, slotted dataclass that is built by keyword. Its versions
+    are those of the message it is in."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(since, tagged))
+def message(
+    *,
+    key: int,
+    versions: tuple[int, int],
+    name: str,
+    flexible_from: int | None = None,
+    answer: type[Any] | None = None,
+) -> Callable[[type[T]], type[T]]:
+    """A whole message, of which ``spec_of`` knows what is said here."""
+    spec = MessageSpec(name, key, versions, flexible_from, answer)
+
+    def declare(cls: type[T]) -> type[T]:
+        made = struct(cls)
+        setattr(made, _MESSAGE, spec)
+        return made
+
+    return declare
+
+
+def spec_of(cls: type[Any]) -> MessageSpec:
+    """What ``@message`` said of this class; a ``Bug`` if it is not a message."""
+    spec = getattr(cls, _MESSAGE, None)
+    if not isinstance(spec, MessageSpec):
+        raise Bug(f"{cls.__name__} is not declared as a message")
+    return spec
+
+
+def field_spec(field: dataclasses.Field[Any]) -> FieldSpec:
+    spec: FieldSpec = field.metadata.get(_FIELD, _EVERYWHERE)
+    return spec
+
+
+_EVERYWHERE: Final = FieldSpec()

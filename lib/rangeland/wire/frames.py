@@ -1,0 +1,112 @@
+"""Four bytes of length, then that many bytes: the framing all dialects share. No socket here.
+
+The owner of a socket asks ``buffer`` where to receive next, and says with ``advance`` how many
+bytes came. A frame is received straight into memory of its own and handed on as a view, so
+slices of it stay good for as long as somebody holds them, and nothing is copied on the way.
+
+A length is believed only up to ``max_frame_bytes``; beyond that the peer most likely speaks
+something else, and the error says what if its first bytes look familiar.
+"""
+
+from __future__ import annotations
+
+from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
+from rangeland.wire.fields import MAX_LENGTH, Part
+
+LENGTH_BYTES = 4
+
+
+class FrameReader:
+    """The receiving half of one connection. After an error it must not be used again.
+
+    ``max_frame_bytes`` counts the bytes behind the length."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._length = memoryview(bytearray(LENGTH_BYTES))
+        self._body: memoryview | None = None
+        self._filled = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that have come of a frame that is not whole: 0 means a clean place to stop."""
+        return self._filled if self._body is None else LENGTH_BYTES + self._filled
+
+    @property
+    def wanted_bytes(self) -> int:
+        """Bytes still missing of the frame, as far as is known: its length first."""
+        return len(self.buffer())
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; never empty. Good until the next ``advance``."""
+        place = self._length if self._body is None else self._body
+        return place[self._filled :]
+
+    def advance(self, count: int) -> memoryview | None:
+        """``count`` bytes were put into ``buffer``. Gives the frame, without its length, once
+        it is whole. Raises ``RemoteProtocolError`` for a length that cannot be."""
+        if not 0 <= count <= len(self.buffer()):
+            raise Bug(
+                "more bytes were received than asked for", count=count, asked=len(self.buffer())
+            )
+        self._filled += count
+        if self._body is None:
+            if self._filled < LENGTH_BYTES:
+                return None
+            self._body = memoryview(bytearray(self._checked_length()))
+            self._filled = 0
+        if self._filled < len(self._body):
+            return None
+        whole, self._body, self._filled = self._body, None, 0
+        return whole
+
+    def feed(self, data: bytes) -> list[memoryview]:
+        """All frames that ``data`` completes. It copies: for tests and small talk."""
+        frames = []
+        view = memoryview(data)
+        while view:
+            place = self.buffer()
+            count = min(len(place), len(view))
+            place[:count] = view[:count]
+            view = view[count:]
+            whole = self.advance(count)
+            if whole is not None:
+                frames.append(whole)
+        return frames
+
+    def _checked_length(self) -> int:
+        first = bytes(self._length)
+        length = int.from_bytes(first, "big", signed=True)
+        if 0 <= length <= self._max_frame_bytes:
+            return length
+        why = "it is negative" if length < 0 else f"at most {self._max_frame_bytes} are taken"
+        raise RemoteProtocolError(
+            f"a frame of {length} bytes was announced",
+            why=why,
+            do=_advice(first),
+            length=length,
+            max_frame_bytes=self._max_frame_bytes,
+            first_bytes=first.hex(),
+        )
+
+
+def _advice(first: bytes) -> str:
+    """What to do about a peer whose first four bytes are not a length."""
+    # A TLS record: alert (21) or handshake (22), then the major version 3.
+    if first[0] in (0x15, 0x16) and first[1] == 3:
+        return "The peer seems to speak TLS: set the job's security, or use its plain port"
+    if first in (b"HTTP", b"GET ", b"POST"):
+        return "The peer seems to speak HTTP: check host and port"
+    if first == b"SSH-":
+        return "The peer seems to speak SSH: check host and port"
+    return "Check host and port, or raise the largest frame that is taken"
+
+
+def frame(*payload: Part) -> bytes:
+    """A length and the joined ``payload``, ready to be sent."""
+    length = sum(len(part) for part in payload)
+    if length > MAX_LENGTH:
+        raise LocalProtocolError(
+            "a frame is too long to be sent", why=f"{length} > {MAX_LENGTH}", length=length
+        )
+    return b"".join((length.to_bytes(LENGTH_BYTES, "big"), *payload))

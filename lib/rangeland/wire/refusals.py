@@ -1,0 +1,45 @@
+"""How a reader says no: one error, with the reason as a word and the place as numbers.
+
+The facts are ``reason, offset, size``; ``messages`` adds ``message, version, field``. A reader
+raises nothing else, whatever the bytes are, and nothing here looks at what they mean.
+"""
+
+from __future__ import annotations
+
+from rangeland.errors import RemoteProtocolError
+
+UNDERFLOW = "underflow"
+BAD_LENGTH = "bad length"
+BAD_TEXT = "bad text"
+BAD_TAGS = "bad tags"
+NOT_NULLABLE = "not nullable"
+LEFT_OVER = "left over"
+
+
+def refusal(reason: str, why: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
+    """The error of every reader. ``messages.decode`` adds the message and the field."""
+    return RemoteProtocolError(
+        "bytes do not fit their type", why=why, reason=reason, offset=offset, size=len(buffer)
+    )
+
+
+def underflow(buffer: memoryview, offset: int, wanted: int) -> RemoteProtocolError:
+    left = max(0, len(buffer) - offset)
+    why = f"{wanted} bytes wanted at byte {offset} of {len(buffer)}, {left} left"
+    return refusal(UNDERFLOW, why, buffer, offset)
+
+
+def take(buffer: memoryview, offset: int, length: int) -> int:
+    """The end of ``length`` bytes at ``offset``; refused if the buffer ends before."""
+    end = offset + length
+    if end > len(buffer):
+        raise underflow(buffer, offset, length)
+    return end
+
+
+def negative(length: int, what: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
+    return refusal(BAD_LENGTH, f"{what} of length {length} at byte {offset}", buffer, offset)
+
+
+def null(what: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
+    return refusal(NOT_NULLABLE, f"{what} at byte {offset} is null and must not be", buffer, offset)

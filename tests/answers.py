@@ -1,0 +1,121 @@
+"""Plans, results and status values made by hand, for tests of what people and machines see."""
+
+from __future__ import annotations
+
+from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Slice
+from rangeland.planning.bounds import Mark
+from rangeland.planning.draft import Draft
+from rangeland.planning.plan import Plan, RangeOutcome
+from rangeland.planning.policy import Loss, Verdict
+from rangeland.results import CheckResult, PartitionStatus, PlanPreview, RunResult, Status
+
+LEADER = Leader(Address("b1", 9092), epoch=3, topic_id="t1")
+JOB_YAML = """\
+job: orders
+source:
+  servers: [127.0.0.1:9092]
+  topics: [orders]
+  security:
+    tls: true
+    sasl: {username: me, password: "${env:ORDERS_PASSWORD}"}
+limits: {max_records: 5000}
+sink: {table: lake/orders}
+"""
+
+
+def a_range(number: int, start: int, end: int, topic: str = "orders") -> Range:
+    return Range(Partition(topic, number), start, end, "t1", (end - start) * 100)
+
+
+def a_log(number: int, start: int, end: int, topic: str = "orders") -> LogState:
+    return LogState(Partition(topic, number), LEADER, start, end, (end - start) * 100)
+
+
+def a_plan(ranges: list[Range], losses: list[Loss] | None = None) -> Plan:
+    slices = [
+        Slice(index, r.partition, r.from_offset, r.until_offset, r.estimated_bytes, r.topic_id)
+        for index, r in enumerate(ranges)
+    ]
+    return Plan(
+        job="orders",
+        application="rangeland/orders",
+        sequence=12,
+        dialect="kafka",
+        isolation=Isolation.READ_COMMITTED,
+        ranges=tuple(ranges),
+        slices=tuple(slices),
+        losses=tuple(losses or ()),
+        checkpoint={r.partition: Mark(r.until_offset, "t1") for r in ranges},
+        made_at_ms=1_700_000_000_000,
+    )
+
+
+def a_preview(
+    ranges: list[Range] | None = None,
+    logs: list[LogState] | None = None,
+    *,
+    already: tuple[Range, ...] = (),
+    held: tuple[Loss, ...] = (),
+    losses: list[Loss] | None = None,
+    pending: tuple[Plan, ...] = (),
+    table: str = "lake/orders",
+) -> PlanPreview:
+    ranges = [a_range(0, 1_000, 26_000), a_range(1, 0, 9_000)] if ranges is None else ranges
+    logs = [a_log(0, 0, 40_000), a_log(1, 0, 9_000)] if logs is None else logs
+    plan = a_plan(ranges, losses)
+    return PlanPreview(Draft(plan, tuple(ranges), already, held), table, logs, 2, pending)
+
+
+def a_loss(number: int, start: int, end: int, verdict: Verdict = Verdict.EXPIRED) -> Loss:
+    return Loss(Partition("orders", number), start, end, verdict, f"the log begins at {end}")
+
+
+def a_result(
+    outcomes: list[tuple[Range, Counts]] | None = None,
+    *,
+    state: str = "landed",
+    warnings: tuple[str, ...] = (),
+    already: tuple[Range, ...] = (),
+) -> RunResult:
+    if outcomes is None:
+        outcomes = [
+            (a_range(0, 1_000, 26_000), Counts(landed=24_995, control=5)),
+            (a_range(1, 0, 9_000), Counts(landed=8_990, aborted=10)),
+        ]
+    landed = sum(counts.landed for _, counts in outcomes)
+    return RunResult(
+        job="orders",
+        application="rangeland/orders",
+        sequence=12,
+        state=state,  # type: ignore[arg-type]
+        table="lake/orders",
+        table_version=34,
+        ranges=tuple(RangeOutcome(r, counts) for r, counts in outcomes),
+        seconds=2.0,
+        rows=landed,
+        files=4,
+        bytes_written=3 << 20,
+        already=already,
+        warnings=warnings,
+    )
+
+
+def a_status() -> Status:
+    return Status(
+        job="orders",
+        table="lake/orders",
+        table_version=34,
+        sequence=12,
+        partitions=(
+            PartitionStatus(Partition("orders", 0), 26_000, 0, 40_000, 25_000, "b1:9092"),
+            PartitionStatus(Partition("orders", 1), None, 0, 9_000, None, "b1:9092"),
+        ),
+        live_plans=(a_plan([a_range(0, 26_000, 27_000)]),),
+        recent=({"sequence": 12, "landed": 33_985},),
+    )
+
+
+def a_check(well: bool = True) -> CheckResult:
+    return CheckResult(
+        "orders", (("job file", True, "it is whole"), ("brokers", well, "3 of 3 answered"))
+    )

@@ -1,0 +1,37 @@
+"""Fixtures that several rings of tests share: real brokers, and names for topics.
+
+Nothing is started or imported from PySpark when this file is loaded. A broker starts with
+the first test that asks for it; the one-broker cluster then serves all tests of the
+session, in any order, so a test touches only topics whose names came from `topic`. Kill,
+pause and restart brokers only of `kafka3`, and leave it whole.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from rangeland.testing.kafka import KafkaCluster
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaCluster]:
+    """One Kafka 4.1 broker for the whole session. Do not harm it."""
+    with KafkaCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def kafka3() -> Iterator[KafkaCluster]:
+    """Three Kafka 4.1 brokers for one module of tests, to be harmed and healed."""
+    with KafkaCluster(brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name no other test uses. The topic itself is not created."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    return f"{name[:60]}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,240 @@
+"""However a log is cut into fetches, and whatever range is wanted: the same rows, and a
+class for every offset.
+
+The model writes a log and notes the class of every offset as it goes; a pretended broker
+serves it in pieces, with the list of aborted transactions that a real one would send."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
+
+from rangeland.dialects.kafka.batches import entries
+from rangeland.dialects.kafka.records import Chunk, decode_chunk, decode_chunks, next_offset
+from rangeland.errors import BadRecord
+from rangeland.model import Counts, Isolation
+
+EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "300"))
+many = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
+
+
+@dataclass
+class Log:
+    """What was written: bytes by batch, and the class of every offset from the start on."""
+
+    batches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    classes: dict[int, str] = field(default_factory=dict)
+    written_by: dict[int, int] = field(default_factory=dict)
+    open_since: dict[int, int] = field(default_factory=dict)
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    end: int = 0
+
+    def append(self, batch: Batch, kind: str) -> None:
+        present = set(batch.offsets)
+        for offset in range(self.end, batch.next_offset):
+            self.classes[offset] = kind if offset in present else "compacted"
+            self.written_by[offset] = batch.producer_id
+        self.batches.append((batch.base_offset, batch.next_offset, encode(batch)))
+        self.end = batch.next_offset
+
+    def end_transaction(self, producer: int, kind: int) -> None:
+        first = self.open_since.pop(producer)
+        if kind == ABORT:
+            self.aborted.append((producer, first, self.end))
+            for offset in range(first, self.end):
+                if self.classes[offset] == "landed" and self.written_by[offset] == producer:
+                    self.classes[offset] = "aborted"
+        self.append(marker(self.end, producer, kind), "control")
+
+    def class_of(self, offset: int, isolation: Isolation) -> str:
+        kind = self.classes[offset]
+        return "landed" if kind == "aborted" and isolation is UNCOMMITTED else kind
+
+    def fetch(self, offset: int, size: int) -> tuple[memoryview, list[tuple[int, int]]]:
+        """At least one whole batch, then whatever fits, cut anywhere."""
+        there = [data for _, until, data in self.batches if until > offset]
+        data = b"".join(there)[: max(size, len(there[0]))] if there else b""
+        listed = [(producer, first) for producer, first, at in self.aborted if at >= offset]
+        return memoryview(data), listed
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    log = Log()
+    log.end = start = draw(st.integers(0, 3))
+    for _ in range(draw(st.integers(1, 10))):
+        producer = draw(st.sampled_from([-1, -1, 1, 2, 3]))
+        if producer in log.open_since and draw(st.booleans()):
+            log.end_transaction(producer, draw(st.sampled_from([COMMIT, ABORT])))
+            continue
+        batch = draw(batches(log.end + draw(st.sampled_from([0, 0, 0, 1, 5])), producer))
+        if producer > 0:
+            log.open_since.setdefault(producer, batch.base_offset)
+        log.append(batch, "landed")
+    for producer in sorted(log.open_since):
+        log.end_transaction(producer, draw(st.sampled_from([COMMIT, ABORT])))
+    log.classes = {offset: log.classes[offset] for offset in range(start, log.end)}
+    return log
+
+
+@st.composite
+def batches(draw: st.DrawFn, base_offset: int, producer: int) -> Batch:
+    count = draw(st.integers(1, 6))
+    records = [Record(b"%d" % i, b"value") for i in range(count)]
+    batch = Batch(
+        base_offset,
+        records,
+        codec=draw(st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"])),
+        transactional=producer > 0,
+        producer_id=producer,
+    )
+    if draw(st.integers(0, 2)) == 0:
+        batch = cleaned(batch, draw(st.lists(st.sampled_from(range(count)), unique=True)))
+    return batch
+
+
+def read(
+    log: Log, from_offset: int, until_offset: int, isolation: Isolation, size: int, max_bytes: int
+) -> list[Chunk]:
+    """As a slice is read: fetch at the next offset until it is done."""
+    chunks = []
+    at = from_offset
+    while at < until_offset:
+        data, aborted = log.fetch(at, size)
+        fetched_until = next_offset(data)
+        assert fetched_until is not None
+        while at < min(fetched_until, until_offset):
+            chunk = decode_chunk(data, at, until_offset, isolation, aborted, max_bytes=max_bytes)
+            assert at < chunk.next_offset <= min(fetched_until, until_offset)
+            assert chunk.counts.total == chunk.next_offset - at
+            chunks.append(chunk)
+            at = chunk.next_offset
+    return chunks
+
+
+@many
+@given(data=st.data(), log=logs(), isolation=st.sampled_from(Isolation))
+def test_any_cutting_and_any_range_gives_the_rows_of_the_model(
+    data: st.DataObject, log: Log, isolation: Isolation
+) -> None:
+    start = min(log.classes)
+    from_offset = data.draw(st.integers(start, log.end - 1))
+    until_offset = data.draw(st.integers(from_offset + 1, log.end))
+    size = data.draw(st.integers(0, 600))
+    max_bytes = data.draw(st.sampled_from([1, 100, 1 << 20]))
+    chunks = read(log, from_offset, until_offset, isolation, size, max_bytes)
+
+    classes = [log.class_of(offset, isolation) for offset in range(from_offset, until_offset)]
+    counts = Counts.sum(chunk.counts for chunk in chunks)
+    assert counts == Counts(
+        landed=classes.count("landed"),
+        control=classes.count("control"),
+        aborted=classes.count("aborted"),
+        compacted=classes.count("compacted"),
+    )
+    rows = [row for chunk in chunks if chunk.batch for row in chunk.batch.to_pylist()]
+    assert [row["offset"] for row in rows] == [
+        offset
+        for offset in range(from_offset, until_offset)
+        if log.class_of(offset, isolation) == "landed"
+    ]
+    assert all(row["value"] == b"value" for row in rows)
+
+
+@many
+@given(log=logs(), isolation=st.sampled_from(Isolation), cut=st.integers(0, 400))
+def test_a_cut_at_any_byte_loses_only_what_it_cuts(
+    log: Log, isolation: Isolation, cut: int
+) -> None:
+    start = min(log.classes)
+    data, aborted = log.fetch(start, 1 << 20)
+    data = data[: len(data) - min(cut, len(data))]
+    found = next_offset(data)
+    sizes, whole_until = 0, None
+    for _, until, stored in log.batches:
+        sizes += len(stored)
+        if sizes <= len(data):
+            whole_until = until
+    assert found == whole_until
+    chunks = list(decode_chunks(data, start, log.end, isolation, aborted))
+    assert (chunks[-1].next_offset if chunks else None) == whole_until
+
+
+def outcome(
+    data: memoryview,
+    from_offset: int,
+    until_offset: int,
+    isolation: Isolation,
+    aborted: list[tuple[int, int]],
+) -> tuple[list[Chunk], BadRecord | None]:
+    chunks = []
+    try:
+        for chunk in decode_chunks(data, from_offset, until_offset, isolation, aborted):
+            chunks.append(chunk)
+    except BadRecord as error:
+        return chunks, error
+    return chunks, None
+
+
+@many
+@given(data=st.data(), log=logs(), isolation=st.sampled_from(Isolation))
+def test_damaged_bytes_give_rows_or_a_bad_record(
+    data: st.DataObject, log: Log, isolation: Isolation
+) -> None:
+    """Nothing else leaves, and whatever comes out still adds up."""
+    stored, aborted = log.fetch(0, 1 << 20)
+    damaged = bytearray(stored)
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    at = min(log.classes)
+    chunks, error = outcome(memoryview(damaged), at, log.end, isolation, aborted)
+    for chunk in chunks:
+        assert chunk.counts.total == chunk.next_offset - at
+        at = chunk.next_offset
+    assert error is None or "base_offset" in error.facts
+
+
+@many
+@given(
+    codec=st.sampled_from(["gzip", "snappy", "lz4", "zstd"]),
+    xerial=st.booleans(),
+    data=st.data(),
+)
+def test_damaged_compressed_bytes_with_a_good_checksum_give_rows_or_a_bad_record(
+    codec: str, xerial: bool, data: st.DataObject
+) -> None:
+    records = [Record(b"key", b"value" * data.draw(st.integers(0, 60))) for _ in range(5)]
+    good = encode(Batch(0, records, codec=codec, xerial=xerial))
+    (entry,) = entries(memoryview(good))
+    body = bytearray(good[61:])
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(body) - 1))
+        if data.draw(st.booleans()):
+            body[at] = data.draw(st.integers(0, 255))
+        else:
+            del body[at + data.draw(st.integers(0, 4)) :]
+            body = body or bytearray(b"\0")
+    damaged = encode(Batch(0, records, codec=codec, body=bytes(body)))
+    assert entry.last_offset == 4
+    chunks, error = outcome(memoryview(damaged), 0, 5, COMMITTED, [])
+    if error is None:
+        assert Counts.sum(chunk.counts for chunk in chunks) == Counts(landed=5)
+    else:
+        assert (error.facts["base_offset"], error.facts["next_offset"]) == (0, 5)
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+def test_an_empty_answer_tells_nothing(isolation: Isolation) -> None:
+    assert next_offset(memoryview(b"")) is None
+    assert decode_chunk(memoryview(b""), 7, 9, isolation, []) == Chunk(7, None, Counts())

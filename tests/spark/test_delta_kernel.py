@@ -1,0 +1,382 @@
+"""Delta Kernel as we use it, judged by Spark reading the same tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.unit.test_delta_files import ROWS, rows
+
+from rangeland.delta.commit import FilesMissing, Landed, Restored, land, landed_at, restored
+from rangeland.delta.facts import AlreadyCommitted, Committed, Layout, StoreKind
+from rangeland.delta.files import FileWriter
+from rangeland.delta.fit import fit, new_table
+from rangeland.delta.kernel import LOCK_PATH, Kernel, Snapshot
+from rangeland.errors import Conflict, TableRefused
+from rangeland.model import DataFile
+
+pytestmark = pytest.mark.spark
+
+Sql = Callable[[str], list[Any]]
+
+
+def write(table: str, layout: Layout, *batches: pa.RecordBatch, **how: Any) -> list[DataFile]:
+    writer = FileWriter(table, layout, **how)
+    for batch in batches:
+        writer.write(batch)
+    return writer.close()
+
+
+def make(kernel: Kernel, table: str, *partition_by: str) -> tuple[Snapshot, Layout]:
+    new = new_table(ROWS, partition_by)
+    return kernel.create(table, new.schema_json, new.partition_columns), new.layout
+
+
+def test_where_there_is_no_table_there_is_none(kernel: Kernel, table: str) -> None:
+    assert kernel.load(table) is None
+    assert kernel.store(table).kind is StoreKind.LOCAL
+
+
+def test_spark_reads_what_was_appended(kernel: Kernel, table: str, spark: Any) -> None:
+    snapshot, layout = make(kernel, table)
+    assert snapshot.facts.version == 0
+    for codec in ("zstd", "snappy", "none"):
+        files = write(table, layout, rows(0, 500), compression=codec)
+        done = kernel.append(table, files, (f"rangeland/{codec}", 1))
+        assert isinstance(done, Committed)
+        assert done.warnings == ()
+    found = spark.read.format("delta").load(table).where("offset < 3").orderBy("offset").collect()
+    assert len(found) == 9
+    assert found[0].key is None
+    assert found[3].key == bytearray(b"k1")
+    assert found[3].timestamp == dt.datetime(2026, 3, 1, 0, 1)
+    assert found[3].timestampType == 0
+    assert [tuple(h) for h in found[3].headers] == [("h", bytearray(b"1")), ("h", None)]
+    assert found[0].headers is None
+
+
+def test_the_files_are_listed_as_they_were_appended(kernel: Kernel, table: str) -> None:
+    _, layout = make(kernel, table, "hour(timestamp)")
+    files = write(table, layout, rows(0, 130))
+    kernel.append(table, files, ("rangeland/a", 1))
+    snapshot = kernel.load(table)
+    assert snapshot is not None
+    listed = {f.path: f for f in snapshot.files()}
+    assert listed.keys() == {f.path for f in files}
+    for f in files:
+        assert listed[f.path].stats == f.stats
+        assert listed[f.path].partition_values == f.partition_values
+        assert listed[f.path].size_bytes == f.size_bytes
+    assert list(kernel.create(f"{table}-empty", snapshot.facts.schema_json).files()) == []
+
+
+def test_statistics_let_spark_skip_files(kernel: Kernel, table: str, spark: Any) -> None:
+    _, layout = make(kernel, table)
+    for i in range(4):
+        kernel.append(table, write(table, layout, rows(i * 100, 100)), ("rangeland/a", i))
+    read = spark.read.format("delta").load(table)
+    assert len(read.inputFiles()) == 4
+    assert len(read.where("offset between 250 and 260").inputFiles()) == 1
+    assert len(read.where("timestamp < '2026-03-01 01:00:00'").inputFiles()) == 1
+    assert len(read.where("topic = 'other'").inputFiles()) == 0
+    assert read.where("offset between 250 and 260").count() == 11
+    assert read.agg({"offset": "max"}).collect()[0][0] == 399
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+def test_partitions_by_hour_and_day_are_read_back_in_any_time_zone(
+    kernel: Kernel, table: str, spark: Any, zone: str
+) -> None:
+    _, layout = make(kernel, table, "date(timestamp)", "hour(timestamp)")
+    kernel.append(table, write(table, layout, rows(0, 1500)), ("rangeland/a", 1))
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        read = spark.read.format("delta").load(table)
+        assert read.count() == 1500
+        hours = read.selectExpr("unix_seconds(hour) h", "unix_seconds(timestamp) t", "date")
+        assert hours.where("h != t - t % 3600").count() == 0
+        assert (
+            hours.where("date != date_add(date'1970-01-01', cast(t / 86400 as int))").count() == 0
+        )
+        assert read.where("date = '2026-03-02'").count() == 60
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def test_odd_partition_values_are_read_back(kernel: Kernel, table: str, spark: Any) -> None:
+    schema = pa.schema([pa.field("offset", pa.int64()), pa.field("name", pa.string())])
+    new = new_table(schema, ["name"])
+    kernel.create(table, new.schema_json, new.partition_columns)
+    names = ["a b", "50%", "x=y/z", "ü😀", "q?#[]{}", None, "a:b\"c'"]
+    batch = pa.record_batch([pa.array(range(len(names)), pa.int64()), names], schema=schema)
+    kernel.append(table, write(table, new.layout, batch), ("rangeland/a", 1))
+    found = spark.read.format("delta").load(table).orderBy("offset").collect()
+    assert [row["name"] for row in found] == names
+
+
+def test_a_transaction_is_committed_once(kernel: Kernel, table: str, spark: Any) -> None:
+    snapshot, layout = make(kernel, table)
+    files = write(table, layout, rows(0, 10))
+    assert kernel.append(snapshot, files, ("rangeland/a", 5)) == Committed(1)
+    assert kernel.append(table, files, ("rangeland/a", 5)) == AlreadyCommitted(1, 5)
+    assert kernel.append(table, files, ("rangeland/a", 4)) == AlreadyCommitted(1, 5)
+    # an old snapshot does not know of the commit: Kernel finds it on the way
+    assert kernel.append(snapshot, files, ("rangeland/a", 5)) == AlreadyCommitted(1, 5)
+    assert kernel.append(snapshot, [], ("rangeland/b", 1)) == Committed(2)
+    assert spark.read.format("delta").load(table).count() == 10
+    newest = kernel.load(table)
+    assert newest is not None
+    assert newest.transaction_version("rangeland/a") == 5
+    assert newest.transaction_version("rangeland/c") is None
+
+
+def test_an_expected_version_that_has_passed_is_a_conflict(kernel: Kernel, table: str) -> None:
+    snapshot, layout = make(kernel, table)
+    kernel.append(snapshot, write(table, layout, rows(0, 1)), ("rangeland/a", 1), 0)
+    with pytest.raises(Conflict):
+        kernel.append(snapshot, [], ("rangeland/b", 1), 0)
+    with pytest.raises(Conflict, match="no longer at version 0"):
+        kernel.append(table, [], ("rangeland/b", 1), 0)
+
+
+def test_a_schema_changed_meanwhile_is_a_conflict(kernel: Kernel, table: str, sql: Sql) -> None:
+    snapshot, layout = make(kernel, table)
+    files = write(table, layout, rows(0, 1))
+    sql(f"ALTER TABLE delta.`{table}` ADD COLUMNS (more STRING)")
+    with pytest.raises(Conflict, match="schema or protocol"):
+        kernel.append(snapshot, files, ("rangeland/a", 1))
+
+
+def test_upkeep_makes_checkpoints_and_checksums(kernel: Kernel, table: str) -> None:
+    _, layout = make(kernel, table)
+    files = write(table, layout, rows(0, 1))
+    for i in range(11):
+        done = kernel.append(table, files, ("rangeland/a", i))
+        assert done == Committed(i + 1)
+    log = Path(table) / "_delta_log"
+    assert (log / f"{10:020d}.checkpoint.parquet").exists()
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 10
+    assert (log / f"{11:020d}.crc").exists()
+    again = kernel.load(table)
+    assert again is not None
+    assert again.transaction_version("rangeland/a") == 10
+    assert len(list(again.files())) == 1
+
+
+def test_commits_name_their_writer(kernel: Kernel, table: str, sql: Sql) -> None:
+    snapshot, layout = make(kernel, table)
+    kernel.append(snapshot, write(table, layout, rows(0, 1)), ("rangeland/a", 1))
+    newest = sql(f"DESCRIBE HISTORY delta.`{table}`")[0]
+    assert newest.operation == "WRITE"
+    assert newest.engineInfo.endswith("/rangeland")
+
+
+def test_the_lock_file_survives_vacuum(kernel: Kernel, table: str, sql: Sql, spark: Any) -> None:
+    make(kernel, table)
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    sql(f"VACUUM delta.`{table}` RETAIN 0 HOURS")
+    assert (Path(table) / LOCK_PATH).exists()
+
+
+# --- features of existing tables --------------------------------------------------------
+
+COLUMNS = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
+    "timestampType INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+HONOURED = {
+    "plain": ("", ""),
+    "append only": ("", "'delta.appendOnly' = 'true'"),
+    "deletion vectors": ("", "'delta.enableDeletionVectors' = 'true'"),
+    "change data feed": ("", "'delta.enableChangeDataFeed' = 'true'"),
+    "row tracking": ("", "'delta.enableRowTracking' = 'true'"),
+    "in-commit timestamps": ("", "'delta.enableInCommitTimestamps' = 'true'"),
+    "type widening": ("", "'delta.enableTypeWidening' = 'true'"),
+    "v2 checkpoints": ("", "'delta.checkpointPolicy' = 'v2'"),
+    "extra columns": (", v VARIANT, n TIMESTAMP_NTZ, s STRING", ""),
+}
+REFUSED = {
+    "columnMapping": ("", "'delta.columnMapping.mode' = 'name'"),
+    "generatedColumns": (", d DATE GENERATED ALWAYS AS (CAST(timestamp AS DATE))", ""),
+    "identityColumns": (", i BIGINT GENERATED ALWAYS AS IDENTITY", ""),
+    "allowColumnDefaults": (
+        ", c STRING DEFAULT 'x'",
+        "'delta.feature.allowColumnDefaults' = 'supported'",
+    ),
+    "icebergCompat": (
+        "",
+        "'delta.columnMapping.mode' = 'name', 'delta.enableIcebergCompatV2' = 'true'",
+    ),
+}
+
+
+def create(sql: Sql, table: str, extra: str, properties: str, more: str = "") -> None:
+    given = f"TBLPROPERTIES ({properties})" if properties else ""
+    sql(f"CREATE TABLE delta.`{table}` ({COLUMNS}{extra}) USING delta {more} {given}")
+
+
+@pytest.mark.parametrize("name", HONOURED)
+def test_tables_with_harmless_features_take_rows(
+    kernel: Kernel, table: str, sql: Sql, name: str
+) -> None:
+    create(sql, table, *HONOURED[name])
+    snapshot = kernel.load(table)
+    assert snapshot is not None
+    layout = fit(snapshot.facts, ROWS).layout
+    for i in range(12):  # past a checkpoint
+        files = write(table, layout, rows(i * 10, 10))
+        assert kernel.append(table, files, ("rangeland/a", i)) == Committed(i + 1)
+    (count,) = sql(f"SELECT count(*) AS n, max(offset) AS last FROM delta.`{table}`")
+    assert (count.n, count.last) == (120, 119)
+    if name != "append only":
+        sql(f"DELETE FROM delta.`{table}` WHERE offset % 2 = 0")
+        assert sql(f"SELECT count(*) AS n FROM delta.`{table}`")[0].n == 60
+
+
+def test_clustered_tables_take_rows(kernel: Kernel, table: str, sql: Sql) -> None:
+    create(sql, table, "", "", "CLUSTER BY (topic, offset)")
+    snapshot = kernel.load(table)
+    assert snapshot is not None
+    files = write(table, fit(snapshot.facts, ROWS).layout, rows(0, 100))
+    kernel.append(snapshot, files, ("rangeland/a", 1))
+    sql(f"OPTIMIZE delta.`{table}`")
+    assert sql(f"SELECT count(*) AS n FROM delta.`{table}`")[0].n == 100
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_tables_with_features_that_cannot_be_honoured_are_refused(
+    kernel: Kernel, table: str, sql: Sql, name: str
+) -> None:
+    create(sql, table, *REFUSED[name])
+    snapshot = kernel.load(table)
+    assert snapshot is not None
+    with pytest.raises(TableRefused, match=f"{name}|columnMapping") as caught:
+        fit(snapshot.facts, ROWS)
+    assert caught.value.do
+
+
+def test_check_constraints_are_refused(kernel: Kernel, table: str, sql: Sql) -> None:
+    create(sql, table, "", "")
+    sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT positive CHECK (offset > 0)")
+    snapshot = kernel.load(table)
+    assert snapshot is not None
+    with pytest.raises(TableRefused, match="positive"):
+        fit(snapshot.facts, ROWS)
+    with pytest.raises(TableRefused, match="committing to"):  # and Kernel would not either
+        kernel.append(snapshot, [], ("rangeland/a", 1))
+
+
+def test_not_null_columns_are_no_invariants(kernel: Kernel, table: str, sql: Sql) -> None:
+    sql(
+        f"CREATE TABLE delta.`{table}` ({COLUMNS.replace('BIGINT', 'BIGINT NOT NULL')}) USING delta"
+    )
+    snapshot = kernel.load(table)
+    assert snapshot is not None
+    layout = fit(snapshot.facts, ROWS).layout
+    assert layout.required == {"offset"}
+    kernel.append(snapshot, write(table, layout, rows(0, 5)), ("rangeland/a", 1))
+    assert sql(f"SELECT count(*) AS n FROM delta.`{table}`")[0].n == 5
+
+
+# --- landing ----------------------------------------------------------------------------
+
+
+def test_landing_is_idempotent_and_finds_its_version(kernel: Kernel, table: str) -> None:
+    snapshot, layout = make(kernel, table)
+    files = write(table, layout, rows(0, 10))
+    assert land(kernel, table, "rangeland/a", 1, files) == Landed(1, anew=True)
+    kernel.append(table, [], ("rangeland/b", 9))
+    assert land(kernel, table, "rangeland/a", 1, files) == Landed(1, anew=False)
+    assert land(kernel, snapshot, "rangeland/a", 1, files) == Landed(1, anew=False)
+    assert landed_at(kernel, table, "rangeland/b", 9) == 2
+    assert landed_at(kernel, table, "rangeland/b", 9, since=40) is None
+
+
+def test_files_that_are_gone_are_named_and_nothing_is_committed(kernel: Kernel, table: str) -> None:
+    _, layout = make(kernel, table, "hour(timestamp)")
+    files = write(table, layout, rows(0, 120))
+    (Path(table) / files[0].path).unlink()
+    assert land(kernel, table, "rangeland/a", 1, files) == FilesMissing((files[0].path,))
+    newest = kernel.load(table)
+    assert newest is not None
+    assert newest.facts.version == 0
+
+
+def test_a_restore_that_took_landings_away_is_noticed(kernel: Kernel, table: str, sql: Sql) -> None:
+    _, layout = make(kernel, table)
+    for i in range(1, 4):
+        land(kernel, table, "rangeland/a", i, write(table, layout, rows(i * 10, 10)))
+    assert restored(kernel, table, since=0) is None
+    sql(f"OPTIMIZE delta.`{table}`")
+    assert restored(kernel, table, since=0) is None
+    sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
+    found = restored(kernel, table, since=2)
+    assert isinstance(found, Restored)
+    assert found.restored_to == 1
+    assert found.lost == (("rangeland/a", 2), ("rangeland/a", 3))
+    assert restored(kernel, table, since=found.version) is None
+
+
+RACER = """
+import json, os, sys, time
+sys.path[:0] = [{lib!r}, {root!r}]
+from tests.spark.conftest import spark
+from rangeland.delta.kernel import Kernel
+from rangeland.delta.facts import Committed
+from rangeland.model import DataFile
+
+class Factory:
+    def mktemp(self, name):
+        return {scratch!r} + "/" + name + sys.argv[1]
+
+session = next(spark.__wrapped__(Factory()))
+kernel, me, won = Kernel(session), sys.argv[1], []
+for i in range({rounds}):
+    open({scratch!r} + f"/{{me}}-{{i}}", "w").close()
+    other = {scratch!r} + f"/{{1 - int(me)}}-{{i}}"
+    deadline = time.monotonic() + 60
+    while not os.path.exists(other) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    file = DataFile(f"f-{{me}}-{{i}}.parquet", 10, 1, '{{"numRecords":1}}', 1)
+    won.append(isinstance(kernel.append({table!r}, [file], ("rangeland/a", i)), Committed))
+print("WON" + json.dumps(won))
+session.stop()
+"""
+
+
+def test_two_processes_that_race_have_one_winner_each_time(
+    kernel: Kernel, table: str, tmp_path: Path, spark: Any
+) -> None:
+    rounds = 30
+    make(kernel, table)
+    root = Path(__file__).parents[2]
+    code = RACER.format(
+        lib=str(root / "lib"), root=str(root), scratch=str(tmp_path), rounds=rounds, table=table
+    )
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(i)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in (0, 1)
+    ]
+    said = [racer.communicate(timeout=240) for racer in racers]
+    results = [
+        json.loads(out.split("WON", 1)[1].splitlines()[0]) if "WON" in out else err[-2000:]
+        for out, err in said
+    ]
+    assert [sum(pair) for pair in zip(*results, strict=True)] == [1] * rounds
+    newest = kernel.load(table)
+    assert newest is not None
+    assert newest.facts.version == rounds
+    assert len(list(newest.files())) == rounds
+    assert len(spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()) == rounds + 1

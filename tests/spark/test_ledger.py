@@ -1,0 +1,155 @@
+"""The ledger: plans are entered one after the other, outcomes once, coverage stays cheap."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rangeland.delta.entries import FileEntry, OutcomeEntry, PlanEntry, RangeEntry, Span
+from rangeland.delta.kernel import Kernel
+from rangeland.delta.ledger import Ledger
+from rangeland.errors import Bug
+from rangeland.model import Counts, DataFile, Partition, Range
+
+pytestmark = pytest.mark.spark
+
+P0 = Partition("orders", 0)
+APP = "rangeland/orders-hourly"
+BACKFILL = "rangeland/orders-hourly/backfill/0123456789abcdef"
+
+
+def plan(sequence: int, start: int, end: int, application: str = APP) -> PlanEntry:
+    ranges = (RangeEntry(Range(P0, start, end, "id")),)
+    return PlanEntry(application, "orders-hourly", sequence, f"h{sequence}", ranges, "{}", 1_000)
+
+
+def outcome(of: PlanEntry) -> OutcomeEntry:
+    ranges = tuple(
+        RangeEntry(r.range, Counts(landed=r.range.width), "127.0.0.1:9092") for r in of.ranges
+    )
+    file = DataFile(f"part-{of.sequence}.parquet", 10, 1, "{}", 1, {"d": None})
+    files = (FileEntry(file, of.ranges[0].range),)
+    return OutcomeEntry(of.application, of.job, of.sequence, of.plan_hash, ranges, files, 2_000)
+
+
+@pytest.fixture
+def ledger(kernel: Kernel, tmp_path: Path) -> Ledger:
+    return Ledger(kernel, str(tmp_path / "orders")).open_or_create()
+
+
+def test_what_was_entered_and_prepared_is_read_back(ledger: Ledger) -> None:
+    first = plan(1, 0, 10)
+    assert ledger.entered() == 0
+    assert ledger.enter(first, 0)
+    assert ledger.prepare(outcome(first))
+    read = ledger.plan(APP, 1)
+    assert read is not None
+    assert (read.ranges, read.document, read.entered) == (first.ranges, "{}", 1)
+    assert ledger.outcome(APP, 1) == outcome(first)
+    assert ledger.plan(APP, 2) is None
+    assert ledger.outcome(BACKFILL, 1) is None
+    assert ledger.entered() == 1
+
+
+def test_a_plan_made_on_old_ground_is_not_entered(kernel: Kernel, ledger: Ledger) -> None:
+    other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger")).open_or_create()
+    assert other.entered() == 0
+    assert ledger.enter(plan(1, 0, 10), 0)
+    assert not other.enter(plan(1, 0, 10, BACKFILL), 0)  # it has not seen the first
+    assert other.entered() == 1
+    assert not other.enter(plan(1, 0, 10, BACKFILL), 0)
+    assert other.enter(plan(1, 10, 20, BACKFILL), 1)
+    assert [key.application for key in other.events()] == [APP, BACKFILL]
+
+
+def test_an_outcome_is_prepared_once(kernel: Kernel, ledger: Ledger) -> None:
+    first = plan(1, 0, 10)
+    assert ledger.enter(first, 0)
+    other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
+    assert other.outcome(APP, 1) is None
+    assert ledger.prepare(outcome(first))
+    assert not other.prepare(outcome(first))
+    assert other.outcome(APP, 1) == outcome(first)
+    files = list(Path(ledger.path.removeprefix("file:")).glob("*.parquet"))
+    assert len(files) == 2  # the loser's row is removed
+
+
+def test_threads_that_race_enter_each_number_once(kernel: Kernel, ledger: Ledger) -> None:
+    table = ledger.path.removesuffix("/_rangeland/ledger")
+    won: list[tuple[int, int]] = []
+    barrier = threading.Barrier(3)
+
+    def planner(me: int) -> None:
+        mine = Ledger(kernel, table)
+        for number in range(4):
+            barrier.wait(60)
+            entry = plan(number, me * 100, me * 100 + 1, f"rangeland/job-{me}")
+            mine.refresh()
+            if mine.enter(entry, number):
+                won.append((number, me))
+            barrier.wait(60)
+
+    threads = [threading.Thread(target=planner, args=(me,)) for me in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(number for number, _ in won) == [0, 1, 2, 3]
+    ledger.refresh()
+    assert ledger.entered() == 4
+
+
+def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
+    for number, (start, end) in enumerate([(0, 10), (10, 20), (30, 40)]):
+        assert ledger.enter(plan(number + 1, start, end), number)
+        if number != 1:
+            assert ledger.prepare(outcome(plan(number + 1, start, end)))
+    coverage = ledger.coverage()
+    assert coverage.entered == 3
+    assert coverage.landed_of(P0, "id") == [(0, 10), (30, 40)]
+    (held,) = coverage.held_of(P0)
+    assert (held.span, held.application, held.sequence) == (Span(10, 20, "id"), APP, 2)
+    assert [live.sequence for live in ledger.live_plans()] == [2]
+    with pytest.raises(Bug, match="came too late"):
+        ledger.prepare(outcome(plan(2, 10, 20)))
+    assert ledger.enter(plan(1, 50, 60, BACKFILL), 3)
+    assert ledger.coverage().landed_of(P0) == [(0, 10), (30, 40)]
+    assert {h.application for h in ledger.coverage().held_of(P0)} == {APP, BACKFILL}
+
+
+def test_an_outcome_after_the_newest_plan_is_in_the_coverage(ledger: Ledger) -> None:
+    assert ledger.enter(plan(1, 0, 10), 0)
+    assert ledger.enter(plan(1, 90, 99, BACKFILL), 1)
+    assert ledger.prepare(outcome(plan(1, 0, 10)))
+    assert ledger.coverage().landed_of(P0) == [(0, 10)]
+    assert ledger.prepare(outcome(plan(1, 90, 99, BACKFILL)))
+    assert ledger.coverage().landed_of(P0) == [(0, 10), (90, 99)]
+    assert ledger.coverage().held == {}
+
+
+def test_the_ledger_is_read_with_sql_and_survives_optimize(
+    ledger: Ledger, spark: Any, sql: Callable[[str], list[Any]]
+) -> None:
+    for number in range(3):
+        assert ledger.enter(plan(number + 1, number, number + 1), number)
+        assert ledger.prepare(outcome(plan(number + 1, number, number + 1)))
+    found = sql(
+        "SELECT sequence, r.topic, r.partition, r.from_offset, r.landed "
+        f"FROM delta.`{ledger.path}` LATERAL VIEW explode(ranges) AS r "
+        "WHERE event = 'outcome' ORDER BY sequence"
+    )
+    assert [tuple(row) for row in found] == [(i + 1, "orders", 0, i, 1) for i in range(3)]
+    values = sql(
+        f"SELECT files[0].partition_values AS v FROM delta.`{ledger.path}` WHERE sequence=1"
+    )
+    assert {"d": None} in [row.v for row in values]
+    before = (list(ledger.plans()), ledger.coverage())
+    sql(f"OPTIMIZE delta.`{ledger.path}`")
+    ledger.refresh()
+    assert len({key.path for key in ledger.events()}) == 1
+    assert (list(ledger.plans()), ledger.coverage()) == before
+    assert [o.sequence for o in ledger.outcomes(APP)] == [3, 2, 1]

@@ -1,0 +1,84 @@
+"""The ledger's rows and the arithmetic of coverage."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from rangeland.delta.coverage import Coverage, merge_offsets, merge_spans, with_ranges
+from rangeland.delta.entries import (
+    SCHEMA,
+    FileEntry,
+    OutcomeEntry,
+    PlanEntry,
+    RangeEntry,
+    Span,
+    from_row,
+    stats_of,
+    to_row,
+)
+from rangeland.model import Counts, DataFile, Partition, Range
+
+P0 = Partition("orders", 0)
+B1 = Partition("orders", 1, "broker-a")
+
+
+def a_plan() -> PlanEntry:
+    ranges = (RangeEntry(Range(P0, 0, 10, "id", 99)), RangeEntry(Range(B1, 5, 6)))
+    covered = {P0: (Span(0, 5), Span(7, 9, "id")), B1: (Span(1, 2),)}
+    live = (("rangeland/a", 3),)
+    return PlanEntry(
+        "rangeland/a", "a", 4, "hash", ranges, "{}", 1_700_000_000_123, 7, 9, covered, live
+    )
+
+
+def an_outcome() -> OutcomeEntry:
+    file = DataFile("d=1/x.parquet", 10, 3, "{}", 5, {"d": "1", "e": None})
+    return OutcomeEntry(
+        "rangeland/a",
+        "a",
+        4,
+        "hash",
+        (RangeEntry(Range(P0, 0, 10, "id", 99), Counts(landed=8, control=2), "h:1"),),
+        (FileEntry(file, Range(P0, 0, 10, "id")), FileEntry(file)),
+        1_700_000_000_123,
+    )
+
+
+@pytest.mark.parametrize("entry", [a_plan(), an_outcome()])
+def test_entries_survive_the_way_through_a_row(entry: PlanEntry | OutcomeEntry) -> None:
+    table = pa.Table.from_pylist([to_row(entry)], schema=SCHEMA)
+    assert from_row(table.to_pylist()[0]) == entry
+
+
+def test_statistics_hold_the_whole_application_id() -> None:
+    long = to_row(a_plan()) | {"application": "rangeland/" + "x" * 80}
+    stats = json.loads(stats_of(long))
+    assert stats["minValues"]["application"] == stats["maxValues"]["application"]
+    assert len(stats["minValues"]["application"]) == 90
+
+
+def test_pieces_that_touch_become_one() -> None:
+    assert merge_offsets([(5, 9), (0, 5), (12, 12), (20, 30), (21, 22)]) == [(0, 9), (20, 30)]
+
+
+def test_spans_of_different_topic_ids_never_merge() -> None:
+    merged = merge_spans([Span(0, 5, "a"), Span(5, 9, "b"), Span(3, 7, "a")])
+    assert merged == (Span(0, 7, "a"), Span(5, 9, "b"))
+
+
+def test_an_unknown_topic_id_counts_as_the_same_log() -> None:
+    landed = {P0: (Span(0, 5), Span(0, 9, "old"), Span(4, 7, "new"))}
+    coverage = Coverage(1, landed)
+    assert coverage.landed_of(P0, "new") == [(0, 7)]
+    assert coverage.landed_of(P0, "old") == [(0, 9)]
+    assert coverage.landed_of(B1) == []
+
+
+def test_ranges_are_added_to_what_is_landed() -> None:
+    landed = with_ranges(
+        {P0: (Span(0, 5),)}, [RangeEntry(Range(P0, 5, 8)), RangeEntry(Range(B1, 1, 2))]
+    )
+    assert landed == {P0: (Span(0, 8),), B1: (Span(1, 2),)}

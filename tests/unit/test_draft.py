@@ -1,0 +1,221 @@
+"""From a survey to a plan: nothing twice, nothing skipped, whatever the limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.errors import RangeLost
+from rangeland.model import (
+    Address,
+    AtOffset,
+    Bound,
+    Bounds,
+    Counts,
+    Earliest,
+    FromCheckpoint,
+    Isolation,
+    Latest,
+    Leader,
+    LogState,
+    Partition,
+    Range,
+    Receipt,
+    Survey,
+)
+from rangeland.planning.bounds import Mark, Request
+from rangeland.planning.coverage import Coverage, coverage_of
+from rangeland.planning.draft import Draft, Standing, Terms, draft
+from rangeland.planning.limits import Limits
+from rangeland.planning.plan import prove
+from rangeland.planning.policy import Action, Loss, Policy, Verdict
+from rangeland.planning.slices import Slicing
+
+P0, P1 = Partition("t", 0), Partition("t", 1)
+B1 = Address("b1", 9092)
+
+
+def log(p: Partition, start: int, end: int, size: int | None = None) -> LogState:
+    return LogState(p, Leader(B1, topic_id="A"), start, end, size)
+
+
+def survey(*logs: LogState) -> Survey:
+    return Survey(777, {one.partition: one for one in logs})
+
+
+def terms(
+    lower: Bound | None = None,
+    upper: Bound | None = None,
+    limits: Limits | None = None,
+    **actions: Action,
+) -> Terms:
+    return Terms(
+        job="orders",
+        application="rangeland/orders",
+        dialect="kafka",
+        isolation=Isolation.READ_COMMITTED,
+        request=Request(
+            Bounds(lower or FromCheckpoint()),
+            Bounds(upper or Latest()),
+            Earliest(),
+            Policy(**actions),
+        ),
+        limits=limits or Limits(),
+        slicing=Slicing(1000),
+    )
+
+
+def standing(
+    checkpoint: dict[Partition, Mark] | None = None, *landed: Range, sequence: int = 3
+) -> Standing:
+    return Standing(checkpoint or {}, coverage_of(landed), sequence)
+
+
+def spans(drafted: Draft) -> list[tuple[int, int, int]]:
+    return [(r.partition.number, r.from_offset, r.until_offset) for r in drafted.plan.ranges]
+
+
+def test_a_draft_is_a_whole_plan_of_its_terms() -> None:
+    drafted = draft(terms(), survey(log(P0, 10, 20, 5000)), standing({P0: Mark(12, "A")}))
+    plan = drafted.plan
+    assert (plan.job, plan.application, plan.sequence) == ("orders", "rangeland/orders", 3)
+    assert (plan.dialect, plan.isolation) == ("kafka", Isolation.READ_COMMITTED)
+    assert plan.made_at_ms == 777
+    assert plan.ranges == (Range(P0, 12, 20, "A", 4000),)
+    assert [(s.from_offset, s.until_offset, s.leader) for s in plan.slices] == [
+        (12, 14, B1),
+        (14, 16, B1),
+        (16, 18, B1),
+        (18, 20, B1),
+    ]
+    assert plan.checkpoint == {P0: Mark(20, "A")}
+    assert drafted.already == ()
+    assert not drafted.is_empty
+
+
+def test_the_same_inputs_give_the_same_plan() -> None:
+    first, second = (draft(terms(), survey(log(P0, 0, 9)), standing()) for _ in range(2))
+    assert first.plan.hash == second.plan.hash
+
+
+def test_an_empty_range_is_no_part_of_a_plan_and_keeps_the_checkpoint() -> None:
+    checkpoint = {P0: Mark(20, "A")}
+    drafted = draft(terms(), survey(log(P0, 10, 20), log(P1, 0, 0)), standing(checkpoint))
+    assert drafted.is_empty
+    assert drafted.asked == ()
+    assert drafted.plan.checkpoint == checkpoint
+
+
+def test_without_a_size_on_disk_a_record_is_taken_for_a_kibibyte() -> None:
+    drafted = draft(terms(), survey(log(P0, 0, 3)), standing())
+    assert drafted.plan.ranges[0].estimated_bytes == 3 * 1024
+
+
+def test_what_a_backfill_has_landed_is_left_out_and_told() -> None:
+    drafted = draft(terms(), survey(log(P0, 0, 40)), standing({}, Range(P0, 10, 20, "A")))
+    assert spans(drafted) == [(0, 0, 10), (0, 20, 40)]
+    assert drafted.already == (Range(P0, 10, 20, "A"),)
+    assert drafted.plan.checkpoint == {P0: Mark(40, "A")}
+
+
+def test_what_is_landed_whole_is_an_empty_draft_and_told() -> None:
+    asked = terms(AtOffset(5), AtOffset(25))
+    drafted = draft(asked, survey(log(P0, 0, 40)), standing({}, Range(P0, 0, 30, "A")))
+    assert drafted.is_empty
+    assert drafted.already == (Range(P0, 5, 25, "A"),)
+
+
+def test_the_same_backfill_after_retention_is_already_landed_and_not_lost() -> None:
+    asked = terms(AtOffset(5), AtOffset(25))
+    drafted = draft(asked, survey(log(P0, 30, 40)), standing({}, Range(P0, 5, 25, "A")))
+    assert drafted.is_empty
+    assert drafted.already == (Range(P0, 5, 25, "A"),)
+    with pytest.raises(RangeLost, match=r"t/0 \[20, 25\) expired"):
+        draft(asked, survey(log(P0, 30, 40)), standing({}, Range(P0, 5, 20, "A")))
+
+
+@pytest.mark.parametrize("limit", [1, 3, 9, 10, 11, 15, 20, 99])
+def test_limits_together_with_coverage_never_make_the_checkpoint_jump_over_a_hole(
+    limit: int,
+) -> None:
+    landed = (Range(P0, 10, 20, "A"), Range(P0, 25, 27, "A"))
+    for limits in (Limits(max_records=limit), Limits(max_bytes=limit * 1024)):
+        drafted = draft(
+            terms(limits=limits), survey(log(P0, 0, 40)), standing({P0: Mark(0, "A")}, *landed)
+        )
+        until = drafted.plan.checkpoint[P0].until_offset
+        there = {o for r in (*landed, *drafted.plan.ranges) for o in _offsets(r)}
+        assert set(range(until)) <= there
+        assert drafted.plan.width == min(limit, 28)
+
+
+def _offsets(r: Range) -> range:
+    return range(r.from_offset, r.until_offset)
+
+
+def test_a_partition_without_a_share_keeps_its_checkpoint() -> None:
+    checkpoint = {P0: Mark(2, "A"), P1: Mark(3, "A")}
+    logs = survey(log(P0, 0, 40), log(P1, 0, 40))
+    drafted = draft(terms(limits=Limits(max_records=1)), logs, standing(checkpoint))
+    assert drafted.plan.checkpoint == {P0: Mark(3, "A"), P1: Mark(3, "A")}
+
+
+def test_expired_offsets_are_recorded_and_not_read_and_the_plan_can_be_proved() -> None:
+    drafted = draft(
+        terms(expired=Action.SKIP), survey(log(P0, 10, 20)), standing({P0: Mark(4, "A")})
+    )
+    plan = drafted.plan
+    assert spans(drafted) == [(0, 4, 20)]
+    assert [(x.from_offset, x.until_offset, x.verdict) for x in plan.losses] == [
+        (4, 10, Verdict.EXPIRED)
+    ]
+    assert {o for s in plan.slices for o in range(s.from_offset, s.until_offset)} == set(
+        range(10, 20)
+    )
+    receipts = {
+        s.index: Receipt(s.index, P0, s.from_offset, s.until_offset, Counts(landed=s.width))
+        for s in plan.slices
+    }
+    assert prove(plan, receipts)[0].counts == Counts(landed=10, lost=6)
+
+
+@pytest.mark.parametrize(("limit", "lost"), [(3, 3), (6, 6), (9, 6)])
+def test_a_limit_that_ends_inside_a_loss_records_that_part_of_it(limit: int, lost: int) -> None:
+    drafted = draft(
+        terms(limits=Limits(max_records=limit), expired=Action.SKIP),
+        survey(log(P0, 10, 20)),
+        standing({P0: Mark(4, "A")}),
+    )
+    assert sum(loss.width for loss in drafted.plan.losses) == lost
+    assert sum(s.width for s in drafted.plan.slices) == limit - lost
+    assert drafted.plan.checkpoint[P0].until_offset == 4 + limit
+
+
+def test_what_a_truncated_log_may_yet_bring_is_not_recorded_as_lost() -> None:
+    drafted = draft(
+        terms(truncated=Action.SKIP), survey(log(P0, 0, 20)), standing({P0: Mark(30, "A")})
+    )
+    assert drafted.is_empty
+    assert drafted.plan.losses == ()
+    assert drafted.plan.checkpoint == {P0: Mark(30, "A")}
+
+
+def test_a_recreated_topic_is_read_from_its_beginning_under_skip() -> None:
+    drafted = draft(
+        terms(recreated=Action.SKIP),
+        survey(log(P0, 0, 8)),
+        Standing({P0: Mark(30, "OLD")}, coverage_of([Range(P0, 0, 30, "OLD")]), 4),
+    )
+    assert spans(drafted) == [(0, 0, 8)]
+    assert drafted.plan.checkpoint == {P0: Mark(8, "A")}
+
+
+def test_a_held_partition_waits_and_keeps_its_checkpoint() -> None:
+    checkpoint = {P0: Mark(4, "A"), P1: Mark(12, "A")}
+    drafted = draft(
+        terms(expired=Action.HOLD),
+        survey(log(P0, 10, 20), log(P1, 10, 20)),
+        Standing(checkpoint, Coverage(), 1),
+    )
+    assert spans(drafted) == [(1, 12, 20)]
+    assert drafted.plan.checkpoint == {P0: Mark(4, "A"), P1: Mark(20, "A")}
+    assert drafted.held == (Loss(P0, 4, 10, Verdict.EXPIRED, "the log begins at 10 on b1:9092"),)

@@ -1,0 +1,81 @@
+"""Every error keeps its facts on the way from an executor, and answers a person's questions."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from rangeland import errors
+from rangeland.errors import RangelandError
+
+EVERY_CLASS = [
+    cls
+    for _, cls in sorted(vars(errors).items())
+    if inspect.isclass(cls) and issubclass(cls, RangelandError)
+]
+
+# The exit codes of the contract, by class: a scheduler decides by them.
+EXIT_CODES = {
+    "RangelandError": 70,
+    "UsageError": 64,
+    "JobFileError": 78,
+    "Unreachable": 75,
+    "StorageFailed": 75,
+    "RemoteProtocolError": 70,
+    "LocalProtocolError": 70,
+    "BadRecord": 65,
+    "RangeLost": 66,
+    "Conflict": 73,
+    "TableRefused": 73,
+    "ProofFailed": 70,
+    "Bug": 70,
+}
+
+
+def test_every_class_has_the_exit_code_of_the_contract() -> None:
+    assert {cls.__name__: cls.exit_code for cls in EVERY_CLASS} == EXIT_CODES
+
+
+@pytest.mark.parametrize("cls", EVERY_CLASS)
+def test_an_error_survives_pickling_with_class_sentence_and_facts(
+    cls: type[RangelandError],
+) -> None:
+    error = cls("orders/0 is gone", why="it went", do="bring it back", partition=0, at=[1, 2])
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is cls
+    assert (back.what, back.why, back.do) == ("orders/0 is gone", "it went", "bring it back")
+    assert back.facts == {"partition": 0, "at": [1, 2]}
+    assert str(back) == str(error)
+
+
+@pytest.mark.parametrize("cls", EVERY_CLASS)
+def test_every_class_says_if_data_is_safe_if_to_retry_and_who_acts(
+    cls: type[RangelandError],
+) -> None:
+    assert cls.data
+    assert cls.retry
+    assert cls.acts
+    assert cls.__doc__
+
+
+@pytest.mark.parametrize(
+    ("what", "why", "do", "sentence"),
+    [
+        ("it broke", "", "", "it broke."),
+        ("it broke", "rust", "", "it broke: rust."),
+        ("it broke", "", "mend it", "it broke. mend it."),
+        ("it broke", "rust", "mend it", "it broke: rust. mend it."),
+        ("it broke", "rust.", "Mend it!", "it broke: rust. Mend it!"),
+    ],
+)
+def test_the_message_says_what_then_why_then_what_to_do(
+    what: str, why: str, do: str, sentence: str
+) -> None:
+    assert str(RangelandError(what, why=why, do=do)) == sentence
+
+
+def test_a_refused_table_is_a_conflict_that_is_not_retried() -> None:
+    assert issubclass(errors.TableRefused, errors.Conflict)
+    assert errors.TableRefused.retry != errors.Conflict.retry

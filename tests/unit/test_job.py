@@ -1,0 +1,383 @@
+"""The job file is a contract: what parses, what it means, and how a mistake is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rangeland.errors import JobFileError
+from rangeland.job import Job, parse_bounds, parse_size, parse_time_ms
+from rangeland.model import (
+    Address,
+    AtOffset,
+    AtTime,
+    Bound,
+    Bounds,
+    Earliest,
+    FromCheckpoint,
+    GroupOffset,
+    Isolation,
+    Latest,
+    Partition,
+)
+from rangeland.planning.limits import Limits
+from rangeland.planning.policy import Action, Policy
+from rangeland.planning.slices import Slicing
+
+WHOLE = """\
+job: orders-hourly
+source:
+  dialect: kafka
+  servers: [127.0.0.1:9092, "[::1]:9093"]
+  zookeeper: 127.0.0.1:2181/jafka
+  topics: [orders]
+  partitions: {orders: [0, 1]}
+  isolation: read_uncommitted
+  security:
+    tls: {ca: ca.pem, certificate: me.pem, key: me.key, key_password: "${file:/run/key}"}
+    sasl: {username: lander, password: "${env:KAFKA_PASSWORD}"}
+range:
+  from: {orders: {0: 23, 1: earliest}}
+  until: latest
+  first_run: earliest
+limits: {max_records: 5000000, max_bytes: 8GiB}
+slices: {target_bytes: 64MiB, min_slices: 4}
+policy: {expired: fail, recreated: skip, truncated: hold, vanished: skip, corrupt: fail}
+sink:
+  table: lake/orders
+  partition_by: ["date(timestamp)", topic]
+  compression: zstd
+  target_file_bytes: 256MiB
+  transform: my_module:my_function
+group: {id: orders-hourly}
+"""
+
+LEAST = """\
+job: orders
+source:
+  servers: [b1:9092]
+  topics: [orders]
+sink: {table: lake/orders}
+"""
+
+
+def test_every_field_of_the_contract_parses() -> None:
+    job = Job.parse(WHOLE)
+    assert job.job == "orders-hourly"
+    assert job.source.dialect == "kafka"
+    assert job.source.addresses == (Address("127.0.0.1", 9092), Address("::1", 9093))
+    assert job.source.zookeeper == "127.0.0.1:2181/jafka"
+    assert job.source.topics == ("orders",)
+    assert job.source.partitions == {"orders": (0, 1)}
+    assert job.source.isolation is Isolation.READ_UNCOMMITTED
+    listed = {Partition("orders", 0): AtOffset(23), Partition("orders", 1): Earliest()}
+    assert job.range.from_.listed == listed
+    assert job.range.from_.only_listed
+    assert job.request.until_bounds == Bounds(Latest())
+    assert job.request.first_run == Earliest()
+    assert job.run_limits == Limits(5_000_000, 8 << 30)
+    assert job.slicing == Slicing(64 << 20, 4)
+    assert job.policies == Policy(Action.FAIL, Action.SKIP, Action.HOLD, Action.SKIP, Action.FAIL)
+    assert job.sink.table == "lake/orders"
+    assert job.sink.partition_by == ("date(timestamp)", "topic")
+    assert job.sink.compression == "zstd"
+    assert job.sink.target_file_bytes == 256 << 20
+    assert job.sink.transform == "my_module:my_function"
+    assert job.group is not None
+    assert job.group.id == "orders-hourly"
+    assert job.application == "rangeland/orders-hourly"
+
+
+def test_what_is_left_out_has_the_defaults_of_the_contract() -> None:
+    job = Job.parse(LEAST)
+    assert job.source.dialect == "kafka"
+    assert job.source.isolation is Isolation.READ_COMMITTED
+    assert job.request.from_bounds == Bounds(FromCheckpoint())
+    assert job.request.until_bounds == Bounds(Latest())
+    assert job.request.first_run == Earliest()
+    assert job.run_limits == Limits(None, None)
+    assert job.slicing == Slicing(128 << 20, 0)
+    assert job.policies == Policy()
+    assert job.sink.compression == "zstd"
+    assert job.group is None
+
+
+@pytest.mark.parametrize("dialect", ["kafka", "jafka", "rocketmq"])
+@pytest.mark.parametrize("compression", ["zstd", "snappy", "none"])
+def test_each_dialect_and_compression_of_the_contract_parses(
+    dialect: str, compression: str
+) -> None:
+    text = LEAST.replace("source:\n", f"source:\n  dialect: {dialect}\n")
+    job = Job.parse(text.replace("{table: ", f"{{compression: {compression}, table: "))
+    assert (job.source.dialect, job.sink.compression) == (dialect, compression)
+
+
+@pytest.mark.parametrize("kind", ["expired", "recreated", "truncated", "vanished"])
+@pytest.mark.parametrize("action", ["fail", "skip", "hold"])
+def test_each_kind_of_loss_takes_each_action(kind: str, action: str) -> None:
+    job = Job.parse(LEAST + f"policy: {{{kind}: {action}}}\n")
+    assert getattr(job.policies, kind) is Action(action)
+
+
+def test_jafka_needs_no_servers_where_it_has_zookeeper() -> None:
+    text = LEAST.replace("servers: [b1:9092]", "zookeeper: z:2181")
+    assert Job.parse(text).source.addresses == ()
+
+
+# --- words ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "bound"),
+    [
+        ("checkpoint", FromCheckpoint()),
+        ("earliest", Earliest()),
+        ("latest", Latest()),
+        ("group:billing", GroupOffset("billing")),
+        ("1970-01-01T00:00:00Z", AtTime(0)),
+        ("2026-01-01", AtTime(1_767_225_600_000)),
+        ("2026-01-01T00:00Z", AtTime(1_767_225_600_000)),
+        ("2026-01-01T01:00:00+01:00", AtTime(1_767_225_600_000)),
+        ("2026-01-01 00:00:00.001", AtTime(1_767_225_600_001)),
+    ],
+)
+def test_a_word_is_a_bound_for_all_partitions(words: str, bound: Bound) -> None:
+    job = Job.parse(LEAST + f"range:\n  from: {words}\n")
+    assert job.request.from_bounds == Bounds(bound)
+
+
+def test_a_time_without_a_zone_is_utc_and_keeps_its_milliseconds() -> None:
+    assert parse_time_ms("2026-01-01T00:00:00.123") == 1_767_225_600_123
+    assert parse_time_ms("2286-11-20T17:46:39.999Z") == 9_999_999_999_999
+
+
+@pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999Z", "2026-13-01", "yesterday", ""])
+def test_a_time_that_cannot_be_meant_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_time_ms(text)
+
+
+def test_listed_partitions_take_every_kind_of_bound() -> None:
+    bounds = parse_bounds({"a": {0: 5, "1": "latest", 2: "2026-01-01", 3: "group:g"}})
+    assert bounds.of(Partition("a", 0)) == AtOffset(5)
+    assert bounds.of(Partition("a", 1)) == Latest()
+    assert bounds.of(Partition("a", 2)) == AtTime(1_767_225_600_000)
+    assert bounds.of(Partition("a", 3)) == GroupOffset("g")
+    assert bounds.of(Partition("a", 4)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("128MiB", 128 << 20),
+        ("8GiB", 8 << 30),
+        ("1.5KiB", 1536),
+        ("2 MB", 2_000_000),
+        ("7kb", 7000),
+        ("1TiB", 1 << 40),
+        ("1TB", 10**12),
+        ("12B", 12),
+        ("12", 12),
+    ],
+)
+def test_a_size_is_bytes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+# --- mistakes ---------------------------------------------------------------------------
+
+
+def _lines(extra: str) -> str:
+    return LEAST + extra
+
+
+MISTAKES = [
+    # (text, line, field, words of what was expected)
+    (LEAST.replace("job: orders", "job: Orders!"), 1, "job", "lower-case"),
+    (LEAST.replace("job: orders", "job: 12"), 1, "job", "string"),
+    (LEAST.replace("job: orders\n", ""), None, "job", "needed"),
+    (LEAST.replace("sink: {table: lake/orders}\n", ""), None, "sink", "needed"),
+    (LEAST.replace("table: lake/orders", "table: ''"), 5, "sink.table", "at least 1"),
+    (LEAST.replace("{table", "{tabel: x, table"), 5, "sink.tabel", "no such field"),
+    (LEAST.replace("b1:9092", "b1"), 3, "source.servers", "host:port"),
+    (LEAST.replace("b1:9092", "b1:99999"), 3, "source.servers", "host:port"),
+    (LEAST.replace("topics: [orders]", "topics: [a b]"), 4, "source.topics", "topic names"),
+    (LEAST.replace("topics: [orders]", "topics: []"), 2, "source", "either topics"),
+    (LEAST.replace("topics: [orders]", "topic_pattern: '('"), 4, "source.topic_pattern", "regular"),
+    (LEAST.replace("  servers: [b1:9092]\n", ""), 2, "source", "servers"),
+    (
+        LEAST.replace("topics: [orders]", "topics: [orders]\n  topic_pattern: x.*"),
+        2,
+        "source",
+        "either topics",
+    ),
+    (
+        LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {x: [0]}"),
+        2,
+        "source",
+        "not of 'x'",
+    ),
+    (
+        LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {orders: [-1]}"),
+        5,
+        "source.partitions.orders.0",
+        "greater than or equal to 0",
+    ),
+    (
+        LEAST.replace("topics: [orders]", "topics: [orders]\n  dialect: pulsar"),
+        5,
+        "source.dialect",
+        "'kafka'",
+    ),
+    (
+        LEAST.replace("topics: [orders]", "topics: [orders]\n  isolation: dirty"),
+        5,
+        "source.isolation",
+        "'read_committed'",
+    ),
+    (
+        LEAST.replace("topics: [orders]", "topics: [orders]\n  security:\n    tls:\n      caa: x"),
+        7,
+        "source.security.tls.caa",
+        "no such field",
+    ),
+    (_lines("range: {from: yesterday}\n"), 6, "range.from", "checkpoint, earliest"),
+    (_lines("range: {from: 23}\n"), 6, "range.from", "topic and partition"),
+    (_lines("range: {from: true}\n"), 6, "range.from", "earliest"),
+    (_lines("range: {from: {}}\n"), 6, "range.from", "at least one topic"),
+    (_lines("range: {from: {orders: 5}}\n"), 6, "range.from", "{partition: offset}"),
+    (_lines("range: {from: {orders: {x: 5}}}\n"), 6, "range.from", "partition numbers"),
+    (_lines("range: {from: {orders: {0: -1}}}\n"), 6, "range.from", "not negative"),
+    (_lines("range: {from: {orders: {0: true}}}\n"), 6, "range.from", "earliest"),
+    (_lines("range: {from: {returns: {0: 1}}}\n"), None, "the job", "not of 'returns'"),
+    (_lines("range: {from: 2026-13-01}\n"), 6, "range.from", "ISO time"),
+    (_lines("range: {from: 1969-12-31}\n"), 6, "range.from", "before 1970"),
+    (_lines("range: {until: checkpoint}\n"), 6, "range.until", "cannot end at the checkpoint"),
+    (
+        _lines("range:\n  until: {orders: {0: checkpoint}}\n"),
+        7,
+        "range.until",
+        "cannot end at the checkpoint",
+    ),
+    (_lines("range: {first_run: checkpoint}\n"), 6, "range.first_run", "earliest, latest"),
+    (_lines("range: {first_run: 5}\n"), 6, "range.first_run", "earliest, latest"),
+    (_lines("limits: {max_records: 0}\n"), 6, "limits.max_records", "greater than 0"),
+    (_lines("limits: {max_records: yes}\n"), 6, "limits.max_records", "integer"),
+    (_lines("limits: {max_records: 1.5}\n"), 6, "limits.max_records", "integer"),
+    (_lines("limits: {max_bytes: true}\n"), 6, "limits.max_bytes", "integer"),
+    (_lines("limits: {max_bytes: 8 GiBs}\n"), 6, "limits.max_bytes", "a size such as"),
+    (_lines("limits: {max_bytes: -5}\n"), 6, "limits.max_bytes", "greater than 0"),
+    (_lines("limits:\n"), 6, "limits", "dictionary"),
+    (_lines("slices: {min_slices: -1}\n"), 6, "slices.min_slices", "greater than or equal to 0"),
+    (_lines("policy: {expired: ignore}\n"), 6, "policy.expired", "'fail', 'skip' or 'hold'"),
+    (_lines("policy: {lost: skip}\n"), 6, "policy.lost", "no such field"),
+    (_lines("group: {id: ''}\n"), 6, "group.id", "at least 1"),
+    (_lines("group: {name: x}\n"), 6, "group.id", "needed"),
+    (LEAST.replace("{table", "{transform: f, table"), 5, "sink.transform", "module:function"),
+    (LEAST.replace("{table", "{compression: lz4, table"), 5, "sink.compression", "'zstd'"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "field", "expected"), MISTAKES)
+def test_a_mistake_names_file_line_field_and_what_was_expected(
+    text: str, line: int | None, field: str, expected: str
+) -> None:
+    with pytest.raises(JobFileError) as caught:
+        Job.parse(text, "o.yaml")
+    error = caught.value
+    assert error.exit_code == 78
+    place = "o.yaml" if line is None else f"o.yaml:{line}"
+    assert error.what.startswith(f"{place}: {field}: ")
+    assert expected in error.what
+    assert (error.facts["file"], error.facts["line"], error.facts["field"]) == (
+        "o.yaml",
+        line,
+        field,
+    )
+
+
+def test_all_mistakes_of_a_file_are_named_at_once() -> None:
+    text = LEAST.replace("b1:9092", "b1") + "limits: {max_records: 0}\nnonsense: 1\n"
+    with pytest.raises(JobFileError) as caught:
+        Job.parse(text, "o.yaml")
+    assert [m["field"] for m in caught.value.facts["mistakes"]] == [
+        "source.servers",
+        "limits.max_records",
+        "nonsense",
+    ]
+    assert "o.yaml:7: nonsense" in str(caught.value)
+
+
+def test_a_mistake_inside_tls_is_one_mistake() -> None:
+    text = LEAST.replace("topics: [orders]", "topics: [orders]\n  security: {tls: {x: 1}}")
+    with pytest.raises(JobFileError) as caught:
+        Job.parse(text, "o.yaml")
+    assert len(caught.value.facts["mistakes"]) == 1
+
+
+def test_a_job_is_loaded_from_a_file_with_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "o.yaml"
+    path.write_text(LEAST, encoding="utf-8")
+    assert Job.load(path).limits.max_records is None
+    job = Job.load(path, ["limits.max_records=7", "range.until=2026-01-01T00:00:00Z"])
+    assert job.limits.max_records == 7
+    assert job.request.until_bounds == Bounds(AtTime(1_767_225_600_000))
+    with pytest.raises(JobFileError, match=r"--set limits.max_records: limits.max_records: "):
+        Job.load(path, ["limits.max_records=0"])
+
+
+def test_an_override_of_one_partition_wins_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "o.yaml"
+    path.write_text(LEAST + "range: {from: {orders: {0: 5}}}\n", encoding="utf-8")
+    job = Job.load(path, ["range.from.orders.0=9"])
+    assert job.range.from_.listed == {Partition("orders", 0): AtOffset(9)}
+
+
+@pytest.mark.parametrize(
+    ("table", "is_name"),
+    [
+        ("main.sales.orders", True),
+        ("sales.orders", True),
+        ("lake/orders", False),
+        ("s3a://lake/orders", False),
+        ("orders", False),
+    ],
+)
+def test_a_catalog_name_is_told_from_a_path(table: str, is_name: bool) -> None:
+    job = Job.parse(LEAST.replace("lake/orders", table))
+    assert job.sink.is_catalog_name is is_name
+
+
+# --- secrets ----------------------------------------------------------------------------
+
+SECURE = LEAST.replace(
+    "topics: [orders]",
+    "topics: [orders]\n  security: {sasl: {username: u, password: SECRET}}",
+)
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "12345678", "'${hunter2}'", "'x${env:A}hunter2'"])
+def test_a_secret_in_clear_is_refused_and_never_repeated(secret: str) -> None:
+    with pytest.raises(JobFileError, match=r"source\.security\.sasl\.password") as caught:
+        Job.parse(SECURE.replace("SECRET", secret), "o.yaml")
+    error = caught.value
+    told = f"{error} {error!r} {error.facts} {error.__context__} {error.__context__!r}"
+    assert secret.strip("'") not in told
+    assert "${env:NAME}" in str(error)
+
+
+@pytest.mark.parametrize("field", ["username", "mechanism"])
+def test_another_mistake_beside_a_secret_does_not_repeat_it(field: str) -> None:
+    text = SECURE.replace("password: SECRET", f"password: hunter2, {field}x: 1")
+    with pytest.raises(JobFileError) as caught:
+        Job.parse(text, "o.yaml")
+    assert "hunter2" not in f"{caught.value} {caught.value.facts} {caught.value.__context__}"
+
+
+def test_a_job_holds_a_reference_and_never_looks_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANGELAND_TEST_SECRET", "hunter2")
+    job = Job.parse(SECURE.replace("SECRET", "'${env:RANGELAND_TEST_SECRET}'"))
+    assert job.source.security.sasl is not None
+    assert job.source.security.sasl.password == "${env:RANGELAND_TEST_SECRET}"
+    assert "hunter2" not in f"{job!r} {job} {job.model_dump()} {job.model_dump_json()}"

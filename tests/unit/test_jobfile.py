@@ -1,0 +1,154 @@
+"""Job file text: every value remembers its line, and no text ends in a foreign exception."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rangeland.errors import JobFileError
+from rangeland.jobfile import override, parse_job_text, put, read_job_text
+
+TEXT = """\
+job: orders
+source:
+  servers: [a:9092]
+  topics:
+    - orders
+    - returns
+range:
+  from: {orders: {0: 23}}
+  until: 2026-01-01T00:00:00Z
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("job",), 1),
+        (("source",), 2),
+        (("source", "topics"), 4),
+        (("source", "topics", 1), 6),
+        (("range", "from", "orders", 0), 8),
+        (("range", "until"), 9),
+    ],
+)
+def test_a_field_knows_its_line(path: tuple[str | int, ...], line: int) -> None:
+    text = parse_job_text(TEXT, "o.yaml")
+    assert text.line_of(path) == line
+    assert text.where(path) == f"o.yaml:{line}"
+
+
+def test_a_field_that_is_not_there_has_the_line_of_what_is_around_it() -> None:
+    text = parse_job_text(TEXT, "o.yaml")
+    assert text.where(("source", "security", "tls")) == "o.yaml:2"
+    assert text.where(("sink",)) == "o.yaml"
+    assert text.line_of(("sink",)) is None
+
+
+def test_times_stay_text() -> None:
+    values = parse_job_text(TEXT + "a: 2026-01-01\n", "o.yaml").values
+    assert values["range"]["until"] == "2026-01-01T00:00:00Z"
+    assert values["a"] == "2026-01-01"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("job: a\njob: b\n", 2), ("s:\n  x: 1\n  y: 2\n  x: 3\n", 4), ("r: {0: 1, 0: 2}\n", 1)],
+)
+def test_a_key_that_stands_twice_is_refused_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(JobFileError, match="stands twice") as caught:
+        parse_job_text(text, "o.yaml")
+    assert f"o.yaml:{line} " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "job: [a",
+        "job: 'a",
+        "a: b: c",
+        "\tjob: a",
+        "job: a\x00",
+        "--- 1\n--- 2\n",
+        "? [a]\n: b\n",
+        "? {a: b}\n: c\n",
+        "a: &x [*x]\n",
+        "a: *nobody\n",
+        "a: 0b_\n",
+        "a: !!bool maybe\n",
+        "a: !!int x\n",
+        "a: !!python/object:os.system x\n",
+    ],
+)
+def test_what_is_not_yaml_is_a_job_file_error(text: str) -> None:
+    with pytest.raises(JobFileError, match=r"o\.yaml.* is not YAML"):
+        parse_job_text(text, "o.yaml")
+
+
+def test_a_syntax_error_names_its_line() -> None:
+    with pytest.raises(JobFileError, match=r"o\.yaml:3 is not YAML"):
+        parse_job_text("job: a\nsource:\n  x: y: z\n", "o.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "- a\n", "words\n", "12\n"])
+def test_yaml_without_fields_is_not_a_job_file(text: str) -> None:
+    with pytest.raises(JobFileError, match="is not a job file"):
+        parse_job_text(text, "o.yaml")
+
+
+def test_a_file_that_cannot_be_read_is_a_job_file_error(tmp_path: Path) -> None:
+    with pytest.raises(JobFileError, match="cannot be read"):
+        read_job_text(tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"job: \xff\xfe\n")
+    with pytest.raises(JobFileError, match="cannot be read"):
+        read_job_text(tmp_path / "latin.yaml")
+
+
+def test_a_file_is_named_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "o.yaml"
+    path.write_text("job: ä\n", encoding="utf-8")
+    text = read_job_text(path)
+    assert text.values == {"job": "ä"}
+    assert text.where(("job",)) == f"{path}:1"
+
+
+def test_an_override_replaces_adds_and_is_read_as_yaml() -> None:
+    text = parse_job_text(TEXT, "o.yaml")
+    laid = override(text, ["job=b", "limits.max_records=5", "source.topics=[x, y]", "range.x=a=b"])
+    assert laid.values["job"] == "b"
+    assert laid.values["limits"] == {"max_records": 5}
+    assert laid.values["source"]["topics"] == ["x", "y"]
+    assert laid.values["source"]["servers"] == ["a:9092"]
+    assert laid.values["range"]["x"] == "a=b"
+
+
+def test_an_override_leaves_the_text_it_is_laid_over_alone() -> None:
+    text = parse_job_text(TEXT, "o.yaml")
+    override(text, ["source.topics=[x]", "range.from.orders={1: 2}"])
+    assert text.values == parse_job_text(TEXT, "o.yaml").values
+    assert text.overridden == frozenset()
+
+
+def test_the_last_override_of_a_field_wins() -> None:
+    assert override(parse_job_text(TEXT, "o"), ["job=b", "job=c"]).values["job"] == "c"
+
+
+def test_a_mistake_in_an_override_is_not_blamed_on_the_file() -> None:
+    laid = override(parse_job_text(TEXT, "o.yaml"), ["source.topics=[x]"])
+    assert laid.where(("source", "topics", 0)) == "--set source.topics"
+    assert laid.where(("source", "servers")) == "o.yaml:3"
+
+
+@pytest.mark.parametrize("assignment", ["job", "=x", "", "job=[a", "job='", "job.x=1", "a=0b_"])
+def test_an_override_that_cannot_be_meant_is_refused_by_name(assignment: str) -> None:
+    with pytest.raises(JobFileError, match="--set"):
+        override(parse_job_text(TEXT, "o.yaml"), [assignment])
+
+
+def test_put_lays_a_value_over_one_field() -> None:
+    text = parse_job_text(TEXT, "o.yaml")
+    laid = put(text, ("range", "from"), {"orders": {1: 7}})
+    assert laid.values["range"]["from"] == {"orders": {1: 7}}
+    assert text.values["range"]["from"] == {"orders": {0: 23}}
+    assert ("range", "from") in laid.overridden

@@ -1,0 +1,64 @@
+"""Kafka's codes: a number, its name, and what follows from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.dialects.kafka.codes import CODES, UNLISTED, judge
+from rangeland.dialects.verdicts import Verdict
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "verdict"),
+    [
+        (0, "NONE", Verdict.OK),
+        (-1, "UNKNOWN_SERVER_ERROR", Verdict.UNKNOWN),
+        (1, "OFFSET_OUT_OF_RANGE", Verdict.OUT_OF_RANGE),
+        (2, "CORRUPT_MESSAGE", Verdict.CORRUPT),
+        (3, "UNKNOWN_TOPIC_OR_PARTITION", Verdict.FIND_LEADER),
+        (5, "LEADER_NOT_AVAILABLE", Verdict.FIND_LEADER),
+        (6, "NOT_LEADER_OR_FOLLOWER", Verdict.FIND_LEADER),
+        (9, "REPLICA_NOT_AVAILABLE", Verdict.FIND_LEADER),
+        (14, "COORDINATOR_LOAD_IN_PROGRESS", Verdict.RETRY),
+        (16, "NOT_COORDINATOR", Verdict.FIND_LEADER),
+        (22, "ILLEGAL_GENERATION", Verdict.REJOIN),
+        (29, "TOPIC_AUTHORIZATION_FAILED", Verdict.REFUSED),
+        (30, "GROUP_AUTHORIZATION_FAILED", Verdict.REFUSED),
+        (35, "UNSUPPORTED_VERSION", Verdict.UNSUPPORTED),
+        (58, "SASL_AUTHENTICATION_FAILED", Verdict.REFUSED),
+        (74, "FENCED_LEADER_EPOCH", Verdict.FIND_LEADER),
+        (75, "UNKNOWN_LEADER_EPOCH", Verdict.FIND_LEADER),
+        (76, "UNSUPPORTED_COMPRESSION_TYPE", Verdict.UNSUPPORTED),
+        (78, "OFFSET_NOT_AVAILABLE", Verdict.RETRY),
+        (100, "UNKNOWN_TOPIC_ID", Verdict.FIND_LEADER),
+        (103, "INCONSISTENT_TOPIC_ID", Verdict.RECREATED),
+    ],
+)
+def test_a_code_has_one_name_and_one_verdict(number: int, name: str, verdict: Verdict) -> None:
+    code = judge(number)
+    assert (code.number, code.name, code.verdict) == (number, name, verdict)
+
+
+def test_every_number_from_minus_one_on_is_listed_once() -> None:
+    numbers = [code.number for code in CODES]
+    assert numbers == list(range(-1, len(CODES) - 1))
+    assert len({code.name for code in CODES}) == len(CODES)
+
+
+@pytest.mark.parametrize("number", [-2, len(CODES) - 1, 32767, -32768])
+def test_a_number_that_is_not_listed_is_one_known_value(number: int) -> None:
+    assert judge(number) is UNLISTED
+    assert UNLISTED.verdict is Verdict.UNKNOWN
+
+
+def test_only_a_reader_s_success_reads_on() -> None:
+    assert {code.name for code in CODES if code.verdict is Verdict.OK} == {
+        "NONE",
+        "ELECTION_NOT_NEEDED",
+    }
+
+
+def test_every_description_is_a_phrase_without_an_end() -> None:
+    for code in (*CODES, UNLISTED):
+        assert code.description[0].islower() or code.description.startswith("SASL")
+        assert not code.description.endswith(".")

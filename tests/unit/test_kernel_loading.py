@@ -1,0 +1,209 @@
+"""The kernel is found beside the package or in its archive, safely, or its absence is told."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rangeland import decode
+from rangeland.decode import library
+from rangeland.errors import UsageError
+
+LIB = Path(library.__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """No decoder chosen yet, no variable set, and a temporary folder of the test's own."""
+    monkeypatch.delenv(decode.DECODER_VARIABLE, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    decode._decoder.cache_clear()
+    yield
+    decode._decoder.cache_clear()
+
+
+def hide_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "library_name", lambda: "_kernel-plan9-sparc.so")
+
+
+def test_the_library_beside_the_package_is_used() -> None:
+    assert "Kernel" in repr(decode._decoder())
+
+
+def test_the_build_hook_and_the_loader_agree_on_the_name() -> None:
+    spec = importlib.util.spec_from_file_location("kernel_build", LIB / "kernel_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    assert hook.library_name() == library.library_name()
+    assert LIB.parent / hook.FOLDER == Path(library.__file__).parent
+
+
+def test_the_reference_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(decode.DECODER_VARIABLE, "reference")
+    assert decode._decoder() is decode.reference.decode_records
+
+
+def test_a_forced_kernel_that_is_absent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(decode.DECODER_VARIABLE, "kernel")
+    hide_library(monkeypatch)
+    with pytest.raises(UsageError, match=r"_kernel-plan9-sparc\.so"):
+        decode._decoder()
+
+
+def test_an_unknown_decoder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(decode.DECODER_VARIABLE, "fast")
+    with pytest.raises(UsageError, match="'fast'"):
+        decode._decoder()
+
+
+def test_without_a_library_the_reference_decodes_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hide_library(monkeypatch)
+    with pytest.warns(RuntimeWarning, match=r"times slower.*Install rangeland") as caught:
+        rows = [decode.decode_records([], 0, 1).num_rows for _ in range(2)]
+    assert rows == [0, 0]
+    assert len(caught) == 1
+
+
+def test_a_library_of_another_version_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "KERNEL_ABI", 0)
+    with pytest.raises(library.Missing, match="another version"):
+        library.load_library()
+
+
+def test_a_file_that_is_no_library_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "junk.so"
+    path.write_bytes(b"not a library")
+    with pytest.raises(library.Missing, match="cannot be loaded"):
+        library._load(path)
+
+
+# --- out of a zip -----------------------------------------------------------------------
+
+IN_ZIP = """
+import sys, rangeland.decode as d
+assert ".zip" in d.__file__, d.__file__
+assert "Kernel" in repr(d._decoder())
+payload = d.Payload(bytes([16, 0, 0, 0, 2, 107, 2, 118, 0]), 5, 0, None, 1, 0)
+assert d.decode_records([payload], 0, 9).column("offset").to_pylist() == [5]
+heavy = {"pydantic", "typer", "rich", "pyspark", "numba", "importlib.resources"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def make_zip(path: Path) -> Path:
+    package = LIB / "rangeland"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in package.rglob("*"):
+            if file.suffix in (".py", ".so", ".dylib", ".dll"):
+                archive.write(file, file.relative_to(LIB))
+    return path
+
+
+def test_the_kernel_works_from_a_zip_in_many_processes_at_once(tmp_path: Path) -> None:
+    archive = make_zip(tmp_path / "rangeland.zip")
+    cache = tmp_path / "tmp"
+    cache.mkdir()
+    environment = os.environ | {
+        "PYTHONPATH": str(archive),
+        "TMPDIR": str(cache),
+        "RANGELAND_DECODER": "kernel",
+    }
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", IN_ZIP],
+            env=environment,
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for process in running:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+    (folder,) = cache.iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert len(list(folder.iterdir())) == 1
+
+
+# --- the private folder -----------------------------------------------------------------
+
+
+def test_content_is_copied_out_once() -> None:
+    first = library.extract(b"content", "_kernel-x.so")
+    before = first.stat().st_mtime_ns
+    again = library.extract(b"content", "_kernel-x.so")
+    assert (again, again.stat().st_mtime_ns) == (first, before)
+    assert again.read_bytes() == b"content"
+
+
+def test_other_content_has_another_name() -> None:
+    assert library.extract(b"1", "_kernel-x.so") != library.extract(b"2", "_kernel-x.so")
+
+
+def test_a_damaged_copy_is_replaced() -> None:
+    path = library.extract(b"content", "_kernel-x.so")
+    path.write_bytes(b"cont")
+    assert library.extract(b"content", "_kernel-x.so").read_bytes() == b"content"
+
+
+def test_many_at_once_leave_one_whole_file() -> None:
+    content = os.urandom(1 << 16)
+    with ThreadPoolExecutor(8) as pool:
+        paths = set(pool.map(lambda _: library.extract(content, "_kernel-x.so"), range(32)))
+    (path,) = paths
+    assert path.read_bytes() == content
+    assert list(path.parent.iterdir()) == [path]
+
+
+def squat_with_open_permissions(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def squat_with_a_link(folder: Path) -> None:
+    elsewhere = folder.with_name("elsewhere")
+    elsewhere.mkdir(mode=0o700)
+    folder.symlink_to(elsewhere)
+
+
+def squat_with_a_file(folder: Path) -> None:
+    folder.write_text("mine")
+
+
+@pytest.mark.parametrize(
+    "squat", [squat_with_open_permissions, squat_with_a_link, squat_with_a_file]
+)
+def test_a_folder_that_is_not_ours_alone_is_not_used(
+    squat: Callable[[Path], None], tmp_path: Path
+) -> None:
+    taken = tmp_path / f"rangeland-{os.getuid()}"
+    squat(taken)
+    path = library.extract(b"content", "_kernel-x.so")
+    assert path.parent != taken
+    assert path.parent.parent == tmp_path
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_folder_of_another_user_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    us = os.getuid()
+    library.private_folder()
+    monkeypatch.setattr(os, "getuid", lambda: us + 1)
+    (tmp_path / f"rangeland-{us}").rename(tmp_path / f"rangeland-{us + 1}")
+    assert library.private_folder().name != f"rangeland-{us + 1}"

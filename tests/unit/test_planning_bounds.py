@@ -1,0 +1,466 @@
+"""Bounds into ranges: literal requests against literal logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from rangeland.errors import JobFileError, RangeLost
+from rangeland.model import (
+    Address,
+    AtOffset,
+    AtTime,
+    Bound,
+    Bounds,
+    Earliest,
+    FromCheckpoint,
+    GroupOffset,
+    Latest,
+    Leader,
+    LogState,
+    Partition,
+    Range,
+    Survey,
+)
+from rangeland.planning.bounds import (
+    Mark,
+    Request,
+    Resolved,
+    describe,
+    groups_asked,
+    resolve,
+    times_asked,
+)
+from rangeland.planning.coverage import coverage_of
+from rangeland.planning.policy import Action, Loss, Policy, Verdict
+
+P0, P1, P2 = Partition("t", 0), Partition("t", 1), Partition("t", 2)
+B1 = Address("b1", 9092)
+
+
+def log(p: Partition = P0, start: int = 10, end: int = 100, topic_id: str | None = "A") -> LogState:
+    return LogState(p, Leader(B1, topic_id=topic_id), start, end)
+
+
+def survey(
+    *logs: LogState,
+    times: dict[tuple[Partition, int], int | None] | None = None,
+    groups: dict[tuple[Partition, str], int | None] | None = None,
+) -> Survey:
+    return Survey(0, {one.partition: one for one in logs}, times or {}, groups or {})
+
+
+def request(
+    lower: Bound | Bounds,
+    upper: Bound | Bounds,
+    first_run: Bound | None = None,
+    **actions: Action,
+) -> Request:
+    return Request(
+        lower if isinstance(lower, Bounds) else Bounds(lower),
+        upper if isinstance(upper, Bounds) else Bounds(upper),
+        first_run or Earliest(),
+        Policy(**actions),
+    )
+
+
+def resolved(
+    asked: Request,
+    *logs: LogState,
+    checkpoint: Mapping[Partition, Mark] | None = None,
+    **seen: Any,
+) -> Resolved:
+    return resolve(asked, survey(*logs, **seen), checkpoint or {})
+
+
+def offsets(result: Resolved) -> list[tuple[int, int, int]]:
+    return [(r.partition.number, r.from_offset, r.until_offset) for r in result.ranges]
+
+
+def lost(losses: tuple[Loss, ...]) -> list[tuple[int, int, int, Verdict]]:
+    return [(x.partition.number, x.from_offset, x.until_offset, x.verdict) for x in losses]
+
+
+TIMES: dict[tuple[Partition, int], int | None] = {(P0, 5): 30, (P0, 6): 70, (P0, 9): None}
+GROUPS: dict[tuple[Partition, str], int | None] = {(P0, "g"): 42, (P0, "h"): 77, (P0, "none"): None}
+
+
+# The log is [10, 100) in each of these.
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [
+        (Earliest(), Latest(), (10, 100)),
+        (Earliest(), Earliest(), (10, 10)),
+        (Latest(), Latest(), (100, 100)),
+        (Earliest(), AtTime(6), (10, 70)),
+        (AtTime(5), AtTime(6), (30, 70)),
+        (AtTime(5), AtTime(5), (30, 30)),
+        (AtTime(5), AtTime(9), (30, 100)),
+        (AtTime(9), Latest(), (100, 100)),
+        (AtOffset(23), Latest(), (23, 100)),
+        (AtOffset(23), AtOffset(24), (23, 24)),
+        (AtOffset(23), AtOffset(23), (23, 23)),
+        (AtOffset(10), AtOffset(100), (10, 100)),
+        (AtOffset(100), Latest(), (100, 100)),
+        (GroupOffset("g"), Latest(), (42, 100)),
+        (GroupOffset("g"), GroupOffset("h"), (42, 77)),
+        (Earliest(), GroupOffset("h"), (10, 77)),
+        (FromCheckpoint(), AtOffset(50), (60, 60)),
+        (FromCheckpoint(), AtTime(5), (60, 60)),
+        (FromCheckpoint(), Latest(), (60, 100)),
+        (FromCheckpoint(), AtTime(6), (60, 70)),
+        (FromCheckpoint(), AtOffset(80), (60, 80)),
+    ],
+)
+def test_each_kind_of_bound_resolves_on_its_side(
+    lower: Bound, upper: Bound, expected: tuple[int, int]
+) -> None:
+    result = resolved(
+        request(lower, upper),
+        log(),
+        checkpoint={P0: Mark(60, "A")},
+        times=TIMES,
+        groups=GROUPS,
+    )
+    assert result == Resolved((Range(P0, *expected, "A"),))
+
+
+def test_a_time_past_a_stable_end_stops_at_the_end() -> None:
+    # The lookup by time sees records that are not stable yet; a plan may not name them.
+    result = resolved(request(Earliest(), AtTime(7)), log(), times={(P0, 7): 130})
+    assert offsets(result) == [(0, 10, 100)]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [
+        (AtOffset(50), AtOffset(40)),
+        (Latest(), Earliest()),
+        (Latest(), AtOffset(99)),
+        (AtTime(6), AtTime(5)),
+        (AtTime(9), AtTime(5)),
+        (AtOffset(71), AtTime(6)),
+        (GroupOffset("h"), GroupOffset("g")),
+        (AtOffset(150), AtOffset(140)),
+        (Earliest(), AtOffset(9)),
+    ],
+)
+def test_a_range_that_ends_before_it_begins_is_a_mistake_and_not_an_empty_run(
+    lower: Bound, upper: Bound
+) -> None:
+    with pytest.raises(JobFileError, match="t/0: the range begins at") as caught:
+        resolved(request(lower, upper), log(), times=TIMES, groups=GROUPS)
+    assert caught.value.facts["from_offset"] > caught.value.facts["until_offset"]
+
+
+def test_times_asked_backwards_are_a_mistake_even_where_both_find_nothing() -> None:
+    times: dict[tuple[Partition, int], int | None] = {(P0, 5): None, (P0, 6): None}
+    with pytest.raises(JobFileError, match="the range begins"):
+        resolved(request(AtTime(6), AtTime(5)), log(), times=times)
+
+
+def test_until_checkpoint_is_refused() -> None:
+    with pytest.raises(JobFileError, match="where a range begins"):
+        resolved(request(Earliest(), FromCheckpoint()), log())
+
+
+def test_a_group_without_a_committed_offset_is_refused_by_name() -> None:
+    for groups in (GROUPS, {}):
+        with pytest.raises(JobFileError, match="group none has no committed offset for t/0"):
+            resolved(request(GroupOffset("none"), Latest()), log(), groups=groups)
+
+
+@pytest.mark.parametrize("side", ["from", "until"])
+def test_a_partition_that_is_not_there_is_named_with_those_that_are(side: str) -> None:
+    listed = Bounds(Earliest(), {P2: AtOffset(20)})
+    asked = request(listed, Latest()) if side == "from" else request(Earliest(), listed)
+    with pytest.raises(JobFileError, match=r"t/2.*partitions \[0, 1\]"):
+        resolved(asked, log(P0), log(P1))
+
+
+def test_a_topic_that_is_not_of_the_job_is_told_from_a_missing_partition() -> None:
+    listed = Bounds(Earliest(), {Partition("u", 0): AtOffset(2)})
+    with pytest.raises(JobFileError, match="topic u is not among"):
+        resolved(request(listed, Latest()), log())
+
+
+def test_a_survey_without_partitions_is_a_mistake() -> None:
+    with pytest.raises(JobFileError, match="no partition to read"):
+        resolved(request(Earliest(), Latest()))
+
+
+def test_only_listed_partitions_are_asked_for() -> None:
+    listed = Bounds(Earliest(), {P1: AtOffset(20)}, only_listed=True)
+    assert offsets(resolved(request(listed, Latest()), log(P0), log(P1))) == [(1, 20, 100)]
+    assert offsets(resolved(request(Earliest(), listed), log(P0), log(P1))) == [(1, 10, 20)]
+
+
+def test_ranges_come_sorted_by_partition_whatever_the_survey() -> None:
+    result = resolved(request(Earliest(), Latest()), log(P2), log(P0), log(P1))
+    assert [r.partition for r in result.ranges] == [P0, P1, P2]
+
+
+# --- the checkpoint ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first_run", "expected"),
+    [(Earliest(), 10), (Latest(), 100), (AtTime(5), 30), (GroupOffset("g"), 42)],
+)
+def test_before_the_first_landing_checkpoint_means_first_run(
+    first_run: Bound, expected: int
+) -> None:
+    asked = request(FromCheckpoint(), Latest(), first_run)
+    assert offsets(resolved(asked, log(), times=TIMES, groups=GROUPS)) == [(0, expected, 100)]
+
+
+def test_a_partition_that_appears_after_the_first_landing_is_read_from_its_beginning() -> None:
+    asked = request(FromCheckpoint(), Latest(), Latest())
+    result = resolved(asked, log(P0), log(P1, 0, 7), checkpoint={P0: Mark(60, "A")})
+    assert offsets(result) == [(0, 60, 100), (1, 0, 7)]
+
+
+# --- losses -----------------------------------------------------------------------------
+
+CHECKPOINTED = request(FromCheckpoint(), Latest())
+
+
+# (request, log, checkpoint, the loss, the range that is left under skip)
+LOSSES = [
+    pytest.param(
+        request(AtOffset(3), Latest()), log(), {}, (3, 10, Verdict.EXPIRED), (3, 100), id="below"
+    ),
+    pytest.param(
+        request(AtOffset(3), AtOffset(8)), log(), {}, (3, 8, Verdict.EXPIRED), (3, 8), id="all-gone"
+    ),
+    pytest.param(
+        CHECKPOINTED, log(), {P0: Mark(4, "A")}, (4, 10, Verdict.EXPIRED), (4, 100), id="expired"
+    ),
+    pytest.param(
+        CHECKPOINTED,
+        log(start=50, end=50),
+        {P0: Mark(4, "A")},
+        (4, 50, Verdict.EXPIRED),
+        (4, 50),
+        id="expired-and-empty",
+    ),
+    pytest.param(
+        request(GroupOffset("g"), Latest()),
+        log(start=50),
+        {},
+        (42, 50, Verdict.EXPIRED),
+        (42, 100),
+        id="group-expired",
+    ),
+    pytest.param(
+        request(AtOffset(90), AtOffset(130)),
+        log(),
+        {},
+        (100, 130, Verdict.TRUNCATED),
+        (90, 100),
+        id="until-beyond",
+    ),
+    pytest.param(
+        request(AtOffset(110), AtOffset(130)),
+        log(),
+        {},
+        (110, 130, Verdict.TRUNCATED),
+        (110, 110),
+        id="all-beyond",
+    ),
+    pytest.param(
+        request(AtOffset(110), Latest()),
+        log(),
+        {},
+        (100, 110, Verdict.TRUNCATED),
+        (110, 110),
+        id="from-beyond",
+    ),
+    pytest.param(
+        CHECKPOINTED,
+        log(),
+        {P0: Mark(120, "A")},
+        (100, 120, Verdict.TRUNCATED),
+        (120, 120),
+        id="truncated",
+    ),
+    pytest.param(
+        request(FromCheckpoint(), AtOffset(110)),
+        log(),
+        {P0: Mark(120, "A")},
+        (100, 120, Verdict.TRUNCATED),
+        (120, 120),
+        id="truncated-until-passed",
+    ),
+    pytest.param(
+        request(FromCheckpoint(), AtOffset(120)),
+        log(),
+        {P0: Mark(120, "A")},
+        (100, 120, Verdict.TRUNCATED),
+        (120, 120),
+        id="truncated-until-reached",
+    ),
+    pytest.param(
+        CHECKPOINTED,
+        log(topic_id="B"),
+        {P0: Mark(60, "A")},
+        (60, 60, Verdict.RECREATED),
+        (10, 100),
+        id="recreated",
+    ),
+    pytest.param(
+        CHECKPOINTED,
+        log(start=0, end=5, topic_id="B"),
+        {P0: Mark(60, "A")},
+        (60, 60, Verdict.RECREATED),
+        (0, 5),
+        id="recreated-and-shorter",
+    ),
+]
+
+
+def _with(asked: Request, verdict: Verdict, action: Action) -> Request:
+    policy = Policy(**{verdict.value: action})
+    return Request(asked.from_bounds, asked.until_bounds, asked.first_run, policy)
+
+
+@pytest.mark.parametrize(("asked", "state", "checkpoint", "loss", "left"), LOSSES)
+def test_a_loss_under_fail_names_partition_offsets_cause_and_remedy(
+    asked: Request,
+    state: LogState,
+    checkpoint: dict[Partition, Mark],
+    loss: tuple[int, int, Verdict],
+    left: tuple[int, int],
+) -> None:
+    with pytest.raises(RangeLost) as caught:
+        resolved(asked, state, checkpoint=checkpoint, groups=GROUPS)
+    start, end, verdict = loss
+    assert caught.value.what == f"t/0 [{start}, {end}) {verdict.value}"
+    assert verdict.value in caught.value.do or verdict is Verdict.TRUNCATED
+    fact = caught.value.facts["losses"][0]
+    assert (fact["from_offset"], fact["until_offset"], fact["verdict"]) == (start, end, verdict)
+    assert fact["evidence"]
+
+
+@pytest.mark.parametrize(("asked", "state", "checkpoint", "loss", "left"), LOSSES)
+def test_a_loss_under_skip_is_told_beside_the_range(
+    asked: Request,
+    state: LogState,
+    checkpoint: dict[Partition, Mark],
+    loss: tuple[int, int, Verdict],
+    left: tuple[int, int],
+) -> None:
+    skipping = _with(asked, loss[2], Action.SKIP)
+    result = resolved(skipping, state, checkpoint=checkpoint, groups=GROUPS)
+    assert lost(result.losses) == [(0, *loss)]
+    assert offsets(result) == [(0, *left)]
+    assert result.held == ()
+
+
+@pytest.mark.parametrize(("asked", "state", "checkpoint", "loss", "left"), LOSSES)
+def test_a_loss_under_hold_leaves_that_partition_and_keeps_the_others(
+    asked: Request,
+    state: LogState,
+    checkpoint: dict[Partition, Mark],
+    loss: tuple[int, int, Verdict],
+    left: tuple[int, int],
+) -> None:
+    holding = _with(asked, loss[2], Action.HOLD)
+    wide = Bounds(holding.from_bounds.default, {P1: Earliest()})
+    until = Bounds(holding.until_bounds.default, {P1: Latest()})
+    both = Request(wide, until, holding.first_run, holding.policy)
+    result = resolved(both, state, log(P1), checkpoint=checkpoint, groups=GROUPS)
+    assert lost(result.held) == [(0, *loss)]
+    assert result.losses == ()
+    assert offsets(result) == [(1, 10, 100)]
+
+
+def test_all_losses_of_all_partitions_are_in_one_error() -> None:
+    checkpoint = {P0: Mark(4, "A"), P1: Mark(120, "A"), P2: Mark(60, "Z")}
+    with pytest.raises(RangeLost, match="and 2 more") as caught:
+        resolved(CHECKPOINTED, log(P0), log(P1), log(P2), checkpoint=checkpoint)
+    verdicts = {x["partition"]: x["verdict"] for x in caught.value.facts["losses"]}
+    assert verdicts == {0: "expired", 1: "truncated", 2: "recreated"}
+
+
+def test_an_unknown_topic_id_on_either_side_is_not_a_recreation() -> None:
+    for mark, now in ((None, "B"), ("A", None), (None, None)):
+        result = resolved(CHECKPOINTED, log(topic_id=now), checkpoint={P0: Mark(60, mark)})
+        assert offsets(result) == [(0, 60, 100)]
+
+
+def test_a_checkpointed_partition_that_is_gone_has_vanished() -> None:
+    checkpoint = {P0: Mark(60, "A"), P1: Mark(5, "A")}
+    with pytest.raises(RangeLost, match=r"t/1 \[5, 5\) vanished"):
+        resolved(CHECKPOINTED, log(P0), checkpoint=checkpoint)
+    for action in (Action.SKIP, Action.HOLD):
+        asked = request(FromCheckpoint(), Latest(), vanished=action)
+        result = resolved(asked, log(P0), checkpoint=checkpoint)
+        assert offsets(result) == [(0, 60, 100)]
+        told = result.losses if action is Action.SKIP else result.held
+        assert lost(told) == [(1, 5, 5, Verdict.VANISHED)]
+
+
+def test_a_partition_that_was_not_asked_for_has_not_vanished() -> None:
+    checkpoint = {P0: Mark(60, "A"), P1: Mark(5, "A"), Partition("old", 0): Mark(1, "C")}
+    only = Bounds(Latest(), {P0: AtOffset(70)}, only_listed=True)
+    result = resolved(request(FromCheckpoint(), only), log(P0), checkpoint=checkpoint)
+    assert (offsets(result), result.losses) == ([(0, 60, 70)], ())
+    result = resolved(request(Earliest(), Latest()), log(P0), checkpoint=checkpoint)
+    assert (offsets(result), result.losses) == ([(0, 10, 100)], ())
+
+
+@pytest.mark.parametrize(
+    ("landed", "still_lost"),
+    [
+        ((0, 10), None),
+        ((0, 200), None),
+        ((3, 7), (7, 10)),
+        ((0, 5), (5, 10)),
+        ((6, 10), (3, 6)),
+        ((50, 60), (3, 10)),
+    ],
+)
+def test_what_has_landed_is_not_lost_when_it_expires(
+    landed: tuple[int, int], still_lost: tuple[int, int] | None
+) -> None:
+    # The same backfill twice, the second after retention: nothing of it is missing.
+    asked = request(AtOffset(3), AtOffset(20), expired=Action.SKIP)
+    result = resolve(asked, survey(log()), {}, coverage_of([Range(P0, *landed, "A")]))
+    expected = [] if still_lost is None else [(0, *still_lost, Verdict.EXPIRED)]
+    assert lost(result.losses) == expected
+
+
+def test_what_an_earlier_life_of_the_topic_has_landed_does_not_hide_a_loss() -> None:
+    asked = request(AtOffset(3), AtOffset(20))
+    with pytest.raises(RangeLost, match=r"t/0 \[3, 10\) expired"):
+        resolve(asked, survey(log(topic_id="B")), {}, coverage_of([Range(P0, 0, 50, "A")]))
+
+
+# --- what a survey must look up ---------------------------------------------------------
+
+
+def test_the_survey_looks_up_every_time_and_group_once() -> None:
+    lower = Bounds(AtTime(9), {P0: GroupOffset("g"), P1: AtTime(5)})
+    upper = Bounds(GroupOffset("h"), {P1: AtTime(9)})
+    asked = request(lower, upper, AtTime(1))
+    assert times_asked(asked) == [1, 5, 9]
+    assert groups_asked(asked) == ["g", "h"]
+    assert groups_asked(request(Earliest(), Latest(), GroupOffset("f"))) == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "words"),
+    [
+        (Earliest(), "earliest"),
+        (Latest(), "latest"),
+        (AtOffset(4), "offset 4"),
+        (AtTime(5), "time 5 ms"),
+        (FromCheckpoint(), "checkpoint"),
+        (GroupOffset("g"), "group:g"),
+    ],
+)
+def test_a_bound_is_described_in_the_words_of_a_job_file(bound: Bound, words: str) -> None:
+    assert describe(bound) == words

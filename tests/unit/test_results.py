@@ -1,0 +1,138 @@
+"""The JSON of the commands is a contract: these keys may be added to, and never taken away."""
+
+from __future__ import annotations
+
+import json
+
+from rangeland.model import (
+    Address,
+    Counts,
+    Isolation,
+    Leader,
+    LogState,
+    Partition,
+    Range,
+    Slice,
+)
+from rangeland.planning.draft import Draft
+from rangeland.planning.plan import Plan, RangeOutcome
+from rangeland.planning.policy import Loss, Verdict
+from rangeland.results import CheckResult, PartitionStatus, PlanPreview, RunResult, Status
+
+P0 = Partition("orders", 0)
+P1 = Partition("orders", 1, "broker-a")
+WHERE = {"topic", "partition", "broker", "from_offset", "until_offset"}
+CLASSES = {"landed", "control", "aborted", "compacted", "filtered", "quarantined", "lost"}
+
+PLAN = Plan(
+    job="orders",
+    application="rangeland/orders",
+    sequence=4,
+    dialect="kafka",
+    isolation=Isolation.READ_COMMITTED,
+    ranges=(Range(P0, 10, 20, "A", 100),),
+    slices=(Slice(0, P0, 10, 20, 100, "A", Address("b1", 1)),),
+)
+
+
+def test_run_json_has_the_keys_of_the_contract() -> None:
+    result = RunResult(
+        job="orders",
+        application="rangeland/orders",
+        sequence=4,
+        state="landed",
+        table="lake/orders",
+        table_version=9,
+        ranges=(
+            RangeOutcome(Range(P0, 10, 20), Counts(landed=7, control=1, lost=2)),
+            RangeOutcome(Range(P1, 0, 3), Counts(landed=3)),
+        ),
+        seconds=1.23456,
+        already=(Range(P0, 0, 10),),
+    )
+    document = json.loads(json.dumps(result.to_json()))
+    assert document.keys() >= {
+        "job",
+        "sequence",
+        "state",
+        "table_version",
+        "landed",
+        "partitions",
+        "seconds",
+    }
+    assert document["landed"] == 10
+    assert document["seconds"] == 1.235
+    assert [entry.keys() for entry in document["partitions"]] == [WHERE | CLASSES] * 2
+    first, second = document["partitions"]
+    assert (first["topic"], first["partition"], first["broker"]) == ("orders", 0, None)
+    assert (first["from_offset"], first["until_offset"]) == (10, 20)
+    assert (first["landed"], first["control"], first["lost"]) == (7, 1, 2)
+    assert second["broker"] == "broker-a"
+    assert sum(second[name] for name in CLASSES) == 3
+    assert [entry.keys() for entry in document["already_landed"]] == [WHERE]
+
+
+def test_a_run_that_had_nothing_to_do_has_the_same_keys() -> None:
+    nothing = RunResult("o", "rangeland/o", 0, "nothing", "t", None, (), 0.0).to_json()
+    assert (nothing["landed"], nothing["partitions"], nothing["table_version"]) == (0, [], None)
+
+
+def test_plan_json_has_hash_ranges_and_slices_with_estimated_bytes() -> None:
+    loss = Loss(P1, 0, 5, Verdict.EXPIRED, "gone")
+    state = LogState(P0, Leader(Address("b1", 1)), 0, 20)
+    drafted = Draft(PLAN, PLAN.ranges, (Range(P0, 0, 10),), (loss,))
+    preview = PlanPreview(drafted, "lake/orders", [state], tasks=1, pending=(PLAN,))
+    document = json.loads(json.dumps(preview.to_json()))
+    assert document["hash"] == PLAN.hash
+    assert document["ranges"][0].keys() >= WHERE | {"estimated_bytes"}
+    assert document["slices"][0].keys() >= WHERE | {"estimated_bytes"}
+    assert (document["records"], document["estimated_bytes"], document["tasks"]) == (10, 100, 1)
+    assert document["pending"] == [{"sequence": 4, "hash": PLAN.hash}]
+    assert document["held"] == ["orders/broker-a-1 [0, 5) is expired"]
+    assert document["already_landed"][0].keys() == WHERE
+
+
+def test_the_document_of_plan_out_can_be_applied() -> None:
+    preview = PlanPreview(Draft(PLAN, PLAN.ranges, (), ()), "lake/orders", [], tasks=1)
+    assert Plan.from_json(json.loads(json.dumps(preview.to_json()))) == PLAN
+
+
+def test_status_json_has_checkpoint_end_lag_and_group_offset() -> None:
+    status = Status(
+        job="orders",
+        table="lake/orders",
+        table_version=9,
+        sequence=4,
+        partitions=(PartitionStatus(P0, 15, 10, 20, 12, "b1:1"), PartitionStatus(P1, None, 10, 20)),
+        live_plans=(PLAN,),
+    )
+    document = json.loads(json.dumps(status.to_json()))
+    first, second = document["partitions"]
+    assert first.keys() >= {"topic", "partition", "broker", "checkpoint", "end", "lag"}
+    assert (first["checkpoint"], first["end"], first["lag"], first["group_offset"]) == (
+        15,
+        20,
+        5,
+        12,
+    )
+    assert (second["checkpoint"], second["lag"], second["group_offset"]) == (None, 10, None)
+    assert second["leader"] is None
+    assert document["live_plans"][0]["hash"] == PLAN.hash
+
+
+def test_lag_is_never_negative() -> None:
+    assert PartitionStatus(P0, 30, 10, 20).lag == 0
+
+
+def test_a_check_is_well_only_if_all_of_it_is() -> None:
+    well = CheckResult("o", (("brokers", True, "3"),))
+    ill = CheckResult("o", (("brokers", True, "3"), ("table", False, "none")))
+    assert (well.is_well, ill.is_well) == (True, False)
+    assert ill.to_json() == {
+        "job": "o",
+        "ok": False,
+        "findings": [
+            {"what": "brokers", "ok": True, "seen": "3"},
+            {"what": "table", "ok": False, "seen": "none"},
+        ],
+    }

@@ -1,0 +1,170 @@
+"""Fetching jars: what is asked of Ivy, and what is said when it cannot be done.
+
+No test here uses the network: Java is a shell script that stands for Ivy."""
+
+from __future__ import annotations
+
+import threading
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from rangeland.errors import Unreachable, UsageError
+from rangeland.testing.jars import (
+    JAR_SETS,
+    JarSet,
+    cache_directory,
+    fetch_jars,
+    find_ivy,
+    ivy_module,
+    jar_files,
+)
+from rangeland.testing.java import find_java, parse_java_version
+
+NAME = "kafka-4.1.0"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RANGELAND_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def pretend_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A JAVA_HOME whose java says it is 17 and otherwise runs ``script``."""
+    java = tmp_path / "java-home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    version = """[ "$1" = -version ] && echo 'openjdk version "17.0.9"' >&2 && exit 0"""
+    java.write_text(f"#!/bin/sh\n{version}\n{script}\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(java.parent.parent))
+
+
+# The last argument is the pattern of the jars; its directory is where they go.
+ONE_JAR = """
+for last; do :; done
+echo run >> "$(dirname "$0")/runs"
+sleep 0.2
+echo jar > "$(dirname "$last")/a.jar"
+"""
+
+
+def test_every_set_of_the_table_makes_a_module_that_parses() -> None:
+    for name, jars in JAR_SETS.items():
+        module = ElementTree.fromstring(ivy_module(name, jars))
+        assert len(module.findall("dependencies/dependency")) == len(jars.coordinates)
+        assert len(module.findall("dependencies/exclude")) == len(jars.excludes)
+
+
+def test_coordinates_and_excludes_become_attributes() -> None:
+    module = ElementTree.fromstring(ivy_module("x", JarSet(("a.b:c:1",), ("d:*",))))
+    dependency, exclude = (
+        module.find("dependencies/dependency"),
+        module.find("dependencies/exclude"),
+    )
+    assert dependency is not None
+    assert dependency.attrib == {
+        "org": "a.b", "name": "c", "rev": "1", "conf": "default->default"
+    }  # fmt: skip
+    assert exclude is not None
+    assert exclude.attrib == {"org": "d", "module": "*"}
+
+
+def test_the_ivy_of_pyspark_is_found() -> None:
+    assert find_ivy().is_file()
+
+
+def test_an_unknown_set_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"no set of jars named kafka-1.*kafka-4\.1\.0"):
+        fetch_jars("kafka-1")
+
+
+def test_a_set_is_fetched_once_even_by_many_at_once(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_java(tmp_path, monkeypatch, ONE_JAR)
+    threads = [threading.Thread(target=fetch_jars, args=(NAME,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert jar_files(NAME) == [cache / "jars" / NAME / "a.jar"]
+    assert len((tmp_path / "java-home" / "bin" / "runs").read_text().split()) == 1
+
+
+def test_a_set_whose_coordinates_changed_is_fetched_again(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_java(tmp_path, monkeypatch, ONE_JAR)
+    fetch_jars(NAME)
+    (cache / "jars" / NAME / "old.jar").write_text("of the old coordinates")
+    monkeypatch.setitem(JAR_SETS, NAME, JarSet(("a:b:2",)))
+    assert [jar.name for jar in jar_files(NAME)] == ["a.jar"]
+
+
+def test_a_failed_fetch_says_why_and_leaves_nothing(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "echo ':: resolving ::'; echo '  Host maven.invalid not found. url=x'; exit 1"
+    pretend_java(tmp_path, monkeypatch, script)
+    with pytest.raises(Unreachable, match=r"Host maven\.invalid not found") as caught:
+        fetch_jars(NAME)
+    assert "RANGELAND_MAVEN" in str(caught.value)
+    assert "resolving" not in str(caught.value)
+    assert [path.name for path in (cache / "jars").iterdir()] == [f".{NAME}.lock"]
+
+
+def test_leftovers_of_a_fetch_that_was_killed_are_removed(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_java(tmp_path, monkeypatch, ONE_JAR)
+    leftover = cache / "jars" / f".{NAME}.partial-x"
+    leftover.mkdir(parents=True)
+    fetch_jars(NAME)
+    assert not leftover.exists()
+
+
+def test_the_cache_is_where_the_user_says_or_where_caches_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RANGELAND_CACHE", str(tmp_path))
+    assert cache_directory() == tmp_path
+    monkeypatch.delenv("RANGELAND_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.platform", "linux")
+    assert cache_directory() == tmp_path / "rangeland"
+
+
+@pytest.mark.parametrize(
+    ("shown", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_392"', 8),
+        ('Picked up JAVA_TOOL_OPTIONS: -Dx="1"\nopenjdk version "25" 2025-09-16', 25),
+    ],
+)
+def test_the_version_of_java_is_read(shown: str, version: int) -> None:
+    assert parse_java_version(shown) == version
+
+
+def test_a_missing_java_is_a_usage_error_that_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match=r"no java on the PATH.*JDK or JRE 17"):
+        find_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="has no bin/java"):
+        find_java()
+
+
+def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("""#!/bin/sh\necho 'openjdk version "11.0.2"' >&2\n""")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match="is version 11, the brokers need 17"):
+        find_java()
