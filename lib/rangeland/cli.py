@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rangeland.endings import Ending, as_bug, as_usage_error, ending
+from rangeland.endings import INTERRUPTED, Ending, as_bug, as_usage_error, ending
 from rangeland.errors import Conflict, JobFileError, RangelandError, UsageError
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return end.fail(error)
         except _Mistyped as error:
             return end.fail(as_usage_error(error))
-        except (KeyboardInterrupt, typer.Abort) as error:
-            return end.interrupted(error if isinstance(error, KeyboardInterrupt) else None)
+        except (KeyboardInterrupt, typer.Abort):
+            return end.interrupted()
         except BrokenPipeError:
             # `| head` has seen enough. Python would complain once more when it flushes.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -86,18 +86,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatch(given: list[str], end: Ending) -> int:
     code = app(args=given, prog_name="rangeland", standalone_mode=False, obj=end)
+    if code == INTERRUPTED:  # Typer has caught it on its way here.
+        return end.interrupted()
     return code if isinstance(code, int) else 0
 
 
 def _show_version(wanted: bool) -> None:
     if not wanted:
         return
-    from importlib.metadata import PackageNotFoundError, version
+    from rangeland import __version__
 
-    try:
-        print(f"rangeland {version('rangeland')}")
-    except PackageNotFoundError:
-        print("rangeland (run from source, not installed)")
+    print(f"rangeland {__version__}")
     raise typer.Exit
 
 
@@ -154,8 +153,8 @@ def check(
     end = _ending(ctx)
     job, _ = load_job(job_file, settings or ())
 
+    from rangeland.inspection import check as check_job
     from rangeland.pictures import check_picture
-    from rangeland.run import check as check_job
 
     result = check_job(job, lambda: _spark(end, job), end.progress())
     end.answer(result.to_json(), check_picture(result))
@@ -191,6 +190,8 @@ def plan(
 
     end = _ending(ctx)
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
+    if out is not None and str(out).startswith("-"):
+        raise UsageError(f"--out {out}: that is an option", do="Name the file right after --out")
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: its folder does not exist", do="Make it, or name another")
     preview = _preview(end, job)
@@ -327,8 +328,8 @@ def status(
     end = _ending(ctx)
     job, _ = load_job(job_file, settings or ())
 
+    from rangeland.inspection import status as status_job
     from rangeland.pictures import status_picture
-    from rangeland.run import status as status_job
 
     result = status_job(job, _spark(end, job), end.progress())
     end.answer(result.to_json(), status_picture(result))

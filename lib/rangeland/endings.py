@@ -32,10 +32,6 @@ INTERRUPTED = 130
 TERMINATED = 128 + signal.SIGTERM
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, as schedulers send it: ends a command as Ctrl-C does."""
-
-
 class Ending:
     """Where the answer of one command goes. ``writes`` is False for commands that only look;
     ``when_interrupted`` is for commands that have something of their own to say."""
@@ -48,6 +44,7 @@ class Ending:
         self.stdout = stdout
         self.writes = False
         self.when_interrupted = ""
+        self.terminated = False
         self.answered = False
         self._progress: LiveProgress | None = None
 
@@ -85,10 +82,10 @@ class Ending:
             console_for(sys.stderr).print(error_picture(error))
         return error.exit_code
 
-    def interrupted(self, by: KeyboardInterrupt | None = None) -> int:
+    def interrupted(self) -> int:
         """Says how things stand and returns 130, or 143 after SIGTERM."""
         self._stop_progress()
-        code = TERMINATED if isinstance(by, Terminated) else INTERRUPTED
+        code = TERMINATED if self.terminated else INTERRUPTED
         plans = self._progress.plans if self._progress else []
         message = self.when_interrupted or how_things_stand(self.writes, plans)
         if self.json:
@@ -96,6 +93,11 @@ class Ending:
         else:
             print(message, file=sys.stderr)
         return code
+
+    def terminate(self, number: int, frame: FrameType | None) -> None:
+        """SIGTERM, as schedulers send it, ends a command as Ctrl-C does."""
+        self.terminated = True
+        raise KeyboardInterrupt
 
     def _stop_progress(self) -> None:
         if self._progress is not None:
@@ -167,8 +169,8 @@ def ending(arguments: Sequence[str]) -> Iterator[Ending]:
         # A path that the locale cannot show is no reason to fail after the work is done.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    before = _on_sigterm(_terminate)
     end = Ending(arguments, sys.stdout)
+    before = _on_sigterm(end.terminate)
     try:
         if end.json:
             with _own_stdout() as stdout:
@@ -178,10 +180,6 @@ def ending(arguments: Sequence[str]) -> Iterator[Ending]:
             yield end
     finally:
         _on_sigterm(before)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
 
 
 def _on_sigterm(handler: Any) -> Any:

@@ -130,13 +130,15 @@ class LogState:
 @dataclass(frozen=True, slots=True)
 class Survey:
     """All partitions of all topics of a job, in one look. ``offsets_for_times`` maps
-    (partition, time_ms) to the offset found, or None where no record is that late."""
+    (partition, time_ms) to the offset found, or None where no record is that late.
+    ``elsewhere`` are partitions that are there and that the job leaves out."""
 
     taken_at_ms: int
     logs: dict[Partition, LogState]
     offsets_for_times: dict[tuple[Partition, int], int | None] = field(default_factory=dict)
     group_offsets: dict[tuple[Partition, str], int | None] = field(default_factory=dict)
     requests: int = 0
+    elsewhere: frozenset[Partition] = frozenset()
 
 
 # --- the plan: what will be read --------------------------------------------------------

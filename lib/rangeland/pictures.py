@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -28,7 +29,6 @@ from rangeland.drawing import (
     listed,
     named,
     number,
-    plain,
     said,
     size,
     table_of,
@@ -175,18 +175,19 @@ def result_picture(result: RunResult) -> RenderableType:
 
 
 def _result_title(result: RunResult) -> Text:
-    title = said(result.job, "bold").append(": ")
     version = "" if result.table_version is None else f" (version {result.table_version})"
-    where = plain(f"{result.table}{version}")
+    where = f"in {result.table}{version}"
+    took = f" ({duration(result.seconds)})"
+    title = said(result.job, "bold").append(": ")
     if result.state == "landed":
         title.append(f"landed {counted(result.counts.landed, 'record')}", style="bold green")
-        return title.append(f" in {where}")
+        return title.append_text(said(f" {where}"))
     if result.state == "already-landed":
+        how = "by another run meanwhile," if result.ranges else "before, nothing new"
         title.append("already landed", style="bold cyan")
-        how = "by another run meanwhile, in" if result.ranges else "before, nothing new in"
-        return title.append(f" {how} {where} ({duration(result.seconds)})")
+        return title.append_text(said(f" {how} {where}{took}"))
     title.append("nothing to land", style="bold")
-    return title.append(f", {where} stays as it is ({duration(result.seconds)})")
+    return title.append_text(said(f" {where}{took}"))
 
 
 def _result_table(result: RunResult) -> Table:
@@ -250,28 +251,30 @@ def status_picture(status: Status) -> RenderableType:
         behind = Text(f"{counted(lag, 'offset')} not landed yet", "yellow")
     behind.append(f", {counted(len(status.partitions), 'partition')}", "dim")
     parts: list[RenderableType] = [title, Text(), _status_table(status)]
-    legend = Legend((("land", "landed"), ("later", "not yet"), ("lost", "gone from the log")))
-    parts += [legend, Text(), behind]
+    parts += [Text(), behind]
     live = [f"plan {p.sequence} of {p.application}, {p.width:,} offsets" for p in status.live_plans]
     parts += listed("entered and not landed yet, the next run finishes it", live, "yellow")
     parts += listed("latest landings", [_recent_line(entry) for entry in status.recent], "")
     return Group(*parts)
 
 
-def _status_table(status: Status) -> Table:
+def _status_table(status: Status) -> Group:
     grouped = any(p.group_offset is not None for p in status.partitions)
     names = ["partition", "log", ">start", ">checkpoint", ">end", ">lag"]
     table = table_of(*names, *([">group"] if grouped else []))
     shown, hidden = biggest(status.partitions, lambda p: p.lag)
+    bars = {p.partition: _status_bar(p) for p in shown}
     for p in sorted(shown, key=lambda p: p.partition):
         ends = [number(p.start), _or_dash(p.checkpoint), number(p.end)]
         lag = Text(number(p.lag), "yellow" if p.lag else "green")
         group = [_or_dash(p.group_offset)] if grouped else []
-        table.add_row(named(p.partition), _status_bar(p), *ends, lag, *group)
+        table.add_row(named(p.partition), bars[p.partition], *ends, lag, *group)
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)
-    return table
+    used = set().union(*(bar.kinds for bar in bars.values()))
+    words = {"later": "not landed yet", "land": "landed", "lost": "gone from the log"}
+    return Group(table, Legend(tuple((kind, words[kind]) for kind in words if kind in used)))
 
 
 def _status_bar(status: PartitionStatus) -> LogBar:
@@ -284,7 +287,17 @@ def _status_bar(status: PartitionStatus) -> LogBar:
 
 
 def _recent_line(entry: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in entry.items() if value is not None)
+    """``sequence 12, prepared 2026-01-31 06:00:00 UTC, landed 33,985, files 4``."""
+    said_values = []
+    for key, value in entry.items():
+        if key.endswith("_at_ms"):
+            moment = datetime.fromtimestamp(value // 1000, UTC)
+            said_values.append(f"{key.removesuffix('_at_ms')} {moment:%Y-%m-%d %H:%M:%S} UTC")
+        elif key == "hash":
+            said_values.append(f"hash {value[:12]}")
+        else:
+            said_values.append(f"{key} {number(value) if isinstance(value, int) else value}")
+    return ", ".join(said_values)
 
 
 def _or_dash(value: int | None) -> str:

@@ -289,7 +289,7 @@ class Runner:
                 receipts = {r.slice_index: r for result in results for r in result.receipts}
                 return receipts, _file_entries(results, plan)
             receipts, files = land_transformed(
-                self.spark, tasks, cluster, writer, self.transform, on_read
+                self.spark, plan, tasks, cluster, writer, self.transform, on_read
             )
             return receipts, [FileEntry(file) for file in files]
         finally:

@@ -84,7 +84,7 @@ class Target:
 
     @property
     def version(self) -> int | None:
-        return None if self.facts is None else self.facts.version
+        return None if self._snapshot is None else self._snapshot.version
 
     # --- rows -------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Target:
             self._create_in_catalog(rows)
         elif self._snapshot is None:
             made = new_table(rows, self._job.sink.partition_by)
-            self.kernel.create(self.path, made.schema_json, made.partition_columns)
+            self._snapshot = self.kernel.create(self.path, made.schema_json, made.partition_columns)
         if self.path is None:
             raise Bug(f"the table {self.name} was created and has no location")
         if self._snapshot is None:

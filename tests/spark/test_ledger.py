@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,21 @@ def test_an_outcome_is_prepared_once(kernel: Kernel, ledger: Ledger) -> None:
     assert other.outcome(APP, 1) == outcome(first)
     files = list(Path(ledger.path.removeprefix("file:")).glob("*.parquet"))
     assert len(files) == 2  # the loser's row is removed
+
+
+def test_a_later_attempt_stands_in_for_an_outcome_once(ledger: Ledger) -> None:
+    first = plan(1, 0, 10)
+    assert ledger.enter(first, 0)
+    assert ledger.prepare(outcome(first))
+    again = replace(outcome(first), attempt=1, written_at_ms=3_000)
+    assert ledger.prepare(again)
+    assert ledger.outcome(APP, 1) == again
+    assert not ledger.prepare(again)
+    assert ledger.prepare(replace(again, attempt=2))
+    ledger.refresh()
+    found = ledger.outcome(APP, 1)
+    assert found is not None
+    assert found.attempt == 2
 
 
 def test_threads_that_race_enter_each_number_once(kernel: Kernel, ledger: Ledger) -> None:

@@ -116,7 +116,6 @@ FAULTS = [
     (Fault.RECORD_TOO_SHORT, body(b""), 0, 1, {}),
     (Fault.RECORD_TOO_SHORT, body(START, NULL, NULL), 0, 6, {}),
     (Fault.RECORD_TOO_SHORT, body(START, NULL, NULL, varint(1)), 0, 7, {}),
-    (Fault.ATTRIBUTES, body(b"\x01\0\0", NULL, NULL, b"\0"), 0, 1, {}),
     (Fault.OFFSET_DELTA_OUTSIDE, body(b"\0\0", varint(1), NULL, NULL, b"\0"), 0, 3, {}),
     (Fault.OFFSET_DELTA_OUTSIDE, body(b"\0\0", varint(-1), NULL, NULL, b"\0"), 0, 3, {}),
     (Fault.OFFSET_DELTA_ORDER, GOOD + GOOD, 1, len(GOOD) + 3, {"record_count": 2}),

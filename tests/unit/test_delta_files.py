@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -267,3 +269,12 @@ def test_a_folder_that_is_a_file_is_said_so(tmp_path: Path) -> None:
     writer.write(rows(0, 10))
     with pytest.raises(StorageFailed, match=r"writing .*table"):
         writer.close()
+
+
+def test_the_executors_side_imports_neither_spark_nor_py4j() -> None:
+    code = (
+        "import sys, rangeland.delta.files, rangeland.delta.facts; "
+        "print([m for m in sys.modules if m.split('.')[0] in ('py4j', 'pyspark', 'pydantic')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

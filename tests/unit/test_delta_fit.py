@@ -29,7 +29,7 @@ def table(*, fields: list[dict[str, Any]] | None = None, **facts: Any) -> TableF
     return TableFacts(path="file:/lake/orders", version=4, schema_json=text, **facts)
 
 
-def column(name: str, kind: Any, nullable: bool = True, **metadata: Any) -> dict[str, Any]:
+def column(name: str, kind: Any, nullable: Any = True, **metadata: Any) -> dict[str, Any]:
     return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
 
 

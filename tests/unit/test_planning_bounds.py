@@ -464,3 +464,9 @@ def test_the_survey_looks_up_every_time_and_group_once() -> None:
 )
 def test_a_bound_is_described_in_the_words_of_a_job_file(bound: Bound, words: str) -> None:
     assert describe(bound) == words
+
+
+def test_a_partition_that_the_job_leaves_out_has_not_vanished() -> None:
+    checkpoint = {P0: Mark(60, "A"), P1: Mark(5, "A")}
+    survey = Survey(1, {P0: log(P0)}, elsewhere=frozenset({P1}))
+    assert resolve(CHECKPOINTED, survey, checkpoint).losses == ()

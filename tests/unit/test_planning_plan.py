@@ -214,8 +214,14 @@ NOT_ADDING_UP = {
     "a receipt of another partition": (PLAN, _receipts(0, partition=P1)),
     "two receipts swapped": (PLAN, RECEIPTS | {0: RECEIPTS[1], 1: RECEIPTS[0]}),
     "a receipt nobody asked for": (PLAN, RECEIPTS | {3: RECEIPTS[0]}),
-    "a slice missing in the middle": (replace(PLAN, slices=(S1, S2)), {1: RECEIPTS[1], 2: RECEIPTS[2]}),
-    "a slice missing at the end": (replace(PLAN, slices=(S0, S2)), {0: RECEIPTS[0], 2: RECEIPTS[2]}),
+    "a slice missing in the middle": (
+        replace(PLAN, slices=(S1, S2)),
+        {1: RECEIPTS[1], 2: RECEIPTS[2]},
+    ),
+    "a slice missing at the end": (
+        replace(PLAN, slices=(S0, S2)),
+        {0: RECEIPTS[0], 2: RECEIPTS[2]},
+    ),
     "a loss missing": (replace(PLAN, losses=()), RECEIPTS),
     "a loss twice": (replace(PLAN, losses=PLAN.losses * 2), RECEIPTS),
     "a slice twice": (

@@ -36,7 +36,6 @@ enum fault {
     NEGATIVE_RECORD_LENGTH = 4,
     RECORD_PAST_BATCH = 5,
     RECORD_TOO_SHORT = 6,
-    ATTRIBUTES = 7,
     OFFSET_DELTA_OUTSIDE = 8,
     OFFSET_DELTA_ORDER = 9,
     OFFSET_OVERFLOW = 10,
@@ -255,7 +254,7 @@ INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last
 
     *at = p;
     if (UNLIKELY(p == end)) return RECORD_TOO_SHORT;
-    if (UNLIKELY(*p != 0)) return ATTRIBUTES;
+    /* The attribute byte: none is defined, and Kafka's own reader looks at none. */
     const uint8_t *timestamp_field = *at = ++p;
     if (UNLIKELY(fault = read_varlong(&p, end, &timestamp_delta, RECORD_TOO_SHORT))) return fault;
     *at = p;

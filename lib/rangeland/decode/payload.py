@@ -40,7 +40,6 @@ class Fault(IntEnum):
     NEGATIVE_RECORD_LENGTH = 4
     RECORD_PAST_BATCH = 5
     RECORD_TOO_SHORT = 6
-    ATTRIBUTES = 7
     OFFSET_DELTA_OUTSIDE = 8
     OFFSET_DELTA_ORDER = 9
     OFFSET_OVERFLOW = 10
@@ -64,7 +63,6 @@ _REASONS = {
     Fault.NEGATIVE_RECORD_LENGTH: "the record length is negative",
     Fault.RECORD_PAST_BATCH: "the record is longer than the rest of the batch",
     Fault.RECORD_TOO_SHORT: "the record ends before its last field",
-    Fault.ATTRIBUTES: "the record has attributes, and none are defined",
     Fault.OFFSET_DELTA_OUTSIDE: "the offset is outside its batch",
     Fault.OFFSET_DELTA_ORDER: "the offset is not above the one before",
     Fault.OFFSET_OVERFLOW: "the offset does not fit in 64 bits",

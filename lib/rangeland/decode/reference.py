@@ -131,8 +131,7 @@ class _Reader:
     def _read_attributes(self) -> None:
         if self.position == self.end:
             raise _Malformed(Fault.RECORD_TOO_SHORT, self.position)
-        if self.data[self.position] != 0:
-            raise _Malformed(Fault.ATTRIBUTES, self.position)
+        # No attribute is defined, and Kafka's own reader looks at none.
         self.position += 1
 
     def _read_offset(self) -> int:

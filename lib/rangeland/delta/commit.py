@@ -70,7 +70,7 @@ def land(
             why="there is no Delta table",
             do="See that nobody has moved or dropped it, then run again",
         )
-    where = snapshot.facts.path
+    where = snapshot.path
     newest = snapshot.transaction_version(application)
     if newest is not None and newest >= sequence:
         return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
@@ -112,7 +112,7 @@ def restored(kernel: Kernel, table: str | Snapshot, since: int) -> Restored | No
 
     RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Give
     the version that the newest plan was made at: what came before was dealt with then."""
-    path = table if isinstance(table, str) else table.facts.path
+    path = table if isinstance(table, str) else table.path
     seen_until: int | None = None
     for commit in reversed(kernel.commits(path, since + 1)):
         if commit.restored_to is None or (seen_until is not None and commit.version > seen_until):

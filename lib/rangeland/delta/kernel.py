@@ -21,6 +21,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -51,13 +52,20 @@ class Snapshot:
     """One version of a table, and Kernel's handle on it. Appending to an older snapshot is
     sound: Kernel looks at the commits made since and refuses what they contradict."""
 
-    facts: TableFacts
+    path: str
+    version: int
     _kernel: Kernel = field(repr=False)
     _java: Any = field(repr=False)
 
+    @cached_property
+    def facts(self) -> TableFacts:
+        """Schema, features and the like: dozens of calls over py4j, so only when asked for."""
+        with self._kernel.translated(f"reading the metadata of {self.path}"):
+            return self._kernel.facts_of(self._java)
+
     def transaction_version(self, application: str) -> int | None:
         """The newest transaction version of an application id, None if it has none."""
-        with self._kernel.translated(f"reading the transactions of {self.facts.path}"):
+        with self._kernel.translated(f"reading the transactions of {self.path}"):
             found = self._java.getLatestTransactionVersion(self._kernel.engine, application)
             return int(found.get()) if found.isPresent() else None
 
@@ -132,11 +140,12 @@ class Kernel:
         try:
             with self.translated(f"reading the Delta log of {path}"):
                 java = self._tables.loadSnapshot(path).build(self.engine)
-                return Snapshot(self._facts(java), self, java)
+                return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
         except trouble.NoTable:
             return None
 
-    def _facts(self, java: Any) -> TableFacts:
+    def facts_of(self, java: Any) -> TableFacts:
+        """See ``Snapshot.facts``."""
         protocol, metadata = java.getProtocol(), java.getMetadata()
         features = protocol.getImplicitlyAndExplicitlySupportedFeatures()
         configuration = metadata.getConfiguration()
@@ -155,7 +164,7 @@ class Kernel:
         """See ``Snapshot.files``."""
         with tempfile.TemporaryDirectory(prefix="rangeland-files-") as folder:
             target = os.path.join(folder, "files.parquet")
-            with self.translated(f"listing the files of {snapshot.facts.path}"):
+            with self.translated(f"listing the files of {snapshot.path}"):
                 batches = snapshot._java.getScanBuilder().build().getScanFiles(self.engine, True)
                 self.engine.getParquetHandler().writeParquetFileAtomically(target, batches)
             if not os.path.exists(target):  # Kernel writes no file for no rows
@@ -266,19 +275,19 @@ class Kernel:
         or protocol, or have this transaction. With ``expected_version`` any commit after it
         is a ``Conflict``. A given Snapshot saves loading one; it may be old."""
         snapshot = self._loaded(table)
-        where, (application, version) = snapshot.facts.path, transaction
-        if expected_version is not None and snapshot.facts.version != expected_version:
+        where, (application, version) = snapshot.path, transaction
+        if expected_version is not None and snapshot.version != expected_version:
             raise _moved(where, expected_version)
         newest = snapshot.transaction_version(application)
         if newest is not None and newest >= version:
-            return AlreadyCommitted(snapshot.facts.version, newest)
+            return AlreadyCommitted(snapshot.version, newest)
         try:
             with self._locked(where), self.translated(f"committing to {where}"):
                 return self._append(snapshot, files, transaction, expected_version)
         except trouble.StaleTransaction:
             seen = self._loaded(where)
             found = seen.transaction_version(application)
-            return AlreadyCommitted(seen.facts.version, version if found is None else found)
+            return AlreadyCommitted(seen.version, version if found is None else found)
 
     def _loaded(self, table: str | Snapshot) -> Snapshot:
         if isinstance(table, Snapshot):

@@ -71,27 +71,30 @@ class _View:
 
 class Ledger:
     """The ledger of the table at ``table_path``. Reads are of the version that ``refresh``
-    or the first read saw; a write by this object refreshes."""
+    or the first read saw, and of what this object has written since."""
 
     def __init__(self, kernel: Kernel, table_path: str) -> None:
         self._kernel = kernel
         self.path = f"{kernel.resolve(table_path).rstrip('/')}/{FOLDER}"
         self._store, self._root = open_store(self.path)
         self._view: _View | None = None
+        self._stale: _View | None = None  # still good if nothing was written since
 
     def open_or_create(self) -> Ledger:
         """Makes the ledger where there is none. Concurrent callers end up with the same."""
         if not self.exists():
-            self._kernel.create(self.path, schema_json(SCHEMA), (), _CONFIGURATION)
-            self.refresh()
+            made = self._kernel.create(self.path, schema_json(SCHEMA), (), _CONFIGURATION)
+            self._view = self._view_of(made)
         return self
 
     def exists(self) -> bool:
-        return self._view is not None or self._kernel.load(self.path) is not None
+        if self._view is None and (snapshot := self._kernel.load(self.path)) is not None:
+            self._view = self._view_of(snapshot)
+        return self._view is not None
 
     def refresh(self) -> None:
         """The next read sees what others have written since."""
-        self._view = None
+        self._stale, self._view = self._view or self._stale, None
 
     # --- reading ------------------------------------------------------------------------
 
@@ -178,8 +181,13 @@ class Ledger:
 
     def prepare(self, outcome: OutcomeEntry) -> bool:
         """Writes the outcome of a plan. False where it has one: that one counts. Outcomes of
-        one application must come in the order of their sequence."""
-        if self._append(outcome, (f"{outcome.application}/outcome", outcome.sequence)):
+        one application must come in the order of their sequence; a later attempt at one
+        stands in for it, and is written once as well."""
+        name = f"{outcome.application}/outcome"
+        transaction = (name, outcome.sequence)
+        if outcome.attempt:
+            transaction = (f"{name}/{outcome.sequence}", outcome.attempt)
+        if self._append(outcome, transaction):
             return True
         if self.outcome(outcome.application, outcome.sequence) is None:
             raise Bug(
@@ -189,14 +197,23 @@ class Ledger:
         return False
 
     def _append(self, entry: PlanEntry | OutcomeEntry, transaction: tuple[str, int]) -> bool:
-        snapshot = self._seen().snapshot
+        view = self._seen()
         file = self._write(entry)
-        done = self._kernel.append(snapshot, [file], transaction)
-        self.refresh()
+        done = self._kernel.append(view.snapshot, [file], transaction)
         if isinstance(done, Committed):
+            self._advance(view, done.version, _key_of(to_row(entry), file.path))
             return True
+        self.refresh()
         self._store.delete_file(f"{self._root}/{file.path}")
         return False
+
+    def _advance(self, view: _View, version: int, added: EventKey) -> None:
+        """The next view without listing the ledger again, where ours is all that is new."""
+        snapshot = self._kernel.load(self.path)
+        if snapshot is None or not view.snapshot.version + 1 == version == snapshot.version:
+            self.refresh()
+            return
+        self._view = _View(snapshot, _in_order([*view.keys, added]))
 
     def _write(self, entry: PlanEntry | OutcomeEntry) -> DataFile:
         row = to_row(entry)
@@ -219,10 +236,14 @@ class Ledger:
             snapshot = self._kernel.load(self.path)
             if snapshot is None:
                 raise Bug(f"reading the ledger {self.path}", why="it was never created")
-            keys = [key for file in snapshot.files() for key in self._keys_of(file)]
-            keys.sort(key=lambda k: (k.event != PLAN, k.entered, k.application, k.sequence))
-            self._view = _View(snapshot, tuple(keys))
+            self._view = self._view_of(snapshot)
         return self._view
+
+    def _view_of(self, snapshot: Snapshot) -> _View:
+        if self._stale and self._stale.snapshot.version == snapshot.version:
+            return self._stale
+        keys = [key for file in snapshot.files() for key in self._keys_of(file)]
+        return _View(snapshot, _in_order(keys))
 
     def _keys_of(self, file: AddedFile) -> Iterator[EventKey]:
         """From the statistics where the file is one of ours, else from its rows."""
@@ -281,6 +302,12 @@ class Ledger:
 
     def _broken(self, why: str) -> Bug:
         return Bug(f"the ledger {self.path} contradicts itself", why=why)
+
+
+def _in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
+    return tuple(
+        sorted(keys, key=lambda k: (k.event != PLAN, k.entered, k.application, k.sequence))
+    )
 
 
 def _key_of(row: dict[str, object], path: str) -> EventKey:

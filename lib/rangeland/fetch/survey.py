@@ -67,6 +67,7 @@ def take_survey(brokers: Brokers, wanted: Wanted, now: Callable[[], float] = tim
         offsets_for_times={(p, t): found[p] for t, found in times.items() for p in leaders},
         group_offsets={(p, g): found.get(p) for g, found in groups.items() for p in leaders},
         requests=brokers.requests,
+        elsewhere=frozenset(look.elsewhere),
     )
 
 
@@ -104,6 +105,7 @@ class _Look:
         self._deadline = time.monotonic() + brokers.settings.survey_ms / 1000
         self._trouble: RangelandError | None = None
         self._seeds: list[Address] = list(brokers.settings.seeds)
+        self.elsewhere: set[Partition] = set()
 
     def _pause(self, what: str) -> None:
         if time.monotonic() + PAUSE_MS / 1000 < self._deadline:
@@ -154,6 +156,7 @@ class _Look:
                         do="correct source.partitions",
                     )
             found |= {p: x for p, x in topic.leaders.items() if not only or p.number in only}
+            self.elsewhere |= set(topic.leaders) - set(found)
         if not found:
             raise Unreachable(f"the topics {', '.join(names)} have no partitions yet")
         return found

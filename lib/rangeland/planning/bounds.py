@@ -240,6 +240,7 @@ def _vanished(request: Request, survey: Survey, checkpoint: Mapping[Partition, M
         )
         for partition, mark in sorted(checkpoint.items())
         if partition not in survey.logs
+        and partition not in survey.elsewhere
         and partition.topic in topics
         and request.from_bounds.of(partition) is not None
         and request.until_bounds.of(partition) is not None

@@ -10,8 +10,10 @@ and the proof will say so.
 from __future__ import annotations
 
 import importlib
+import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +25,9 @@ from rangeland.errors import JobFileError, RangelandError
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.tally import Tally
-from rangeland.model import DataFile, Receipt, Slice, TaskResult
+from rangeland.model import DataFile, Receipt, Slice
+from rangeland.planning.plan import Plan
+from rangeland.spark.filtered import SeenOffsets
 from rangeland.spark.jobs import ByKey, SliceOffsets, watch
 from rangeland.spark.tasks import WriterSettings, open_writer
 
@@ -104,39 +108,64 @@ def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def land_transformed(
     spark: Any,
+    plan: Plan,
     tasks: Sequence[Sequence[Slice]],
     cluster: ClusterSettings,
     writer: WriterSettings,
     transform: Transform,
     on_read: Callable[[SliceOffsets], None],
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
-    """Reads through the transform and writes what it makes: receipts by slice, and files."""
+    """Reads through the transform and writes what it makes: receipts by slice, and files.
+
+    Where the rows still have topic, partition and offset, offsets that no row came of are
+    counted as filtered. An offset whose rows a transform spreads over several tasks counts
+    as made by each, which can only make fewer of them filtered."""
     receipts = spark.sparkContext.accumulator({}, ByKey())
     frame = transform(plan_frame(spark, tasks, cluster, receipts))
-    written = frame.mapInArrow(_writing(writer), FILES_SCHEMA)
+    written = frame.mapInArrow(_writing(writer, plan.slices), FILES_SCHEMA)
 
     def widths(seen: dict[int, Receipt]) -> None:
         on_read({index: r.until_offset - r.from_offset for index, r in seen.items()})
 
     rows = watch(spark, written.collect, receipts, widths)
     files: list[DataFile] = []
+    made: dict[int, int] | None = {}
     for row in rows:
         if row.error is not None:
             raise _unpickled(row.error)
-        files += _unpickled(row.result).files
-    return dict(receipts.value), files
+        found, seen = _unpickled(row.result)
+        files += found
+        if seen is None:
+            made = None
+        elif made is not None:
+            made = {i: made.get(i, 0) + seen.get(i, 0) for i in {*made, *seen}}
+    return _with_filtered(dict(receipts.value), made), files
+
+
+def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) -> dict[int, Receipt]:
+    if made is None:
+        return receipts
+    counted = {}
+    for index, receipt in receipts.items():
+        given = receipt.counts.landed
+        landed = min(given, made.get(index, 0))
+        counts = replace(receipt.counts, landed=landed, filtered=given - landed)
+        counted[index] = replace(receipt, counts=counts)
+    return counted
 
 
 def _writing(
-    writer: WriterSettings,
+    writer: WriterSettings, slices: Sequence[Slice]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = open_writer(writer)
+        offsets = SeenOffsets(slices)
         try:
             for batch in batches:
                 if batch.num_rows:
                     files.write(batch)
-            yield _row(None, TaskResult((), tuple(files.close())))
+                    offsets.add(batch)
+            yield _row(None, (files.close(), offsets.by_slice()))
         except RangelandError as error:
             files.abort()
             yield _row(error, None)
@@ -147,9 +176,7 @@ def _writing(
     return write
 
 
-def _row(error: RangelandError | None, result: TaskResult | None) -> pa.RecordBatch:
-    import pickle
-
+def _row(error: RangelandError | None, result: Any) -> pa.RecordBatch:
     columns = [
         pa.array([None if item is None else pickle.dumps(item)], pa.binary())
         for item in (error, result)
@@ -158,6 +185,4 @@ def _row(error: RangelandError | None, result: TaskResult | None) -> pa.RecordBa
 
 
 def _unpickled(data: Any) -> Any:
-    import pickle
-
     return pickle.loads(bytes(data))

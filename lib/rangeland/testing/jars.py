@@ -61,6 +61,43 @@ JAR_SETS: dict[str, JarSet] = {
         ("io.delta:delta-spark_4.2_2.13:4.4.0",),
         excludes=("org.apache.spark:*", "org.scala-lang:*"),
     ),
+    # Spark's own Kafka source, for the benchmark to compare with. What PySpark brings is left
+    # out. Its token provider cannot be had in its own version; that of 4.0.0 fits, and is a
+    # set of its own, since one set would take the newer of the two that are asked for.
+    "spark-kafka-4.2.0": JarSet(
+        (
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+            "org.apache.kafka:kafka-clients:3.9.2",
+            "org.apache.commons:commons-pool2:2.13.1",
+        ),
+        excludes=(
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13",
+            "org.apache.spark:spark-sql_2.13",
+            "org.apache.spark:spark-core_2.13",
+            "org.apache.spark:spark-tags_2.13",
+            "org.apache.hadoop:*",
+            "org.scala-lang:*",
+            "org.scala-lang.modules:*",
+            "org.slf4j:*",
+            "org.lz4:*",
+            "at.yawk.lz4:*",
+            "com.github.luben:*",
+            "org.xerial.snappy:*",
+            "com.google.code.findbugs:*",
+        ),
+    ),
+    "spark-kafka-token-provider-4.0.0": JarSet(
+        ("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",),
+        excludes=(
+            "org.apache.spark:spark-core_2.13",
+            "org.apache.spark:spark-tags_2.13",
+            "org.apache.kafka:*",
+            "org.apache.hadoop:*",
+            "org.scala-lang:*",
+            "org.scala-lang.modules:*",
+            "org.slf4j:*",
+        ),
+    ),
 }
 
 

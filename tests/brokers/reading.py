@@ -1,0 +1,144 @@
+"""Reads a topic with the library's own fetch room, and puts the rows beside the judge's.
+
+Rows become `Consumed`, what confluent-kafka's records become too, so that two readings
+are compared by `==`. No Spark, no table: survey, slices, fetches, receipts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rangeland.decode.columns import row_schema
+from rangeland.fetch.broker import Connection
+from rangeland.fetch.consumer import read_slices
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.steps import Patience
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.fetch.tally import Tally
+from rangeland.model import Counts, Isolation, LogState, Range, Receipt, Slice, Survey
+from rangeland.planning.plan import parse_address
+from rangeland.planning.slices import Slicing, cut
+from rangeland.testing.consuming import Consumed
+
+UNCOMMITTED = Isolation.READ_UNCOMMITTED
+
+
+def settings_of(bootstrap: Sequence[str], **changed: Any) -> ClusterSettings:
+    """Settings with which a mistake shows within seconds."""
+    base = ClusterSettings(
+        "kafka",
+        tuple(parse_address(server) for server in bootstrap),
+        connect_ms=2_000,
+        request_ms=10_000,
+        survey_ms=15_000,
+        no_progress_ms=10_000,
+    )
+    return replace(base, **changed)
+
+
+def look(settings: ClusterSettings, **wanted: Any) -> Survey:
+    with Brokers(settings) as brokers:
+        return take_survey(brokers, Wanted(**wanted))
+
+
+def slice_of(
+    log: LogState, from_offset: int | None = None, until_offset: int | None = None, index: int = 0
+) -> Slice:
+    """``[from_offset, until_offset)`` of a log, or all of it."""
+    start = log.start_offset if from_offset is None else from_offset
+    end = log.end_offset if until_offset is None else until_offset
+    leader = log.leader
+    return Slice(index, log.partition, start, end, 0, leader.topic_id, leader.address)
+
+
+def slices_of(survey: Survey, target_bytes: int = 128 << 20) -> list[Slice]:
+    """All that the survey saw, cut as a plan would cut it."""
+    logs = survey.logs.values()
+    ranges = [
+        Range(x.partition, x.start_offset, x.end_offset, x.leader.topic_id, x.size_bytes or 0)
+        for x in logs
+    ]
+    leaders = {x.partition: x.leader.address for x in logs}
+    return cut(ranges, Slicing(target_bytes), leaders)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What came of a reading: rows in the order of partition and offset, and receipts."""
+
+    rows: list[Consumed]
+    receipts: tuple[Receipt, ...]
+    table: pa.Table
+
+    @property
+    def counts(self) -> Counts:
+        return Counts.sum(receipt.counts for receipt in self.receipts)
+
+
+def read(
+    slices: Sequence[Slice], settings: ClusterSettings, patience: Patience | None = None
+) -> Read:
+    tally = Tally(slices)
+    batches = []
+    for chunk in read_slices(slices, settings, patience):
+        tally.add(chunk)
+        if chunk.batch is not None:
+            batches.append(chunk.batch)
+    table = pa.Table.from_batches(batches, schema=row_schema())
+    table = table.sort_by(
+        [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+    )
+    return Read(rows_of(table), tally.receipts(), table)
+
+
+def read_topic(topic: str, settings: ClusterSettings, patience: Patience | None = None) -> Read:
+    return read(slices_of(look(settings, topics=(topic,))), settings, patience)
+
+
+def rows_of(table: pa.Table) -> list[Consumed]:
+    times = table.column("timestamp").cast(pa.int64()).to_pylist()
+    columns = [table.column(name).to_pylist() for name in ("topic", "partition", "offset")]
+    payload = [table.column(name).to_pylist() for name in ("key", "value")]
+    headers = table.column("headers").to_pylist()
+    return [
+        Consumed(topic, partition, offset, key, value, time // 1000, _headers(found))
+        for topic, partition, offset, key, value, time, found in zip(
+            *columns, *payload, times, headers, strict=True
+        )
+    ]
+
+
+def _headers(found: Any) -> tuple[tuple[str, bytes | None], ...] | None:
+    return None if found is None else tuple((h["key"], h["value"]) for h in found)
+
+
+def only_log(survey: Survey) -> LogState:
+    (log,) = survey.logs.values()
+    return log
+
+
+def log_of(settings: ClusterSettings, topic: str) -> LogState:
+    """The state of a topic with one partition."""
+    return only_log(look(settings, topics=(topic,)))
+
+
+@contextmanager
+def spied_requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """All requests of the kinds a dialect asks for that are sent meanwhile."""
+    sent: list[Any] = []
+    send = Connection.send
+
+    def spy(self: Connection, question: Any) -> None:
+        sent.append(question.request)
+        send(self, question)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "send", spy)
+        yield sent

@@ -1,0 +1,133 @@
+"""A driver as a process of its own, made to be killed: one Spark session, many runs.
+
+It is told what to do through files in a folder, so that it can be watched and ended at any
+moment: ``N.task`` names a job file, a command and what is to happen at which moment; it
+answers with ``N.at-MOMENT`` when it gets there, waits for ``N.go-MOMENT`` where it is to
+pause, and writes ``N.result``. See ``drivers`` for the other side.
+
+A kill is SIGKILL to this process, by itself: no handler, no ``finally``, no flush.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from rangeland import run as commands
+from rangeland.errors import RangelandError
+from rangeland.job import Job
+from rangeland.model import Partition
+from rangeland.planning.plan import Plan
+from rangeland.results import Progress, Silent
+from rangeland.target import Target
+
+ENTERING, PLANNED, READING = "entering", "planned", "reading"
+WRITTEN, PREPARED, COMMITTED = "written", "prepared", "committed"
+MOMENTS = (ENTERING, PLANNED, READING, WRITTEN, PREPARED, COMMITTED)
+"""About to enter a plan; the plan is entered; some slices are read and some are not; all
+files are written; the outcome is prepared; the table has it, and nobody was told."""
+
+POLL_S = 0.02
+PATIENCE_S = 120
+"""No driver waits longer than this for whoever started it."""
+
+
+class Moments(Silent):
+    """A Progress that does at each moment what the task says, once."""
+
+    def __init__(self, folder: Path, number: int, actions: dict[str, str]) -> None:
+        self._prefix = f"{folder}/{number}"
+        self._actions = dict(actions)
+        self._width = 0
+
+    def step(self, text: str) -> None:
+        if text == "entering the plan":
+            self.reach(ENTERING)
+        elif text == "preparing the outcome":
+            self.reach(WRITTEN)
+        elif text.startswith("committing"):
+            self.reach(PREPARED)
+
+    def planned(self, plan: Plan, recovered: bool) -> None:
+        self._width = plan.width
+        self.reach(PLANNED)
+
+    def read(self, read_offsets: dict[Partition, int]) -> None:
+        if 0 < sum(read_offsets.values()) < self._width:
+            self.reach(READING)
+
+    def reach(self, moment: str) -> None:
+        """Does what was asked for this moment: go on, pause, kill, or stop a process."""
+        action = self._actions.pop(moment, None)
+        if action is None:
+            return
+        if action.startswith("stop "):
+            os.killpg(int(action.removeprefix("stop ")), signal.SIGSTOP)
+        Path(f"{self._prefix}.at-{moment}").touch()
+        if action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action == "pause":
+            wait_for(Path(f"{self._prefix}.go-{moment}"))
+
+
+class Watched(Target):
+    """A Target that says when its commit has been made."""
+
+    moments: Moments
+
+    def land(self, outcome: Any, since: int | None) -> Any:
+        landed = super().land(outcome, since)
+        self.moments.reach(COMMITTED)
+        return landed
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not path.exists():
+        if time.monotonic() > deadline or os.getppid() == 1:
+            sys.exit(f"nobody has written {path.name}")
+        time.sleep(POLL_S)
+
+
+def perform(spark: Any, task: dict[str, Any], moments: Moments) -> dict[str, Any]:
+    """The result of one command as the command line would print it, errors too."""
+    job = Job.load(task["job"])
+    progress: Progress = moments
+    Watched.moments = moments
+    command = {"run": commands.run, "backfill": commands.backfill}[task["command"]]
+    try:
+        return command(job, spark, progress).to_json()
+    except RangelandError as error:
+        return {"error": type(error).__name__, "message": str(error), "exit": error.exit_code}
+    except Exception:
+        return {"error": "foreign", "message": traceback.format_exc(), "exit": 1}
+
+
+def main(folder: Path, master: str, settings: dict[str, str]) -> None:
+    from tests.chaos.sessions import open_session
+
+    commands.Target = Watched  # type: ignore[misc]
+    spark = open_session(folder / "spark", master, settings)
+    (folder / "ready").touch()
+    number = 0
+    while True:
+        wait_for(folder / f"{number}.task")
+        task = json.loads((folder / f"{number}.task").read_text())
+        if task["command"] == "end":
+            break
+        result = perform(spark, task, Moments(folder, number, task["at"]))
+        unfinished = folder / f"{number}.unfinished"
+        unfinished.write_text(json.dumps(result))
+        unfinished.rename(folder / f"{number}.result")
+        number += 1
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]))

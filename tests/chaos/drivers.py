@@ -1,0 +1,168 @@
+"""The handle of a driver process: give it a task, wait for a moment, see how it ended.
+
+Every wait has an end. ``leftovers`` looks at the whole session of processes that a driver
+started, JVM, executors and Python workers: what is there after it has ended is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+import rangeland
+from rangeland.testing.processes import Process
+
+PATIENCE_S = 120
+ROOT = Path(__file__).parents[2]
+
+
+class Driver:
+    """One driver process with a Spark session of its own. Starts at once, is ready later."""
+
+    def __init__(
+        self, folder: Path, master: str = "local[2]", settings: Mapping[str, str] | None = None
+    ) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self._number = -1
+        library = Path(rangeland.__file__).parents[1]
+        self.process = Process(
+            f"driver {folder.name}",
+            [
+                sys.executable,
+                "-m",
+                "tests.chaos.driver",
+                str(folder),
+                master,
+                json.dumps(dict(settings or {})),
+            ],
+            log=folder / "driver.log",
+            environment={"PYTHONPATH": f"{library}{os.pathsep}{ROOT}"},
+            directory=folder,
+        )
+
+    # --- tasks ------------------------------------------------------------------------
+
+    def give(self, job: Path, command: str = "run", **at: str) -> None:
+        """The next task. ``at`` says what is to happen at a moment: ``planned="kill"``,
+        ``written="pause"``, ``reading="stop 4711"`` (SIGSTOP to that process group)."""
+        self._number += 1
+        task = {"job": str(job), "command": command, "at": at}
+        hidden = self.folder / "next"
+        hidden.write_text(json.dumps(task))
+        hidden.rename(self.folder / f"{self._number}.task")
+
+    def wait_until_ready(self) -> None:
+        self._wait(lambda: (self.folder / "ready").exists(), "its Spark session")
+
+    def wait_at(self, moment: str) -> None:
+        """Until the present task has reached the moment it was to do something at."""
+        self._wait((self.folder / f"{self._number}.at-{moment}").exists, f"the moment {moment}")
+
+    def go(self, moment: str) -> None:
+        """Lets the present task go on from a pause."""
+        (self.folder / f"{self._number}.go-{moment}").touch()
+
+    @property
+    def is_done(self) -> bool:
+        return (self.folder / f"{self._number}.result").exists()
+
+    def result(self) -> dict[str, Any]:
+        """What the present task came to."""
+        self._wait(lambda: self.is_done, "its result")
+        found: dict[str, Any] = json.loads(
+            (self.folder / f"{self._number}.result").read_text()
+        )
+        return found
+
+    def landed(self) -> dict[str, Any]:
+        """The result of the present task, which must have ended well."""
+        result = self.result()
+        assert "error" not in result, f"{result}\n{self.process.log_tail(40)}"
+        return result
+
+    def _wait(self, happened: Callable[[], bool], what: str) -> None:
+        self.process.wait_until(happened, what, PATIENCE_S)
+
+    # --- its end ----------------------------------------------------------------------
+
+    def wait_until_killed(self) -> None:
+        """Until it has killed itself, and all that belonged to it has ended too."""
+        code = self.process.wait_for_end(PATIENCE_S)
+        assert code == -signal.SIGKILL, f"ended with {code}:\n{self.process.log_tail(40)}"
+        self.refuse_leftovers()
+
+    def close(self) -> None:
+        """Ends it in order, or else by force; in both cases nothing may stay."""
+        if self.process.running:
+            if self._number < 0 or self.is_done:
+                self.give(Path(), "end")
+            else:
+                self.process.kill()
+            try:
+                self.process.wait_for_end(30)
+            finally:
+                self.process.kill()
+        self.refuse_leftovers()
+
+    def members(self) -> list[psutil.Process]:
+        """All living processes of its session: itself, the JVMs, the Python workers."""
+        return [psutil.Process(pid) for pid in psutil.pids() if _session(pid) == self.process.pid]
+
+    def workers(self) -> list[psutil.Process]:
+        """The Python workers that run tasks, without the daemons that fork them."""
+        daemons = [p for p in self.members() if "pyspark.daemon" in _command(p)]
+        pids = {p.pid for p in daemons}
+        return [p for p in daemons if _parent(p) in pids]
+
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs of executors, where the master starts any."""
+        return [p for p in self.members() if "CoarseGrainedExecutorBackend" in _command(p)]
+
+    def refuse_leftovers(self, within_s: float = 30) -> None:
+        """Raises if any process of its session is still there after a while."""
+        deadline = time.monotonic() + within_s
+        while left := self.members():
+            if time.monotonic() > deadline:
+                told = [f"{p.pid} {_command(p)[:200]}" for p in left]
+                for process in left:
+                    process.kill()
+                raise AssertionError(f"{self.process.name} has left processes: {told}")
+            time.sleep(0.05)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _session(pid: int) -> int:
+    try:
+        if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return -1
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError, psutil.Error):
+        return -1
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return int(process.ppid())
+    except psutil.Error:
+        return -1

@@ -1,0 +1,173 @@
+"""The fetch loop against a simulated cluster that moves leaders, breaks connections, answers
+late, empty or in part: it always ends, and delivers each slice's offsets once and in order."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rangeland.dialects.verdicts import Verdict
+from rangeland.fetch.loop import FetchLoop
+from rangeland.fetch.steps import Ask, AskLogRange, FindLeaders, Finished, Patience, WaitUntil, Want
+from rangeland.model import Address, Leader, Partition, Slice
+from rangeland.planning.policy import Policy
+
+BROKERS = (Address("b1", 1), Address("b2", 1), Address("b3", 1))
+PATIENCE = Patience(
+    no_progress_ms=10**6,
+    backoff_ms=10,
+    max_backoff_ms=80,
+    fetch_bytes=64,
+    smallest_fetch_bytes=16,
+    largest_fetch_bytes=4096,
+    request_bytes=200,
+)
+BYTES_PER_OFFSET = 8
+LOG_END = 120
+
+
+@dataclass
+class Cluster:
+    """Logs with batch borders, leaders that move while ``faults`` last, and what was delivered.
+
+    ``positions`` is the judge's own account: where each slice must be asked for next."""
+
+    random: Random
+    faults: int
+    slices: list[Slice]
+    borders: dict[Partition, list[int]] = field(default_factory=dict)
+    leaders: dict[Partition, Address | None] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for piece in self.slices:
+            inner = self.random.sample(range(1, LOG_END), self.random.randint(0, 30))
+            self.borders.setdefault(piece.partition, [0, *sorted(inner), LOG_END])
+            self.leaders.setdefault(piece.partition, self.random.choice(BROKERS))
+            self.positions[piece.index] = piece.from_offset
+
+    def strikes(self, one_in: int) -> bool:
+        """Whether a fault happens now; there are only so many of them."""
+        if self.faults <= 0 or self.random.randrange(one_in):
+            return False
+        self.faults -= 1
+        return True
+
+    def move_leaders(self) -> None:
+        for partition in self.leaders:
+            if self.strikes(6):
+                self.leaders[partition] = self.random.choice((*BROKERS, None))
+            elif self.faults <= 0 and self.leaders[partition] is None:
+                self.leaders[partition] = self.random.choice(BROKERS)
+
+    def answer(self, loop: FetchLoop, ask: Ask) -> None:
+        partitions = [want.partition for want in ask.wants]
+        assert len(partitions) == len(set(partitions))
+        assert ask.wants
+        for want in ask.wants:
+            assert want.offset == self.positions[want.index]
+        if self.strikes(8):
+            loop.on_lost(ask.leader, "reset")
+            return
+        wants = list(ask.wants)
+        self.random.shuffle(wants)
+        for want in wants:
+            self.answer_one(loop, ask.leader, want)
+
+    def answer_one(self, loop: FetchLoop, leader: Address, want: Want) -> None:
+        if self.leaders[want.partition] != leader:
+            loop.on_verdict(want, Verdict.FIND_LEADER, "NOT_LEADER")
+        elif self.strikes(8):
+            loop.on_verdict(want, Verdict.RETRY, "BUSY")
+        elif self.strikes(8):
+            assert not loop.on_empty(want, LOG_END, throttled=True)
+        elif self.strikes(8):
+            assert not loop.on_empty(want, want.offset, throttled=False)
+        elif self.strikes(8):
+            loop.on_verdict(want, Verdict.OUT_OF_RANGE, "OUT_OF_RANGE")
+        else:
+            self.deliver(loop, want)
+
+    def deliver(self, loop: FetchLoop, want: Want) -> None:
+        borders = self.borders[want.partition]
+        at = bisect_right(borders, want.offset)
+        begin = borders[at - 1]
+        fitting = [b for b in borders[at:] if (b - begin) * BYTES_PER_OFFSET <= want.max_bytes]
+        if not fitting:
+            loop.on_too_small(want)
+            return
+        following = self.random.choice(fitting)
+        loop.on_records(want, following)
+        self.positions[want.index] = following
+
+    def tell_leaders(self, loop: FetchLoop, step: FindLeaders) -> None:
+        if self.strikes(5):
+            loop.on_no_metadata("nobody answers")
+            return
+        told: dict[Partition, Leader] = {}
+        for partition in step.partitions:
+            address = self.leaders[partition]
+            if self.strikes(5):
+                address = self.random.choice(BROKERS)  # stale metadata
+            told[partition] = Leader(address, topic_id="A", replicas=BROKERS)
+        loop.on_leaders(told)
+
+
+@st.composite
+def tasks(draw: st.DrawFn) -> list[Slice]:
+    """Slices that tile a stretch of one to three partitions, with leaders that may be wrong."""
+    slices: list[Slice] = []
+    for number in range(draw(st.integers(1, 3))):
+        marks = draw(st.lists(st.integers(0, LOG_END), min_size=2, max_size=4))
+        marks.sort()
+        for start, end in itertools.pairwise(marks):
+            leader = draw(st.sampled_from((*BROKERS, None)))
+            size = draw(st.sampled_from((0, 10, 1000)))
+            index = len(slices)
+            slices.append(Slice(index, Partition("t", number), start, end, size, "A", leader))
+    return slices
+
+
+@settings(max_examples=200, deadline=None)
+@given(tasks(), st.integers(0, 60), st.integers(0, 2**32))
+def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
+    slices: list[Slice], faults: int, seed: int
+) -> None:
+    cluster = Cluster(Random(seed), faults, slices)
+    loop = FetchLoop(slices, PATIENCE, Policy(), 0)
+    now = 0
+    for _ in range(3000):
+        cluster.move_leaders()
+        step = loop.next(now)
+        match step:
+            case Finished():
+                break
+            case WaitUntil(at_ms):
+                assert at_ms > now
+                now = at_ms
+            case FindLeaders():
+                assert step.partitions
+                cluster.tell_leaders(loop, step)
+            case AskLogRange(leader, want):
+                assert want.offset == cluster.positions[want.index]
+                if cluster.strikes(3):
+                    loop.on_lost(leader, "reset")
+                elif cluster.strikes(3):
+                    loop.on_log_range(want, 0, want.offset - 1)
+                else:
+                    loop.on_log_range(want, 0, LOG_END)
+            case Ask():
+                cluster.answer(loop, step)
+        now += cluster.random.choice((0, 1, 50))
+    else:
+        raise AssertionError("the loop never ends")
+    assert loop.gone == []
+    for piece in slices:
+        assert cluster.positions[piece.index] >= piece.until_offset
+        if piece.width == 0:
+            assert cluster.positions[piece.index] == piece.from_offset

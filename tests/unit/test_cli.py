@@ -1,0 +1,392 @@
+"""The contract of the command line: one JSON line, clean streams, exit codes, clear errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests import answers as made
+
+from rangeland import cli, errors
+from rangeland.job import Job
+from rangeland.planning.plan import Plan
+
+
+class Runs:
+    """Stands for ``rangeland.run`` and ``rangeland.inspection``: made values
+    for answers, and a note of what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Job]] = []
+        self.plan: Plan | None = None
+        self.raises: BaseException | None = None
+        self.sparks = 0
+        self.well = True
+
+    def _answer(self, name: str, job: Job, progress: Any, value: Any) -> Any:
+        self.asked.append((name, job))
+        progress.step("asking 3 brokers")
+        if self.raises is not None:
+            raise self.raises
+        return value
+
+    def preview(self, job: Job, spark: object, progress: Any) -> Any:
+        return self._answer("preview", job, progress, made.a_preview())
+
+    def run(self, job: Job, spark: object, progress: Any) -> Any:
+        os.write(1, b"a JVM says hello\n")  # Past Python, as a child process would.
+        print("a transform says hello")
+        return self._answer("run", job, progress, made.a_result())
+
+    def apply(self, job: Job, plan: Plan, spark: object, progress: Any) -> Any:
+        self.plan = plan
+        return self._answer("apply", job, progress, made.a_result())
+
+    def backfill(self, job: Job, spark: object, progress: Any) -> Any:
+        result = made.a_result([], state="already-landed")
+        return self._answer("backfill", job, progress, result)
+
+    def status(self, job: Job, spark: object, progress: Any) -> Any:
+        return self._answer("status", job, progress, made.a_status())
+
+    def check(self, job: Job, spark_factory: Callable[[], object], progress: Any) -> Any:
+        spark_factory()
+        return self._answer("check", job, progress, made.a_check(self.well))
+
+    def open_spark(self, app_name: str) -> str:
+        self.sparks += 1
+        return app_name
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    fake = Runs()
+    monkeypatch.setitem(sys.modules, "rangeland.run", fake)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "rangeland.inspection", fake)  # type: ignore[arg-type]
+    session = SimpleNamespace(open_spark=fake.open_spark)
+    monkeypatch.setitem(sys.modules, "rangeland.spark.session", session)  # type: ignore[arg-type]
+    return fake
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    path = tmp_path / "orders.yaml"
+    path.write_text(made.JOB_YAML)
+    return str(path)
+
+
+@pytest.fixture
+def called(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(arguments)
+        sys.stdout.flush()
+        return code, *capfd.readouterr()
+
+    return call
+
+
+Called = Callable[..., tuple[int, str, str]]
+BOUNDS = ("--from", "2026-01-30", "--until", "2026-01-31")
+
+
+@pytest.mark.parametrize(
+    ("command", "asked", "key"),
+    [
+        (("plan",), "preview", "hash"),
+        (("run",), "run", "table_version"),
+        (("backfill", *BOUNDS), "backfill", "already_landed"),
+        (("backfill", *BOUNDS, "--dry-run"), "preview", "hash"),
+        (("status",), "status", "live_plans"),
+        (("check",), "check", "findings"),
+    ],
+)
+def test_json_is_all_there_is_on_stdout(
+    runs: Runs, job: str, called: Called, command: tuple[str, ...], asked: str, key: str
+) -> None:
+    code, out, err = called(command[0], job, *command[1:], "--json")
+    assert code == 0
+    assert out.count("\n") == 1
+    assert key in json.loads(out)
+    assert [name for name, _ in runs.asked] == [asked]
+    assert runs.sparks == 1
+    assert "asking 3 brokers" in err
+
+
+def test_what_others_print_goes_to_stderr_under_json(runs: Runs, job: str, called: Called) -> None:
+    _, out, err = called("run", job, "--json")
+    assert json.loads(out)["landed"] == 33_985
+    assert "a JVM says hello" in err
+    assert "a transform says hello" in err
+
+
+def test_without_json_the_picture_is_on_stdout_and_progress_is_not(
+    runs: Runs, job: str, called: Called
+) -> None:
+    code, out, err = called("run", job)
+    assert code == 0
+    assert "34,000 offsets = 33,985 landed + 5 control + 10 aborted" in out
+    assert "asking 3 brokers" in err
+    assert "asking" not in out
+
+
+def test_quiet_says_nothing_on_the_way(runs: Runs, job: str, called: Called) -> None:
+    assert called("status", job, "-q")[2] == ""
+
+
+def test_flags_reach_the_job(runs: Runs, job: str, called: Called) -> None:
+    called("run", job, "--until", "2026-01-31", "--set", "limits.max_records=7", "--json")
+    asked = runs.asked[0][1]
+    assert asked.limits.max_records == 7
+    assert asked.range.until.default.time_ms == 1_769_817_600_000
+
+
+OUR_ERRORS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, errors.RangelandError)
+]
+
+
+@pytest.mark.parametrize("kind", OUR_ERRORS)
+def test_every_error_of_ours_ends_with_its_exit_code_and_json(
+    runs: Runs, job: str, called: Called, kind: type[errors.RangelandError]
+) -> None:
+    runs.raises = kind("orders/7 is\ngone", why="a cause", do="Do this", offset=3)
+    code, out, _ = called("run", job, "--json")
+    answer = json.loads(out.splitlines()[-1])
+    assert code == answer["exit"] == kind.exit_code
+    assert answer["error"] == kind.__name__
+    assert answer["message"] == str(runs.raises)
+    assert (answer["data"], answer["retry"], answer["acts"]) == (kind.data, kind.retry, kind.acts)
+    assert answer["facts"] == {"offset": 3}
+
+
+def test_an_error_for_people_is_on_stderr_only(runs: Runs, job: str, called: Called) -> None:
+    runs.raises = errors.Unreachable("b1:9092 does not answer", why="refused", do="Try later")
+    code, out, err = called("status", job)
+    assert code == 75
+    assert out == ""
+    for answer in ("b1:9092 does not answer", "refused", "Try later", "yes, later"):
+        assert answer in err
+
+
+def test_an_unexpected_exception_is_a_bug_without_a_traceback(
+    runs: Runs, job: str, called: Called
+) -> None:
+    runs.raises = ValueError("what now")
+    code, out, err = called("run", job, "--json")
+    answer = json.loads(out)
+    assert (code, answer["error"], answer["exit"]) == (70, "Bug", 70)
+    assert "ValueError: what now" in answer["message"]
+    assert "Traceback" not in err
+    _, _, err = called("run", job, "--debug")
+    assert "Traceback" in err
+    assert "what now" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan"],
+        ["plan", "JOB", "--nope"],
+        ["plan", "JOB", "--out"],
+        ["plan", "JOB", "--from", "yesterday"],
+        ["plan", "JOB", "--until", "checkpoint"],
+        ["plan", "JOB", "--from", '{"orders": '],
+        ["plan", "JOB", "--out", "/nowhere/at/all/plan.json"],
+        ["plan", "JOB", "one", "more"],
+        ["backfill", "JOB"],
+        ["backfill", "JOB", "--from", "checkpoint", "--until", "latest"],
+        ["apply", "a", "b", "c"],
+        ["apply", "/nowhere/plan.json"],
+        ["demo", "--records", "many"],
+        ["demo", "--records", "1"],
+        ["launch"],
+        ["--nope"],
+        [],
+    ],
+)
+def test_a_mistyped_command_ends_with_64_and_starts_nothing(
+    runs: Runs, job: str, called: Called, arguments: list[str]
+) -> None:
+    given = [job if a == "JOB" else a for a in arguments]
+    code, out, err = called(*given, "--json")
+    answer = json.loads(out)
+    assert (code, answer["exit"], answer["error"]) == (64, 64, "UsageError")
+    assert err == ""
+    code, _, err = called(*given)
+    assert code == 64
+    assert runs.sparks == 0
+    assert runs.asked == []
+
+
+@pytest.mark.parametrize("content", [None, "job: [", "job: orders\n", "- a\n"])
+def test_a_bad_job_file_ends_with_78_before_spark(
+    runs: Runs, called: Called, tmp_path: Path, content: str | None
+) -> None:
+    path = tmp_path / "bad.yaml"
+    if content is not None:
+        path.write_text(content)
+    code, out, _ = called("run", str(path), "--json")
+    answer = json.loads(out)
+    assert (code, answer["error"]) == (78, "JobFileError")
+    assert "bad.yaml" in answer["message"]
+    assert runs.sparks == 0
+
+
+def test_a_check_that_is_not_well_fails(runs: Runs, job: str, called: Called) -> None:
+    runs.well = False
+    code, out, _ = called("check", job, "--json")
+    assert code == 78
+    assert json.loads(out)["ok"] is False
+
+
+def test_plan_out_then_apply_does_exactly_that(
+    runs: Runs, job: str, called: Called, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "plan.json")
+    code, out, err = called("plan", job, "--out", file, "--json")
+    assert code == 0
+    assert f"rangeland apply {file}" in err
+    code, _, _ = called("apply", file, "--json")
+    assert code == 0
+    assert runs.plan is not None
+    assert runs.plan.hash == json.loads(out)["hash"]
+    assert runs.asked[-1] == ("apply", Job.load(job))
+
+
+def test_apply_takes_the_same_job_for_other_servers_only(
+    runs: Runs, job: str, called: Called, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "plan.json")
+    called("plan", job, "--out", file)
+    Path(job).write_text(made.JOB_YAML.replace("127.0.0.1:9092", "b2:9092"))
+    assert called("apply", job, file)[0] == 0
+    assert runs.asked[-1][1].source.servers == ("b2:9092",)
+    Path(job).write_text(made.JOB_YAML.replace("lake/orders", "lake/other"))
+    code, out, _ = called("apply", job, file, "--json")
+    assert code == 73
+    assert json.loads(out)["facts"]["fields"] == ["sink"]
+
+
+def test_an_edited_plan_file_is_refused(
+    runs: Runs, job: str, called: Called, tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.json"
+    called("plan", job, "--out", str(file))
+    file.write_text(file.read_text().replace("26000", "36000"))
+    assert called("apply", str(file))[0] == 73
+    assert runs.plan is None
+
+
+def test_a_secret_is_never_printed(
+    runs: Runs, job: str, called: Called, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ORDERS_PASSWORD", "hunter2")
+    file = tmp_path / "plan.json"
+    said = [*called("plan", job, "--out", str(file), "--json"), *called("run", job, "--debug")]
+    Path(job).write_text(made.JOB_YAML.replace("${env:ORDERS_PASSWORD}", "hunter2"))
+    said += [*called("run", job, "--json"), *called("run", job, "--debug"), file.read_text()]
+    assert not any("hunter2" in str(text) for text in said)
+
+
+def test_an_interruption_says_how_things_stand(runs: Runs, job: str, called: Called) -> None:
+    runs.raises = KeyboardInterrupt()
+    code, out, err = called("run", job)
+    assert code == 130
+    assert "nothing was landed" in err
+    code, out, _ = called("plan", job, "--json")
+    answer = json.loads(out)
+    assert (code, answer["exit"], answer["error"]) == (130, 130, "Interrupted")
+    assert "only looks" in answer["message"]
+
+
+def test_an_interruption_while_reading_names_the_plan(
+    runs: Runs, job: str, called: Called, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(job: Job, spark: object, progress: Any) -> None:
+        progress.planned(made.a_preview().draft.plan, False)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "run", begun)
+    code, out, _ = called("run", job, "--json")
+    message = json.loads(out)["message"]
+    assert code == 130
+    assert "plan 12 of rangeland/orders" in message
+    assert "all of its records or none" in message
+
+
+# --- as a process -----------------------------------------------------------------------
+
+
+def process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rangeland", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_names_every_command_and_loads_nothing_heavy() -> None:
+    heavy = ["pyspark", "pyarrow", "pydantic", "rich", "yaml", "numpy", "confluent_kafka"]
+    code = (
+        "import sys, rangeland.cli; code = rangeland.cli.main(['--help']); "
+        f"print(code, [m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
+    for command in ("check", "plan", "run", "apply", "backfill", "status", "demo"):
+        assert f"  {command} " in done.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "run", "apply", "backfill", "status", "demo"])
+def test_every_command_has_help_with_an_example(called: Called, command: str) -> None:
+    code, out, _ = called(command, "--help")
+    assert code == 0
+    assert f"  rangeland {command}" in out
+    assert "--json" in out
+
+
+def test_the_version_is_one_line() -> None:
+    done = process("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("rangeland ")
+
+
+def test_a_process_ends_with_the_exit_code_and_one_line_of_json(tmp_path: Path) -> None:
+    done = process("plan", str(tmp_path / "nowhere.yaml"), "--json")
+    assert done.returncode == 78
+    assert json.loads(done.stdout)["error"] == "JobFileError"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_process_with_its_sentence(
+    job: str, tmp_path: Path, number: int, code: int
+) -> None:
+    ready = tmp_path / "ready"
+    program = (
+        "import sys, time, types, pathlib; from rangeland import cli\n"
+        "def run(job, spark, progress):\n"
+        f"    pathlib.Path({str(ready)!r}).touch(); time.sleep(60)\n"
+        "sys.modules['rangeland.run'] = types.SimpleNamespace(run=run)\n"
+        "fake = types.SimpleNamespace(open_spark=str)\n"
+        "sys.modules['rangeland.spark.session'] = fake\n"
+        f"sys.exit(cli.main(['run', {job!r}, '--json']))\n"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        deadline = time.monotonic() + 30
+        while not ready.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        child.send_signal(number)
+        out, err = child.communicate(timeout=30)
+    assert child.returncode == code
+    assert json.loads(out)["exit"] == code
+    assert b"Traceback" not in err

@@ -1,0 +1,465 @@
+"""The fetch loop by scripted answers and a clock of integers: what it does next, and never."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import BadRecord, Bug, RangeLost, Unreachable
+from rangeland.fetch.loop import FetchLoop
+from rangeland.fetch.steps import Ask, AskLogRange, FindLeaders, Finished, Patience, WaitUntil
+from rangeland.model import Address, Leader, Partition, Slice
+from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Verdict as LossVerdict
+
+B1, B2, B3 = Address("b1", 1), Address("b2", 2), Address("b3", 3)
+P0, P1 = Partition("t", 0), Partition("t", 1)
+PATIENCE = Patience(no_progress_ms=10_000, backoff_ms=100, max_backoff_ms=1_000)
+
+
+def piece(
+    index: int, p: Partition, start: int = 0, until: int = 100, leader: Address | None = B1
+) -> Slice:
+    return Slice(index, p, start, until, 0, "A", leader)
+
+
+def loop_of(*pieces: Slice, patience: Patience = PATIENCE, **actions: Action) -> FetchLoop:
+    return FetchLoop(pieces, patience, Policy(**actions), 0)
+
+
+def ask(loop: FetchLoop, now_ms: int = 0) -> Ask:
+    step = loop.next(now_ms)
+    assert isinstance(step, Ask), step
+    return step
+
+
+def measure(loop: FetchLoop, now_ms: int, start: int, end: int) -> None:
+    """One out-of-range answer, and the log range that is asked for because of it."""
+    loop.on_verdict(ask(loop, now_ms).wants[0], Verdict.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+    step = loop.next(now_ms)
+    assert isinstance(step, AskLogRange), step
+    loop.on_log_range(step.want, start, end)
+
+
+def lead(
+    address: Address | None, topic_id: str = "A", *replicas: Address
+) -> dict[Partition, Leader]:
+    return {P0: Leader(address, 3, topic_id, replicas)}
+
+
+def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
+    loop = loop_of(piece(0, P0, 5, 100))
+    for position, following in ((5, 40), (40, 99), (99, 120)):
+        step = ask(loop, position)
+        assert (step.leader, [w.offset for w in step.wants]) == (B1, [position])
+        loop.on_records(step.wants[0], following)
+    assert loop.next(200) == Finished()
+
+
+def test_right_after_records_the_next_request_may_be_sent_ahead() -> None:
+    loop = loop_of(piece(0, P0), piece(1, P1))
+    for want in ask(loop).wants:
+        loop.on_records(want, 50)
+    assert [w.offset for w in ask(loop).wants] == [50, 50]
+
+
+def test_an_empty_slice_and_no_slice_are_finished_at_once() -> None:
+    assert loop_of(piece(0, P0, 7, 7)).next(0) == Finished()
+    assert loop_of().next(0) == Finished()
+
+
+def test_all_slices_of_one_leader_share_a_request_and_other_leaders_have_their_own() -> None:
+    loop = loop_of(piece(0, P0), piece(1, P1), piece(2, Partition("t", 2), leader=B2))
+    first = ask(loop)
+    assert (first.leader, [w.index for w in first.wants]) == (B1, [0, 1])
+    for want in first.wants:
+        loop.on_records(want, 10)
+    for want in ask(loop, 1).wants:
+        loop.on_records(want, 20)
+    assert ask(loop, 2).leader == B2
+
+
+def test_one_partition_is_never_twice_in_one_request_and_both_slices_are_read() -> None:
+    loop = loop_of(piece(0, P0, 0, 50), piece(1, P0, 50, 100))
+    seen = []
+    for now in range(1, 5):
+        step = ask(loop, now)
+        assert len(step.wants) == 1
+        want = step.wants[0]
+        seen.append((want.index, want.offset))
+        loop.on_records(want, want.offset + 25)
+    assert sorted(seen) == [(0, 0), (0, 25), (1, 50), (1, 75)]
+    assert loop.next(5) == Finished()
+
+
+def test_a_request_stays_within_its_bytes() -> None:
+    patience = replace(PATIENCE, fetch_bytes=40, request_bytes=100)
+    loop = loop_of(*(piece(i, Partition("t", i)) for i in range(4)), patience=patience)
+    assert len(ask(loop).wants) == 2
+
+
+def test_two_slices_of_one_index_are_our_bug() -> None:
+    with pytest.raises(Bug, match="same index"):
+        loop_of(piece(0, P0), piece(0, P1))
+
+
+# --- failover ---------------------------------------------------------------------------
+
+
+def test_not_leader_asks_for_the_new_leader_at_once_and_goes_on_at_the_same_position() -> None:
+    loop = loop_of(piece(0, P0))
+    loop.on_records(ask(loop).wants[0], 30)
+    loop.on_verdict(ask(loop, 1).wants[0], Verdict.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    assert loop.next(1) == FindLeaders((P0,), ())
+    loop.on_leaders(lead(B2))
+    step = ask(loop, 1)
+    assert (step.leader, step.wants[0].offset, step.wants[0].epoch) == (B2, 30, 3)
+
+
+def test_a_lost_connection_moves_every_slice_of_that_leader_and_no_other() -> None:
+    loop = loop_of(piece(0, P0), piece(1, P1), piece(2, Partition("u", 0), leader=B2))
+    loop.on_lost(ask(loop).leader, "reset")
+    assert loop.next(0) == FindLeaders((P0, P1), ())
+    loop.on_leaders({})
+    assert ask(loop).leader == B2
+
+
+def test_the_leader_that_was_left_is_the_last_to_be_asked_who_leads() -> None:
+    loop = loop_of(piece(0, P0))
+    loop.on_lost(B1, "reset")
+    loop.next(0)
+    loop.on_leaders(lead(B2, "A", B1, B2, B3))
+    loop.on_lost(ask(loop, 0 + 200).leader, "reset")
+    step = loop.next(1_000)
+    assert isinstance(step, FindLeaders)
+    assert step.seeds == (B1, B3)
+
+
+def test_no_leader_is_waited_for_with_growing_pauses_up_to_the_bound() -> None:
+    loop = loop_of(piece(0, P0, leader=None))
+    now, pauses = 0, []
+    for _ in range(7):
+        assert isinstance(loop.next(now), FindLeaders)
+        loop.on_leaders(lead(None))
+        step = loop.next(now)
+        assert isinstance(step, WaitUntil)
+        pauses.append(step.at_ms - now)
+        now = step.at_ms
+    assert pauses == [100, 200, 400, 800, 1000, 1000, 1000]
+
+
+def test_pauses_begin_anew_after_progress() -> None:
+    loop = loop_of(piece(0, P0))
+    for now in (0, 100, 300):
+        loop.on_verdict(ask(loop, now).wants[0], Verdict.RETRY, "BUSY")
+    loop.on_records(ask(loop, 1_000).wants[0], 10)
+    loop.on_verdict(ask(loop, 1_000).wants[0], Verdict.RETRY, "BUSY")
+    assert loop.next(1_000) == WaitUntil(1_100)
+
+
+def test_the_same_leader_named_again_is_given_a_moment_and_then_taken() -> None:
+    loop = loop_of(piece(0, P0))
+    loop.on_lost(ask(loop).leader, "reset")
+    loop.next(0)
+    loop.on_leaders(lead(B1))
+    wait = loop.next(0)
+    assert wait == WaitUntil(200)
+    assert isinstance(loop.next(200), FindLeaders)
+    loop.on_leaders(lead(B1))
+    assert ask(loop, 200).leader == B1
+
+
+def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
+    loop = loop_of(piece(0, P0, leader=None), piece(1, P1))
+    loop.next(0)
+    loop.on_leaders({})  # P0 waits until 100
+    loop.on_lost(ask(loop, 10).leader, "reset")
+    assert loop.next(10) == FindLeaders((P1,), ())
+    loop.on_no_metadata("nobody answers")
+    assert loop.readings[0].troubles == 1
+    assert loop.next(99) == WaitUntil(100)
+
+
+def test_trouble_of_one_partition_never_delays_another() -> None:
+    loop = loop_of(piece(0, P0), piece(1, P1))
+    first, second = ask(loop).wants
+    loop.on_verdict(first, Verdict.RETRY, "BUSY")
+    loop.on_records(second, 10)
+    step = ask(loop)
+    assert [w.index for w in step.wants] == [1]
+    loop.on_records(step.wants[0], 20)
+    assert [w.index for w in ask(loop, 100).wants] == [0, 1]
+
+
+# --- losses -----------------------------------------------------------------------------
+
+
+def test_offsets_below_the_log_are_expired_and_end_the_run() -> None:
+    with pytest.raises(RangeLost, match=r"t/0 \[0, 40\) expired"):
+        measure(loop_of(piece(0, P0)), 0, 40, 200)
+
+
+@pytest.mark.parametrize(("start", "lost_until"), [(40, 40), (100, 100), (500, 100)])
+def test_expired_offsets_are_counted_where_the_policy_skips_them(
+    start: int, lost_until: int
+) -> None:
+    loop = loop_of(piece(0, P0), expired=Action.SKIP)
+    measure(loop, 0, start, 600)
+    ((index, loss),) = loop.gone
+    assert (index, loss.from_offset, loss.until_offset) == (0, 0, lost_until)
+    assert loss.verdict is LossVerdict.EXPIRED
+    if lost_until == 100:
+        assert loop.next(1) == Finished()
+    else:
+        assert ask(loop, 1).wants[0].offset == 40
+
+
+def test_an_offset_that_is_in_the_log_after_all_is_asked_for_again() -> None:
+    loop = loop_of(piece(0, P0))
+    measure(loop, 0, 0, 200)
+    assert loop.next(0) == WaitUntil(100)
+    assert ask(loop, 100).wants[0].offset == 0
+
+
+def _stay_beyond_the_end(loop: FetchLoop, until_ms: int) -> int:
+    """A leader whose log ends at 20 while 30 is asked for, up to ``until_ms``; the last now."""
+    now = 0
+    while now <= until_ms:
+        step = loop.next(now)
+        match step:
+            case WaitUntil(at_ms):
+                now = at_ms
+            case Ask(_, wants):
+                loop.on_verdict(wants[0], Verdict.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+            case AskLogRange(_, want):
+                loop.on_log_range(want, 0, 20)
+            case FindLeaders():
+                loop.on_leaders(lead(B1))
+            case Finished():
+                return now
+    return now
+
+
+def test_offsets_above_the_log_are_no_loss_before_the_deadline() -> None:
+    loop = loop_of(piece(0, P0, 30, 100))
+    now = _stay_beyond_the_end(loop, 9_000)
+    assert loop.gone == []
+    while not isinstance(step := loop.next(now), Ask):
+        now = step.at_ms if isinstance(step, WaitUntil) else now
+        loop.on_leaders(lead(B1))
+    loop.on_records(step.wants[0], 100)
+    assert loop.next(now) == Finished()
+
+
+def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
+    with pytest.raises(RangeLost, match=r"t/0 \[30, 100\) truncated.*its log ends at 20"):
+        _stay_beyond_the_end(loop_of(piece(0, P0, 30, 100)), 30_000)
+    skipping = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
+    assert _stay_beyond_the_end(skipping, 30_000) > 10_000
+    ((_, loss),) = skipping.gone
+    assert (loss.from_offset, loss.until_offset) == (30, 100)
+    assert loss.verdict is LossVerdict.TRUNCATED
+
+
+def _have_no_leader(loop: FetchLoop, now: int) -> None:
+    for _ in range(200):
+        step = loop.next(now)
+        if isinstance(step, WaitUntil):
+            now = step.at_ms
+        elif isinstance(step, Ask):
+            loop.on_lost(step.leader, "reset")
+        else:
+            loop.on_leaders({})
+
+
+def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_truncated() -> None:
+    loop = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
+    now = _stay_beyond_the_end(loop, 1_000)
+    with pytest.raises(Unreachable, match="no leader"):
+        _have_no_leader(loop, now)
+    assert loop.gone == []
+
+
+@pytest.mark.parametrize("verdict", [Verdict.FIND_LEADER, Verdict.RECREATED])
+def test_another_topic_id_in_the_metadata_is_a_topic_made_anew(verdict: Verdict) -> None:
+    loop = loop_of(piece(0, P0))
+    loop.on_verdict(ask(loop).wants[0], verdict, "UNKNOWN_TOPIC_ID")
+    loop.next(0)
+    with pytest.raises(RangeLost, match=r"t/0 \[0, 100\) recreated"):
+        loop.on_leaders(lead(B1, "B"))
+    skipping = loop_of(piece(0, P0), recreated=Action.SKIP)
+    skipping.on_verdict(ask(skipping).wants[0], verdict, "UNKNOWN_TOPIC_ID")
+    skipping.next(0)
+    skipping.on_leaders(lead(B1, "B"))
+    assert skipping.next(0) == Finished()
+    assert [(i, x.verdict, x.width) for i, x in skipping.gone] == [(0, LossVerdict.RECREATED, 100)]
+
+
+def test_a_topic_id_error_is_no_loss_while_the_metadata_has_the_planned_id() -> None:
+    loop = loop_of(piece(0, P0), recreated=Action.SKIP)
+    loop.on_verdict(ask(loop).wants[0], Verdict.RECREATED, "UNKNOWN_TOPIC_ID")
+    loop.next(0)
+    loop.on_leaders(lead(B2, "A"))
+    assert ask(loop).leader == B2
+    assert loop.gone == []
+
+
+# --- what comes in odd sizes ------------------------------------------------------------
+
+
+def test_a_fetch_that_is_too_small_is_doubled_and_asked_alone() -> None:
+    loop = loop_of(piece(0, P0), piece(1, P1))
+    before = ask(loop)
+    loop.on_too_small(before.wants[0])
+    step = ask(loop)
+    assert [(w.index, w.max_bytes) for w in step.wants] == [(0, 2 * before.wants[0].max_bytes)]
+    loop.on_records(step.wants[0], 10)
+    assert {w.index for w in ask(loop, 1).wants} == {0, 1}
+
+
+def test_a_batch_that_no_fetch_can_hold_is_a_bad_record() -> None:
+    patience = replace(PATIENCE, fetch_bytes=100, largest_fetch_bytes=300)
+    loop = loop_of(piece(0, P0), patience=patience)
+    for size in (100, 200):
+        want = ask(loop).wants[0]
+        assert want.max_bytes == size
+        loop.on_too_small(want)
+    want = ask(loop).wants[0]
+    with pytest.raises(BadRecord, match="no complete batch at offset 0 in 300 bytes"):
+        loop.on_too_small(want)
+
+
+def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) -> list[bool]:
+    now = loop.now_ms
+    proved: list[bool] = []
+    while len(proved) < count:
+        step = loop.next(now)
+        if isinstance(step, WaitUntil):
+            now = step.at_ms
+            continue
+        assert isinstance(step, Ask), step
+        proved.append(loop.on_empty(step.wants[0], high_watermark, throttled))
+    return proved
+
+
+def test_empty_answers_prove_compaction_when_asked_alone_again_and_again() -> None:
+    loop = loop_of(piece(0, P0))
+    assert _empties(loop, 100, False, 4) == [False, False, False, True]
+    assert loop.next(loop.now_ms) == Finished()
+
+
+def test_throttled_empty_answers_prove_nothing() -> None:
+    loop = loop_of(piece(0, P0))
+    assert _empties(loop, 100, False, 3) == [False] * 3
+    assert _empties(loop, 100, True, 5) == [False] * 5
+    assert _empties(loop, 100, False, 1) == [True]
+
+
+def test_empty_answers_in_company_prove_nothing() -> None:
+    loop = loop_of(piece(0, P0), piece(1, P1))
+    first = ask(loop).wants[0]
+    assert loop.readings[0].alone is False
+    loop.on_empty(first, 100, False)
+    assert loop.readings[0].empty_answers == 0
+    assert loop.readings[0].alone is True
+
+
+def test_records_or_another_leader_begin_the_proof_of_compaction_anew() -> None:
+    loop = loop_of(piece(0, P0))
+    _empties(loop, 100, False, 3)
+    now = loop.now_ms + 1_000
+    loop.on_records(ask(loop, now).wants[0], 5)
+    assert _empties(loop, 100, False, 3) == [False] * 3
+    loop.on_lost(ask(loop, loop.now_ms + 1_000).leader, "reset")
+    loop.next(loop.now_ms + 1_000)
+    loop.on_leaders(lead(B2))
+    assert _empties(loop, 100, False, 2) == [False] * 2
+
+
+def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
+    loop = loop_of(piece(0, P0), truncated=Action.SKIP)
+    assert _empties(loop, 99, False, 6) == [False] * 6
+    # Once it has caught up, the earlier answers do not count.
+    assert _empties(loop, 100, False, 3) == [False] * 3
+    loop.on_records(ask(loop, loop.now_ms + 1_000).wants[0], 100)
+    assert (loop.next(loop.now_ms), loop.gone) == (Finished(), [])
+
+
+def test_a_leader_that_never_catches_up_is_unreachable_and_never_a_loss() -> None:
+    loop = loop_of(piece(0, P0), truncated=Action.SKIP)
+    with pytest.raises(Unreachable, match="readable up to 99 only"):
+        _empties(loop, 99, False, 99)
+    assert loop.gone == []
+
+
+# --- ends -------------------------------------------------------------------------------
+
+
+def _retry_for_ever(loop: FetchLoop) -> None:
+    now = loop.now_ms
+    for _ in range(99):
+        step = loop.next(now)
+        if isinstance(step, WaitUntil):
+            now = step.at_ms
+        elif isinstance(step, Ask):
+            loop.on_verdict(step.wants[0], Verdict.RETRY, "LEADER_NOT_AVAILABLE")
+
+
+def test_without_progress_it_gives_up_naming_partition_offsets_and_the_last_trouble() -> None:
+    loop = loop_of(piece(0, P0, 5, 100))
+    loop.on_records(ask(loop).wants[0], 40)
+    with pytest.raises(Unreachable) as caught:
+        _retry_for_ever(loop)
+    assert 10_000 < loop.now_ms < 12_000
+    told = str(caught.value)
+    assert "t/0 [5, 100) got no further than offset 40" in told
+    assert "b1:1 answered LEADER_NOT_AVAILABLE at offset 40" in told
+    assert caught.value.facts["position"] == 40
+
+
+def test_a_slow_writer_is_not_held_against_the_brokers() -> None:
+    loop = loop_of(piece(0, P0), piece(1, P1))
+    first, second = ask(loop).wants
+    loop.on_records(first, 10)
+    loop.on_verdict(second, Verdict.RETRY, "BUSY")
+    later = 10 * PATIENCE.no_progress_ms
+    assert {w.index for w in ask(loop, later).wants} == {0, 1}
+
+
+def test_a_stale_answer_is_our_bug() -> None:
+    loop = loop_of(piece(0, P0))
+    want = ask(loop).wants[0]
+    loop.on_records(want, 10)
+    for report in (
+        lambda: loop.on_records(want, 20),
+        lambda: loop.on_empty(want, 100, False),
+        lambda: loop.on_too_small(want),
+        lambda: loop.on_verdict(want, Verdict.RETRY, "BUSY"),
+        lambda: loop.on_log_range(want, 0, 5),
+        lambda: loop.on_log_range(replace(want, offset=10), 50, 90),
+    ):
+        with pytest.raises(Bug, match="an answer for offset"):
+            report()
+    assert loop.readings[0].position == 10
+
+
+@pytest.mark.parametrize("next_offset", [0, 29, 30])
+def test_records_that_do_not_lead_on_are_a_bad_record(next_offset: int) -> None:
+    loop = loop_of(piece(0, P0, 30, 100))
+    with pytest.raises(BadRecord, match="only older records"):
+        loop.on_records(ask(loop).wants[0], next_offset)
+
+
+def test_a_broker_that_cannot_read_its_own_log_is_a_bad_record() -> None:
+    loop = loop_of(piece(0, P0))
+    with pytest.raises(BadRecord, match="cannot be read at offset 0"):
+        loop.on_verdict(ask(loop).wants[0], Verdict.CORRUPT, "CORRUPT_MESSAGE")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.REFUSED, Verdict.UNSUPPORTED, Verdict.UNKNOWN])
+def test_what_would_be_refused_again_is_not_tried_again(verdict: Verdict) -> None:
+    loop = loop_of(piece(0, P0))
+    with pytest.raises(Unreachable, match="TOPIC_AUTHORIZATION_FAILED"):
+        loop.on_verdict(ask(loop).wants[0], verdict, "TOPIC_AUTHORIZATION_FAILED")

@@ -1,0 +1,121 @@
+"""A plan file carries a plan and its job whole, keeps secrets out, and shows any edit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import answers as made
+
+from rangeland.errors import Conflict, JobFileError, UsageError
+from rangeland.job import Job
+from rangeland.jobfile import override, parse_job_text
+from rangeland.planfile import read_plan_file, write_plan_file
+from rangeland.planning.policy import Verdict
+
+TEXT = parse_job_text(made.JOB_YAML, "orders.yaml")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.json"
+    loss = made.a_loss(0, 1_000, 1_100)
+    held = (made.a_loss(3, 1, 2, Verdict.RECREATED),)
+    write_plan_file(path, made.a_preview(losses=[loss], held=held), TEXT)
+    return path
+
+
+def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> Path:
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document, indent=2))
+    return path
+
+
+def test_plan_and_job_come_back_as_they_were(file: Path) -> None:
+    job, plan = read_plan_file(file)
+    assert plan == made.a_preview(losses=[made.a_loss(0, 1_000, 1_100)]).draft.plan
+    assert job == Job.of(TEXT)
+
+
+def test_offsets_and_overrides_of_the_job_come_back(tmp_path: Path) -> None:
+    text = override(TEXT, ["range.from={orders: {0: 23, 1: earliest}}", "limits.max_records=7"])
+    write_plan_file(tmp_path / "p", made.a_preview(), text)
+    job, _ = read_plan_file(tmp_path / "p")
+    assert job == Job.of(text)
+    assert job.limits.max_records == 7
+
+
+def test_secrets_stay_references(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORDERS_PASSWORD", "hunter2")
+    job, _ = read_plan_file(file)
+    assert "hunter2" not in file.read_text()
+    assert job.source.security.sasl is not None
+    assert job.source.security.sasl.password == "${env:ORDERS_PASSWORD}"
+
+
+def test_a_file_can_be_compared_line_by_line(file: Path) -> None:
+    lines = file.read_text().splitlines()
+    assert '      "until_offset": 26000,' in lines or '        "until_offset": 26000,' in lines
+    assert max(map(len, lines)) < 120
+
+
+def test_layout_and_order_are_not_what_the_seal_is_about(file: Path) -> None:
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps(dict(sorted(document.items(), reverse=True))))
+    read_plan_file(file)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda d: d["plan"]["ranges"][0].update(until_offset=9),
+        lambda d: d["plan"].update(sequence=13),
+        lambda d: d["plan"].update(extra=1),
+        lambda d: d.update(hash="0" * 64),
+        lambda d: d.pop("plan"),
+        lambda d: d["job"]["sink"].update(table="lake/other"),
+        lambda d: d["job"].pop("limits"),
+        lambda d: d["summary"].update(records=1),
+        lambda d: d.update(seal=None),
+        lambda d: d.pop("seal"),
+        lambda d: d.pop("job"),
+        lambda d: d.update(note="looks good"),
+    ],
+)
+def test_an_edited_file_is_refused(file: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    change(file, edit)
+    with pytest.raises(Conflict, match="is not as it was written"):
+        read_plan_file(file)
+
+
+def test_a_file_of_another_version_is_refused(file: Path) -> None:
+    change(file, lambda d: d.update(rangeland_plan_file=2))
+    with pytest.raises(Conflict, match="format 2"):
+        read_plan_file(file)
+
+
+@pytest.mark.parametrize("content", [b"job: orders\n", b"[]", b"{}", b"3", b"\xff\xfe", b""])
+def test_something_else_is_no_plan_file(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "orders.yaml"
+    path.write_bytes(content)
+    with pytest.raises(JobFileError, match="is not a plan file"):
+        read_plan_file(path)
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_plan_file(tmp_path / "nowhere.json")
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_plan_file(tmp_path / "no" / "plan.json", made.a_preview(), TEXT)
+    folder = tmp_path / "taken"
+    folder.mkdir()
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_plan_file(folder, made.a_preview(), TEXT)
+    assert [p.name for p in tmp_path.iterdir()] == ["taken"]
