@@ -117,5 +117,7 @@ def a_status() -> Status:
 
 def a_check(well: bool = True) -> CheckResult:
     return CheckResult(
-        "orders", (("job file", True, "it is whole"), ("brokers", well, "3 of 3 answered"))
+        "orders",
+        (("job file", True, "it is whole"), ("brokers", well, "3 of 3 answered")),
+        exit_code=0 if well else 75,
     )

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rangeland.api import FrozenPlan, backfill, land, plan
+    from rangeland.datasource import RangelandSource
     from rangeland.errors import RangelandError
     from rangeland.job import Job
     from rangeland.results import RunResult
-    from rangeland.datasource import RangelandSource
     from rangeland.spark.session import open_spark
 
 __version__ = "0.1.0"

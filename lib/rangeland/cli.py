@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rangeland.endings import INTERRUPTED, Ending, as_bug, as_usage_error, ending
-from rangeland.errors import Conflict, JobFileError, RangelandError, UsageError
+from rangeland.errors import Conflict, RangelandError, UsageError
 
 if TYPE_CHECKING:
     from rangeland.job import Job
@@ -159,7 +159,7 @@ def check(
     result = check_job(job, lambda: _spark(end, job), end.progress())
     end.answer(result.to_json(), check_picture(result))
     if not result.is_well:
-        raise typer.Exit(JobFileError.exit_code)
+        raise typer.Exit(result.exit_code)
 
 
 @app.command(short_help="Show what a run would land now. Writes nothing.")

@@ -72,12 +72,15 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
     """Connects to all that a run needs. Each finding is (what, is it well, what was seen)."""
     findings: list[tuple[str, bool, str]] = [("job file", True, f"job {job.job} is well formed")]
 
+    codes: list[int] = []
+
     def look(what: str, at: Callable[[], str]) -> bool:
         progress.step(f"checking {what}")
         try:
             findings.append((what, True, at()))
         except RangelandError as error:
             findings.append((what, False, str(error)))
+            codes.append(error.exit_code)
             return False
         return True
 
@@ -92,7 +95,7 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
     if look("spark", start_spark):
         look("table", lambda: _table(job, opened[0], progress))
         look("plan", lambda: _plan(job, opened[0], progress))
-    return CheckResult(job.job, tuple(findings))
+    return CheckResult(job.job, tuple(findings), codes[0] if codes else 0)
 
 
 def _dialect(job: Job) -> str:

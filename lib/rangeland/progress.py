@@ -160,6 +160,7 @@ class _Bars:
             console=self._console,
             transient=True,
             expand=True,
+            refresh_per_second=4,
         )
         widths: dict[Partition, int] = {}
         for r in plan.ranges:

@@ -170,10 +170,13 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Of ``check``: each thing looked at, whether it is well, and what was seen."""
+    """Of ``check``: each thing looked at, whether it is well, and what was seen.
+
+    ``exit_code`` is that of the first finding that is not well."""
 
     job: str
     findings: tuple[tuple[str, bool, str], ...] = field(default=())
+    exit_code: int = 0
 
     @property
     def is_well(self) -> bool:

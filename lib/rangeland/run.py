@@ -188,6 +188,7 @@ class Runner:
         self.target.refuse_restored()
         unfinished = self.target.unfinished()
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
+        same = same or self.target.landed_plan(plan)
         if same is not None:
             finished = [self._finish(same.plan, same, recovered=True)]
             return self._result(finished, None)

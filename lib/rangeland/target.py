@@ -203,6 +203,15 @@ class Target:
             found.append(Unfinished(_plan_of(entry), entry.table_version, outcome))
         return found
 
+    def landed_plan(self, plan: Plan) -> Unfinished | None:
+        """This very plan with its outcome, if it has been entered before and has one."""
+        if self._ledger is None:
+            return None
+        outcome = self._ledger.outcome(plan.application, plan.sequence)
+        if outcome is None or outcome.plan_hash != plan.hash:
+            return None
+        return Unfinished(plan, None, outcome)
+
     def refuse_restored(self) -> None:
         """Raises Conflict when rows that were landed have been taken back by a RESTORE."""
         if self._ledger is None or self._snapshot is None:

@@ -77,9 +77,7 @@ def main(arguments: Sequence[str]) -> None:
 def _obey(order: Order, folder: Path) -> Answer:
     spark = open_session(order.master, folder)
     session_seconds = time.time() - order.started_at
-    slicing = (
-        {"target_bytes": order.target_bytes, "min_slices": 1} if order.target_bytes else {}
-    )
+    slicing = {"target_bytes": order.target_bytes, "min_slices": 1} if order.target_bytes else {}
     ground = Ground(
         order.bootstrap, order.topic, order.partitions, order.records, spark, slicing=slicing
     )

@@ -7,9 +7,8 @@ of a run; ``look`` is everything before the brokers are asked.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from itertools import pairwise
 
-from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.results import Silent
 
@@ -23,31 +22,35 @@ _BEGINS = {
 
 
 class Phases(Silent):
-    """A Progress that keeps times. ``end`` closes the last phase and gives milliseconds."""
+    """A Progress that keeps times, between ``begin`` and ``end``; ``taken`` are the
+    milliseconds of each phase, 0 for one that was not reached."""
 
     def __init__(self) -> None:
-        self._now: Callable[[], float] = time.perf_counter
-        self._marks: list[tuple[str, float]] = [("look", self._now())]
+        self._marks: list[tuple[str, float]] = []
+
+    def begin(self) -> None:
+        self._mark("look")
 
     def step(self, text: str) -> None:
         phase = _BEGINS.get(text.split(maxsplit=1)[0])
         if phase is not None:
-            self._begin(phase)
+            self._mark(phase)
 
     def planned(self, plan: Plan, recovered: bool) -> None:
-        self._begin("read")
-
-    def read(self, read_offsets: dict[Partition, int]) -> None: ...
+        self._mark("read")
 
     def done(self) -> None:
-        self._begin("prove")
+        self._mark("prove")
 
-    def _begin(self, phase: str) -> None:
-        self._marks.append((phase, self._now()))
+    def end(self) -> None:
+        self._mark("end")
 
-    def end(self) -> dict[str, float]:
-        ends = [at for _, at in self._marks[1:]] + [self._now()]
-        taken = dict.fromkeys(PHASES, 0.0)
-        for (phase, start), end in zip(self._marks, ends, strict=True):
-            taken[phase] += (end - start) * 1000
-        return {phase: round(ms, 1) for phase, ms in taken.items()}
+    def _mark(self, phase: str) -> None:
+        self._marks.append((phase, time.perf_counter()))
+
+    @property
+    def taken(self) -> dict[str, float]:
+        found = dict.fromkeys(PHASES, 0.0)
+        for (phase, start), (_, end) in pairwise(self._marks):
+            found[phase] += (end - start) * 1000
+        return {phase: round(ms, 1) for phase, ms in found.items()}

@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from tests.brokers.reading import log_of, look, read, settings_of, slice_of
 
 from rangeland.errors import RangeLost
 from rangeland.fetch.settings import ClusterSettings
@@ -24,6 +23,7 @@ from rangeland.testing.producing import (
     produce,
     produce_transaction,
 )
+from tests.brokers.reading import log_of, look, read, settings_of, slice_of
 
 pytestmark = pytest.mark.brokers
 

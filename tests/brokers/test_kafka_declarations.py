@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from rangeland.dialects.kafka.messages import REQUESTS
-from rangeland.testing.jars import fetch_jars, jar_files
+from rangeland.jvm.jars import fetch_jars, jar_files
 from rangeland.wire.declarations import field_spec, spec_of
 from rangeland.wire.fields import WireType
 

@@ -8,6 +8,14 @@ import uuid
 from dataclasses import dataclass
 
 import pytest
+
+from rangeland.dialects.kafka.messages import FetchRequest
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.steps import Patience
+from rangeland.model import Counts, LogState
+from rangeland.testing.consuming import Consumed, consume
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.producing import CODECS, Record, create_topic, numbered, produce
 from tests.brokers.reading import (
     Read,
     look,
@@ -18,14 +26,6 @@ from tests.brokers.reading import (
     slices_of,
     spied_requests,
 )
-
-from rangeland.dialects.kafka.messages import FetchRequest
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Patience
-from rangeland.model import Counts, LogState
-from rangeland.testing.consuming import Consumed, consume
-from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import CODECS, Record, create_topic, numbered, produce
 
 pytestmark = pytest.mark.brokers
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.brokers.reading import log_of, look, settings_of, spied_requests
 
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.fetch.settings import ClusterSettings
@@ -26,6 +25,7 @@ from rangeland.testing.producing import (
     numbered,
     produce,
 )
+from tests.brokers.reading import log_of, look, settings_of, spied_requests
 
 pytestmark = pytest.mark.brokers
 
@@ -134,6 +134,7 @@ def test_a_thousand_partitions_cost_the_requests_of_ten(
     for count in (10, 1000):
         name = f"{topic}-{count}"
         create_topic(kafka.bootstrap, name, partitions=count)
+        look(settings, topics=(name,), groups=("g",))  # the broker may still be making logs
         with spied_requests(monkeypatch) as requests:
             started = time.monotonic()
             surveys[count] = look(settings, topics=(name,), times_ms=(0,), groups=("g",))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.brokers.reading import UNCOMMITTED, log_of, read, read_topic, settings_of, slice_of
 
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Counts, LogState
@@ -22,6 +21,7 @@ from rangeland.testing.producing import (
     produce,
     produce_transaction,
 )
+from tests.brokers.reading import UNCOMMITTED, log_of, read, read_topic, settings_of, slice_of
 
 pytestmark = pytest.mark.brokers
 

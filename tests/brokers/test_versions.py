@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.brokers.reading import UNCOMMITTED, log_of, look, read, read_topic, settings_of, slice_of
 
 from rangeland.errors import RangeLost
 from rangeland.model import Counts, Partition
@@ -20,6 +19,7 @@ from rangeland.testing.producing import (
     produce,
     produce_transaction,
 )
+from tests.brokers.reading import UNCOMMITTED, log_of, look, read, read_topic, settings_of, slice_of
 
 pytestmark = pytest.mark.brokers
 

@@ -66,7 +66,7 @@ def judge(spark: Any, table: Path, ends: Mapping[int, int]) -> None:
     rows = (
         spark.read.format("delta")
         .load(str(table))
-        .withColumn("ok", F.expr(f"cast(value as string)") == F.concat(expected, F.lit(PADDING.decode())))
+        .withColumn("ok", F.expr("cast(value as string)") == F.concat(expected, F.lit(PADDING.decode())))
         .withColumn("ok", F.col("ok") & (F.expr("cast(key as string)") == F.col("offset").cast("string")))
         .groupBy("partition")
         .agg(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rangeland.testing.jars import jar_files
+from rangeland.jvm.jars import jar_files
 
 JARS = "delta-4.4.0"
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.readers import read_three_ways
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.codes import judge
 from rangeland.wire.messages import decode, decode_from, encode, spec_of
+from tests.contract.readers import read_three_ways
 
 HOME = Path(__file__).parent / "kafka"
 REQUEST_OF = {spec_of(request).name: request for request in m.REQUESTS}

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
 
 from rangeland.dialects.kafka.batches import entries
 from rangeland.dialects.kafka.records import Chunk, decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
+from tests.batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
 
 EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "300"))
 many = settings(

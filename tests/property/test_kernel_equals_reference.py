@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.batches import Record, deltas, encode_records, varint
 
 from rangeland.decode import library, reference
 from rangeland.decode.kernel import Kernel
 from rangeland.decode.payload import Payload
 from rangeland.errors import BadRecord
+from tests.batches import Record, deltas, encode_records, varint
 
 EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "500"))
 SANITIZED = "RANGELAND_SANITIZED_KERNEL"

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contract.readers import read_anything, read_three_ways
-from tests.property.declared import values_of
 
 from rangeland.dialects.kafka.messages import REQUESTS, RequestHeader, ResponseHeader
 from rangeland.dialects.kafka.session import Session
@@ -16,6 +14,8 @@ from rangeland.errors import RemoteProtocolError
 from rangeland.wire import fields
 from rangeland.wire.frames import FrameReader, frame
 from rangeland.wire.messages import decode, decode_from, encode, spec_of
+from tests.contract.readers import read_anything, read_three_ways
+from tests.property.declared import values_of
 
 MESSAGES = [
     RequestHeader,

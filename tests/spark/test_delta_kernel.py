@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.test_delta_files import ROWS, rows
 
 from rangeland.delta.commit import FilesMissing, Landed, Restored, land, landed_at, restored
 from rangeland.delta.facts import AlreadyCommitted, Committed, Layout, StoreKind
@@ -21,6 +20,7 @@ from rangeland.delta.fit import fit, new_table
 from rangeland.delta.kernel import LOCK_PATH, Kernel, Snapshot
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
+from tests.unit.test_delta_files import ROWS, rows
 
 pytestmark = pytest.mark.spark
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,6 @@ def test_the_demo_keeps_its_promises_and_leaves_nothing_behind() -> None:
     assert summary["ok"] is True
     assert len(summary["promises"]) >= 10
     assert all(promise["held"] for promise in summary["promises"])
-    assert "5,008 records" not in done.stdout
     assert "landed 5,000 records" in done.stderr
     assert not {path for path in left_behind() - before if "demo" in path.name}
 
@@ -44,6 +44,4 @@ def test_what_is_kept_can_be_looked_at() -> None:
         assert "demo-orders" in (folder / "orders.yaml").read_text()
         assert list((folder / "lake" / "orders" / "_delta_log").glob("*.json"))
     finally:
-        import shutil
-
         shutil.rmtree(folder)

@@ -14,11 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests import answers as made
 
 from rangeland import cli, errors
 from rangeland.job import Job
 from rangeland.planning.plan import Plan
+from tests import answers as made
 
 
 class Runs:
@@ -243,10 +243,10 @@ def test_a_bad_job_file_ends_with_78_before_spark(
     assert runs.sparks == 0
 
 
-def test_a_check_that_is_not_well_fails(runs: Runs, job: str, called: Called) -> None:
+def test_a_check_that_is_not_well_ends_with_the_code_of_what_it_found(runs: Runs, job: str, called: Called) -> None:
     runs.well = False
     code, out, _ = called("check", job, "--json")
-    assert code == 78
+    assert code == 75
     assert json.loads(out)["ok"] is False
 
 

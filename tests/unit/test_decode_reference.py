@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from tests.batches import Record, encode_record, encode_records, varint
 
 from rangeland.decode import columns, library, reference
 from rangeland.decode.kernel import MAX_BYTES, Kernel
 from rangeland.decode.payload import Fault, Payload
 from rangeland.errors import BadRecord, Bug
 from rangeland.model import Partition
+from tests.batches import Record, encode_record, encode_records, varint
 
 Decode = Callable[[list[Payload], int, int], pa.RecordBatch]
 MAX_INT64 = (1 << 63) - 1

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.test_delta_files import ROWS
 
 from rangeland.delta.facts import Function, PartitionColumn, StoreKind, TableFacts
 from rangeland.delta.fit import fit, new_table, parse_partition_by
@@ -21,6 +20,7 @@ from rangeland.errors import (
     StorageFailed,
     TableRefused,
 )
+from tests.unit.test_delta_files import ROWS
 
 
 def table(*, fields: list[dict[str, Any]] | None = None, **facts: Any) -> TableFacts:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests import answers as made
 
 from rangeland.errors import JobFileError, UsageError
 from rangeland.flags import load_job, require_closed_range
 from rangeland.model import AtOffset, AtTime, Earliest, Latest, Partition
+from tests import answers as made
 
 
 @pytest.fixture

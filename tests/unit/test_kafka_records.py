@@ -8,7 +8,6 @@ from dataclasses import replace
 import cramjam
 import pyarrow as pa
 import pytest
-from tests.batches import ABORT, CODECS, COMMIT, Batch, Record, cleaned, encode, encode_log, marker
 
 from rangeland import decode
 from rangeland.decode.payload import Fault
@@ -25,6 +24,7 @@ from rangeland.dialects.kafka.records import (
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.layouts import BATCH_V2
+from tests.batches import ABORT, CODECS, COMMIT, Batch, Record, cleaned, encode, encode_log, marker
 
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 

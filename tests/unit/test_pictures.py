@@ -6,7 +6,6 @@ import io
 
 import pytest
 from rich.console import Console, RenderableType
-from tests import answers as made
 
 from rangeland.drawing import LogBar, console_for, duration, plain, size
 from rangeland.errors import RangeLost
@@ -20,6 +19,7 @@ from rangeland.pictures import (
     status_picture,
 )
 from rangeland.planning.policy import Verdict
+from tests import answers as made
 
 
 def drawn(picture: RenderableType, width: int = 100, encoding: str = "utf-8") -> str:

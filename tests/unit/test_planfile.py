@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import answers as made
 
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job
 from rangeland.jobfile import override, parse_job_text
 from rangeland.planfile import read_plan_file, write_plan_file
 from rangeland.planning.policy import Verdict
+from tests import answers as made
 
 TEXT = parse_job_text(made.JOB_YAML, "orders.yaml")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 
 from rich.console import Console
-from tests import answers as made
 
 from rangeland.model import Partition
 from rangeland.progress import LiveProgress
+from tests import answers as made
 
 
 class Clock:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import Unreachable, UsageError
-from rangeland.testing.jars import (
+from rangeland.jvm.jars import (
     JAR_SETS,
     JarSet,
     cache_directory,
@@ -20,7 +20,7 @@ from rangeland.testing.jars import (
     ivy_module,
     jar_files,
 )
-from rangeland.testing.java import find_java, parse_java_version
+from rangeland.jvm.java import find_java, parse_java_version
 
 NAME = "kafka-4.1.0"
 

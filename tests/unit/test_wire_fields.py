@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.contract.readers import read_three_ways
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire import fields, refusals
 from rangeland.wire.fields import Codec, Part
+from tests.contract.readers import read_three_ways
 
 
 def written(codec: Codec, value: Any) -> bytes:

@@ -7,7 +7,6 @@ import time
 from dataclasses import FrozenInstanceError
 
 import pytest
-from tests.contract.readers import read_three_ways
 
 from rangeland.dialects.kafka.messages import (
     MetadataBroker,
@@ -32,6 +31,7 @@ from rangeland.wire.messages import (
     struct,
     tagged,
 )
+from tests.contract.readers import read_three_ways
 
 
 @struct

@@ -13,17 +13,23 @@ import time
 from typing import Any
 
 from rangeland.dialects.contract import Credentials, Dialect, Question
-from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.fetch.settings import ClusterSettings, TlsSettings
 from rangeland.model import Address
 from rangeland.wire.frames import FrameReader
 
 MAX_FRAME_BYTES = 1 << 31
+# Until a peer has shown that it is a broker: "HTTP" read as a length is more than a gigabyte.
+MAX_OPENING_BYTES = 1 << 20
 RECEIVE_BUFFER_BYTES = 4 << 20
 
 
 class Lost(Unreachable):
     """This connection is no good: refused, broken, or silent for too long."""
+
+
+class NoBroker(Lost):
+    """Whoever listens there speaks another protocol."""
 
 
 class Connection:
@@ -35,7 +41,7 @@ class Connection:
         self.address = address
         self._settings = settings
         self._session = dialect.open_session(settings.client_id)
-        self._frames = FrameReader(MAX_FRAME_BYTES)
+        self._frames = FrameReader(MAX_OPENING_BYTES)
         self._socket = self._connect()
         try:
             self._open(dialect)
@@ -64,10 +70,19 @@ class Connection:
             raise self._lost("shake hands over TLS with", error) from error
 
     def _open(self, dialect: Dialect) -> None:
-        question: bytes | None = self._session.open()
-        while question is not None:
-            self._send(question)
-            question = self._session.negotiated(self._receive())
+        try:
+            question: bytes | None = self._session.open()
+            while question is not None:
+                self._send(question)
+                question = self._session.negotiated(self._receive())
+        except RemoteProtocolError as error:
+            raise NoBroker(
+                f"{self.address} does not answer as a broker does",
+                why="; ".join(part for part in (error.what, error.why, error.do) if part),
+                do="check host, port and source.security",
+                broker=str(self.address),
+            ) from error
+        self._frames = FrameReader(MAX_FRAME_BYTES)
         sasl = self._settings.sasl
         if sasl is None:
             return
@@ -115,11 +130,15 @@ class Connection:
             left = deadline - time.monotonic()
             try:
                 if left <= 0:
-                    raise TimeoutError(f"no whole answer in {self._settings.request_ms} ms")
+                    raise TimeoutError
                 self._socket.settimeout(left)
                 count = self._socket.recv_into(self._frames.buffer())
                 if count == 0:
                     raise ConnectionError("the broker closed the connection")
+            except TimeoutError as error:
+                self.close()
+                silence = TimeoutError(f"no whole answer in {self._settings.request_ms} ms")
+                raise self._lost("receive from", silence) from error
             except OSError as error:
                 self.close()
                 raise self._lost("receive from", error) from error

@@ -17,7 +17,7 @@ from typing import NoReturn
 from rangeland.dialects.contract import ClusterView, OffsetAnswer, TopicView
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.fetch.broker import Lost
+from rangeland.fetch.broker import Lost, NoBroker
 from rangeland.fetch.pool import Brokers
 from rangeland.model import (
     Address,
@@ -80,17 +80,28 @@ def ask_leaders(
     brokers: Brokers, topics: Sequence[str] | None, seeds: Sequence[Address]
 ) -> ClusterView:
     """Asks the seeds in turn; the first that answers is believed. Raises Unreachable naming
-    every address and why. (``findLeader`` of SimpleConsumer, for all partitions at once.)"""
+    every address and why, or JobFileError when somebody else listens at each of them.
+    (``findLeader`` of SimpleConsumer, for all partitions at once.)"""
     tried: dict[str, str] = {}
+    strangers = 0
     for seed in dict.fromkeys(seeds):
         try:
             answer = brokers.call(seed, brokers.dialect.ask_cluster(topics))
             return brokers.dialect.read_cluster(answer)
         except Lost as error:
             tried[str(seed)] = error.why
+            strangers += isinstance(error, NoBroker)
+    reasons = "; ".join(f"{address}: {why}" for address, why in tried.items())
+    if tried and strangers == len(tried):
+        raise JobFileError(
+            "no server answers as a broker does",
+            why=reasons,
+            do="check host, port and security in source",
+            tried=tried,
+        )
     raise Unreachable(
         f"no broker could be reached, {len(tried)} tried",
-        why="; ".join(f"{address}: {why}" for address, why in tried.items()),
+        why=reasons,
         do="check source.servers, the network and that the brokers are up, then run again",
         tried=tried,
     )

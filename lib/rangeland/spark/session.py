@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from rangeland.errors import StorageFailed, Unreachable, UsageError
+from rangeland.errors import StorageFailed, UsageError
+from rangeland.jvm.jars import jar_files
+from rangeland.jvm.java import find_java
 
+DELTA_JARS = "delta-4.4.0"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
@@ -25,8 +30,9 @@ DEFAULTS = {
 }
 
 
-def open_spark(app_name: str = "rangeland") -> Any:
-    """The active session, or a new one. Raises UsageError when Java or Delta is missing."""
+def open_spark(app_name: str = "rangeland", settings: Mapping[str, str] | None = None) -> Any:
+    """The active session, or a new one with ``settings`` over the defaults. Raises UsageError
+    when Java or Delta is missing, and as ``jar_files`` where jars cannot be fetched."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -36,7 +42,8 @@ def open_spark(app_name: str = "rangeland") -> Any:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if not _submitted():
-        builder = _with_delta_packages(_local(builder))
+        for name, value in {**local_settings(), **(settings or {})}.items():
+            builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
     except Exception as error:
@@ -50,23 +57,21 @@ def _submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _local(builder: Any) -> Any:
-    for name, value in DEFAULTS.items():
-        builder = builder.config(name, value)
-    master = os.environ.get("RANGELAND_MASTER", "local[*]")
-    memory = os.environ.get("RANGELAND_DRIVER_MEMORY", "1g")
-    return (
-        builder.master(master)
-        .config("spark.driver.memory", memory)
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-    )
-
-
-def _with_delta_packages(builder: Any) -> Any:
-    from delta import configure_spark_with_delta_pip
-
-    return configure_spark_with_delta_pip(builder)
+def local_settings() -> dict[str, str]:
+    """A session of this machine: Delta from our own cache of jars, so that nothing has to be
+    resolved when it starts, and a JVM that is quiet."""
+    find_java()
+    quiet = Path(__file__).with_name("log4j2.properties")
+    options = f"-Dlog4j2.configurationFile={quiet.as_uri()}" if quiet.is_file() else ""
+    return {
+        **DEFAULTS,
+        "spark.master": os.environ.get("RANGELAND_MASTER", "local[*]"),
+        "spark.driver.memory": os.environ.get("RANGELAND_DRIVER_MEMORY", "1g"),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": options,
+        "spark.jars": ",".join(str(jar) for jar in jar_files(DELTA_JARS)),
+    }
 
 
 def with_delta(session: Any) -> Any:
@@ -90,10 +95,7 @@ def _not_started(error: Exception) -> Exception:
     if "JAVA_GATEWAY_EXITED" in text or "Java gateway" in text:
         return UsageError(
             "Spark could not be started",
-            why="there is no Java 17 or newer, or the Delta jars could not be fetched; "
-            "what Java said stands above",
-            do="install a JDK (17 or newer) or set JAVA_HOME, then try again",
+            why="its JVM ended at once; what it said stands above",
+            do="see that a JDK, 17 or newer, is what JAVA_HOME names, then try again",
         )
-    if "unresolved dependency" in text.lower():
-        return Unreachable("the Delta jars could not be fetched", why=text[:300])
     return StorageFailed("Spark could not be started", why=text[:300])

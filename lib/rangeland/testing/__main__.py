@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.testing.jars import JAR_SETS, fetch_jars
+from rangeland.jvm.jars import JAR_SETS, fetch_jars
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import CODECS, fill
 

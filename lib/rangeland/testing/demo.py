@@ -25,11 +25,11 @@ from rangeland.drawing import console_for, counted, duration, number, said, tabl
 from rangeland.endings import Ending
 from rangeland.errors import Bug
 from rangeland.flags import load_job
+from rangeland.jvm.java import find_java
 from rangeland.pictures import plan_picture, result_picture
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
 from rangeland.testing.clients import library
-from rangeland.testing.java import find_java
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.localspark import open_local_spark
 from rangeland.testing.processes import remove_directory, temporary_directory

@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Self
 
 from rangeland.errors import UsageError
-from rangeland.testing.jars import class_path, fetch_jars
-from rangeland.testing.java import SMALL_JVM, find_java
+from rangeland.jvm.jars import class_path, fetch_jars
+from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.testing.ports import free_ports
 from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
 from rangeland.testing.processes import Process, remove_directory, temporary_directory

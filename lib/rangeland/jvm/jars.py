@@ -25,7 +25,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from rangeland.errors import StorageFailed, Unreachable, UsageError
-from rangeland.testing.java import find_java
+from rangeland.jvm.java import find_java
 
 FETCH_TIMEOUT_S = 900
 

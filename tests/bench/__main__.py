@@ -1,0 +1,139 @@
+"""``python -m tests.bench``: measures, prints tables, writes the JSON and the chart."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import remove_directory
+from tests.bench import parts
+from tests.bench.chart import draw
+from tests.bench.measuring import load_average
+from tests.bench.parts import Bench, by_codec
+from tests.bench.peers import BareProcesses
+from tests.bench.report import show
+from tests.bench.session import open_session, prepare_environment
+
+PARTS = ("survey", "fixed", "warm", "cold", "cores", "memory")
+QUICK_RECORDS, QUICK_ROUNDS = 200_000, 2
+RECORDS, ROUNDS = 4_000_000, 5
+PARTITIONS = 4
+CORES = 2
+RESULTS = Path("bench-results")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = _parser().parse_args(arguments)
+    console = Console(stderr=True)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    # All that sides write is below the folder of the results: one disk for all.
+    folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=chosen.out.absolute()))
+    try:
+        with KafkaCluster("4.1.0", brokers=1, heap_mb=1024) as cluster:
+            bench = Bench(
+                cluster.bootstrap[0],
+                folder,
+                chosen.records or (QUICK_RECORDS if chosen.quick else RECORDS),
+                chosen.rounds or (QUICK_ROUNDS if chosen.quick else ROUNDS),
+                PARTITIONS,
+                lambda text: console.print(f"[dim]{load_average():5.2f}  {text}[/dim]"),
+            )
+            found = {"machine": _machine(), "options": _options(bench, chosen)}
+            found |= _measured(bench, chosen.parts, chosen.codecs)
+    finally:
+        remove_directory(folder)
+    name = time.strftime("%Y%m%d-%H%M%S")
+    (chosen.out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+    draw(found, chosen.out / f"{name}.svg")
+    show(found, Console())
+    console.print(f"{chosen.out / name}.json, .svg")
+    return 0
+
+
+def _measured(bench: Bench, wanted: Sequence[str], codecs: Sequence[str]) -> dict[str, Any]:
+    """In this order: what needs a session of this process, then what starts its own."""
+    found: dict[str, Any] = {}
+    prepare_environment()
+    if "survey" in wanted:
+        found["survey"] = parts.survey(bench)
+    if {"warm", "fixed"} & set(wanted):
+        spark = open_session(f"local[{CORES}]", bench.folder)
+        bare = BareProcesses(CORES)
+        try:
+            if "fixed" in wanted:
+                found["fixed"] = parts.fixed(bench, spark)
+            if "warm" in wanted:
+                found["warm"] = by_codec(parts.warm, bench, codecs, spark=spark, bare=bare)
+        finally:
+            bare.close()
+            spark.stop()
+    if "cold" in wanted:
+        found["cold"] = by_codec(parts.cold, bench, codecs)
+    if "cores" in wanted:
+        found["cores"] = parts.cores(bench, bench.ground("lz4", 1))
+    if "memory" in wanted:
+        found["memory"] = parts.memory(bench, bench.ground("none", 1))
+    return found
+
+
+def _machine() -> dict[str, Any]:
+    packages = ("pyspark", "delta-spark", "pyarrow", "confluent-kafka")
+    return {
+        "cpus": psutil.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in packages},
+        "load_average_at_start": load_average(),
+    }
+
+
+def _options(bench: Bench, chosen: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "records": bench.records,
+        "rounds": bench.rounds,
+        "partitions": bench.partitions,
+        "cores": CORES,
+        "codecs": chosen.codecs,
+        "parts": chosen.parts,
+        "began": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tests.bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few records and rounds, for a look")
+    parser.add_argument("--records", type=int, metavar="N", help=f"default {RECORDS:,}")
+    parser.add_argument("--rounds", type=int, metavar="N", help=f"default {ROUNDS}")
+    parser.add_argument("--codecs", type=_words, default=["lz4", "none"], metavar="A,B")
+    parser.add_argument("--parts", type=_parts, default=list(PARTS), metavar="A,B")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
+    return parser
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _parts(text: str) -> list[str]:
+    words = _words(text)
+    unknown = [word for word in words if word not in PARTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {unknown}; there are {', '.join(PARTS)}")
+    return words
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The tables for the terminal. Every number of the JSON that a person asks for first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.measuring import medians, ratio, spread
+from tests.bench.phases import PHASES
+from tests.bench.sides import SIDES
+
+MIB = 1 << 20
+
+
+def show(found: Mapping[str, Any], console: Console) -> None:
+    """All parts that were measured."""
+    options, machine = found["options"], found["machine"]
+    console.print(
+        f"{options['records']:,} records, {options['partitions']} partitions, "
+        f"{options['rounds']} rounds, {machine['cpus']} CPUs, load average "
+        f"{machine['load_average_at_start']} at the start. Seconds: median (min-max)."
+    )
+    shown = {
+        "warm": _show_warm,
+        "cold": _show_cold,
+        "cores": _show_cores,
+        "memory": _show_memory,
+        "fixed": _show_fixed,
+        "survey": _show_survey,
+    }
+    for part, shower in shown.items():
+        if part in found:
+            shower(found[part], console)
+
+
+def first_of_group(name: str) -> str:
+    """The side that others of its group are compared with."""
+    return next(side.name for side in SIDES.values() if side.group == SIDES[name].group)
+
+
+def _table(title: str, load: list[float], *columns: str) -> Table:
+    table = Table(title=f"{title} (load average {load[0]} -> {load[-1]})", title_justify="left")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    return table
+
+
+def _show_warm(part: Mapping[str, Any], console: Console) -> None:
+    for codec, found in part.items():
+        title = f"Warm, codec {codec}"
+        table = _table(title, found["load"], "side", "s", "times ours", "MB written")
+        for name, taken in found["samples"].items():
+            ours = first_of_group(name)
+            times = "1" if name == ours else str(ratio(taken, found["samples"][ours]))
+            written = found["bytes"][name] / 1e6
+            table.add_row(
+                SIDES[name].label, spread(taken), times, f"{written:.0f}" if written else "-"
+            )
+        console.print(table)
+        _show_phases(f"Where the time goes, warm, codec {codec}", found, console)
+
+
+def _show_phases(title: str, found: Mapping[str, Any], console: Console) -> None:
+    taken = medians(found["phases"])
+    table = _table(title, found["load"], "", *PHASES, "peak of a worker")
+    peak = max(found["peaks"]) / MIB
+    table.add_row("ms", *(f"{taken[phase]:.0f}" for phase in PHASES), f"{peak:.0f} MiB")
+    console.print(table)
+
+
+def _show_cold(part: Mapping[str, Any], console: Console) -> None:
+    for codec, found in part.items():
+        columns = ("side", "session s", "landing s", "both s")
+        table = _table(f"Cold, codec {codec}", found["load"], *columns)
+        kinds = ("session", "samples", "total")
+        for name in found["samples"]:
+            table.add_row(SIDES[name].label, *(spread(found[kind][name]) for kind in kinds))
+        times = [str(ratio(found[kind]["spark"], found[kind]["rangeland"])) for kind in kinds]
+        table.add_row("times ours", *times)
+        console.print(table)
+
+
+def _show_cores(found: Mapping[str, Any], console: Console) -> None:
+    table = _table("One partition", found["load"], "", "s", "times two cores")
+    for name, taken in found["samples"].items():
+        table.add_row(name, spread(taken), str(ratio(taken, found["samples"]["two cores"])))
+    console.print(table)
+
+
+def _show_memory(found: Mapping[str, Any], console: Console) -> None:
+    columns = ("slices asked for", "largest slice", "peak of a worker")
+    table = _table("Memory of a task", found["load"], *columns)
+    for row in found["peaks"]:
+        names = ("target_bytes", "slice_bytes", "peak_bytes")
+        table.add_row(*(f"{row[name] / MIB:.0f} MiB" for name in names))
+    console.print(table)
+
+
+def _show_fixed(found: Mapping[str, Any], console: Console) -> None:
+    table = _table("Fixed cost of a run, ms", found["load"], "", *PHASES, "total")
+    for kind in ("first", "one record", "nothing"):
+        taken = medians(found[kind])
+        table.add_row(kind, *(f"{taken[name]:.0f}" for name in (*PHASES, "total")))
+    console.print(table)
+
+
+def _show_survey(found: Mapping[str, Any], console: Console) -> None:
+    table = _table("Survey", found["load"], "partitions", "requests", "first ms", "ms")
+    table.add_row(
+        f"{found['partitions']:,}",
+        str(found["requests"]),
+        f"{found['first_ms']:.0f}",
+        f"{median(found['ms']):.0f}",
+    )
+    console.print(table)
