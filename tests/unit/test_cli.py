@@ -243,7 +243,9 @@ def test_a_bad_job_file_ends_with_78_before_spark(
     assert runs.sparks == 0
 
 
-def test_a_check_that_is_not_well_ends_with_the_code_of_what_it_found(runs: Runs, job: str, called: Called) -> None:
+def test_a_check_that_is_not_well_ends_with_the_code_of_what_it_found(
+    runs: Runs, job: str, called: Called
+) -> None:
     runs.well = False
     code, out, _ = called("check", job, "--json")
     assert code == 75

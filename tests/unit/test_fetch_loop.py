@@ -463,3 +463,28 @@ def test_what_would_be_refused_again_is_not_tried_again(verdict: Verdict) -> Non
     loop = loop_of(piece(0, P0))
     with pytest.raises(Unreachable, match="TOPIC_AUTHORIZATION_FAILED"):
         loop.on_verdict(ask(loop).wants[0], verdict, "TOPIC_AUTHORIZATION_FAILED")
+
+
+def denied(policy: Policy) -> tuple[FetchLoop, int]:
+    """A loop whose partition the cluster denies in every answer, and when it ended."""
+    piece = Slice(0, Partition("t", 0), 0, 10)
+    loop = FetchLoop([piece], Patience(no_progress_ms=1_000), policy, 0)
+    now, step = 0, loop.next(0)
+    while not isinstance(step, Finished):
+        if isinstance(step, WaitUntil):
+            now = step.at_ms
+        else:
+            loop.on_leaders({}, {piece.partition})
+        step = loop.next(now)
+    return loop, now
+
+
+def test_a_partition_that_the_cluster_denies_to_the_last_has_vanished() -> None:
+    with pytest.raises(RangeLost, match="vanished"):
+        denied(Policy())
+
+
+def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> None:
+    loop, ended_at_ms = denied(Policy(vanished=Action.SKIP))
+    assert [(loss.verdict, loss.width) for _, loss in loop.gone] == [(LossVerdict.VANISHED, 10)]
+    assert ended_at_ms >= 1_000

@@ -38,13 +38,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic as metadata told it. ``code`` is the topic's own error name, empty if well."""
+    """One topic as metadata told it. ``code`` is the topic's own error name, empty if well.
+    ``is_unknown``: the broker that was asked knows of no such topic."""
 
     name: str
     verdict: Verdict
     code: str
     is_internal: bool
     leaders: Mapping[Partition, Leader]
+    is_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

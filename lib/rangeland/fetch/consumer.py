@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rangeland.dialects.contract import Asked, FetchAnswer, Fetched, FetchTerms
+from rangeland.dialects.contract import Asked, ClusterView, FetchAnswer, Fetched, FetchTerms
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.fetch.broker import Lost
@@ -325,7 +325,9 @@ class _Fetcher:
             self._loop.on_no_metadata(f"{error.what}: {error.why}")
             return
         known = [topic.leaders for topic in view.topics.values() if topic.verdict is Verdict.OK]
-        self._loop.on_leaders({p: leader for leaders in known for p, leader in leaders.items()})
+        leaders = {p: leader for found in known for p, leader in found.items()}
+        unknown = {p for p in step.partitions if p not in leaders and _is_unknown(view, p)}
+        self._loop.on_leaders(leaders, unknown)
 
     def _measure(self, address: Address, want: Want) -> None:
         """Asks the leader itself where its log begins and ends, as it is readable for all."""
@@ -344,6 +346,12 @@ class _Fetcher:
                 return
             found.append(part.offset)
         self._loop.on_log_range(want, found[0], found[1])
+
+
+def _is_unknown(view: ClusterView, partition: Partition) -> bool:
+    """True where the cluster says that there is no such topic, or no such partition in it."""
+    topic = view.topics.get(partition.topic)
+    return topic is None or topic.verdict is Verdict.OK or topic.is_unknown
 
 
 def _at(error: BadRecord, partition: Partition, leader: str) -> BadRecord:

@@ -17,7 +17,7 @@ Offsets that are gone end the run, unless the job's policy skips them: then they
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -62,7 +62,8 @@ class Reading:
     troubles: int = 0
     empty_answers: int = 0
     alone: bool = False
-    beyond_end: str = ""
+    suspected: tuple[LossVerdict, str] | None = None
+    """What it will be called, and the evidence, if nothing else happens until the deadline."""
     last_trouble: str = ""
     left_leader: Address | None = None
 
@@ -176,10 +177,9 @@ class FetchLoop:
         waited_ms = reading.tried_at_ms - reading.stuck_since_ms
         if waited_ms <= self.patience.no_progress_ms:
             return
-        if reading.beyond_end:
-            self._skip(
-                reading, LossVerdict.TRUNCATED, reading.slice.until_offset, reading.beyond_end
-            )
+        if reading.suspected:
+            verdict, evidence = reading.suspected
+            self._skip(reading, verdict, reading.slice.until_offset, evidence)
             return
         raise Unreachable(
             f"{reading.slice} got no further than offset {reading.position} in {waited_ms} ms",
@@ -217,7 +217,7 @@ class FetchLoop:
         reading.troubles = 0
         reading.empty_answers = 0
         reading.alone = False
-        reading.beyond_end = ""
+        reading.suspected = None
         reading.left_leader = None
         if reading.position >= reading.slice.until_offset:
             reading.phase = Phase.DONE
@@ -292,8 +292,9 @@ class FetchLoop:
             self._skip(reading, LossVerdict.EXPIRED, log_start, evidence)
         elif reading.position > log_end:
             # A leader that has just taken over may be behind for a moment.
-            reading.beyond_end = f"{trouble}; its log ends at {log_end}"
-            self._leave(reading, reading.beyond_end)
+            evidence = f"{trouble}; its log ends at {log_end}"
+            reading.suspected = (LossVerdict.TRUNCATED, evidence)
+            self._leave(reading, evidence)
         else:
             self._pause(reading, trouble)
 
@@ -304,12 +305,20 @@ class FetchLoop:
             if asked and reading.leader.address == leader:
                 self._leave(reading, trouble)
 
-    def on_leaders(self, leaders: Mapping[Partition, Leader]) -> None:
-        """Metadata came. A partition that is not in it has no known leader yet."""
+    def on_leaders(
+        self, leaders: Mapping[Partition, Leader], unknown: Collection[Partition] = ()
+    ) -> None:
+        """Metadata came. A partition that is not in it has no known leader yet; of those in
+        ``unknown`` the cluster says that they do not exist, which is believed if it stays so."""
         for reading in self.readings.values():
             if reading.phase is not Phase.FINDING or reading.resume_at_ms > self.now_ms:
                 continue
             found = leaders.get(reading.slice.partition)
+            if found is None and reading.slice.partition in unknown:
+                evidence = "the cluster no longer names this partition"
+                reading.suspected = (LossVerdict.VANISHED, evidence)
+                self._pause(reading, evidence)
+                continue
             if found is None or found.address is None:
                 self._pause(reading, "it has no leader")
                 continue
@@ -344,9 +353,9 @@ class FetchLoop:
         reading.tried_at_ms = self.now_ms
         if reading.stuck_since_ms is None:
             reading.stuck_since_ms = self.now_ms
-        if trouble != reading.beyond_end:
-            # Only a log that is too short to the last is taken for a truncated one.
-            reading.beyond_end = ""
+        if reading.suspected and trouble != reading.suspected[1]:
+            # Only what is so to the last is believed.
+            reading.suspected = None
         delay_ms = self.patience.backoff_ms * 2 ** min(reading.troubles - 1, 10)
         reading.resume_at_ms = self.now_ms + min(delay_ms, self.patience.max_backoff_ms)
 

@@ -60,7 +60,7 @@ def load_transform(name: str) -> Transform:
 def transformed_schema(spark: Any, transform: Transform) -> pa.Schema:
     """The columns that a transform makes, without reading anything."""
     empty = spark.createDataFrame([], from_arrow_schema(row_schema()))
-    schema: pa.Schema = to_arrow_schema(transform(empty).schema)
+    schema: pa.Schema = to_arrow_schema(transform(empty).schema, timezone="UTC")
     return schema
 
 

@@ -28,6 +28,7 @@ from rangeland.errors import Bug, JobFileError, Unreachable
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
 LAST_FETCH_BY_NAME = 12
+UNKNOWN_TOPIC = (3, 100)
 T = TypeVar("T")
 
 
@@ -53,6 +54,7 @@ def read_cluster(answer: m.MetadataResponse) -> ClusterView:
                 Partition(topic.name, p.partition_index): _leader(p, topic.topic_id, nodes)
                 for p in topic.partitions
             },
+            is_unknown=code.number in UNKNOWN_TOPIC,
         )
     return ClusterView(tuple(nodes.values()), topics)
 
