@@ -82,6 +82,14 @@ class StorageFailed(RangelandError):
     acts = "the store's operator"
 
 
+class EngineFailed(RangelandError):
+    """Spark lost the executors or Python workers that were reading."""
+
+    exit_code = 75
+    retry = "yes, the same plan is read again"
+    acts = "the scheduler; the cluster's operator if it lasts"
+
+
 class RemoteProtocolError(RangelandError):
     """A broker sent bytes that its protocol does not allow."""
 

@@ -127,6 +127,8 @@ class Source(_Part):
     @classmethod
     def _addresses(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
         for server in servers:
+            if "@" in server:  # what stands before it is not repeated: it may be a password
+                raise ValueError("host:port without user or password; see source.security")
             try:
                 parse_address(server)
             except ValueError as error:

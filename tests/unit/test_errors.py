@@ -23,6 +23,7 @@ EXIT_CODES = {
     "JobFileError": 78,
     "Unreachable": 75,
     "StorageFailed": 75,
+    "EngineFailed": 75,
     "RemoteProtocolError": 70,
     "LocalProtocolError": 70,
     "BadRecord": 65,

@@ -16,12 +16,15 @@ from typing import Any
 from pyspark import AccumulatorParam, InheritableThread, TaskContext
 
 from rangeland import errors
-from rangeland.errors import Bug, RangelandError, StorageFailed, Unreachable
+from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed, Unreachable
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Slice, TaskResult
 from rangeland.spark.tasks import WriterSettings, land_slices
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.05
+ERROR = "error"
+LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lost")
+"""How Spark says that the failure was not ours."""
 SliceOffsets = dict[int, int]
 
 
@@ -57,7 +60,7 @@ def land_tasks(
             except RangelandError as error:
                 if not local and may_pass_elsewhere(error, attempts):
                     raise
-                done.add({"error": True})
+                done.add({ERROR: error})
                 yield error
                 continue
             done.add({s.index: s.width for s in slices})
@@ -97,17 +100,22 @@ def watch(
 
     thread = InheritableThread(target=act, name="rangeland-job", daemon=True)
     thread.start()
+    failed: RangelandError | None = None
     try:
         while thread.is_alive():
             thread.join(POLL_SECONDS)
             seen = dict(done.value)
-            if seen.pop("error", False):
+            error = seen.pop(ERROR, None)
+            if error is not None and failed is None:
                 # One task has failed for good: the others' work will not be used.
+                failed = error
                 context.cancelJobGroup(group)
             on_read(seen)
     except BaseException:
         context.cancelJobGroup(group)
         raise
+    if failed is not None:
+        raise failed
     return settled(outcome[0])
 
 
@@ -138,6 +146,12 @@ def translated(error: BaseException) -> BaseException:
     cause = next(
         (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception):", line)), ""
     )
+    if any(sign in text for sign in LOST):
+        return EngineFailed(
+            "Spark lost executors or Python workers of this run",
+            why=cause or lines[0],
+            do="give executors more memory if they were killed for it, then run again",
+        )
     return Bug(
         "a Spark job of this run failed",
         why=cause or (lines[0] if lines else type(error).__name__),

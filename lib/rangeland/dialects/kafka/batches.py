@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from crc32c import crc32c
 
 from rangeland.decode.payload import Payload
-from rangeland.dialects.kafka.compression import Undecodable, decompress
+from rangeland.dialects.kafka.compression import CODECS, Undecodable, decompress
 from rangeland.errors import BadRecord
 from rangeland.wire.layouts import BATCH_PREFIX, BATCH_V2, BatchHeader
 
@@ -68,7 +68,14 @@ class BatchV2(NamedTuple):
     def check(self) -> None:
         found = crc32c(self.stored[_CHECKED:])
         if found != self.header.crc:
-            raise self.bad("its checksum is wrong", expected_crc=self.header.crc, found_crc=found)
+            codec = self.header.attributes & _CODEC
+            name = CODECS[codec].name if codec in CODECS else "none"
+            raise self.bad(
+                f"its checksum is wrong (codec {name})",
+                expected_crc=self.header.crc,
+                found_crc=found,
+                codec=codec,
+            )
 
     def payload(self) -> Payload:
         """An empty batch keeps its codec and has no bytes to unpack."""
