@@ -73,7 +73,7 @@ def parse_job_text(text: str, name: str) -> JobText:
         problem = getattr(error, "problem", None) or str(error)
         raise JobFileError(
             f"{name}{line} is not YAML", why=str(problem), do="correct the file"
-        ) from error
+        ) from None  # its traceback would quote the line, and there may be a secret in it
     if not isinstance(values, dict):
         raise JobFileError(f"{name} is not a job file", do="write fields such as `job: orders`")
     return JobText(name, values, lines)
@@ -137,7 +137,7 @@ def override(text: JobText, assignments: Sequence[str]) -> JobText:
                 f"--set {dotted_path}: the value is not YAML",
                 why=str(getattr(error, "problem", None) or error),
                 do="write it as --set limits.max_records=1000",
-            ) from error
+            ) from None
         _assign(values, path, parsed, assignment)
         overridden.add(path)
     return JobText(text.name, values, text.lines, frozenset(overridden))

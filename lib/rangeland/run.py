@@ -31,7 +31,7 @@ from rangeland.planning.slices import pack
 from rangeland.results import PlanPreview, Progress, RunResult, State
 from rangeland.settings import cluster_settings
 from rangeland.spark.frames import land_transformed, load_transform, transformed_schema
-from rangeland.spark.jobs import land_tasks
+from rangeland.spark.jobs import land_tasks, start_workers
 from rangeland.spark.tasks import WriterSettings
 from rangeland.target import Target, Unfinished
 
@@ -155,8 +155,9 @@ class Runner:
 
     def run(self) -> RunResult:
         finished: list[_Finished] = []
-        for _ in range(MAX_ROUNDS):
-            self.target.refresh()
+        for turn in range(MAX_ROUNDS):
+            if turn > 0:
+                self.target.refresh()
             self.target.refuse_restored()
             unfinished = self.target.unfinished()
             first = next((u for u in unfinished if self._comes_first(u)), None)
@@ -184,7 +185,6 @@ class Runner:
     def apply(self, plan: Plan) -> RunResult:
         if plan.job != self.job.job:
             raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
-        self.target.refresh()
         self.target.refuse_restored()
         unfinished = self.target.unfinished()
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
@@ -229,6 +229,7 @@ class Runner:
 
     def _enter(self, plan: Plan, unfinished: Sequence[Unfinished]) -> Plan | None:
         self.progress.step("entering the plan")
+        start_workers(self.spark)
         self.target.layout(self.rows)
         self.target.open_or_create(self.rows)
         return plan if self.target.enter(plan, unfinished) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -36,10 +37,13 @@ RESULTS = Path("bench-results")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
+    # Ended from outside, it still removes what it has written.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     console = Console(stderr=True)
     chosen.out.mkdir(parents=True, exist_ok=True)
     # All that sides write is below the folder of the results: one disk for all.
     folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=chosen.out.absolute()))
+    found: dict[str, Any] = {"machine": _machine()}
     try:
         with KafkaCluster("4.1.0", brokers=1, heap_mb=1024) as cluster:
             bench = Bench(
@@ -50,24 +54,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 PARTITIONS,
                 lambda text: console.print(f"[dim]{load_average():5.2f}  {text}[/dim]"),
             )
-            found = {"machine": _machine(), "options": _options(bench, chosen)}
-            found |= _measured(bench, chosen.parts, chosen.codecs)
+            found["options"] = _options(bench, chosen)
+            _measure(bench, chosen.parts, chosen.codecs, found)
     finally:
         remove_directory(folder)
-    name = time.strftime("%Y%m%d-%H%M%S")
-    (chosen.out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
-    draw(found, chosen.out / f"{name}.svg")
-    show(found, Console())
-    console.print(f"{chosen.out / name}.json, .svg")
+        if set(PARTS) & set(found):  # also what was measured before a failure
+            console.print(f"{_write(found, chosen.out)}.json, .svg")
+            # Piped, a terminal of 80 columns would be assumed, and names broken.
+            show(found, Console() if sys.stdout.isatty() else Console(width=110))
     return 0
 
 
-def _measured(bench: Bench, wanted: Sequence[str], codecs: Sequence[str]) -> dict[str, Any]:
-    """In this order: what needs a session of this process, then what starts its own."""
-    found: dict[str, Any] = {}
+def _write(found: dict[str, Any], folder: Path) -> Path:
+    place = folder / time.strftime("%Y%m%d-%H%M%S")
+    place.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
+    draw(found, place.with_suffix(".svg"))
+    return place
+
+
+def _measure(
+    bench: Bench, wanted: Sequence[str], codecs: Sequence[str], found: dict[str, Any]
+) -> None:
+    """What starts processes of its own comes first: no other JVM than the broker's is up."""
     prepare_environment()
     if "survey" in wanted:
         found["survey"] = parts.survey(bench)
+    if "cold" in wanted:
+        found["cold"] = by_codec(parts.cold, bench, codecs)
+    if "cores" in wanted:
+        found["cores"] = parts.cores(bench, bench.ground("lz4", 1))
+    if "memory" in wanted:
+        found["memory"] = parts.memory(bench, bench.ground("none", 1))
     if {"warm", "fixed"} & set(wanted):
         spark = open_session(f"local[{CORES}]", bench.folder)
         bare = BareProcesses(CORES)
@@ -79,13 +96,6 @@ def _measured(bench: Bench, wanted: Sequence[str], codecs: Sequence[str]) -> dic
         finally:
             bare.close()
             spark.stop()
-    if "cold" in wanted:
-        found["cold"] = by_codec(parts.cold, bench, codecs)
-    if "cores" in wanted:
-        found["cores"] = parts.cores(bench, bench.ground("lz4", 1))
-    if "memory" in wanted:
-        found["memory"] = parts.memory(bench, bench.ground("none", 1))
-    return found
 
 
 def _machine() -> dict[str, Any]:

@@ -105,7 +105,7 @@ def _paint_cold(axis: Any, part: Mapping[str, Any]) -> None:
         text = f"  {session:.1f} + {landing:.1f} s"
         axis.annotate(text, (session + landing, row), va="center", fontsize=8)
     axis.set_yticks(range(len(names)), [SIDES[name].label for name in names], fontsize=8)
-    axis.legend(fontsize=8, loc="lower right", frameon=False)
+    axis.legend(fontsize=8, loc="upper right", frameon=False)
 
 
 def _paint_phases(axis: Any, warm: Mapping[str, Any]) -> None:
@@ -117,7 +117,9 @@ def _paint_phases(axis: Any, warm: Mapping[str, Any]) -> None:
             axis.barh(row, taken[phase], left=left, color=color, label=label)
             if taken[phase] > 0.06 * sum(taken.values()):
                 place = (left + taken[phase] / 2, row)
-                axis.annotate(f"{taken[phase]:.0f}", place, ha="center", va="center", fontsize=8)
+                ink = "white" if color == OURS else "black"
+                text = f"{taken[phase]:.0f}"
+                axis.annotate(text, place, ha="center", va="center", fontsize=8, color=ink)
             left += taken[phase]
     axis.set_yticks(range(len(warm)), list(warm), fontsize=8)
     axis.legend(fontsize=8, ncols=len(PHASES), loc="lower right", frameon=False)

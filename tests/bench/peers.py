@@ -101,6 +101,7 @@ def land_bare(
 ) -> None:
     """One partition from its beginning to ``end``."""
     from rangeland.decode import Payload, decode_records
+    from rangeland.decode.columns import with_partition
     from rangeland.dialects.contract import Asked, FetchTerms
     from rangeland.dialects.kafka.batches import BatchV2, entries, next_offset
     from rangeland.dialects.kafka.compression import decompress
@@ -131,7 +132,7 @@ def land_bare(
             data = decompress(header.attributes & 7, entry.stored[BATCH_V2.size :])
             first, count, delta = header.base_offset, header.record_count, header.last_offset_delta
             payloads.append(Payload(data, first, header.base_timestamp_ms, None, count, delta))
-        return decode_records(payloads, offset, end)
+        return with_partition(decode_records(payloads, offset, end), partition)
 
     writer: pq.ParquetWriter | None = None
     offset, asked = 0, ask(0)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rangeland import run
@@ -130,13 +132,27 @@ def _land_bare(ground: Ground, out: Path) -> None:
 
 
 def rows_of_table(ground: Ground, out: Path) -> int:
-    """Rows of the files that the table's log names."""
+    """Of the files that the table's log names; see ``distinct_rows``."""
     uris = ground.spark.read.format("delta").load(str(out)).inputFiles()
-    return sum(int(pq.read_metadata(unquote(urlparse(uri).path)).num_rows) for uri in uris)
+    return distinct_rows([unquote(urlparse(uri).path) for uri in uris])
 
 
 def rows_of_files(ground: Ground, out: Path) -> int:
-    return sum(int(pq.read_metadata(file).num_rows) for file in out.glob("*.parquet"))
+    return distinct_rows([str(file) for file in out.glob("*.parquet")])
+
+
+def distinct_rows(files: Sequence[str]) -> int:
+    """Raises RuntimeError unless each row has a partition and an offset of its own."""
+    keys: list[pa.Array] = []
+    for file in files:
+        found = pq.read_table(file, columns=["partition", "offset"])
+        number = pc.cast(found["partition"], pa.int64())
+        keys += pc.add(pc.shift_left(number, 48), found["offset"]).chunks
+    rows = pa.chunked_array(keys, pa.int64())
+    distinct = int(pc.count_distinct(rows).as_py())
+    if distinct != len(rows):
+        raise RuntimeError(f"{len(rows)} rows hold {distinct} offsets: some came twice")
+    return distinct
 
 
 def bytes_of(out: Path) -> int:

@@ -6,6 +6,7 @@ are compared by `==`. No Spark, no table: survey, slices, fetches, receipts.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -127,6 +128,17 @@ def only_log(survey: Survey) -> LogState:
 def log_of(settings: ClusterSettings, topic: str) -> LogState:
     """The state of a topic with one partition."""
     return only_log(look(settings, topics=(topic,)))
+
+
+def wait_for_end(settings: ClusterSettings, topic: str, end_offset: int) -> LogState:
+    """The log of a topic with one partition once it ends there. The end of a transaction is
+    acknowledged before its marker is in the log."""
+    deadline = time.monotonic() + 10
+    while (log := log_of(settings, topic)).end_offset < end_offset:
+        assert time.monotonic() < deadline, f"{topic} ends at {log.end_offset}, not {end_offset}"
+        time.sleep(0.05)
+    assert log.end_offset == end_offset
+    return log
 
 
 @contextmanager

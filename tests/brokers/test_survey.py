@@ -225,7 +225,11 @@ def answering(talk: Callable[[socket.socket], None]) -> Iterator[str]:
 
 def test_a_listener_that_says_nothing_is_given_up_after_the_requests_time() -> None:
     ended = threading.Event()
-    with answering(lambda connection: ended.wait(10) and None) as server:
+
+    def say_nothing(_: socket.socket) -> None:
+        ended.wait(10)
+
+    with answering(say_nothing) as server:
         error = fails_within(5, settings_of([server], request_ms=500, survey_ms=1_000))
         ended.set()
     assert isinstance(error, Unreachable)
@@ -256,9 +260,13 @@ def test_a_port_that_is_not_kafka_is_told_by_what_it_speaks(spoken: str) -> None
     assert f"speak {spoken}" in str(error)
 
 
+class Quiet(http.server.BaseHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing on stderr."""
+
+
 def test_a_web_server_is_no_broker() -> None:
-    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as web:
-        web.RequestHandlerClass.log_message = lambda *_: None  # type: ignore[method-assign]
+    with http.server.HTTPServer(("127.0.0.1", 0), Quiet) as web:
         thread = threading.Thread(target=web.serve_forever, args=(0.05,))
         thread.start()
         server = f"127.0.0.1:{web.server_port}"

@@ -21,7 +21,15 @@ from rangeland.testing.producing import (
     produce,
     produce_transaction,
 )
-from tests.brokers.reading import UNCOMMITTED, log_of, read, read_topic, settings_of, slice_of
+from tests.brokers.reading import (
+    UNCOMMITTED,
+    log_of,
+    read,
+    read_topic,
+    settings_of,
+    slice_of,
+    wait_for_end,
+)
 
 pytestmark = pytest.mark.brokers
 
@@ -67,6 +75,11 @@ def interleaved(
     topic = f"interleaved-{id(committed):x}"
     create_topic(kafka.bootstrap, topic)
     a, b = (transactional(kafka, topic, name) for name in "ab")
+    ends = iter((10, 13, 17, 18))
+
+    def marked() -> None:
+        wait_for_end(uncommitted, topic, next(ends))
+
     a.begin_transaction()
     send(a, topic, 3)  # 0-2 aborted
     b.begin_transaction()
@@ -74,18 +87,22 @@ def interleaved(
     produce(kafka.bootstrap, topic, numbered(2))  # 5-6 plain
     send(a, topic, 2)  # 7-8 aborted
     b.commit_transaction(30)  # 9
+    marked()
     b.begin_transaction()
     send(b, topic, 2)  # 10-11 aborted
     a.abort_transaction(30)  # 12
+    marked()
     a.begin_transaction()
     send(a, topic, 3)  # 13-15 committed, by the one that rolled back before
     b.abort_transaction(30)  # 16
+    marked()
     a.commit_transaction(30)  # 17
+    marked()
     produce(kafka.bootstrap, topic, numbered(1))  # 18 plain
     return Interleaved(
         topic,
         "aaallllaacaaclllccl",
-        log_of(committed, topic),
+        wait_for_end(committed, topic, 19),
         consume(kafka.bootstrap, topic),
         consume(kafka.bootstrap, topic, isolation=UNCOMMITTED.value),
     )
@@ -130,6 +147,7 @@ def test_a_transaction_is_landed_whole_or_not_at_all(
 ) -> None:
     create_topic(kafka.bootstrap, topic)
     produce_transaction(kafka.bootstrap, topic, numbered(50), commit=commit, codec=codec)
+    wait_for_end(committed, topic, 51)
     found = read_topic(topic, committed)
     assert found.rows == consume(kafka.bootstrap, topic)
     landed, aborted = (50, 0) if commit else (0, 50)
@@ -141,7 +159,8 @@ def test_a_range_of_nothing_but_aborted_records_ends_without_rows(
 ) -> None:
     create_topic(kafka.bootstrap, topic)
     produce_transaction(kafka.bootstrap, topic, numbered(20), commit=False)
-    found = read([slice_of(log_of(committed, topic), 3, 17)], committed)
+    log = wait_for_end(committed, topic, 21)
+    found = read([slice_of(log, 3, 17)], committed)
     assert (found.rows, found.counts) == ([], Counts(aborted=14))
 
 
@@ -150,8 +169,7 @@ def test_a_range_of_nothing_but_a_marker_ends(
 ) -> None:
     create_topic(kafka.bootstrap, topic)
     produce_transaction(kafka.bootstrap, topic, numbered(4))
-    log = log_of(committed, topic)
-    assert log.end_offset == 5
+    log = wait_for_end(committed, topic, 5)
     assert read([slice_of(log, 4, 5)], committed).counts == Counts(control=1)
 
 
@@ -167,7 +185,7 @@ def test_latest_is_the_last_stable_offset_or_the_high_watermark(
         assert log_of(uncommitted, topic).end_offset == 10
         assert read([slice_of(stable)], committed).counts == Counts(landed=3)
         assert read_topic(topic, uncommitted).counts == Counts(landed=10)
-    assert log_of(committed, topic).end_offset == 11
+    wait_for_end(committed, topic, 11)
     found = read_topic(topic, committed)
     assert found.counts == Counts(landed=10, control=1)
     assert found.rows == consume(kafka.bootstrap, topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +20,16 @@ from rangeland.testing.producing import (
     produce,
     produce_transaction,
 )
-from tests.brokers.reading import UNCOMMITTED, log_of, look, read, read_topic, settings_of, slice_of
+from tests.brokers.reading import (
+    UNCOMMITTED,
+    log_of,
+    look,
+    read,
+    read_topic,
+    settings_of,
+    slice_of,
+    wait_for_end,
+)
 
 pytestmark = pytest.mark.brokers
 
@@ -61,6 +71,7 @@ def test_transactions_are_told_apart(cluster: Cluster, topic: str) -> None:
     produce_transaction(cluster.bootstrap, topic, numbered(5), codec="lz4")
     produce_transaction(cluster.bootstrap, topic, numbered(3), commit=False)
     settings = settings_of(cluster.bootstrap)
+    wait_for_end(settings, topic, 10)
     with open_transaction(cluster.bootstrap, topic, numbered(4), commit=False):
         log = log_of(settings, topic)
         assert log.end_offset == 10
@@ -83,7 +94,9 @@ def test_expired_offsets_are_lost_by_name(cluster: Cluster, topic: str) -> None:
 
 def test_times_and_group_offsets_are_found(cluster: Cluster, topic: str) -> None:
     create_topic(cluster.bootstrap, topic)
-    (start,) = produce_times(cluster, topic)
+    start = int(time.time() * 1000) - 60_000
+    records = [Record(b"%d" % i, timestamp_ms=start + 1000 * i) for i in range(3)]
+    produce(cluster.bootstrap, topic, records)
     found = look(
         settings_of(cluster.bootstrap),
         topics=(topic,),
@@ -96,12 +109,3 @@ def test_times_and_group_offsets_are_found(cluster: Cluster, topic: str) -> None
         (partition, start + 10_000): None,
     }
     assert found.group_offsets == {(partition, "nobody"): None}
-
-
-def produce_times(cluster: Cluster, topic: str) -> tuple[int]:
-    import time
-
-    start = int(time.time() * 1000) - 60_000
-    records = [Record(b"%d" % i, timestamp_ms=start + 1000 * i) for i in range(3)]
-    produce(cluster.bootstrap, topic, records)
-    return (start,)

@@ -63,7 +63,7 @@ class Moments(Silent):
             self.reach(READING)
 
     def reach(self, moment: str) -> None:
-        """Does what was asked for this moment: go on, pause, kill, or stop a process."""
+        """Does what was asked for this moment: tell of it, pause, kill, or stop a process."""
         action = self._actions.pop(moment, None)
         if action is None:
             return
@@ -112,7 +112,7 @@ def perform(spark: Any, task: dict[str, Any], moments: Moments) -> dict[str, Any
 def main(folder: Path, master: str, settings: dict[str, str]) -> None:
     from tests.chaos.sessions import open_session
 
-    commands.Target = Watched  # type: ignore[misc]
+    commands.Target = Watched  # type: ignore[attr-defined]
     spark = open_session(folder / "spark", master, settings)
     (folder / "ready").touch()
     number = 0

@@ -45,7 +45,10 @@ class Driver:
                 json.dumps(dict(settings or {})),
             ],
             log=folder / "driver.log",
-            environment={"PYTHONPATH": f"{library}{os.pathsep}{ROOT}"},
+            environment={
+                "PYTHONPATH": f"{library}{os.pathsep}{ROOT}",
+                **temporary_files_in(folder / "tmp"),
+            },
             directory=folder,
         )
 
@@ -53,7 +56,8 @@ class Driver:
 
     def give(self, job: Path, command: str = "run", **at: str) -> None:
         """The next task. ``at`` says what is to happen at a moment: ``planned="kill"``,
-        ``written="pause"``, ``reading="stop 4711"`` (SIGSTOP to that process group)."""
+        ``written="pause"``, ``entering="tell"`` (and go on), ``reading="stop 4711"`` (SIGSTOP
+        to that process group)."""
         self._number += 1
         task = {"job": str(job), "command": command, "at": at}
         hidden = self.folder / "next"
@@ -65,7 +69,10 @@ class Driver:
 
     def wait_at(self, moment: str) -> None:
         """Until the present task has reached the moment it was to do something at."""
-        self._wait((self.folder / f"{self._number}.at-{moment}").exists, f"the moment {moment}")
+        self._wait(lambda: self.has_reached(moment), f"the moment {moment}")
+
+    def has_reached(self, moment: str) -> bool:
+        return (self.folder / f"{self._number}.at-{moment}").exists()
 
     def go(self, moment: str) -> None:
         """Lets the present task go on from a pause."""
@@ -78,9 +85,7 @@ class Driver:
     def result(self) -> dict[str, Any]:
         """What the present task came to."""
         self._wait(lambda: self.is_done, "its result")
-        found: dict[str, Any] = json.loads(
-            (self.folder / f"{self._number}.result").read_text()
-        )
+        found: dict[str, Any] = json.loads((self.folder / f"{self._number}.result").read_text())
         return found
 
     def landed(self) -> dict[str, Any]:
@@ -114,25 +119,15 @@ class Driver:
         self.refuse_leftovers()
 
     def members(self) -> list[psutil.Process]:
-        """All living processes of its session: itself, the JVMs, the Python workers."""
-        return [psutil.Process(pid) for pid in psutil.pids() if _session(pid) == self.process.pid]
-
-    def workers(self) -> list[psutil.Process]:
-        """The Python workers that run tasks, without the daemons that fork them."""
-        daemons = [p for p in self.members() if "pyspark.daemon" in _command(p)]
-        pids = {p.pid for p in daemons}
-        return [p for p in daemons if _parent(p) in pids]
-
-    def executors(self) -> list[psutil.Process]:
-        """The JVMs of executors, where the master starts any."""
-        return [p for p in self.members() if "CoarseGrainedExecutorBackend" in _command(p)]
+        """All living processes of its session: itself, its JVM, the Python workers."""
+        return members_of(self.process)
 
     def refuse_leftovers(self, within_s: float = 30) -> None:
         """Raises if any process of its session is still there after a while."""
         deadline = time.monotonic() + within_s
         while left := self.members():
             if time.monotonic() > deadline:
-                told = [f"{p.pid} {_command(p)[:200]}" for p in left]
+                told = [f"{p.pid} {command_of(p)[:200]}" for p in left]
                 for process in left:
                     process.kill()
                 raise AssertionError(f"{self.process.name} has left processes: {told}")
@@ -145,6 +140,34 @@ class Driver:
         self.close()
 
 
+def temporary_files_in(folder: Path) -> dict[str, str]:
+    """The environment that keeps temporary files of Python and Java in ``folder``: who is
+    killed removes none, so they must be where the test removes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    java = f"-Djava.io.tmpdir={folder} -XX:-UsePerfData"
+    return {"TMPDIR": str(folder), "JAVA_TOOL_OPTIONS": java}
+
+
+def members_of(process: Process) -> list[psutil.Process]:
+    """All living processes of the session that ``process`` leads or led."""
+    return [psutil.Process(pid) for pid in psutil.pids() if _session(pid) == process.pid]
+
+
+def workers_among(members: list[psutil.Process]) -> list[psutil.Process]:
+    """The Python workers that run tasks, without the daemons that fork them."""
+    python = [p for p in members if "pyspark.daemon" in command_of(p)]
+    pids = {p.pid for p in python}
+    return [p for p in python if _parent(p) in pids]
+
+
+def command_of(process: psutil.Process) -> str:
+    """Its command line, empty once it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
 def _session(pid: int) -> int:
     try:
         if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
@@ -152,13 +175,6 @@ def _session(pid: int) -> int:
         return os.getsid(pid)
     except (ProcessLookupError, PermissionError, psutil.Error):
         return -1
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
 
 
 def _parent(process: psutil.Process) -> int:

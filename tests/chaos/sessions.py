@@ -38,6 +38,8 @@ def open_session(folder: Path, master: str, settings: Mapping[str, str] | None =
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "2",
+        # Else VACUUM lists folders with ten thousand tasks.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         # Compiling code takes longer here than the queries of a judge.
         "spark.sql.codegen.wholeStage": "false",
         **(settings or {}),

@@ -6,21 +6,43 @@ work waits for it: whoever is killed then is killed in the middle of a task.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start
 from tests.chaos.driver import READING, WRITTEN
-from tests.chaos.drivers import Driver
+from tests.chaos.drivers import Driver, workers_among
 from tests.chaos.judging import add_records, judge, judge_ledger, write_job
+from tests.chaos.standalone import SparkCluster
 
 PARTITIONS, COUNT = 4, 150_000
-EXECUTORS = "local-cluster[2,1,1024]"
 LOST_TASK = r"Lost task .* in stage"
+EXECUTORS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+}
+TWINS = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.3",
+    "spark.speculation.minTaskRuntime": "500ms",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    folder = temporary_directory("rangeland-spark-")
+    with SparkCluster(folder) as found:
+        yield found
+    remove_directory(folder)
 
 
 @pytest.fixture
@@ -49,13 +71,13 @@ def judge_all(spark: Any, folder: Path, result: dict[str, Any]) -> None:
     judge_ledger(spark, folder / "table")
 
 
-def test_the_task_of_a_killed_python_worker_is_done_again(
+def test_the_tasks_of_killed_python_workers_are_done_again(
     broker: KafkaCluster, job: Path, folder: Path, start: Start, spark: Any
 ) -> None:
     driver = start(master="local[2,4]")
     try:
         read_until_stopped(driver, broker, job)
-        workers = driver.workers()
+        workers = workers_among(driver.members())
         assert workers
         for worker in workers:
             worker.kill()
@@ -65,15 +87,21 @@ def test_the_task_of_a_killed_python_worker_is_done_again(
     judge_all(spark, folder, driver.landed())
 
 
-def test_the_tasks_of_a_killed_executor_are_done_elsewhere(
-    broker: KafkaCluster, job: Path, folder: Path, start: Start, spark: Any
+def test_the_tasks_of_a_killed_executor_are_done_again(
+    broker: KafkaCluster,
+    job: Path,
+    folder: Path,
+    start: Start,
+    spark: Any,
+    cluster: SparkCluster,
 ) -> None:
-    driver = start(master=EXECUTORS)
+    driver = start(master=cluster.master, settings=EXECUTORS)
     try:
         read_until_stopped(driver, broker, job)
-        first, *rest = driver.executors()
-        assert rest
-        first.kill()
+        executors = cluster.executors()
+        assert len(executors) == 2
+        for executor in executors:
+            executor.kill()
         driver.process.wait_for_line(LOST_TASK)
     finally:
         broker.resume(1)
@@ -81,28 +109,29 @@ def test_the_tasks_of_a_killed_executor_are_done_elsewhere(
 
 
 def test_the_twin_of_a_task_that_stands_still_lands_nothing_twice(
-    broker: KafkaCluster, job: Path, folder: Path, start: Start, spark: Any
+    broker: KafkaCluster,
+    job: Path,
+    folder: Path,
+    start: Start,
+    spark: Any,
+    cluster: SparkCluster,
 ) -> None:
-    speculation = {
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.3",
-        "spark.speculation.minTaskRuntime": "500ms",
-    }
-    driver = start(master=EXECUTORS, settings=speculation)
-    stopped = None
+    driver = start(master=cluster.master, settings=EXECUTORS | TWINS)
+    stopped = []
     try:
         try:
             read_until_stopped(driver, broker, job, **{WRITTEN: "pause"})
-            stopped = driver.workers()[0]
-            stopped.suspend()
+            stopped = workers_among(cluster.members())[:1]
+            assert stopped
+            stopped[0].suspend()
         finally:
             broker.resume(1)
-        # All is read though one worker never came back: its task had a twin.
+        # All is read though one worker stands still: its task had a twin on the other host.
         driver.wait_at(WRITTEN)
     finally:
-        if stopped is not None and stopped.is_running():
-            stopped.resume()
+        for worker in stopped:
+            if worker.is_running():
+                worker.resume()
+    # Whatever the first copy still does, its files are not the ones that were handed in.
     driver.go(WRITTEN)
     judge_all(spark, folder, driver.landed())

@@ -6,6 +6,7 @@ timing), ``RANGELAND_ROUNDS`` makes it longer. Run it with ``pytest -m slow test
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -22,32 +23,49 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start
 from tests.chaos.driver import MOMENTS
-from tests.chaos.drivers import Driver
+from tests.chaos.drivers import Driver, command_of
 from tests.chaos.judging import add_records, judge, judge_ledger, write_job
 
 ROUNDS = int(os.environ.get("RANGELAND_ROUNDS", "12"))
 PARTITIONS = 3
 
 
-def kill(draw: random.Random, driver: Driver) -> str:
-    """Ends all of the driver at once, or only its Python, or only its JVM."""
-    what = draw.choice(("all", "python", "java"))
-    if what == "java":
-        for member in driver.members():
-            if "org.apache.spark.deploy.SparkSubmit" in " ".join(member.cmdline()):
-                member.kill()
-    if what == "python":
-        psutil.Process(driver.process.pid).kill()
-    if what != "all":
-        driver.process.wait_until(lambda: _over(driver), "its end", 90) if what == "java" else None
-    driver.process.kill()
+def harm(draw: random.Random, driver: Driver, path: Path) -> str:
+    """Has the driver run the job and kills it on the way: at a moment, or a little after.
+    What was done to it."""
+    moment = draw.choice(MOMENTS)
+    itself = draw.random() < 0.3
+    who, delay_s = draw.choice(("all", "python", "java")), draw.random()
+    driver.give(path, **{moment: "kill" if itself else "tell"})
+    deadline = time.monotonic() + 120
+    while driver.process.running and not driver.is_done and not driver.has_reached(moment):
+        assert time.monotonic() < deadline, f"{moment} was never reached"
+        time.sleep(0.01)
+    if itself and not driver.is_done:
+        driver.wait_until_killed()
+        return f"itself at {moment}"
+    time.sleep(delay_s)
+    kill(who, driver)
+    return f"{who} {delay_s:.2f} s after {moment}"
+
+
+def kill(who: str, driver: Driver) -> None:
+    """Ends all of the driver at once, or only its Python, or its JVM first."""
+    members = driver.members()
+    if who == "java":
+        members = [m for m in members if "SparkSubmit" in command_of(m)]
+    if who == "python":
+        members = [m for m in members if m.pid == driver.process.pid]
+    for member in members:
+        # One may have ended of itself since it was listed.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    if who == "java":
+        # Without its JVM it can only say that this went wrong, if it was not done before.
+        driver.result()
+        driver.process.kill()
+    driver.process.wait_for_end()
     driver.refuse_leftovers()
-    return what
-
-
-def _over(driver: Driver) -> bool:
-    """A driver without its JVM tells an error, or ends."""
-    return driver.is_done
 
 
 @pytest.mark.slow
@@ -60,25 +78,16 @@ def test_each_record_lands_once_whatever_is_killed_whenever(
     create_topic(kafka.bootstrap, topic, PARTITIONS)
     table, end = folder / "table", 0
     path = write_job(folder / "job.yaml", kafka.bootstrap, topic, table)
-    driver = start()
     for number in range(ROUNDS):
         more = draw.randrange(1, 20_000)
         add_records(kafka.bootstrap, topic, PARTITIONS, more, end)
         end += more
+        driver = start()
         driver.wait_until_ready()
-        moment = draw.choice((*MOMENTS, None, None, None, None))
-        delay_s = draw.random() * 3
-        driver.give(path, **({moment: "kill"} if moment else {}))
-        if moment is None:
-            time.sleep(delay_s)
-            how = f"{kill(draw, driver)} after {delay_s:.2f} s"
-        else:
-            driver.wait_until_killed()
-            how = f"at the moment {moment}"
+        how = harm(draw, driver, path)
         print(f"round {number}: {PARTITIONS * more} records, killed {how}", flush=True)
         if draw.random() < 0.5:
             commands.run(Job.load(path), spark, Silent())
-        driver = start()
     job = Job.load(path)
     commands.run(job, spark, Silent())
     assert commands.run(job, spark, Silent()).state == "nothing"

@@ -22,6 +22,7 @@ from rangeland.model import Isolation, Partition
 from rangeland.planning.plan import parse_address
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import CODECS, Record, create_topic, produce, produce_transaction
+from tests.brokers.reading import settings_of, wait_for_end
 
 HOME = Path(__file__).parent / "records"
 FIRST_TIME_MS = 1_700_000_000_000
@@ -111,6 +112,7 @@ def capture_transactions(cluster: Cluster, home: Path) -> dict[str, Any]:
         cluster.bootstrap, case, records()[4:], commit=False, codec="snappy", partition=0
     )
     produce(cluster.bootstrap, case, records(), codec="gzip", partition=0, linger_ms=100)
+    wait_for_end(settings_of(cluster.bootstrap), case, 20)
     part = fetch(cluster.bootstrap[0], case)
     (home / f"{case}.records").write_bytes(part.records)
     rows = [row(offset, record) for offset, record in enumerate(records()[:4])]

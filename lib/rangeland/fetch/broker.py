@@ -12,6 +12,8 @@ import ssl
 import time
 from typing import Any
 
+import pyarrow as pa
+
 from rangeland.dialects.contract import Credentials, Dialect, Question
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.fetch.settings import ClusterSettings, TlsSettings
@@ -22,6 +24,7 @@ MAX_FRAME_BYTES = 1 << 31
 # Until a peer has shown that it is a broker: "HTTP" read as a length is more than a gigabyte.
 MAX_OPENING_BYTES = 1 << 20
 RECEIVE_BUFFER_BYTES = 4 << 20
+POOLED_BYTES = 1 << 16
 
 
 class Lost(Unreachable):
@@ -82,7 +85,7 @@ class Connection:
                 do="check host, port and source.security",
                 broker=str(self.address),
             ) from error
-        self._frames = FrameReader(MAX_FRAME_BYTES)
+        self._frames = FrameReader(MAX_FRAME_BYTES, _pooled)
         sasl = self._settings.sasl
         if sasl is None:
             return
@@ -153,6 +156,13 @@ class Connection:
             why = f"{error.reason or error}"
             hint = "check source.security.tls and that the port speaks TLS"
         return Lost(f"could not {doing} {self.address}", why=why, do=hint, broker=str(self.address))
+
+
+def _pooled(size: int) -> memoryview:
+    """Memory of Arrow's pool: it is used again, where fresh memory would be zeroed first."""
+    if size < POOLED_BYTES:
+        return memoryview(bytearray(size))
+    return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:

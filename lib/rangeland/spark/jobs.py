@@ -8,6 +8,8 @@ accumulator; a retried or twin task reports the same slice again and changes not
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -70,6 +72,31 @@ def land_tasks(
         work
     )
     return watch(spark, rdd.collect, done, on_read)
+
+
+_warmed: set[str] = set()
+
+
+def start_workers(spark: Any) -> None:
+    """Has the executors start their Python workers and import what a task needs, once per
+    Spark application and without waiting for it: the plan is entered meanwhile."""
+    context = spark.sparkContext
+    if context.applicationId in _warmed:
+        return
+    _warmed.add(context.applicationId)
+    count = int(context.defaultParallelism)
+
+    def ready(numbers: Iterator[int]) -> Iterator[int]:
+        for name in ("rangeland.spark.tasks", "rangeland.decode", "rangeland.dialects.kafka"):
+            importlib.import_module(name)
+        return numbers
+
+    def act() -> None:
+        # Whatever goes wrong here will go wrong again where somebody waits for it.
+        with contextlib.suppress(Exception):
+            context.parallelize(range(count), count).mapPartitions(ready).count()
+
+    InheritableThread(target=act, name="rangeland-workers", daemon=True).start()
 
 
 def may_pass_elsewhere(error: RangelandError, attempts: int) -> bool:

@@ -10,6 +10,8 @@ something else, and the error says what if its first bytes look familiar.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
 from rangeland.wire.fields import MAX_LENGTH, Part
 
@@ -19,10 +21,14 @@ LENGTH_BYTES = 4
 class FrameReader:
     """The receiving half of one connection. After an error it must not be used again.
 
-    ``max_frame_bytes`` counts the bytes behind the length."""
+    ``max_frame_bytes`` counts the bytes behind the length. ``allocate`` gives writable
+    memory for a frame of so many bytes; its contents do not matter."""
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(
+        self, max_frame_bytes: int, allocate: Callable[[int], memoryview] | None = None
+    ) -> None:
         self._max_frame_bytes = max_frame_bytes
+        self._allocate = allocate or (lambda size: memoryview(bytearray(size)))
         self._length = memoryview(bytearray(LENGTH_BYTES))
         self._body: memoryview | None = None
         self._filled = 0
@@ -53,7 +59,7 @@ class FrameReader:
         if self._body is None:
             if self._filled < LENGTH_BYTES:
                 return None
-            self._body = memoryview(bytearray(self._checked_length()))
+            self._body = self._allocate(self._checked_length())
             self._filled = 0
         if self._filled < len(self._body):
             return None

@@ -1,0 +1,105 @@
+"""A standalone Spark cluster on this machine: one master, workers on hosts of their own.
+
+Spark starts no twin of a task on the host of the first, and gives up tasks differently
+with executors than without: so a cluster it must be. Each worker is on an address of its
+own (127.0.0.1, 127.0.0.2, ...), which Spark takes for different hosts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+import pyspark
+
+import rangeland
+from rangeland.testing.ports import free_ports
+from rangeland.testing.processes import Process
+from tests.chaos.drivers import command_of, members_of, temporary_files_in
+
+SPARK_HOME = Path(pyspark.__file__).parent
+START_S = 60
+
+
+class SparkCluster:
+    """Started by the constructor; every worker has one core."""
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._environment = {
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_DIRS": str(folder / "local"),
+            "SPARK_DAEMON_MEMORY": "256m",
+            **temporary_files_in(folder / "tmp"),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(
+                [str(Path(rangeland.__file__).parents[1]), str(Path(__file__).parents[2])]
+            ),
+        }
+        port, *others = free_ports(workers + 2)
+        self.master = f"spark://127.0.0.1:{port}"
+        self._processes = [
+            self._start("master", "master.Master", "127.0.0.1", port, others[0]),
+        ]
+        try:
+            self._processes[0].wait_for_port(port, START_S)
+            for number, web_port in enumerate(others[1:], 1):
+                host = f"127.0.0.{number}"
+                options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work")]
+                worker = self._start(
+                    f"worker-{number}", "worker.Worker", host, 0, web_port, *options, self.master
+                )
+                self._processes.append(worker)
+            for worker in self._processes[1:]:
+                worker.wait_for_line("Successfully registered with master", START_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, name: str, kind: str, host: str, port: int, web: int, *more: str) -> Process:
+        return Process(
+            name,
+            [
+                str(SPARK_HOME / "bin" / "spark-class"),
+                f"org.apache.spark.deploy.{kind}",
+                *("--host", host, "--port", str(port), "--webui-port", str(web)),
+                *more,
+            ],
+            log=self._folder / f"{name}.log",
+            environment={**self._environment, "SPARK_LOCAL_IP": host},
+            directory=self._folder,
+        )
+
+    def members(self) -> list[psutil.Process]:
+        """All living processes: daemons, executors, Python workers."""
+        return [member for process in self._processes for member in members_of(process)]
+
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs that run tasks."""
+        return [p for p in self.members() if "CoarseGrainedExecutorBackend" in command_of(p)]
+
+    def close(self) -> None:
+        """Ends the workers with their executors, then the master."""
+        left = self.members()
+        for process in reversed(self._processes):
+            process.stop()
+        _, alive = psutil.wait_procs(left, timeout=20)
+        for member in alive:
+            member.kill()
+        assert not alive, f"the Spark cluster has left {[p.pid for p in alive]}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
