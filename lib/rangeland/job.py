@@ -278,7 +278,7 @@ class PolicySpec(_Part):
     recreated: Literal["fail", "skip", "hold"] = "fail"
     truncated: Literal["fail", "skip", "hold"] = "fail"
     vanished: Literal["fail", "skip", "hold"] = "fail"
-    corrupt: Literal["fail"] = "fail"
+    corrupt: Literal["fail", "skip"] = "fail"
 
 
 class Sink(_Part):

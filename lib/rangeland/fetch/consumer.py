@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from rangeland.dialects.contract import Asked, ClusterView, FetchAnswer, Fetched, FetchTerms
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import BadRecord, Unreachable
+from rangeland.errors import BadRecord, Bug, Unreachable
 from rangeland.fetch.broker import Lost
 from rangeland.fetch.loop import FetchLoop
 from rangeland.fetch.pool import Brokers
@@ -42,7 +42,8 @@ from rangeland.model import (
     Partition,
     Slice,
 )
-from rangeland.planning.policy import Loss
+from rangeland.planning.policy import Action, Loss
+from rangeland.planning.policy import Verdict as LossVerdict
 
 MAX_WAIT_MS = 500
 PREFETCH_BYTES = 48 << 20
@@ -117,19 +118,40 @@ def _without_rows(piece: _Piece) -> Chunk:
 def _decode(
     piece: _Piece, piece_slice: Slice, brokers: Brokers, settings: ClusterSettings
 ) -> Iterator[Chunk]:
-    position = piece.from_offset
-    try:
-        for part in brokers.dialect.decode_chunks(
-            piece.records,
-            piece.from_offset,
-            piece.until_offset,
-            settings.isolation,
-            piece.aborted,
-        ):
-            yield Chunk(piece.index, position, part.next_offset, part.counts, part.batch)
-            position = part.next_offset
-    except BadRecord as error:
-        raise _at(error, piece_slice.partition, piece.leader) from error
+    """The piece to its end. A batch that cannot be decoded ends the run, unless the policy
+    skips it: then what stands before it is decoded, and its own offsets are counted lost."""
+    position, until_offset = piece.from_offset, piece.until_offset
+    end_of_good = until_offset
+    while position < until_offset:
+        try:
+            for part in brokers.dialect.decode_chunks(
+                piece.records, position, end_of_good, settings.isolation, piece.aborted
+            ):
+                yield Chunk(piece.index, position, part.next_offset, part.counts, part.batch)
+                position = part.next_offset
+            if end_of_good == until_offset:
+                return
+        except BadRecord as error:
+            bad = _skipped(_at(error, piece_slice.partition, piece.leader), settings, position)
+            first = max(position, bad.facts["base_offset"])
+            last = min(until_offset, bad.facts["next_offset"])
+            if first > position and first < end_of_good:
+                end_of_good = first
+                continue
+        if position < first:
+            raise Bug(f"{piece_slice}: what stands before offset {first} was not decoded")
+        loss = Loss(piece_slice.partition, first, last, LossVerdict.CORRUPT, bad.what)
+        yield Chunk(piece.index, first, last, Counts(lost=last - first), loss=loss)
+        position, end_of_good = last, until_offset
+
+
+def _skipped(error: BadRecord, settings: ClusterSettings, position: int) -> BadRecord:
+    """The error itself, if the policy goes on behind the batch and its end is known."""
+    after = error.facts.get("next_offset")
+    skips = settings.policy.of(LossVerdict.CORRUPT) is Action.SKIP
+    if not skips or "base_offset" not in error.facts or after is None or after <= position:
+        raise error
+    return error
 
 
 class _Budget:

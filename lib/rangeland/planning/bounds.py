@@ -284,6 +284,8 @@ REMEDY = {
     "or into another table.",
     Verdict.TRUNCATED: "Ask for an end that the log has reached, or wait until it has; after an "
     "unclean leader election use `policy: {truncated: skip}`.",
+    Verdict.CORRUPT: "Restore the log from a good replica, or go on without the batch with "
+    "`policy: {corrupt: skip}`, which records what is lost.",
     Verdict.VANISHED: "Take the topic or partition out of the job, or use "
     "`policy: {vanished: skip}`.",
 }

@@ -20,6 +20,7 @@ class Verdict(StrEnum):
     RECREATED = "recreated"
     TRUNCATED = "truncated"
     VANISHED = "vanished"
+    CORRUPT = "corrupt"
 
 
 class Action(StrEnum):
