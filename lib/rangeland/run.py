@@ -254,8 +254,6 @@ class Runner:
                 why=f"the first is {landed.paths[0]}",
                 do="see what removes files from the table's folder, then run again",
             )
-        for warning in landed.warnings:
-            self._warn(warning)
         return _Finished(plan, outcome, landed, recovered, read_here)
 
     def _read(self, plan: Plan) -> OutcomeEntry:
@@ -314,6 +312,8 @@ class Runner:
         self.progress.warn(text)
 
     def _result(self, finished: Sequence[_Finished], found: Draft | None) -> RunResult:
+        for failed in self.target.kernel.settle():
+            self._warn(failed)
         already = found.already if found is not None else ()
         last = finished[-1] if finished else None
         if any(f.landed.anew for f in finished):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +19,11 @@ import pyarrow as pa
 from rangeland.delta import commit
 from rangeland.delta.entries import FileEntry, OutcomeEntry, PlanEntry, RangeEntry
 from rangeland.delta.facts import Layout, TableFacts
+from rangeland.delta.files import strangers_in
 from rangeland.delta.fit import fit, new_table
 from rangeland.delta.kernel import Kernel, Snapshot
 from rangeland.delta.ledger import Ledger
-from rangeland.errors import Bug, Conflict
+from rangeland.errors import Bug, Conflict, TableRefused
 from rangeland.job import Job
 from rangeland.model import DataFile, Partition
 from rangeland.planning.coverage import Coverage
@@ -107,17 +109,32 @@ class Target:
         entered since the last one still makes ``enter`` say no."""
         if self.path is None:
             self._create_in_catalog(rows)
-        elif self._snapshot is None:
-            made = new_table(rows, self._job.sink.partition_by)
-            self._snapshot = self.kernel.create(self.path, made.schema_json, made.partition_columns)
-        if self.path is None:
+        path = self.path
+        if path is None:
             raise Bug(f"the table {self.name} was created and has no location")
-        if self._snapshot is None:
-            self._snapshot = self.kernel.load(self.path)
-        if self._ledger is None:
-            self._ledger = Ledger(self.kernel, self.path).open_or_create()
-            if self._job.sink.is_catalog_name:
-                self._name_ledger(self._ledger)
+        # Two creations, each mostly waiting for the JVM and the store.
+        with ThreadPoolExecutor(2) as both:
+            table = both.submit(self._table, path, rows)
+            ledger = both.submit(self._opened_ledger, path)
+            self._snapshot = table.result()
+            self._ledger = ledger.result()
+        if self._job.sink.is_catalog_name:
+            self._name_ledger(self._ledger)
+
+    def _table(self, path: str, rows: pa.Schema) -> Snapshot | None:
+        if self._snapshot is not None:
+            return self._snapshot
+        if strangers := strangers_in(path):
+            raise TableRefused(
+                f"the folder {self.name} is no Delta table and not empty",
+                why=f"it holds {', '.join(strangers[:3])}",
+                do="name a new folder in sink.table, or make a Delta table of this one first",
+            )
+        made = new_table(rows, self._job.sink.partition_by)
+        return self.kernel.create(path, made.schema_json, made.partition_columns)
+
+    def _opened_ledger(self, path: str) -> Ledger:
+        return self._ledger or Ledger(self.kernel, path).open_or_create()
 
     def _create_in_catalog(self, rows: pa.Schema) -> None:
         from pyspark.sql.types import StructType

@@ -27,7 +27,6 @@ class Landed:
 
     version: int | None
     anew: bool
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def land(
         return FilesMissing(missing)
     done = kernel.append(snapshot, files, (application, sequence))
     if isinstance(done, Committed):
-        return Landed(done.version, anew=True, warnings=done.warnings)
+        return Landed(done.version, anew=True)
     return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
 
 

@@ -58,11 +58,9 @@ class CommitFacts:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """This call made table version ``version``. ``warnings`` name the upkeep (checkpoint,
-    checksum) that failed afterwards: the commit stands all the same."""
+    """This call made table version ``version``. Its upkeep may still be under way."""
 
     version: int
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

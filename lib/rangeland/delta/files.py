@@ -52,6 +52,18 @@ def open_store(table_uri: str) -> tuple[pafs.FileSystem, str]:
     return store, path.rstrip("/")
 
 
+def strangers_in(table_uri: str) -> list[str]:
+    """What lies in a folder that is to become a table, but for our own ledger. Nothing if
+    somebody has just made it one."""
+    store, root = open_store(table_uri)
+    try:
+        found = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+    except OSError as error:
+        raise store_error(error, root) from error
+    names = {info.base_name for info in found}
+    return [] if "_delta_log" in names else sorted(names - {"_rangeland"})
+
+
 @dataclass
 class _OpenFile:
     """One Parquet file under way, and the rows that wait for their row group."""

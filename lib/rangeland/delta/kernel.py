@@ -38,6 +38,7 @@ from rangeland.delta.facts import (
     TableFacts,
 )
 from rangeland.delta.stores import local_path, scheme_of, store_facts
+from rangeland.delta.upkeep import Upkeep
 from rangeland.errors import Bug, Conflict, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
@@ -81,6 +82,7 @@ class Kernel:
     def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
         self._jvm = spark.sparkContext._jvm
         self._engine_info = engine_info
+        self._upkeep = Upkeep()
         self._spark_conf = spark.sparkContext.getConf()
         with self.translated("starting Delta Kernel"):
             self._conf = self._hadoop_conf(spark.sparkContext._jsc.hadoopConfiguration())
@@ -260,7 +262,7 @@ class Kernel:
             builder = builder.withDataLayoutSpec(self._layouts.partitioned(columns))
         transaction = builder.build(self.engine)
         result = transaction.commit(self.engine, self._iterable.emptyIterable())
-        self._run_hooks(result)
+        self._upkeep.start(uri, lambda: self._run_hooks(result))
 
     def append(
         self,
@@ -308,13 +310,16 @@ class Kernel:
         transaction: tuple[str, int],
         expected_version: int | None,
     ) -> Committed:
+        # What upkeep a commit needs depends on what the one before has left behind.
+        self._upkeep.wait_for(snapshot.path)
         builder = snapshot._java.buildUpdateTableTransaction(self._engine_info, self._write)
         builder = builder.withTransactionId(*transaction)
         if expected_version is not None:
             builder = builder.withMaxRetries(0)
         java = builder.build(self.engine)
         result = java.commit(self.engine, self._actions(files))
-        return Committed(int(result.getVersion()), self._run_hooks(result))
+        self._upkeep.start(snapshot.path, lambda: self._run_hooks(result))
+        return Committed(int(result.getVersion()))
 
     def _actions(self, files: Sequence[DataFile]) -> Any:
         """Kernel's iterable of add actions: three round trips, however many files."""
@@ -328,9 +333,12 @@ class Kernel:
         batch = self._json.parseJson(vector, self._action_schema, self._empty)
         return self._iterable.inMemoryIterable(batch.getRows())
 
-    def _run_hooks(self, result: Any) -> tuple[str, ...]:
-        """Checkpoint, checksum and the like: the commit stands whether they work or not."""
-        warnings = []
+    def settle(self) -> tuple[str, ...]:
+        """Waits for the upkeep of all commits so far; a sentence for each that failed."""
+        return self._upkeep.settle()
+
+    def _run_hooks(self, result: Any) -> list[str]:
+        warnings: list[str] = []
         for hook in result.getPostCommitHooks():
             kind = str(hook.getType().toString())
             try:
@@ -338,7 +346,7 @@ class Kernel:
                     hook.threadSafeInvoke(self.engine)
             except (StorageFailed, TableRefused, Conflict, Bug) as error:
                 warnings.append(str(error))
-        return tuple(warnings)
+        return warnings
 
     # --- edges --------------------------------------------------------------------------
 
