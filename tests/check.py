@@ -22,7 +22,7 @@ STATIC = [
     [PYTHON, "-m", "mypy"],
     [PYTHON, "-c", "from importlinter.cli import lint_imports_command as run; run()"],
 ]
-PURE = [[PYTHON, "-m", "pytest", "-q", *QUICK_RINGS]]
+PURE = [[PYTHON, "-m", "pytest", "-q", "-n", "2", *QUICK_RINGS]]
 # Rings of their own, one after the other: each may fill the machine's two cores.
 REAL = [
     [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/brokers"],

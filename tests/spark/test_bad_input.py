@@ -329,6 +329,24 @@ def test_what_stands_beside_the_damage_can_be_landed(
         rangeland.backfill(inside, spark)
 
 
+def test_a_run_that_met_the_damage_goes_on_behind_it_when_the_policy_says_so(
+    damaged: KafkaCluster, spark: Any, table: str
+) -> None:
+    topic = "damaged-lz4"
+    with pytest.raises(BadRecord):
+        rangeland.land(job_of(damaged.bootstrap, table, topic), spark)
+    skipping = job_of(damaged.bootstrap, table, topic, policy={"corrupt": "skip"})
+    result = rangeland.land(skipping, spark)
+    assert (result.state, result.recovered) == ("landed", (1,))
+    assert {o.range.partition.number: o.counts for o in result.ranges} == {
+        0: Counts(landed=33),
+        1: Counts(landed=22, lost=11),
+    }
+    kept = {0: range(33), 1: [*range(11), *range(22, 33)]}
+    assert offsets_of(table_of(spark, table)) == expected(p0=kept[0], p1=kept[1])
+    assert rangeland.land(skipping, spark).state == "nothing"
+
+
 # --- tables -----------------------------------------------------------------------------------
 
 

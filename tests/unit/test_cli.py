@@ -374,7 +374,9 @@ def test_a_signal_ends_a_process_with_its_sentence(
 ) -> None:
     ready = tmp_path / "ready"
     program = (
-        "import sys, time, types, pathlib; from rangeland import cli\n"
+        "import signal, sys, time, types, pathlib; from rangeland import cli\n"
+        # A shell that starts the tests in its background has children ignore this signal.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def run(job, spark, progress):\n"
         f"    pathlib.Path({str(ready)!r}).touch(); time.sleep(60)\n"
         "sys.modules['rangeland.run'] = types.SimpleNamespace(run=run)\n"
