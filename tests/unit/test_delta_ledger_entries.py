@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.coverage import Coverage, merge_offsets, merge_spans, with_ranges
+from rangeland.delta.coverage import Coverage, merge_spans, with_ranges
 from rangeland.delta.entries import (
     SCHEMA,
     FileEntry,
@@ -20,6 +20,7 @@ from rangeland.delta.entries import (
     to_row,
 )
 from rangeland.model import Counts, DataFile, Partition, Range
+from rangeland.planning.intervals import merge
 
 P0 = Partition("orders", 0)
 B1 = Partition("orders", 1, "broker-a")
@@ -61,7 +62,7 @@ def test_statistics_hold_the_whole_application_id() -> None:
 
 
 def test_pieces_that_touch_become_one() -> None:
-    assert merge_offsets([(5, 9), (0, 5), (12, 12), (20, 30), (21, 22)]) == [(0, 9), (20, 30)]
+    assert merge([(5, 9), (0, 5), (12, 12), (20, 30), (21, 22)]) == [(0, 9), (20, 30)]
 
 
 def test_spans_of_different_topic_ids_never_merge() -> None:

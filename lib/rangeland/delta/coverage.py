@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from rangeland.delta.entries import HeldSpan, RangeEntry, Span, Spans
 from rangeland.model import Partition
+from rangeland.planning.intervals import Interval, merge
 
-_Offsets = list[tuple[int, int]]
+_Offsets = list[Interval]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Coverage:
         """Sorted, disjoint ``[from, until)``. An id that is not known on either side, as
         with old brokers, counts as the same log."""
         spans = self.landed.get(partition, ())
-        return merge_offsets(
+        return merge(
             (s.from_offset, s.until_offset) for s in spans if _same(s.topic_id, topic_id)
         )
 
@@ -41,17 +42,6 @@ class Coverage:
 
 def _same(left: str | None, right: str | None) -> bool:
     return left is None or right is None or left == right
-
-
-def merge_offsets(pieces: Iterable[tuple[int, int]]) -> _Offsets:
-    """Sorted and disjoint; pieces that touch become one, empty ones vanish."""
-    merged: _Offsets = []
-    for start, end in sorted(piece for piece in pieces if piece[0] < piece[1]):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def with_ranges(landed: Spans, ranges: Iterable[RangeEntry]) -> dict[Partition, tuple[Span, ...]]:
@@ -72,7 +62,7 @@ def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(
         Span(start, end, topic_id)
         for topic_id in sorted(by_id, key=lambda t: t or "")
-        for start, end in merge_offsets(by_id[topic_id])
+        for start, end in merge(by_id[topic_id])
     )
 
 
