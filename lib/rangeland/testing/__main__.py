@@ -23,7 +23,8 @@ VERSIONS = (*KafkaCluster.versions, *KafkaZooKeeperCluster.versions)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # SIGINT too: a shell that starts this in its background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
         if chosen.command == "fetch":
