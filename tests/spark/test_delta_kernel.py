@@ -160,6 +160,7 @@ def test_upkeep_makes_checkpoints_and_checksums(kernel: Kernel, table: str) -> N
     for i in range(11):
         done = kernel.append(table, files, ("rangeland/a", i))
         assert done == Committed(i + 1)
+    assert kernel.settle() == ()
     log = Path(table) / "_delta_log"
     assert (log / f"{10:020d}.checkpoint.parquet").exists()
     assert json.loads((log / "_last_checkpoint").read_text())["version"] == 10
