@@ -131,7 +131,10 @@ class Target:
                 do="name a new folder in sink.table, or make a Delta table of this one first",
             )
         made = new_table(rows, self._job.sink.partition_by)
-        return self.kernel.create(path, made.schema_json, made.partition_columns)
+        created = self.kernel.create(path, made.schema_json, made.partition_columns)
+        # Asked for here, while the ledger is made, and not when the executors wait for it.
+        fit(created.facts, rows, self._job.sink.partition_by)
+        return created
 
     def _opened_ledger(self, path: str) -> Ledger:
         return self._ledger or Ledger(self.kernel, path).open_or_create()

@@ -30,9 +30,7 @@ class Coverage:
         """Sorted, disjoint ``[from, until)``. An id that is not known on either side, as
         with old brokers, counts as the same log."""
         spans = self.landed.get(partition, ())
-        return merge(
-            (s.from_offset, s.until_offset) for s in spans if _same(s.topic_id, topic_id)
-        )
+        return merge((s.from_offset, s.until_offset) for s in spans if _same(s.topic_id, topic_id))
 
     def held_of(self, partition: Partition, topic_id: str | None = None) -> list[HeldSpan]:
         """The ranges of this log that live plans hold."""
