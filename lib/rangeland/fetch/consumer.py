@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rangeland.dialects.contract import Asked, ClusterView, FetchAnswer, Fetched, FetchTerms
 from rangeland.dialects.verdicts import Verdict
@@ -88,15 +88,7 @@ def read_slices(
                 batch = chunk.batch
                 if batch is not None:
                     batch = with_partition(batch, piece_slice.partition)
-                yield Chunk(
-                    piece.index,
-                    chunk.from_offset,
-                    chunk.until_offset,
-                    chunk.counts,
-                    batch,
-                    piece.leader,
-                    size,
-                )
+                yield replace(chunk, batch=batch, leader=piece.leader, bytes_read=size)
                 size = 0
     finally:
         fetcher.stop()
