@@ -155,6 +155,7 @@ class Runner:
 
     def run(self) -> RunResult:
         finished: list[_Finished] = []
+        outrun: tuple[Range, ...] = ()
         for turn in range(MAX_ROUNDS):
             if turn > 0:
                 self.target.refresh()
@@ -166,7 +167,8 @@ class Runner:
                 continue
             found, _ = self.draft()
             if found.is_empty:
-                return self._result(finished, found)
+                # What another driver entered first and has landed since was not nothing.
+                return self._result(finished, replace(found, already=found.already or outrun))
             in_the_way = _overlapping(found.plan, unfinished)
             if in_the_way is not None:
                 self._refuse_strangers(in_the_way)
@@ -176,6 +178,7 @@ class Runner:
             if plan is not None:
                 finished.append(self._finish(plan, None, recovered=False))
                 return self._result(finished, found)
+            outrun = found.plan.ranges
         raise Conflict(
             f"the job {self.job.job} could not enter a plan in {MAX_ROUNDS} tries",
             why="other drivers keep entering plans for the same table",
