@@ -14,13 +14,12 @@ from typing import Any
 from rangeland.errors import UsageError
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.fetch.survey import take_survey
 from rangeland.job import Job
-from rangeland.planning.bounds import groups_asked, times_asked
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing, Terms, draft
 from rangeland.planning.plan import Plan
-from rangeland.settings import cluster_settings
+from rangeland.settings import cluster_settings, wanted_of
 
 
 def job_of_options(options: Mapping[str, str]) -> Job:
@@ -74,21 +73,13 @@ def freeze(
     settings = cluster_settings(job)
     if plan is not None:
         return plan, replace(settings, isolation=plan.isolation), min_slices
-    source = job.source
-    wanted = Wanted(
-        source.topics,
-        source.topic_pattern,
-        source.partitions,
-        tuple(times_asked(job.request)),
-        tuple(groups_asked(job.request)),
-    )
     with Brokers(settings) as brokers:
-        survey = take_survey(brokers, wanted)
+        survey = take_survey(brokers, wanted_of(job))
     terms = Terms(
         job=job.job,
         application="rangeland/read",
-        dialect=source.dialect,
-        isolation=source.isolation,
+        dialect=job.source.dialect,
+        isolation=job.source.isolation,
         request=job.request,
         limits=job.run_limits,
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),

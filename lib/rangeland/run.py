@@ -20,16 +20,15 @@ from rangeland.delta.commit import FilesMissing, Landed
 from rangeland.delta.entries import FileEntry, OutcomeEntry
 from rangeland.errors import Conflict, RangeLost, StorageFailed
 from rangeland.fetch.pool import Brokers
-from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.fetch.survey import take_survey
 from rangeland.job import Job
 from rangeland.model import Range, Receipt, Slice, Survey, TaskResult
-from rangeland.planning.bounds import groups_asked, times_asked
 from rangeland.planning.coverage import common, coverage_of
 from rangeland.planning.draft import Draft, Terms, draft
 from rangeland.planning.plan import Plan, RangeOutcome, prove, renumbered
 from rangeland.planning.slices import pack
 from rangeland.results import PlanPreview, Progress, RunResult, State
-from rangeland.settings import cluster_settings
+from rangeland.settings import cluster_settings, wanted_of
 from rangeland.spark.frames import land_transformed, load_transform, transformed_schema
 from rangeland.spark.jobs import land_tasks, start_workers
 from rangeland.spark.tasks import WriterSettings
@@ -92,18 +91,10 @@ class Runner:
 
     def survey(self) -> Survey:
         """One look at the cluster for all that the job's range asks."""
-        source = self.job.source
-        wanted = Wanted(
-            topics=source.topics,
-            topic_pattern=source.topic_pattern,
-            partitions=source.partitions,
-            times_ms=tuple(times_asked(self.job.request)),
-            groups=tuple(groups_asked(self.job.request)),
-        )
-        where = ", ".join(source.servers)
+        where = ", ".join(self.job.source.servers)
         self.progress.step(f"asking {where} for leaders and offsets")
         with Brokers(self.cluster) as brokers:
-            return take_survey(brokers, wanted)
+            return take_survey(brokers, wanted_of(self.job))
 
     def draft(self) -> tuple[Draft, Survey]:
         """A plan on what is known now. A log that seems to end below the checkpoint is

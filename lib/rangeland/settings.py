@@ -12,7 +12,9 @@ from pathlib import Path
 
 from rangeland.errors import JobFileError
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
+from rangeland.fetch.survey import Wanted
 from rangeland.job import Job, Tls
+from rangeland.planning.bounds import groups_asked, times_asked
 
 
 def cluster_settings(job: Job) -> ClusterSettings:
@@ -33,6 +35,18 @@ def cluster_settings(job: Job) -> ClusterSettings:
         survey_ms=source.timeouts.survey_ms,
         no_progress_ms=source.timeouts.no_progress_ms,
         policy=job.policies,
+    )
+
+
+def wanted_of(job: Job) -> Wanted:
+    """What a survey must look at to resolve the job's range."""
+    source = job.source
+    return Wanted(
+        topics=source.topics,
+        topic_pattern=source.topic_pattern,
+        partitions=source.partitions,
+        times_ms=tuple(times_asked(job.request)),
+        groups=tuple(groups_asked(job.request)),
     )
 
 

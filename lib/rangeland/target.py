@@ -30,9 +30,6 @@ from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing
 from rangeland.planning.plan import Plan, RangeOutcome
 
-Identity = tuple[str, int]
-"""(application, sequence) of a plan."""
-
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
@@ -112,6 +109,8 @@ class Target:
         path = self.path
         if path is None:
             raise Bug(f"the table {self.name} was created and has no location")
+        if self._snapshot is None:
+            self._refuse_strangers(path)
         # Two creations, each mostly waiting for the JVM and the store.
         with ThreadPoolExecutor(2) as both:
             table = both.submit(self._table, path, rows)
@@ -121,15 +120,18 @@ class Target:
         if self._job.sink.is_catalog_name:
             self._name_ledger(self._ledger)
 
-    def _table(self, path: str, rows: pa.Schema) -> Snapshot | None:
-        if self._snapshot is not None:
-            return self._snapshot
+    def _refuse_strangers(self, path: str) -> None:
+        """Before anything is written: other people's files are no place for a table."""
         if strangers := strangers_in(path):
             raise TableRefused(
                 f"the folder {self.name} is no Delta table and not empty",
                 why=f"it holds {', '.join(strangers[:3])}",
                 do="name a new folder in sink.table, or make a Delta table of this one first",
             )
+
+    def _table(self, path: str, rows: pa.Schema) -> Snapshot | None:
+        if self._snapshot is not None:
+            return self._snapshot
         made = new_table(rows, self._job.sink.partition_by)
         created = self.kernel.create(path, made.schema_json, made.partition_columns)
         # Asked for here, while the ledger is made, and not when the executors wait for it.

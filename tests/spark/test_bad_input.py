@@ -361,6 +361,19 @@ def refused(spark: Any, job: Job, table: str) -> Conflict:
     return caught.value
 
 
+def test_a_folder_of_other_peoples_files_is_left_as_it_is(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str
+) -> None:
+    create_topic(kafka.bootstrap, topic)
+    produce(kafka.bootstrap, topic, numbered(3))
+    folder = Path(table)
+    folder.mkdir(parents=True)
+    folder.joinpath("theirs.csv").write_text("a,b\n")
+    with pytest.raises(Conflict, match=r"theirs\.csv"):
+        rangeland.land(job_of(kafka.bootstrap, table, topic), spark)
+    assert [path.name for path in folder.rglob("*")] == ["theirs.csv"]
+
+
 COLUMNS = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
     "timestampType INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
