@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +48,14 @@ def gone(pid: int) -> bool:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:  # it may vanish between any two looks
         return True
+
+
+def test_a_cluster_id_that_begins_with_a_dash_is_no_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = uuid.UUID(bytes=b"\xfb" + 15 * b"\x07")  # 62 << 2 | 3: base64 begins with "-"
+    monkeypatch.setattr("rangeland.testing.kafka.uuid.uuid4", lambda: identity)
+    with KafkaCluster() as cluster:
+        properties = next(cluster.directory.rglob("meta.properties")).read_text()
+    assert "cluster.id=-" in properties
 
 
 # --- one broker -------------------------------------------------------------------------

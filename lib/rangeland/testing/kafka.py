@@ -300,8 +300,10 @@ class KafkaCluster(_Cluster):
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
         def format_one(node: int) -> None:
-            arguments = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c"]
-            tool = self._java(f"format-{node}", 64, *arguments, str(self._config(node)))
+            # One word with its value: an id that begins with a dash would be taken for a flag.
+            identity = f"--cluster-id={cluster}"
+            arguments = ["format", identity, "-c", str(self._config(node))]
+            tool = self._java(f"format-{node}", 64, "kafka.tools.StorageTool", *arguments)
             try:
                 if tool.wait_for_end(START_TIMEOUT_S) != 0:
                     raise tool.failure("its data directory was not formatted")
