@@ -154,9 +154,10 @@ def test_the_end_of_the_thread_that_started_it_is_not_its_end(tmp_path: Path) ->
 
 
 ORPHANING = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from rangeland.testing.processes import Process, temporary_directory
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who runs the tests may have it ignored
 folder = temporary_directory("rangeland-test-")
 (folder / "data").write_text("x")
 process = Process("sleeper", ["sleep", "300"], log=folder / "log")
