@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from rangeland.delta.commit import FilesMissing, Landed, Restored, land, landed_at, restored
-from rangeland.delta.facts import AlreadyCommitted, Committed, Layout, StoreKind
+from rangeland.delta.facts import Layout, StoreKind
 from rangeland.delta.files import FileWriter
 from rangeland.delta.fit import fit, new_table
-from rangeland.delta.kernel import LOCK_PATH, Kernel, Snapshot
+from rangeland.delta.kernel import LOCK_PATH, AlreadyCommitted, Committed, Kernel, Snapshot
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
 from tests.unit.test_delta_files import ROWS, rows
@@ -329,8 +329,7 @@ RACER = """
 import json, os, sys, time
 sys.path[:0] = [{lib!r}, {root!r}]
 from tests.spark.conftest import spark
-from rangeland.delta.kernel import Kernel
-from rangeland.delta.facts import Committed
+from rangeland.delta.kernel import Committed, Kernel
 from rangeland.model import DataFile
 
 class Factory:
@@ -339,6 +338,8 @@ class Factory:
 
 session = next(spark.__wrapped__(Factory()))
 kernel, me, won = Kernel(session), sys.argv[1], []
+if {sole}:
+    kernel = kernel.as_sole_writer()
 for i in range({rounds}):
     open({scratch!r} + f"/{{me}}-{{i}}", "w").close()
     other = {scratch!r} + f"/{{1 - int(me)}}-{{i}}"
@@ -352,14 +353,20 @@ session.stop()
 """
 
 
+@pytest.mark.parametrize("sole", [False, True], ids=["shared", "sole-writer"])
 def test_two_processes_that_race_have_one_winner_each_time(
-    kernel: Kernel, table: str, tmp_path: Path, spark: Any
+    kernel: Kernel, table: str, tmp_path: Path, spark: Any, sole: bool
 ) -> None:
     rounds = 30
     make(kernel, table)
     root = Path(__file__).parents[2]
     code = RACER.format(
-        lib=str(root / "lib"), root=str(root), scratch=str(tmp_path), rounds=rounds, table=table
+        lib=str(root / "lib"),
+        root=str(root),
+        scratch=str(tmp_path),
+        rounds=rounds,
+        table=table,
+        sole=sole,
     )
     racers = [
         subprocess.Popen(

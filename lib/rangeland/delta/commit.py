@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.facts import CommitFacts, Committed
+from rangeland.delta.facts import CommitFacts
 from rangeland.delta.files import open_store, store_error
-from rangeland.delta.kernel import Kernel, Snapshot
+from rangeland.delta.kernel import Committed, Kernel, Snapshot
 from rangeland.errors import TableRefused
 from rangeland.model import DataFile
 

@@ -56,24 +56,6 @@ class CommitFacts:
     parameters: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """This call made table version ``version``. Its upkeep may still be under way."""
-
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadyCommitted:
-    """The table has this transaction, or a later one of the same application.
-
-    ``transaction_version`` is the newest one; ``version`` is the table's version at which
-    that was seen, not the one the transaction made (``commit.landed_at`` finds that)."""
-
-    version: int
-    transaction_version: int
-
-
 class StoreKind(StrEnum):
     LOCAL = "local"
     PUT_IF_ABSENT = "put-if-absent"

@@ -15,6 +15,7 @@ checksum file of the loser behind. Spark's own writers do not know this lock.
 from __future__ import annotations
 
 import contextlib
+import copy
 import fcntl
 import json
 import os
@@ -23,20 +24,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote, unquote
 
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from rangeland.delta import trouble
-from rangeland.delta.facts import (
-    AddedFile,
-    AlreadyCommitted,
-    CommitFacts,
-    Committed,
-    StoreFacts,
-    TableFacts,
-)
+from rangeland.delta.actions import add_lines, added_file, commit_facts
+from rangeland.delta.facts import AddedFile, CommitFacts, StoreFacts, TableFacts
 from rangeland.delta.stores import local_path, scheme_of, store_facts
 from rangeland.delta.upkeep import Upkeep
 from rangeland.errors import Bug, Conflict, StorageFailed, TableRefused
@@ -44,8 +38,9 @@ from rangeland.model import DataFile
 
 ENGINE = "rangeland"
 LOCK_PATH = "_rangeland/commit.lock"
-
-_URI_SAFE = "/=:-_.~!$&'()*+,;@"
+SOLE_WRITER_STORE = "io.delta.storage.LocalLogStore"
+_LOCAL_STORE = "io.delta.kernel.logStore.file.impl"
+_CHECKSUM = "CHECKSUM"
 
 
 @dataclass(frozen=True)
@@ -57,6 +52,8 @@ class Snapshot:
     version: int
     _kernel: Kernel = field(repr=False)
     _java: Any = field(repr=False)
+    _own: bool = field(default=False, repr=False)
+    """What our own commit has left: its checksum is known before it is written."""
 
     @cached_property
     def facts(self) -> TableFacts:
@@ -75,6 +72,26 @@ class Snapshot:
         return self._kernel.files_of(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """This call made table version ``version``. Its upkeep may still be under way.
+    ``snapshot`` is that version, None where commits of others came just before it."""
+
+    version: int
+    snapshot: Snapshot | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyCommitted:
+    """The table has this transaction, or a later one of the same application.
+
+    ``transaction_version`` is the newest one; ``version`` is the table's version at which
+    that was seen, not the one the transaction made (``commit.landed_at`` finds that)."""
+
+    version: int
+    transaction_version: int
+
+
 class Kernel:
     """Delta Kernel in the JVM of a running Spark session. ``engine_info`` names the writer
     in every commit."""
@@ -88,14 +105,32 @@ class Kernel:
             self._conf = self._hadoop_conf(spark.sparkContext._jsc.hadoopConfiguration())
             api = self._jvm.io.delta.kernel
             try:
-                self.engine = api.defaults.engine.DefaultEngine.create(self._conf)
+                self._shared = api.defaults.engine.DefaultEngine.create(self._conf)
             except TypeError as error:  # a package where py4j found no class
                 raise Bug(
                     "Delta Kernel is not on the class path of this Spark session",
                     why=str(error),
                     do="Start Spark with the delta-spark package",
                 ) from error
+            self._sole = self._shared
+            if not self._conf.get(_LOCAL_STORE):
+                conf = self._jvm.org.apache.hadoop.conf.Configuration(self._conf)
+                conf.set(_LOCAL_STORE, SOLE_WRITER_STORE)
+                self._sole = api.defaults.engine.DefaultEngine.create(conf)
             self._find_classes(api)
+            self._use(self._shared)
+
+    def as_sole_writer(self) -> Kernel:
+        """This Kernel for tables that only we write to. On a local path our lock is then
+        enough, and a commit takes a third of the time: the store that guards against others
+        has Hadoop start a process for every link it might meet."""
+        other = copy.copy(self)
+        other._use(self._sole)
+        return other
+
+    def _use(self, engine: Any) -> None:
+        self.engine = engine
+        self._json = engine.getJsonHandler()
 
     def _hadoop_conf(self, shared: Any) -> Any:
         """A copy, in which Kernel finds the log stores that were set for Spark's Delta."""
@@ -121,7 +156,6 @@ class Kernel:
         self._boundary = getattr(api, "CommitRangeBuilder$CommitBoundary")
         self._log_actions = getattr(api.internal, "DeltaLogActionUtils$DeltaAction")
         self._empty = self._jvm.java.util.Optional.empty()
-        self._json = self.engine.getJsonHandler()
 
     # --- reading ------------------------------------------------------------------------
 
@@ -173,7 +207,7 @@ class Kernel:
                 return
             with pq.ParquetFile(target) as found:
                 for batch in found.iter_batches(columns=["add"]):
-                    yield from map(_added, batch.column(0).to_pylist())
+                    yield from map(added_file, batch.column(0).to_pylist())
 
     def commits(self, path: str, since: int = 0) -> list[CommitFacts]:
         """The entries of the log from version ``since`` on, oldest first. Entries that the
@@ -219,7 +253,7 @@ class Kernel:
             rows = self._utils.intoRows(self._utils.toCloseableIterator(kept.iterator()))
             self._json.writeJsonFileAtomically(target, rows, True)
             with open(target, encoding="utf-8") as lines:
-                return _commit_facts(json.loads(line) for line in lines)
+                return commit_facts(json.loads(line) for line in lines)
 
     # --- writing ------------------------------------------------------------------------
 
@@ -233,22 +267,20 @@ class Kernel:
         """A new, empty table; the one that is there if somebody was first. Whether that one
         fits is for ``fit`` to say."""
         uri = self.resolve(path)
+        made = None
         try:
             with self._locked(uri), self.translated(f"creating the table {path}"):
-                existing = self.load(uri)
-                if existing is None:
-                    self._create(uri, schema_json, partition_columns, configuration or {})
-        except Conflict:  # a race on a store without our lock: theirs is as good
-            if self.load(uri) is None:
-                raise
-        made = existing or self.load(uri)
+                made = self._create(uri, schema_json, partition_columns, configuration or {})
+        except (trouble.TableExists, Conflict):
+            pass  # somebody was first: before us or, on a store without our lock, just now
+        made = made or self.load(uri)
         if made is None:
             raise StorageFailed(f"creating the table {path}", why="its log is not to be seen")
         return made
 
     def _create(
         self, uri: str, schema: str, partition_columns: Sequence[str], conf: Mapping[str, str]
-    ) -> None:
+    ) -> Snapshot | None:
         columns = self._jvm.java.util.ArrayList()
         for name in partition_columns:
             columns.add(self._column(name))
@@ -263,6 +295,7 @@ class Kernel:
         transaction = builder.build(self.engine)
         result = transaction.commit(self.engine, self._iterable.emptyIterable())
         self._upkeep.start(uri, lambda: self._run_hooks(result))
+        return self._left_by(result)
 
     def append(
         self,
@@ -310,8 +343,9 @@ class Kernel:
         transaction: tuple[str, int],
         expected_version: int | None,
     ) -> Committed:
-        # What upkeep a commit needs depends on what the one before has left behind.
-        self._upkeep.wait_for(snapshot.path)
+        if not snapshot._own:
+            # What upkeep a commit needs depends on what the one before has left behind.
+            self._upkeep.wait_for(snapshot.path)
         builder = snapshot._java.buildUpdateTableTransaction(self._engine_info, self._write)
         builder = builder.withTransactionId(*transaction)
         if expected_version is not None:
@@ -319,16 +353,22 @@ class Kernel:
         java = builder.build(self.engine)
         result = java.commit(self.engine, self._actions(files))
         self._upkeep.start(snapshot.path, lambda: self._run_hooks(result))
-        return Committed(int(result.getVersion()))
+        return Committed(int(result.getVersion()), self._left_by(result))
+
+    def _left_by(self, result: Any) -> Snapshot | None:
+        """The version a commit has made, without loading it."""
+        found = result.getPostCommitSnapshot()
+        if not found.isPresent():
+            return None
+        java = found.get()
+        return Snapshot(str(java.getPath()), int(java.getVersion()), self, java, True)
 
     def _actions(self, files: Sequence[DataFile]) -> Any:
         """Kernel's iterable of add actions: three round trips, however many files."""
         if not files:
             return self._iterable.emptyIterable()
-        text = "\n".join(json.dumps({"add": _add_action(file)}) for file in files)
-        lines = self._jvm.java.util.Collections.list(
-            self._jvm.java.util.StringTokenizer(text, "\n")
-        )
+        tokens = self._jvm.java.util.StringTokenizer(add_lines(files), "\n")
+        lines = self._jvm.java.util.Collections.list(tokens)
         vector = self._vectors.buildColumnVector(lines, self._string)
         batch = self._json.parseJson(vector, self._action_schema, self._empty)
         return self._iterable.inMemoryIterable(batch.getRows())
@@ -341,9 +381,11 @@ class Kernel:
         warnings: list[str] = []
         for hook in result.getPostCommitHooks():
             kind = str(hook.getType().toString())
+            # Nobody else writes the checksum of our commit.
+            engine = self._sole if kind.startswith(_CHECKSUM) else self._shared
             try:
                 with self.translated(f"upkeep after the commit ({kind})"):
-                    hook.threadSafeInvoke(self.engine)
+                    hook.threadSafeInvoke(engine)
             except (StorageFailed, TableRefused, Conflict, Bug) as error:
                 warnings.append(str(error))
         return warnings
@@ -399,47 +441,3 @@ def _moved(where: str, expected: int) -> Conflict:
         do="Look at its history, then run again",
         expected_version=expected,
     )
-
-
-def _add_action(file: DataFile) -> dict[str, Any]:
-    return {
-        "path": quote(file.path, safe=_URI_SAFE),
-        "partitionValues": dict(file.partition_values),
-        "size": file.size_bytes,
-        "modificationTime": file.modified_at_ms,
-        "dataChange": True,
-        "stats": file.stats,
-    }
-
-
-def _added(add: Mapping[str, Any]) -> AddedFile:
-    return AddedFile(
-        path=unquote(add["path"]),
-        size_bytes=add["size"],
-        modified_at_ms=add["modificationTime"],
-        stats=add["stats"],
-        partition_values=dict(add["partitionValues"]),
-        has_deletion_vector=add["deletionVector"] is not None,
-    )
-
-
-def _commit_facts(rows: Iterator[Mapping[str, Any]]) -> list[CommitFacts]:
-    infos: dict[int, tuple[int, Mapping[str, Any], dict[str, int]]] = {}
-    for row in rows:
-        version = int(row["version"])
-        stamp, info, transactions = infos.get(version, (int(row["timestamp"]), {}, {}))
-        info = row.get("commitInfo") or info
-        if found := row.get("txn"):
-            transactions[found["appId"]] = int(found["version"])
-        infos[version] = (stamp, info, transactions)
-    return [_one_commit(version, *facts) for version, facts in sorted(infos.items())]
-
-
-def _one_commit(
-    version: int, stamp: int, info: Mapping[str, Any], transactions: dict[str, int]
-) -> CommitFacts:
-    operation = str(info.get("operation") or "")
-    parameters = dict(info.get("operationParameters") or {})
-    target = parameters.get("version")
-    restored = int(target) if operation == "RESTORE" and target not in (None, "null") else None
-    return CommitFacts(version, stamp, operation, transactions, restored, parameters)

@@ -31,9 +31,9 @@ from rangeland.delta.entries import (
     stats_of,
     to_row,
 )
-from rangeland.delta.facts import AddedFile, Committed
+from rangeland.delta.facts import AddedFile
 from rangeland.delta.files import open_store, store_error, sync_file
-from rangeland.delta.kernel import Kernel, Snapshot
+from rangeland.delta.kernel import Committed, Kernel, Snapshot
 from rangeland.delta.schema import schema_json
 from rangeland.errors import Bug, StorageFailed
 from rangeland.model import DataFile, Partition
@@ -74,7 +74,7 @@ class Ledger:
     or the first read saw, and of what this object has written since."""
 
     def __init__(self, kernel: Kernel, table_path: str) -> None:
-        self._kernel = kernel
+        self._kernel = kernel.as_sole_writer()
         self.path = f"{kernel.resolve(table_path).rstrip('/')}/{FOLDER}"
         self._store, self._root = open_store(self.path)
         self._view: _View | None = None
@@ -201,19 +201,18 @@ class Ledger:
         file = self._write(entry)
         done = self._kernel.append(view.snapshot, [file], transaction)
         if isinstance(done, Committed):
-            self._advance(view, done.version, _key_of(to_row(entry), file.path))
+            self._advance(view, done, _key_of(to_row(entry), file.path))
             return True
         self.refresh()
         self._store.delete_file(f"{self._root}/{file.path}")
         return False
 
-    def _advance(self, view: _View, version: int, added: EventKey) -> None:
+    def _advance(self, view: _View, done: Committed, added: EventKey) -> None:
         """The next view without listing the ledger again, where ours is all that is new."""
-        snapshot = self._kernel.load(self.path)
-        if snapshot is None or not view.snapshot.version + 1 == version == snapshot.version:
+        if done.snapshot is None or done.version != view.snapshot.version + 1:
             self.refresh()
             return
-        self._view = _View(snapshot, _in_order([*view.keys, added]))
+        self._view = _View(done.snapshot, _in_order([*view.keys, added]))
 
     def _write(self, entry: PlanEntry | OutcomeEntry) -> DataFile:
         row = to_row(entry)

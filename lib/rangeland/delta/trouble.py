@@ -27,8 +27,15 @@ class NoTable(Exception):
     """There is no Delta table at the path. Never leaves ``kernel``."""
 
 
+class TableExists(Exception):
+    """There is a Delta table already. Never leaves ``kernel``."""
+
+
 class StaleTransaction(Exception):
     """The table has this transaction, or a later one. Never leaves ``kernel``."""
+
+
+Raised = RangelandError | NoTable | TableExists | StaleTransaction
 
 
 def essence(chain: Chain) -> str:
@@ -42,13 +49,15 @@ def essence(chain: Chain) -> str:
     return "no reason given"
 
 
-def translate(what: str, chain: Chain) -> RangelandError | NoTable | StaleTransaction:
+def translate(what: str, chain: Chain) -> Raised:
     """The error to raise for a Java exception that came while ``what`` was under way."""
     names = [name.rsplit(".", 1)[-1] for name, _ in chain]
     text = " ".join(message.lower() for _, message in chain if message)
     said = essence(chain)
     if "TableNotFoundException" in names:
         return NoTable(said)
+    if "TableAlreadyExistsException" in names:
+        return TableExists(said)
     if "ConcurrentTransactionException" in names:
         return StaleTransaction(said)
     if any(phrase in text for phrase in _FULL):

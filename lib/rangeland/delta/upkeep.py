@@ -1,8 +1,8 @@
 """What a table wants after a commit: checkpoint, checksum, compaction of its log.
 
 A commit stands whether its upkeep works or not, so nobody waits for it: it runs in a thread
-of its own, and whoever commits to the same table next waits for it first. What failed is
-said when everything is settled. Nothing here knows Java.
+of its own, after that of the commit before. What failed is said when everything is settled.
+Nothing here knows Java.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ class Upkeep:
 
     def start(self, table: str, work: Work) -> None:
         """Begins the upkeep of a commit; of one table there is one at a time."""
-        self.wait_for(table)
+        before = self._running.get(table)
 
         def act() -> None:
+            if before is not None:
+                before.join()
             self._failed += work()
 
         # Not a daemon: a process that ends well ends with its tables looked after.

@@ -1,0 +1,66 @@
+"""Actions of the Delta log as JSON, to and from our values: pure.
+
+What goes in is one text of lines for all files of a commit; what comes out are the lines
+and rows that Kernel's own handlers write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from rangeland.delta.facts import AddedFile, CommitFacts
+from rangeland.model import DataFile
+
+_URI_SAFE = "/=:-_.~!$&'()*+,;@"
+
+
+def add_lines(files: Iterable[DataFile]) -> str:
+    """An add action a line."""
+    return "\n".join(json.dumps({"add": _add_action(file)}) for file in files)
+
+
+def _add_action(file: DataFile) -> dict[str, Any]:
+    return {
+        "path": quote(file.path, safe=_URI_SAFE),
+        "partitionValues": dict(file.partition_values),
+        "size": file.size_bytes,
+        "modificationTime": file.modified_at_ms,
+        "dataChange": True,
+        "stats": file.stats,
+    }
+
+
+def added_file(add: Mapping[str, Any]) -> AddedFile:
+    return AddedFile(
+        path=unquote(add["path"]),
+        size_bytes=add["size"],
+        modified_at_ms=add["modificationTime"],
+        stats=add["stats"],
+        partition_values=dict(add["partitionValues"]),
+        has_deletion_vector=add["deletionVector"] is not None,
+    )
+
+
+def commit_facts(rows: Iterator[Mapping[str, Any]]) -> list[CommitFacts]:
+    infos: dict[int, tuple[int, Mapping[str, Any], dict[str, int]]] = {}
+    for row in rows:
+        version = int(row["version"])
+        stamp, info, transactions = infos.get(version, (int(row["timestamp"]), {}, {}))
+        info = row.get("commitInfo") or info
+        if found := row.get("txn"):
+            transactions[found["appId"]] = int(found["version"])
+        infos[version] = (stamp, info, transactions)
+    return [_one_commit(version, *facts) for version, facts in sorted(infos.items())]
+
+
+def _one_commit(
+    version: int, stamp: int, info: Mapping[str, Any], transactions: dict[str, int]
+) -> CommitFacts:
+    operation = str(info.get("operation") or "")
+    parameters = dict(info.get("operationParameters") or {})
+    target = parameters.get("version")
+    restored = int(target) if operation == "RESTORE" and target not in (None, "null") else None
+    return CommitFacts(version, stamp, operation, transactions, restored, parameters)
