@@ -89,9 +89,10 @@ class Target:
 
     def layout(self, rows: pa.Schema) -> Layout:
         """How these rows are written. Raises TableRefused where they do not fit."""
-        if self.facts is None:
+        if self._snapshot is None or self._snapshot.is_own:
+            # A table that was made here fits: that its facts say so is held by a test.
             return new_table(rows, self._job.sink.partition_by).layout
-        return fit(self.facts, rows, self._job.sink.partition_by).layout
+        return fit(self._snapshot.facts, rows, self._job.sink.partition_by).layout
 
     def notes(self, rows: pa.Schema) -> tuple[str, ...]:
         """What a person should know about how these rows fit."""
@@ -134,8 +135,8 @@ class Target:
             return self._snapshot
         made = new_table(rows, self._job.sink.partition_by)
         created = self.kernel.create(path, made.schema_json, made.partition_columns)
-        # Asked for here, while the ledger is made, and not when the executors wait for it.
-        fit(created.facts, rows, self._job.sink.partition_by)
+        if not created.is_own:  # somebody was first: theirs has to fit before a plan is entered
+            fit(created.facts, rows, self._job.sink.partition_by)
         return created
 
     def _opened_ledger(self, path: str) -> Ledger:

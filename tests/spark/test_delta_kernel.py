@@ -121,6 +121,19 @@ def test_odd_partition_values_are_read_back(kernel: Kernel, table: str, spark: A
     assert [row["name"] for row in found] == names
 
 
+@pytest.mark.parametrize("partition_by", [[], ["topic"], ["date(timestamp)", "partition"]])
+def test_a_table_made_for_rows_fits_them(
+    kernel: Kernel, table: str, partition_by: list[str]
+) -> None:
+    new = new_table(ROWS, partition_by)
+    made = kernel.create(table, new.schema_json, new.partition_columns)
+    assert made.is_own
+    seen = kernel.create(table, new.schema_json, new.partition_columns)
+    assert not seen.is_own
+    for snapshot in (made, seen):
+        assert fit(snapshot.facts, ROWS, partition_by).layout == new.layout
+
+
 def test_a_transaction_is_committed_once(kernel: Kernel, table: str, spark: Any) -> None:
     snapshot, layout = make(kernel, table)
     files = write(table, layout, rows(0, 10))

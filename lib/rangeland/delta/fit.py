@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -96,10 +96,11 @@ def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
     columns = parse_partition_by(partition_by, rows)
     layout_schema = pa.schema([_written(f) for f in rows])
     made = [_made_field(c) for c in columns if c.function is not Function.VALUE]
+    layout = Layout(layout_schema, columns)
     return NewTable(
         schema_json(pa.schema([*layout_schema, *made])),
         tuple(column.name for column in columns),
-        Layout(layout_schema, columns, stats_columns=indexed_columns(layout_schema)),
+        replace(layout, stats_columns=indexed_columns(layout.file_schema)),
     )
 
 

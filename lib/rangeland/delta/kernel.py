@@ -52,7 +52,7 @@ class Snapshot:
     version: int
     _kernel: Kernel = field(repr=False)
     _java: Any = field(repr=False)
-    _own: bool = field(default=False, repr=False)
+    is_own: bool = field(default=False, repr=False)
     """What our own commit has left: its checksum is known before it is written."""
 
     @cached_property
@@ -271,8 +271,12 @@ class Kernel:
         try:
             with self._locked(uri), self.translated(f"creating the table {path}"):
                 made = self._create(uri, schema_json, partition_columns, configuration or {})
-        except (trouble.TableExists, Conflict):
-            pass  # somebody was first: before us or, on a store without our lock, just now
+        except trouble.TableExists:
+            pass
+        except Conflict:  # a race on a store without our lock: theirs is as good
+            made = self.load(uri)
+            if made is None:
+                raise
         made = made or self.load(uri)
         if made is None:
             raise StorageFailed(f"creating the table {path}", why="its log is not to be seen")
@@ -343,7 +347,7 @@ class Kernel:
         transaction: tuple[str, int],
         expected_version: int | None,
     ) -> Committed:
-        if not snapshot._own:
+        if not snapshot.is_own:
             # What upkeep a commit needs depends on what the one before has left behind.
             self._upkeep.wait_for(snapshot.path)
         builder = snapshot._java.buildUpdateTableTransaction(self._engine_info, self._write)

@@ -82,7 +82,7 @@ class Ledger:
 
     def open_or_create(self) -> Ledger:
         """Makes the ledger where there is none. Concurrent callers end up with the same."""
-        if not self.exists():
+        if self._view is None:
             made = self._kernel.create(self.path, schema_json(SCHEMA), (), _CONFIGURATION)
             self._view = self._view_of(made)
         return self
