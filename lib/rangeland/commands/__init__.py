@@ -1,0 +1,1 @@
+"""What each command takes and prints, by what it does. ``cli`` puts them together."""
