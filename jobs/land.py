@@ -1,20 +1,15 @@
-"""Lands what a job file asks for: ``spark-submit jobs/land.py orders.yaml``."""
+"""Lands what a job file asks for: ``spark-submit ... jobs/land.py orders.yaml``."""
 
 import sys
 
 import rangeland
+from rangeland.entry import Entry, main
+from rangeland.results import RunResult
 
 
-def main() -> int:
-    job = rangeland.Job.load(sys.argv[1])
-    result = rangeland.land(job, rangeland.open_spark(f"rangeland {job.job}"))
-    print(f"{job.job}: {result.state}, {result.counts.landed} records")
-    return 0
+def land(entry: Entry) -> RunResult:
+    return rangeland.land(entry.job, entry.spark(), entry.progress)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except rangeland.RangelandError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_code)
+    sys.exit(main(land, __doc__))

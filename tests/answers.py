@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Slice
+from rangeland.planning.audit import Replaced
 from rangeland.planning.bounds import Mark
 from rangeland.planning.draft import Draft
 from rangeland.planning.plan import Plan, RangeOutcome
@@ -76,6 +77,7 @@ def a_result(
     state: str = "landed",
     warnings: tuple[str, ...] = (),
     already: tuple[Range, ...] = (),
+    replaced: Replaced | None = None,
 ) -> RunResult:
     if outcomes is None:
         outcomes = [
@@ -97,6 +99,7 @@ def a_result(
         bytes_written=3 << 20,
         already=already,
         warnings=warnings,
+        replaced=replaced,
     )
 
 
@@ -107,7 +110,9 @@ def a_status() -> Status:
         table_version=34,
         sequence=12,
         partitions=(
-            PartitionStatus(Partition("orders", 0), 26_000, 0, 40_000, 25_000, "b1:9092"),
+            PartitionStatus(
+                Partition("orders", 0), 26_000, 0, 40_000, 25_000, "b1:9092", ((0, 26_000),)
+            ),
             PartitionStatus(Partition("orders", 1), None, 0, 9_000, None, "b1:9092"),
         ),
         live_plans=(a_plan([a_range(0, 26_000, 27_000)]),),

@@ -16,9 +16,11 @@ import time
 PYTHON = sys.executable
 QUICK_RINGS = ["tests/unit", "tests/property", "tests/contract", "tests/golden"]
 
+CODE = ["lib", "jobs", "configs", "airflow_dags", "tests"]
+
 STATIC = [
-    [PYTHON, "-m", "ruff", "check", "lib", "tests"],
-    [PYTHON, "-m", "ruff", "format", "--check", "lib", "tests"],
+    [PYTHON, "-m", "ruff", "check", *CODE],
+    [PYTHON, "-m", "ruff", "format", "--check", *CODE],
     [PYTHON, "-m", "mypy"],
     [PYTHON, "-c", "from importlinter.cli import lint_imports_command as run; run()"],
 ]
@@ -27,6 +29,7 @@ PURE = [[PYTHON, "-m", "pytest", "-q", "-n", "2", *QUICK_RINGS]]
 REAL = [
     [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/brokers"],
     [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/spark"],
+    [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/cluster"],
     [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/chaos"],
 ]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rangeland import inspection
 from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.model import Range, Slice
-from rangeland.planning.plan import Plan
-from rangeland.results import PlanPreview, Progress, RunResult, Silent
+from rangeland.planning.plan import Plan, Way
+from rangeland.results import PlanPreview, Progress, RunResult, Silent, VerifyResult
 from rangeland.settings import cluster_settings
 from rangeland.spark.frames import plan_frame
 
@@ -65,6 +66,21 @@ def land(job: Job, spark: Any, progress: Progress | None = None) -> RunResult:
     return commands.run(job, spark, progress or Silent())
 
 
-def backfill(job: Job, spark: Any, progress: Progress | None = None) -> RunResult:
-    """Lands the job's range beside its scheduled runs, as ``rangeland backfill`` does."""
-    return commands.backfill(job, spark, progress or Silent())
+def backfill(
+    job: Job,
+    spark: Any,
+    progress: Progress | None = None,
+    *,
+    missing: bool = False,
+    replace: bool = False,
+) -> RunResult:
+    """Lands the job's range beside its scheduled runs, as ``rangeland backfill`` does.
+    ``missing`` lands what the table has lost, whatever the range; ``replace`` lands the
+    range once more, in the place of the rows that are there."""
+    way = Way.MISSING if missing else Way.REPLACE if replace else Way.BESIDE
+    return commands.backfill(job, spark, progress or Silent(), way)
+
+
+def verify(job: Job, spark: Any, progress: Progress | None = None) -> VerifyResult:
+    """Whether the table holds each landed offset once, as ``rangeland verify`` says."""
+    return inspection.verify(job, spark, progress or Silent())

@@ -130,6 +130,8 @@ KINDS: dict[str, tuple[str, str, str, str]] = {
     "later": ("░", "-", "dim", "left for later"),
     "already": ("▒", "=", "cyan", "landed already"),
     "land": ("█", "#", "green", "to land"),
+    "skipped": ("-", "_", "yellow", "passed over"),
+    "twice": ("▓", "2", "bold yellow", "more than once"),
     "lost": ("x", "x", "bold red", "lost"),
 }
 

@@ -6,16 +6,27 @@ wrong is said at once.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from rangeland.dialects.contract import dialect_names
 from rangeland.errors import Conflict, RangelandError
+from rangeland.evidence import examine
+from rangeland.evidence import find as find_offset
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.job import Job
+from rangeland.model import Partition
 from rangeland.planning.bounds import Mark
-from rangeland.results import CheckResult, PartitionStatus, Progress, Status
+from rangeland.results import (
+    CheckResult,
+    Finding,
+    PartitionStatus,
+    Progress,
+    Status,
+    VerifyResult,
+)
 from rangeland.run import Runner
 from rangeland.settings import cluster_settings
 from rangeland.target import Target
@@ -45,6 +56,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
                 end=log.end_offset,
                 group_offset=survey.group_offsets.get((partition, groups[0])) if groups else None,
                 leader=str(log.leader.address),
+                landed=tuple(standing.landed.of(partition, log.leader.topic_id)),
             )
         )
     return Status(
@@ -68,6 +80,31 @@ def _landing(entry: Any) -> dict[str, Any]:
     }
 
 
+def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
+    """What the table has of all that was landed in it, by whichever job. Asks no broker."""
+    started = time.monotonic()
+    progress.step(f"looking at the table {job.sink.table}")
+    target = Target(spark, job)
+    progress.step(f"reading the offsets in {job.sink.table}")
+    seen = examine(spark, target)
+    return VerifyResult(
+        job=job.job,
+        table=job.sink.table,
+        table_version=target.version,
+        landings=seen.landings,
+        pieces=seen.pieces,
+        audit=seen.audit,
+        missing_files=seen.missing_files,
+        seconds=time.monotonic() - started,
+    )
+
+
+def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Progress) -> Finding:
+    """Which landing an offset came by, and in which file its row is."""
+    progress.step(f"looking at the table {job.sink.table}")
+    return find_offset(spark, Target(spark, job), partition, offset)
+
+
 def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
     """Connects to all that a run needs. Each finding is (what, is it well, what was seen)."""
     findings: list[tuple[str, bool, str]] = [("job file", True, f"job {job.job} is well formed")]
@@ -85,7 +122,7 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
         return True
 
     look("dialect", lambda: _dialect(job))
-    look("brokers", lambda: _brokers(job))
+    answered = look("brokers", lambda: _brokers(job))
     opened: list[Any] = []
 
     def start_spark() -> str:
@@ -94,7 +131,8 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
 
     if look("spark", start_spark):
         look("table", lambda: _table(job, opened[0], progress))
-        look("plan", lambda: _plan(job, opened[0], progress))
+        if answered:
+            look("plan", lambda: _plan(job, opened[0], progress))
     return CheckResult(job.job, tuple(findings), codes[0] if codes else 0)
 
 
@@ -116,11 +154,11 @@ def _brokers(job: Job) -> str:
 
 def _table(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
+    notes = runner.target.notes(runner.rows)
     if runner.target.facts is None:
-        return f"{job.sink.table} is not there yet and would be created"
+        return " ".join([f"{job.sink.table} is not there yet and would be created.", *notes])
     runner.target.layout(runner.rows)
     runner.target.refuse_restored()
-    notes = runner.target.notes(runner.rows)
     return " ".join([f"{job.sink.table} is at version {runner.target.version}, and fits.", *notes])
 
 

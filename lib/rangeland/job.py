@@ -1,21 +1,19 @@
 """What a job is: the pydantic models of a job file, and their meaning as values.
 
-Unknown keys are errors. Words and sizes become values here and nowhere else: ``8GiB`` is
-bytes, ``2026-01-01T00:00Z`` is an instant, ``earliest`` is a bound. A secret is only ever a
-reference (``${env:NAME}``, ``${file:PATH}``); it is looked up when a connection needs it
-and has no place in a plan, the ledger or a message.
+Unknown keys are errors. The words of a field are read by ``words``; each field says here what
+it means, and from here the JSON schema and the table of settings are made. A secret is only
+ever a reference (``${env:NAME}``, ``${file:PATH}``); it is looked up when a connection needs
+it and has no place in a plan, the ledger or a message.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -25,52 +23,28 @@ from pydantic import (
 
 from rangeland.errors import JobFileError
 from rangeland.jobfile import JobText, dotted, override, parse_job_text, put, read_job_text
-from rangeland.model import (
-    Address,
-    AtOffset,
-    AtTime,
-    Bound,
-    Bounds,
-    Earliest,
-    FromCheckpoint,
-    GroupOffset,
-    Isolation,
-    Latest,
-    Partition,
-)
+from rangeland.model import Address, Bounds, Earliest, FromCheckpoint, Isolation, Latest
 from rangeland.planning.bounds import Request
 from rangeland.planning.limits import Limits
 from rangeland.planning.plan import parse_address
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slices import Slicing
+from rangeland.words import (
+    EXPECTED_BOUND,
+    FirstRun,
+    From,
+    SecretRef,
+    Server,
+    Size,
+    Topic,
+    Until,
+    Whole,
+    parse_bounds,
+    parse_size,
+    parse_time_ms,
+)
 
-UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
-
-
-def parse_size(value: object) -> object:
-    """``128MiB`` as bytes; a plain number is bytes already."""
-    if isinstance(value, bool) or not isinstance(value, str):
-        return value
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
-    if not found or found[2].upper() not in UNITS:
-        raise ValueError("a size such as 128MiB, 8GiB or a number of bytes")
-    return int(float(found[1]) * UNITS[found[2].upper()])
-
-
-# Strict: `true` is no number, though Python holds it for 1.
-Whole = Annotated[int, Field(strict=True)]
-Size = Annotated[Whole, BeforeValidator(parse_size), Field(gt=0)]
-
-
-def parse_secret(value: object) -> object:
-    """Only a reference to a secret may stand in a job file."""
-    if isinstance(value, str) and re.fullmatch(r"\$\{(env|file):[^}]+\}", value):
-        return value
-    raise ValueError("a reference such as ${env:NAME} or ${file:PATH}, never the secret itself")
-
-
-SecretRef = Annotated[str, BeforeValidator(parse_secret)]
+OnLoss = Literal["fail", "skip", "hold"]
 
 
 class _Part(BaseModel):
@@ -78,49 +52,103 @@ class _Part(BaseModel):
 
 
 class Tls(_Part):
-    """TLS towards brokers. ``ca`` is a PEM file; without it the system's authorities hold."""
+    """TLS towards brokers; `true` for a connection that only needs the system's authorities."""
 
-    ca: str | None = None
-    certificate: str | None = None
-    key: str | None = None
-    key_password: SecretRef | None = None
-    verify_hostname: bool = True
+    ca: str | None = Field(
+        default=None,
+        description="PEM file with the authorities to trust; without it the system's hold.",
+    )
+    certificate: str | None = Field(
+        default=None, description="PEM file with this client's certificate, for mutual TLS."
+    )
+    key: str | None = Field(
+        default=None, description="PEM file with the key of that certificate, if it is not in it."
+    )
+    key_password: SecretRef | None = Field(
+        default=None, description="Opens the key, if it is encrypted."
+    )
+    verify_hostname: bool = Field(
+        default=True, description="Whether the broker's certificate must name its host."
+    )
 
 
 class Sasl(_Part):
     """Who this client is. PLAIN should only be used over TLS."""
 
-    mechanism: Literal["PLAIN"] = "PLAIN"
-    username: str
-    password: SecretRef
+    mechanism: Literal["PLAIN"] = Field(
+        default="PLAIN", description="How the name is proved. PLAIN sends the password as it is."
+    )
+    username: str = Field(description="The name that the broker's access rules know.")
+    password: SecretRef = Field(description="Looked up when a connection is made.")
 
 
 class Security(_Part):
-    tls: Tls | bool = False
-    sasl: Sasl | None = None
+    """How brokers are spoken to, and as whom."""
+
+    tls: Tls | bool = Field(
+        default=False,
+        description="`true`, or a section that says which certificates.",
+    )
+    sasl: Sasl | None = Field(default=None, description="A name and password for the brokers.")
 
 
 class Timeouts(_Part):
-    """All in ms. ``no_progress_ms`` must outlast a leader election."""
+    """How long to wait for brokers, in milliseconds."""
 
-    connect_ms: Whole = Field(default=5_000, gt=0)
-    request_ms: Whole = Field(default=30_000, gt=0)
-    survey_ms: Whole = Field(default=30_000, gt=0)
-    no_progress_ms: Whole = Field(default=120_000, gt=0)
+    connect_ms: Whole = Field(default=5_000, gt=0, description="For a connection.")
+    request_ms: Whole = Field(default=30_000, gt=0, description="For the answer to one request.")
+    survey_ms: Whole = Field(
+        default=30_000, gt=0, description="For all leaders and offsets to be known."
+    )
+    no_progress_ms: Whole = Field(
+        default=120_000,
+        gt=0,
+        description="For the next record of a slice. It must outlast a leader election.",
+    )
 
 
 class Source(_Part):
     """Where records come from: a dialect, its servers, topics."""
 
-    dialect: Literal["kafka", "jafka", "rocketmq"] = "kafka"
-    servers: tuple[str, ...] = ()
-    zookeeper: str | None = None
-    topics: tuple[str, ...] = ()
-    topic_pattern: str | None = None
-    partitions: dict[str, tuple[Annotated[Whole, Field(ge=0)], ...]] = Field(default_factory=dict)
-    isolation: Isolation = Isolation.READ_COMMITTED
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["topics"]}, {"required": ["topic_pattern"]}],
+            "anyOf": [{"required": ["servers"]}, {"required": ["zookeeper"]}],
+        }
+    )
+
+    dialect: Literal["kafka", "jafka", "rocketmq"] = Field(
+        default="kafka",
+        description="The protocol of the brokers. One that this version does not speak is "
+        "refused by `check`.",
+    )
+    servers: tuple[Server, ...] = Field(
+        default=(),
+        description="Some of the cluster's brokers; the others are found through them.",
+    )
+    zookeeper: str | None = Field(
+        default=None, description="host:port/path, for dialects that find brokers there."
+    )
+    topics: tuple[Topic, ...] = Field(default=(), description="Topics by name.")
+    topic_pattern: str | None = Field(
+        default=None,
+        json_schema_extra={"format": "regex", "examples": ["events-.*"]},
+        description="Topics by a regular expression that must match the whole name, in place "
+        "of `topics`. Each run looks again; internal topics never match.",
+    )
+    partitions: dict[str, tuple[Annotated[Whole, Field(ge=0)], ...]] = Field(
+        default_factory=dict,
+        json_schema_extra={"title": "topic: [partition]", "examples": [{"orders": [0, 1]}]},
+        description="Only these partitions of these topics; all of topics that are not named.",
+    )
+    isolation: Isolation = Field(
+        default=Isolation.READ_COMMITTED,
+        description="Whether records of open and rolled back transactions are left out.",
+    )
     security: Security = Security()
-    client_id: str = "rangeland"
+    client_id: str = Field(
+        default="rangeland", description="The name under which brokers see these requests."
+    )
     timeouts: Timeouts = Timeouts()
 
     @field_validator("servers")
@@ -168,127 +196,103 @@ class Source(_Part):
         return tuple(parse_address(server) for server in self.servers)
 
 
-WORDS: dict[str, Bound] = {
-    "checkpoint": FromCheckpoint(),
-    "earliest": Earliest(),
-    "latest": Latest(),
-}
-EXPECTED_BOUND = (
-    "checkpoint, earliest, latest, an ISO time, group:<id>, or {topic: {partition: offset}}"
-)
-
-
-def parse_time_ms(text: str) -> int:
-    """An ISO 8601 time as ms since 1970; without a zone it is UTC. Raises ValueError, also
-    for a time before 1970."""
-    moment = datetime.fromisoformat(text.strip())
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    # Integer arithmetic: a float would lose milliseconds.
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    time_ms = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
-    if time_ms < 0:
-        # The wire keeps negative times for meanings of its own, such as "latest".
-        raise ValueError(f"{text.strip()} is before 1970")
-    return time_ms
-
-
-def parse_bound(value: object) -> Bound:
-    """One bound in the words of a job file. Raises ValueError saying what was expected."""
-    if isinstance(value, bool):
-        raise ValueError(EXPECTED_BOUND)
-    if isinstance(value, int):
-        if value < 0:
-            raise ValueError(f"an offset that is not negative, not {value}")
-        return AtOffset(value)
-    if isinstance(value, str):
-        word = value.strip()
-        if word in WORDS:
-            return WORDS[word]
-        if word.startswith("group:") and len(word) > len("group:"):
-            return GroupOffset(word.removeprefix("group:"))
-        if re.match(r"\d{4}-\d\d-\d\d", word):
-            try:
-                return AtTime(parse_time_ms(word))
-            except ValueError as error:
-                raise ValueError(f"an ISO time such as 2026-01-31T06:00:00Z ({error})") from error
-    raise ValueError(f"{EXPECTED_BOUND}, not {value!r}")
-
-
-def parse_bounds(value: object) -> Bounds:
-    """One side of a range: a word for all partitions, or a mapping that lists them."""
-    if isinstance(value, Bounds):
-        return value
-    if not isinstance(value, dict):
-        if isinstance(value, int):
-            raise ValueError(f"{EXPECTED_BOUND}; a bare offset needs its topic and partition")
-        return Bounds(parse_bound(value))
-    listed: dict[Partition, Bound] = {}
-    for topic, partitions in value.items():
-        if not isinstance(partitions, dict) or not partitions:
-            raise ValueError(f"{{partition: offset}} for topic {topic!r}")
-        for number, bound in partitions.items():
-            if not str(number).isdecimal():
-                raise ValueError(f"partition numbers for topic {topic!r}, not {number!r}")
-            listed[Partition(str(topic), int(number))] = parse_bound(bound)
-    if not listed:
-        raise ValueError("at least one topic and partition")
-    return Bounds(Earliest(), listed, only_listed=True)
-
-
-def _parse_until(value: object) -> Bounds:
-    bounds = parse_bounds(value)
-    if any(isinstance(b, FromCheckpoint) for b in (bounds.default, *bounds.listed.values())):
-        raise ValueError("latest, a time or an offset: a range cannot end at the checkpoint")
-    return bounds
-
-
-def _parse_first(value: object) -> Bound:
-    bound = parse_bound(value)
-    if isinstance(bound, FromCheckpoint | AtOffset):
-        raise ValueError("earliest, latest, an ISO time or group:<id>")
-    return bound
-
-
-BoundsField = Annotated[Any, BeforeValidator(parse_bounds)]
-
-
 class RangeSpec(_Part):
-    """What to land: where to begin, where to end, and what ``checkpoint`` means at first."""
+    """What to land: where to begin, where to end, and what `checkpoint` means at first."""
 
-    from_: BoundsField = Field(default=Bounds(FromCheckpoint()), alias="from")
-    until: Annotated[Any, BeforeValidator(_parse_until)] = Bounds(Latest())
-    first_run: Annotated[Any, BeforeValidator(_parse_first)] = Earliest()
+    from_: From = Field(
+        default=Bounds(FromCheckpoint()),
+        alias="from",
+        json_schema_extra={"default": "checkpoint"},
+        description="The first offset to land. A time is the first record at or after it; a "
+        "mapping lands the partitions it lists and no others.",
+    )
+    until: Until = Field(
+        default=Bounds(Latest()),
+        json_schema_extra={"default": "latest"},
+        description="The first offset not to land, in the same words but `checkpoint`. Resolved "
+        "once per run.",
+    )
+    first_run: FirstRun = Field(
+        default=Earliest(),
+        json_schema_extra={"default": "earliest"},
+        description="What `checkpoint` means before the job's first landing. A partition that "
+        "appears later is landed from its beginning.",
+    )
 
 
 class LimitSpec(_Part):
-    max_records: Whole | None = Field(default=None, gt=0)
-    max_bytes: Size | None = None
+    """The most that one run lands, shared out fairly over partitions; the next goes on."""
+
+    max_records: Whole | None = Field(default=None, gt=0, description="Offsets per run.")
+    max_bytes: Size | None = Field(
+        default=None, description="Bytes of the log per run, as the brokers store them."
+    )
 
 
 class SliceSpec(_Part):
-    target_bytes: Size = 128 << 20
-    min_slices: Whole = Field(default=0, ge=0)
+    """How ranges are cut into pieces that tasks read."""
+
+    target_bytes: Size = Field(
+        default=128 << 20, description="Bytes of the log per slice, and per task."
+    )
+    min_slices: Whole = Field(
+        default=0,
+        ge=0,
+        description="At least so many, where there is enough to read; 0 is one for each core.",
+    )
 
 
 class PolicySpec(_Part):
-    """One action per kind of loss: fail, skip (and record) or hold."""
+    """What to do about offsets that cannot be had: `fail` ends the run, `skip` goes on and
+    records the loss in the ledger, `hold` leaves that partition alone and lands the others."""
 
-    expired: Literal["fail", "skip", "hold"] = "fail"
-    recreated: Literal["fail", "skip", "hold"] = "fail"
-    truncated: Literal["fail", "skip", "hold"] = "fail"
-    vanished: Literal["fail", "skip", "hold"] = "fail"
-    corrupt: Literal["fail", "skip"] = "fail"
+    expired: OnLoss = Field(
+        default="fail", description="Retention removed them before they were landed."
+    )
+    recreated: OnLoss = Field(
+        default="fail",
+        description="The topic was deleted and made anew: its offsets mean other records now.",
+    )
+    truncated: OnLoss = Field(
+        default="fail",
+        description="The log ends before what was asked for or landed, as after an unclean "
+        "leader election.",
+    )
+    vanished: OnLoss = Field(
+        default="fail", description="A partition with a checkpoint is no longer there."
+    )
+    corrupt: Literal["fail", "skip"] = Field(
+        default="fail", description="A batch that cannot be decoded: checksum, codec or layout."
+    )
 
 
 class Sink(_Part):
-    """Where records land. ``table`` is a path or URI, or ``catalog.schema.table``."""
+    """Where records land, and how they are written."""
 
-    table: str = Field(min_length=1)
-    partition_by: tuple[str, ...] = ()
-    compression: Literal["zstd", "snappy", "none"] = "zstd"
-    target_file_bytes: Size = 256 << 20
-    transform: str | None = None
+    table: str = Field(
+        min_length=1,
+        json_schema_extra={"examples": ["lake/orders", "s3a://lake/orders", "main.sales.orders"]},
+        description="Path or URI of a Delta table, or schema.table or catalog.schema.table. "
+        "It is made if it is not there.",
+    )
+    partition_by: tuple[str, ...] = Field(
+        default=(),
+        json_schema_extra={"examples": [["date(timestamp)"], ["hour(timestamp)", "topic"]]},
+        description="Columns, or `date(column)` and `hour(column)`, which make a column `date` "
+        "or `hour` in UTC. For a new table; one that is there keeps its own.",
+    )
+    compression: Literal["zstd", "snappy", "none"] = Field(
+        default="zstd", description="Of the Parquet files."
+    )
+    target_file_bytes: Size = Field(
+        default=256 << 20, description="A task begins another file at about this size."
+    )
+    transform: str | None = Field(
+        default=None,
+        json_schema_extra={"pattern": r"^[\w.]+:[\w.]+$", "examples": ["my_module:my_function"]},
+        description="module:function from DataFrame to DataFrame, applied to the rows before "
+        "they are written.",
+    )
 
     @field_validator("transform")
     @classmethod
@@ -303,20 +307,28 @@ class Sink(_Part):
 
 
 class Group(_Part):
-    id: str = Field(min_length=1)
+    """A consumer group beside the job. Exactly-once never depends on it."""
+
+    id: str = Field(
+        min_length=1,
+        description="`status` shows its offsets. This version does not write them: a run warns.",
+    )
 
 
 class Job(_Part):
-    """One job file, checked. ``job`` names the checkpoint: renaming it starts anew."""
+    """One job file, checked."""
 
-    job: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
+    job: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9._-]*$",
+        description="Names the checkpoint: a renamed job begins anew, at `range.first_run`.",
+    )
     source: Source
     range: RangeSpec = RangeSpec()
     limits: LimitSpec = LimitSpec()
     slices: SliceSpec = SliceSpec()
     policy: PolicySpec = PolicySpec()
     sink: Sink
-    group: Group | None = None
+    group: Group | None = Field(default=None, description="A consumer group beside the job.")
 
     @model_validator(mode="after")
     def _listed_topics(self) -> Job:
@@ -382,7 +394,7 @@ def _refuse(text: JobText, error: ValidationError) -> NoReturn:
         f"{place}: {field}: {expected}",
         why="; ".join(f"{p}: {f}: {e}" for p, f, e in mistakes[1:]),
         do="correct the job file" if len(mistakes) == 1 else "correct all of these",
-        file=text.name,
+        file=text.file_of(paths[0]),
         line=text.line_of(paths[0]),
         field=field,
         mistakes=[{"where": p, "field": f, "expected": e} for p, f, e in mistakes],
@@ -410,4 +422,14 @@ def _expected(problem: Any) -> str:
             return f"expected {problem['msg'].removeprefix('Input should be ')}"
 
 
-__all__ = ["Job", "JobFileError", "Sink", "Source", "parse_bounds", "parse_time_ms", "put"]
+__all__ = [
+    "EXPECTED_BOUND",
+    "Job",
+    "JobFileError",
+    "Sink",
+    "Source",
+    "parse_bounds",
+    "parse_size",
+    "parse_time_ms",
+    "put",
+]

@@ -1,8 +1,9 @@
 """Job file text into plain values that remember where they stood.
 
-YAML is read twice from one parse: once as values, once as line numbers, so that a mistake
-can name file, line and field. Overrides (``--set a.b=c``) are laid over the values here.
-Nothing here knows what a job means; ``job`` does.
+YAML is read twice from one parse: once as values, once as places, so that a mistake can
+name file, line and field. A file that says ``extends`` is laid over the files it names,
+field by field, each value keeping the place it came from. Overrides (``--set a.b=c``) are
+laid over all of them. Nothing here knows what a job means; ``job`` does.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
@@ -18,55 +19,154 @@ from rangeland.errors import JobFileError
 
 Path_ = tuple[str | int, ...]
 
+EXTENDS = "extends"
+
 NOT_YAML = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What the YAML library raises for text it cannot read: `0b_`, `!!bool maybe` and a node
 that holds itself end in errors of Python and not of YAML."""
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value stands: the file as it was named, and the line, from 1."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
 class JobText:
-    """``values`` as YAML gave them; ``lines`` maps a field's path to its line, from 1.
-    ``overridden`` holds the paths that ``--set`` or a flag has put there."""
+    """``values`` as YAML gave them, with all that the file extends; ``places`` maps a field's
+    path to where it stands. ``overridden`` holds the paths that ``--set`` or a flag put there."""
 
     name: str
     values: dict[str, Any]
-    lines: Mapping[Path_, int] = field(default_factory=dict)
+    places: Mapping[Path_, Place] = field(default_factory=dict)
     overridden: frozenset[Path_] = frozenset()
 
-    def line_of(self, path: Path_) -> int | None:
-        """The line of a field, or of the nearest thing around it that is in the file."""
+    def place_of(self, path: Path_) -> Place | None:
+        """The place of a field, or of the nearest thing around it that is in a file."""
         for end in range(len(path), -1, -1):
-            if path[:end] in self.lines:
-                return self.lines[path[:end]]
+            if path[:end] in self.places:
+                return self.places[path[:end]]
         return None
 
+    def line_of(self, path: Path_) -> int | None:
+        place = self.place_of(path)
+        return None if place is None else place.line
+
+    def file_of(self, path: Path_) -> str:
+        """The file of a field; the one that was asked for where the field is in none."""
+        place = self.place_of(path)
+        return self.name if place is None else place.file
+
     def where(self, path: Path_) -> str:
-        """``file:line`` for messages, or the flag where the value did not come from the file."""
+        """``file:line`` for messages, or the flag where the value did not come from a file."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.overridden:
                 return f"--set {dotted(path[:end])}"
-        line = self.line_of(path)
-        return self.name if line is None else f"{self.name}:{line}"
+        return str(self.place_of(path) or self.name)
 
 
 def read_job_text(path: Path) -> JobText:
-    """Raises JobFileError when the file cannot be read or is not a YAML mapping."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobFileError(
-            f"the job file {path} cannot be read", why=str(error), do="name a YAML file"
-        ) from error
-    return parse_job_text(text, str(path))
+    """The file with all that it extends. Raises JobFileError when one of them cannot be read,
+    is not a YAML mapping, or extends itself."""
+    return _read(path, ())
 
 
 def parse_job_text(text: str, name: str) -> JobText:
-    """See ``read_job_text``; ``name`` stands for the file in messages."""
+    """A text that is in no file; ``name`` stands for one in messages."""
+    found = _parse(text, name)
+    if EXTENDS in found.values:
+        _refuse_extends(found, "a text that is in no file cannot extend one")
+    return found
+
+
+def _read(path: Path, chain: tuple[Path, ...], asked: str = "the job file") -> JobText:
+    """``chain`` are the files that have led here, each extending the next; ``asked`` says
+    where the last of them did."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise JobFileError(
+            f"{asked} {path} cannot be read", why=why or str(error), do="name a YAML file"
+        ) from error
+    own = _parse(text, str(path))
+    if EXTENDS not in own.values:
+        return own
+    chain = (*chain, path)
+    found = JobText(own.name, {})
+    for base in [path.parent / name for name in _extended(own)]:
+        if any(base.resolve() == one.resolve() for one in chain):
+            circle = " extends ".join(str(one) for one in (*chain, base))
+            _refuse_extends(own, f"no circle of files, but {circle}")
+        found = _laid_over(found, _read(base, chain, f"{own.where((EXTENDS,))}: {EXTENDS}:"))
+    return _laid_over(found, own)
+
+
+def _extended(text: JobText) -> list[str]:
+    given = text.values[EXTENDS]
+    names: list[Any] = given if isinstance(given, list) else [given]
+    if not names or not all(isinstance(name, str) and name for name in names):
+        _refuse_extends(text, "a file beside this one, or a list of them")
+    return names
+
+
+def _refuse_extends(text: JobText, expected: str) -> NoReturn:
+    raise JobFileError(
+        f"{text.where((EXTENDS,))}: {EXTENDS}: expected {expected}",
+        do="correct the job file",
+        file=text.name,
+        line=text.line_of((EXTENDS,)),
+        field=EXTENDS,
+    )
+
+
+def _laid_over(base: JobText, over: JobText) -> JobText:
+    """Mappings are merged, all else is replaced by what ``over`` has."""
+    values = _copy(base.values)
+    replaced: list[Path_] = []
+    own = {key: value for key, value in over.values.items() if key != EXTENDS}
+    _merge(values, own, (), replaced)
+    kept = {
+        path: place
+        for path, place in base.places.items()
+        if not any(path[: len(gone)] == gone for gone in replaced)
+    }
+    new = {path: place for path, place in over.places.items() if path[0] != EXTENDS}
+    return JobText(over.name, values, kept | new)
+
+
+def _merge(
+    values: dict[Any, Any], over: Mapping[Any, Any], path: Path_, replaced: list[Path_]
+) -> None:
+    same = {_step(key): key for key in values}
+    for key, value in over.items():
+        here = (*path, _step(key))
+        old = same.get(_step(key), key)
+        if isinstance(value, dict) and isinstance(values.get(old), dict):
+            _merge(values[old], value, here, replaced)
+            continue
+        replaced.append(here)
+        values.pop(old, None)
+        values[key] = _copy(value)
+
+
+def _step(key: Any) -> Any:
+    """A key as a path has it: partition 0 is the same whether it is quoted or not."""
+    return int(key) if isinstance(key, str) and key.isdecimal() else key
+
+
+def _parse(text: str, name: str) -> JobText:
     try:
         node = yaml.compose(text, Loader=_Loader)
         values = yaml.load(text, Loader=_Loader)
-        lines: dict[Path_, int] = {}
-        _note_lines(node, (), lines)
+        places: dict[Path_, Place] = {}
+        _note_places(node, (), name, places)
     except NOT_YAML as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -76,7 +176,7 @@ def parse_job_text(text: str, name: str) -> JobText:
         ) from None  # its traceback would quote the line, and there may be a secret in it
     if not isinstance(values, dict):
         raise JobFileError(f"{name} is not a job file", do="write fields such as `job: orders`")
-    return JobText(name, values, lines)
+    return JobText(name, values, places)
 
 
 class _Loader(yaml.SafeLoader):
@@ -104,16 +204,18 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def _note_lines(node: yaml.Node | None, path: Path_, lines: dict[Path_, int]) -> None:
+def _note_places(
+    node: yaml.Node | None, path: Path_, file: str, places: dict[Path_, Place]
+) -> None:
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
-            key = int(key_node.value) if key_node.value.isdecimal() else key_node.value
-            lines[(*path, key)] = key_node.start_mark.line + 1
-            _note_lines(value_node, (*path, key), lines)
+            here = (*path, _step(key_node.value))
+            places[here] = Place(file, key_node.start_mark.line + 1)
+            _note_places(value_node, here, file, places)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            lines[(*path, index)] = item.start_mark.line + 1
-            _note_lines(item, (*path, index), lines)
+            places[(*path, index)] = Place(file, item.start_mark.line + 1)
+            _note_places(item, (*path, index), file, places)
 
 
 def override(text: JobText, assignments: Sequence[str]) -> JobText:
@@ -130,6 +232,11 @@ def override(text: JobText, assignments: Sequence[str]) -> JobText:
                 do="write it as --set limits.max_records=1000",
             )
         path = tuple(dotted_path.split("."))
+        if path[0] == EXTENDS:
+            raise JobFileError(
+                f"--set {assignment}: only a file can say what it extends",
+                do="write it into the job file",
+            )
         try:
             parsed = yaml.load(value, Loader=_Loader)
         except NOT_YAML as error:
@@ -140,14 +247,14 @@ def override(text: JobText, assignments: Sequence[str]) -> JobText:
             ) from None
         _assign(values, path, parsed, assignment)
         overridden.add(path)
-    return JobText(text.name, values, text.lines, frozenset(overridden))
+    return JobText(text.name, values, text.places, frozenset(overridden))
 
 
 def put(text: JobText, path: Path_, value: Any) -> JobText:
     """The text with one value in place, as ``override`` does for a parsed value."""
     values = _copy(text.values)
     _assign(values, path, value, dotted(path))
-    return JobText(text.name, values, text.lines, text.overridden | {path})
+    return JobText(text.name, values, text.places, text.overridden | {path})
 
 
 def _assign(values: dict[str, Any], path: Path_, value: Any, assignment: str) -> None:

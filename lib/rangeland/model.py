@@ -244,7 +244,9 @@ class Receipt:
     """What one slice became: a class for each of its offsets, and who served its last byte.
 
     ``losses`` are ``(from_offset, until_offset, verdict, evidence)`` of what a policy has
-    skipped while reading; their widths add up to ``counts.lost``."""
+    skipped while reading; their widths add up to ``counts.lost``. ``gaps`` are the
+    ``[from, until)`` without a row, sorted and apart; None where they were not kept: too
+    many, or made by a transform."""
 
     slice_index: int
     partition: Partition
@@ -254,6 +256,7 @@ class Receipt:
     leader: str = ""
     bytes_read: int = 0
     losses: tuple[tuple[int, int, str, str], ...] = ()
+    gaps: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

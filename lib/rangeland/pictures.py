@@ -35,8 +35,11 @@ from rangeland.drawing import (
 )
 from rangeland.errors import RangelandError
 from rangeland.model import COUNT_NAMES, Counts, LogState, Partition, Range
+from rangeland.planning.audit import Replaced
+from rangeland.planning.intervals import width
 from rangeland.planning.plan import Plan
 from rangeland.results import CheckResult, PartitionStatus, PlanPreview, RunResult, Status
+from rangeland.waiting import ReachResult
 
 COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}
 
@@ -65,8 +68,9 @@ def _plan_title(preview: PlanPreview) -> Text:
     plan = preview.draft.plan
     title = said(plan.job, "bold")
     title.append_text(said(f": plan {plan.sequence} for table {preview.table}"))
-    backfill = plan.application.partition("/backfill")[1]
-    return title.append(" (backfill)" if backfill else "")
+    way = plan.application.removeprefix(f"rangeland/{plan.job}").strip("/").partition("/")[0]
+    words = {"backfill": "backfill", "missing": "what is missing", "replace": "replacing"}
+    return title.append(f" ({words[way]})" if way in words else "")
 
 
 def _pending_lines(pending: Sequence[Plan]) -> list[RenderableType]:
@@ -166,6 +170,8 @@ def result_picture(result: RunResult) -> RenderableType:
     parts: list[RenderableType] = [_result_title(result)]
     if result.ranges:
         parts += [Text(), _result_table(result), Text(), closing_sum(result), _landing(result)]
+    if result.replaced is not None:
+        parts.append(_replaced(result.replaced))
     recovered = [f"plan {sequence}" for sequence in result.recovered]
     parts += listed("finished what an earlier run had begun", recovered, "yellow")
     parts += listed("already landed, left out", [str(r) for r in result.already], "cyan")
@@ -237,6 +243,18 @@ def _landing(result: RunResult) -> Text:
     return Text(", ".join(parts), style="dim")
 
 
+def _replaced(replaced: Replaced) -> Text:
+    """``against the rows that were there: 990 the same, 10 changed``."""
+    text = Text("against the rows that were there: ", style="dim")
+    styles = {"same": "green", "added": "green", "changed": "yellow", "missing": "bold red"}
+    words = {"same": "the same", "missing": "no longer there"}
+    found = [(name, count) for name in styles if (count := getattr(replaced, name))]
+    for index, (name, count) in enumerate(found or [("same", 0)]):
+        text.append(", " if index else "")
+        text.append(f"{number(count)} {words.get(name, name)}", style=styles[name])
+    return text
+
+
 # --- status and check -------------------------------------------------------------------
 
 
@@ -250,6 +268,8 @@ def status_picture(status: Status) -> RenderableType:
     if lag:
         behind = Text(f"{counted(lag, 'offset')} not landed yet", "yellow")
     behind.append(f", {counted(len(status.partitions), 'partition')}", "dim")
+    if over := sum(width(p.passed_over) for p in status.partitions):
+        behind.append(f"; {counted(over, 'offset')} passed over, a backfill lands them", "yellow")
     parts: list[RenderableType] = [title, Text(), _status_table(status)]
     parts += [Text(), behind]
     live = [f"plan {p.sequence} of {p.application}, {p.width:,} offsets" for p in status.live_plans]
@@ -273,7 +293,12 @@ def _status_table(status: Status) -> Group:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)
     used = set().union(*(bar.kinds for bar in bars.values()))
-    words = {"later": "not landed yet", "land": "landed", "lost": "gone from the log"}
+    words = {
+        "later": "not landed yet",
+        "land": "landed",
+        "skipped": "passed over: before the checkpoint and never landed",
+        "lost": "gone from the log",
+    }
     return Group(table, Legend(tuple((kind, words[kind]) for kind in words if kind in used)))
 
 
@@ -283,6 +308,7 @@ def _status_bar(status: PartitionStatus) -> LogBar:
     spans = [(first, mark, "land"), (mark, status.end, "later"), (first, status.start, "lost")]
     if mark >= status.start:  # What was landed before it left the log is no loss.
         first, spans = status.start, spans[:2]
+    spans += [(start, end, "skipped") for start, end in status.passed_over]
     return LogBar(first, status.end, tuple(spans))
 
 
@@ -315,6 +341,25 @@ def check_picture(check: CheckResult) -> RenderableType:
     if bad:
         last = Text(f"{counted(bad, 'finding')} to look at", "bold red")
     return Group(said(check.job, "bold"), table, last)
+
+
+def reach_picture(result: ReachResult) -> RenderableType:
+    """How far each log has come; those that are waited for first."""
+    waiting = sum(1 for p in result.partitions if p.state == "waiting")
+    title = said(result.job, "bold").append(": ")
+    if waiting:
+        title.append(f"{counted(waiting, 'partition')} not there yet", "yellow")
+    else:
+        title.append(f"reached in {counted(len(result.partitions), 'partition')}", "bold green")
+    table = table_of("partition", "state", ">end", ">until")
+    shown, hidden = biggest(result.partitions, lambda p: p.state == "waiting")
+    for p in shown:
+        style = "yellow" if p.state == "waiting" else "green"
+        ends = [number(p.end_offset), _or_dash(p.offset)]
+        table.add_row(named(p.partition), Text(p.state, style), *ends)
+    if hidden:
+        table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "")
+    return Group(title, Text(), table)
 
 
 # --- errors -----------------------------------------------------------------------------

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from rangeland.model import Counts, LogState, Partition, Range
+from rangeland.planning.audit import Audit, Piece, Replaced
 from rangeland.planning.draft import Draft
+from rangeland.planning.intervals import Interval, subtract, width
 from rangeland.planning.plan import Plan, RangeOutcome
 
 State = Literal["landed", "nothing", "already-landed"]
@@ -58,6 +61,7 @@ class RunResult:
     already: tuple[Range, ...] = ()
     held: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    replaced: Replaced | None = None
 
     @property
     def counts(self) -> Counts:
@@ -82,6 +86,7 @@ class RunResult:
             "already_landed": [range_json(r) for r in self.already],
             "held": list(self.held),
             "warnings": list(self.warnings),
+            "replaced": None if self.replaced is None else asdict(self.replaced),
             "seconds": round(self.seconds, 3),
         }
 
@@ -116,7 +121,8 @@ class PlanPreview:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """``checkpoint`` and ``group_offset`` are None where there is none yet."""
+    """``checkpoint`` and ``group_offset`` are None where there is none yet. ``landed`` are the
+    offsets of this log that are dealt with, by whichever way they came."""
 
     partition: Partition
     checkpoint: int | None
@@ -124,6 +130,16 @@ class PartitionStatus:
     end: int
     group_offset: int | None = None
     leader: str = ""
+    landed: tuple[Interval, ...] = ()
+
+    @property
+    def passed_over(self) -> tuple[Interval, ...]:
+        """Offsets of the log between the first that was landed and the checkpoint that
+        nothing has landed: a run that was told to begin later has left them out."""
+        if self.checkpoint is None or not self.landed:
+            return ()
+        first = max(self.start, self.landed[0][0])
+        return tuple(subtract((first, max(first, self.checkpoint)), self.landed))
 
     @property
     def lag(self) -> int:
@@ -155,6 +171,7 @@ class Status:
                     "start": p.start,
                     "end": p.end,
                     "lag": p.lag,
+                    "passed_over": width(p.passed_over),
                     "group_offset": p.group_offset,
                     "leader": p.leader or None,
                 }
@@ -189,6 +206,89 @@ class CheckResult:
             "findings": [
                 {"what": what, "ok": well, "seen": seen} for what, well, seen in self.findings
             ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """Of ``verify``: what the table has of all that was landed in it. ``pieces`` are the
+    landed ranges that are in force; the lists of ranges are those of ``planning.audit``."""
+
+    job: str
+    table: str
+    table_version: int | None
+    landings: int
+    pieces: tuple[Piece, ...]
+    audit: Audit
+    missing_files: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def is_well(self) -> bool:
+        return self.audit.is_clean
+
+    def to_json(self) -> dict[str, Any]:
+        found = self.audit
+        return {
+            "job": self.job,
+            "table": self.table,
+            "table_version": self.table_version,
+            "ok": self.is_well,
+            "landings": self.landings,
+            "ranges": [
+                {**range_json(p.range), "topic_id": p.range.topic_id, "landed": p.landed}
+                for p in self.pieces
+            ],
+            "holes": [range_json(r) for r in found.holes],
+            "duplicates": [range_json(r) for r in found.duplicates],
+            "strangers": [range_json(r) for r in found.strangers],
+            "suspect": [range_json(r) for r in found.suspect],
+            "missing_files": list(self.missing_files),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Of ``find``. ``state``: *landed* has a row; *no-row* was a marker, aborted, compacted
+    or lost; *missing* had a row; *no-row-or-missing* is one of the two, which the ledger has
+    not kept; *not-landed*; *stranger* has a row that no landing brought."""
+
+    partition: Partition
+    offset: int
+    state: str
+    files: tuple[str, ...] = ()
+    job: str | None = None
+    application: str | None = None
+    sequence: int | None = None
+    table_version: int | None = None
+    leader: str | None = None
+    landed_at_ms: int | None = None
+    range: Range | None = None
+    earlier: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def landed_at(self) -> str | None:
+        if self.landed_at_ms is None:
+            return None
+        when = datetime.fromtimestamp(self.landed_at_ms / 1000, UTC)
+        return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **partition_json(self.partition),
+            "offset": self.offset,
+            "state": self.state,
+            "job": self.job,
+            "application": self.application,
+            "sequence": self.sequence,
+            "table_version": self.table_version,
+            "file": self.files[0] if self.files else None,
+            "files": list(self.files),
+            "leader": self.leader,
+            "landed_at": self.landed_at,
+            "range": None if self.range is None else range_json(self.range),
+            "earlier": [{"application": a, "sequence": n} for a, n in self.earlier],
         }
 
 

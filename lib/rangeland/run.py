@@ -16,32 +16,37 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.decode.columns import row_schema
-from rangeland.delta.commit import FilesMissing, Landed
+from rangeland.delta.commit import FilesMissing, Landed, missing_files
 from rangeland.delta.entries import FileEntry, OutcomeEntry
-from rangeland.errors import Conflict, RangeLost, StorageFailed
+from rangeland.delta.stores import local_path
+from rangeland.errors import Conflict, RangeLost, StorageFailed, TableRefused
+from rangeland.evidence import examine, refuse_cut
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.survey import take_survey
 from rangeland.job import Job
 from rangeland.model import Range, Receipt, Slice, Survey, TaskResult
-from rangeland.planning.coverage import common, coverage_of
-from rangeland.planning.draft import Draft, Terms, draft
-from rangeland.planning.plan import Plan, RangeOutcome, prove, renumbered
+from rangeland.planning.audit import Replaced, missing
+from rangeland.planning.coverage import Coverage, common, coverage_of
+from rangeland.planning.draft import Draft, Terms, draft, draft_of
+from rangeland.planning.plan import Plan, RangeOutcome, Way, prove, renumbered
 from rangeland.planning.slices import pack
 from rangeland.results import PlanPreview, Progress, RunResult, State
 from rangeland.settings import cluster_settings, wanted_of
 from rangeland.spark.frames import land_transformed, load_transform, transformed_schema
-from rangeland.spark.jobs import land_tasks, start_workers
+from rangeland.spark.jobs import land_tasks, translated
 from rangeland.spark.tasks import WriterSettings
+from rangeland.spark.workers import start_workers
 from rangeland.target import Target, Unfinished
 
 RESURVEY_SECONDS = 10
 MAX_ROUNDS = 50
 
 
-def preview(job: Job, spark: Any, progress: Progress) -> PlanPreview:
-    """What a run would do now. Reads the cluster and the ledger and writes nothing."""
+def preview(job: Job, spark: Any, progress: Progress, way: Way | None = None) -> PlanPreview:
+    """What a run would do now, or a backfill of this way. Reads the cluster, the ledger and
+    perhaps the table, and writes nothing."""
     started = time.monotonic()
-    runner = Runner(job, spark, progress)
+    runner = Runner(job, spark, progress, way or Way.RUN)
     unfinished = runner.target.unfinished()
     found, survey = runner.draft()
     return PlanPreview(
@@ -59,9 +64,10 @@ def run(job: Job, spark: Any, progress: Progress) -> RunResult:
     return Runner(job, spark, progress).run()
 
 
-def backfill(job: Job, spark: Any, progress: Progress) -> RunResult:
-    """Lands the job's range beside its scheduled runs; their checkpoint stays where it is."""
-    return Runner(job, spark, progress, beside=True).run()
+def backfill(job: Job, spark: Any, progress: Progress, way: Way | None = None) -> RunResult:
+    """Lands the job's range beside its scheduled runs; their checkpoint stays where it is.
+    ``way`` may say to land what the table has lost, or to land the range once more."""
+    return Runner(job, spark, progress, way or Way.BESIDE).run()
 
 
 def apply(job: Job, plan: Plan, spark: Any, progress: Progress) -> RunResult:
@@ -70,13 +76,13 @@ def apply(job: Job, plan: Plan, spark: Any, progress: Progress) -> RunResult:
 
 
 class Runner:
-    """One command at work. ``beside`` makes it a backfill, with an application of its own."""
+    """One command at work."""
 
-    def __init__(self, job: Job, spark: Any, progress: Progress, *, beside: bool = False) -> None:
+    def __init__(self, job: Job, spark: Any, progress: Progress, way: Way = Way.RUN) -> None:
         self.job = job
         self.spark = spark
         self.progress = progress
-        self.beside = beside
+        self.way = way
         self.cluster = cluster_settings(job)
         self.transform = load_transform(job.sink.transform) if job.sink.transform else None
         self.rows = (
@@ -86,6 +92,7 @@ class Runner:
         self.target = Target(spark, job)
         self.started = time.monotonic()
         self.warnings: list[str] = []
+        self.replaced: Replaced | None = None
 
     # --- planning ---------------------------------------------------------------------
 
@@ -100,16 +107,27 @@ class Runner:
         """A plan on what is known now. A log that seems to end below the checkpoint is
         looked at again for a while: a new leader's end may be behind for a moment."""
         standing = self.target.standing(self.job.application)
+        if self.way is Way.MISSING:
+            survey = self.survey()
+            found = draft_of(self._terms(), survey, standing, self._torn(survey))
+            return self._placed(found), survey
+        if self.way is Way.REPLACE:
+            standing = replace(standing, landed=Coverage())
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
             survey = self.survey()
             try:
                 found = draft(self._terms(), survey, standing)
+                if self.way is Way.REPLACE:
+                    refuse_cut(self.target, found.plan.ranges)
                 return self._placed(found), survey
-            except RangeLost as error:
-                verdicts = {loss["verdict"] for loss in error.facts.get("losses", ())}
-                again = verdicts == {"truncated"} and standing.checkpoint
-                if not again or time.monotonic() > deadline:
+            except RangeLost:
+                behind = any(
+                    survey.logs[partition].end_offset < mark.until_offset
+                    for partition, mark in standing.checkpoint.items()
+                    if partition in survey.logs
+                )
+                if not behind or time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
 
@@ -130,10 +148,21 @@ class Runner:
 
     def _placed(self, found: Draft) -> Draft:
         """A backfill's plan has an application of its own, named after what it will land."""
-        if not self.beside:
+        if self.way is Way.RUN:
             return found
-        application = f"{self.job.application}/backfill/{found.plan.hash[:12]}"
-        return replace(found, plan=renumbered(found.plan, 1, application))
+        plan = replace(found.plan, replaces=self.way is Way.REPLACE)
+        application = f"{self.job.application}/{self.way.value}/{plan.hash[:12]}"
+        return replace(found, plan=renumbered(plan, 1, application))
+
+    def _torn(self, survey: Survey) -> list[Range]:
+        """What the table has lost of the topics that this job reads."""
+        self.progress.step(f"reading the offsets in {self.job.sink.table}")
+        evidence = examine(self.spark, self.target)
+        holes = missing(evidence.pieces, evidence.audit.holes)
+        topics = {partition.topic for partition in survey.logs}
+        if others := sorted({h.partition.topic for h in holes} - topics):
+            self._warn(f"offsets of {', '.join(others)} are missing too, which this job reads not")
+        return [hole for hole in holes if hole.partition.topic in topics]
 
     def _parallelism(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)
@@ -150,7 +179,8 @@ class Runner:
         for turn in range(MAX_ROUNDS):
             if turn > 0:
                 self.target.refresh()
-            self.target.refuse_restored()
+            if self.way is not Way.MISSING:
+                self.target.refuse_restored()
             unfinished = self.target.unfinished()
             first = next((u for u in unfinished if self._comes_first(u)), None)
             if first is not None:
@@ -164,6 +194,8 @@ class Runner:
             if in_the_way is not None:
                 self._refuse_strangers(in_the_way)
                 finished.append(self._finish(in_the_way.plan, in_the_way, recovered=True))
+                if in_the_way.plan.replaces and in_the_way.plan.ranges == found.plan.ranges:
+                    return self._result(finished, found)  # one that died was asked for the same
                 continue
             plan = self._enter(found.plan, unfinished)
             if plan is not None:
@@ -206,9 +238,12 @@ class Runner:
 
     def _comes_first(self, unfinished: Unfinished) -> bool:
         """Prepared outcomes are committed by whoever comes by; a plan of one's own sequence
-        is finished before the next is made."""
-        own = unfinished.plan.application == self.job.application and not self.beside
-        return own or unfinished.outcome is not None
+        is finished before the next is made, and so is one that mends the table."""
+        own = unfinished.plan.application == self.job.application and self.way is Way.RUN
+        return own or self._mends(unfinished.plan) or unfinished.outcome is not None
+
+    def _mends(self, plan: Plan) -> bool:
+        return plan.application.startswith(f"{self.job.application}/{Way.MISSING.value}/")
 
     def _refuse_strangers(self, unfinished: Unfinished) -> None:
         if unfinished.plan.job == self.job.job:
@@ -225,8 +260,20 @@ class Runner:
         self.progress.step("entering the plan")
         start_workers(self.spark)
         self.target.layout(self.rows)
+        self._wait_for_workers()
         self.target.open_or_create(self.rows)
+        if (warning := self.target.warning()) and warning not in self.warnings:
+            self._warn(warning)
         return plan if self.target.enter(plan, unfinished) else None
+
+    def _wait_for_workers(self) -> None:
+        """Nothing is entered that the workers could not read."""
+        workers = start_workers(self.spark)
+        if not workers.is_ready:
+            self.progress.step("waiting for the cluster's workers")
+        for text in workers.wait(translated):
+            if text not in self.warnings:
+                self._warn(text)
 
     # --- one plan to its end ------------------------------------------------------------
 
@@ -237,11 +284,10 @@ class Runner:
         read_here = outcome is None
         if outcome is None:
             outcome = self._read(plan)
-        self.progress.step(f"committing {len(outcome.files)} files")
-        landed = self.target.land(outcome, since)
+        landed = self._land(plan, outcome, since)
         if isinstance(landed, FilesMissing):
             outcome = self._read_again(plan, outcome, landed)
-            landed = self.target.land(outcome, since)
+            landed = self._land(plan, outcome, since)
         if isinstance(landed, FilesMissing):
             raise StorageFailed(
                 f"{len(landed.paths)} files of {plan.application} {plan.sequence} are gone again",
@@ -249,6 +295,19 @@ class Runner:
                 do="see what removes files from the table's folder, then run again",
             )
         return _Finished(plan, outcome, landed, recovered, read_here)
+
+    def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
+        if not plan.replaces:
+            self.progress.step(f"committing {len(outcome.files)} files")
+            dead = self.target.dead_files() if self._mends(plan) else ()
+            return self.target.land(outcome, since, dead)
+        if self.target.landed_sequence(plan.application) < plan.sequence:
+            if gone := self.target.missing(outcome):
+                return FilesMissing(gone)
+            self.progress.step("comparing with the rows that are there")
+            self.replaced = (self.replaced or Replaced()) + self.target.differences(plan, outcome)
+            self.progress.step("replacing them")
+        return self.target.replace(plan, outcome, since)
 
     def _read(self, plan: Plan) -> OutcomeEntry:
         """Reads all slices, proves the counts and prepares the outcome."""
@@ -267,9 +326,10 @@ class Runner:
         return self.target.replace_outcome(outcome, prove(plan, receipts), files)
 
     def _read_slices(self, plan: Plan) -> tuple[dict[int, Receipt], list[FileEntry]]:
+        self._wait_for_workers()
         tasks = self.tasks(plan.slices)
         writer = WriterSettings(
-            table=str(self.target.path),
+            table=self.target.kernel.storage(str(self.target.path)),
             layout=self.target.layout(self.rows),
             compression=self.job.sink.compression,
             target_file_bytes=self.job.sink.target_file_bytes,
@@ -281,13 +341,32 @@ class Runner:
             if self.transform is None:
                 results = land_tasks(self.spark, tasks, cluster, writer, on_read)
                 receipts = {r.slice_index: r for result in results for r in result.receipts}
-                return receipts, _file_entries(results, plan)
-            receipts, files = land_transformed(
-                self.spark, plan, tasks, cluster, writer, self.transform, on_read
-            )
-            return receipts, [FileEntry(file) for file in files]
+                entries = _file_entries(results, plan)
+            else:
+                receipts, files = land_transformed(
+                    self.spark, plan, tasks, cluster, writer, self.transform, on_read
+                )
+                entries = [FileEntry(file) for file in files]
         finally:
             self.progress.done()
+        self._refuse_unseen(entries)
+        return receipts, entries
+
+    def _refuse_unseen(self, entries: Sequence[FileEntry]) -> None:
+        """A path of a local disk is another folder on each host of a cluster."""
+        where = str(self.target.path)
+        if self.spark.sparkContext.master.startswith("local") or local_path(where) is None:
+            return
+        if missing := missing_files(where, [entry.file for entry in entries]):
+            raise TableRefused(
+                f"{len(missing)} of {len(entries)} files that the executors have written are not "
+                f"in {where} as this driver sees it",
+                why=f"the first is {missing[0]}; the path is not the same folder on all hosts",
+                do="name a table in sink.table that driver and executors share (HDFS, an object "
+                "store, a disk mounted at the same place everywhere), then run again; remove "
+                "what was written to that path on the executors' hosts",
+                missing=list(missing[:10]),
+            )
 
     def _reporter(self, plan: Plan) -> Callable[[dict[int, int]], None]:
         partitions = {s.index: s.partition for s in plan.slices}
@@ -342,6 +421,7 @@ class Runner:
             already=already,
             held=tuple(str(loss) for loss in found.held) if found is not None else (),
             warnings=tuple(self.warnings),
+            replaced=self.replaced,
         )
 
 

@@ -18,17 +18,21 @@ import pyarrow as pa
 
 from rangeland.delta import commit
 from rangeland.delta.entries import FileEntry, OutcomeEntry, PlanEntry, RangeEntry
-from rangeland.delta.facts import Layout, TableFacts
+from rangeland.delta.facts import AddedFile, Layout, StoreKind, TableFacts
 from rangeland.delta.files import strangers_in
 from rangeland.delta.fit import fit, new_table
 from rangeland.delta.kernel import Kernel, Snapshot
 from rangeland.delta.ledger import Ledger
+from rangeland.delta.storage import StoreSettings
 from rangeland.errors import Bug, Conflict, TableRefused
 from rangeland.job import Job
 from rangeland.model import DataFile, Partition
+from rangeland.planning.audit import Replaced
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing
 from rangeland.planning.plan import Plan, RangeOutcome
+from rangeland.spark.offsets import table_frame
+from rangeland.spark.swap import compare, condition, prepared_frame, swap
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,16 @@ class Target:
 
     def notes(self, rows: pa.Schema) -> tuple[str, ...]:
         """What a person should know about how these rows fit."""
-        if self.facts is None or self.path is None:
-            return ()
-        store = self.kernel.store(self.path)
-        found = fit(self.facts, rows, self._job.sink.partition_by).notes
-        return (*found, *([store.note] if store.kind.value == "single-driver" else []))
+        facts, partition_by = self.facts, self._job.sink.partition_by
+        found = () if facts is None else fit(facts, rows, partition_by).notes
+        store = None if self.path is None else self.kernel.store(self.path)
+        return (*found, *([store.note] if store and store.kind is StoreKind.SINGLE_DRIVER else []))
+
+    def warning(self) -> str:
+        """What a run should say each time: nobody has yet decided who may write here."""
+        store = None if self.path is None else self.kernel.store(self.path)
+        undecided = store and store.kind is StoreKind.SINGLE_DRIVER and not store.log_store
+        return store.note if store and undecided else ""
 
     def open_or_create(self, rows: pa.Schema) -> None:
         """Makes table and ledger where they are not there. This is no refresh: what was
@@ -123,7 +132,7 @@ class Target:
 
     def _refuse_strangers(self, path: str) -> None:
         """Before anything is written: other people's files are no place for a table."""
-        if strangers := strangers_in(path):
+        if strangers := strangers_in(self.kernel.storage(path)):
             raise TableRefused(
                 f"the folder {self.name} is no Delta table and not empty",
                 why=f"it holds {', '.join(strangers[:3])}",
@@ -251,11 +260,45 @@ class Target:
             f"the table {self.name} was restored to version {found.restored_to}",
             why=f"rows of these landings are gone: {lost}; the checkpoint is ahead of the data, "
             "and landing on top would leave a hole",
-            do=f"restore the table to version {found.version - 1}, or land what is missing "
-            "into a new table",
+            do=f"restore the table to version {found.version - 1}, or land them again with "
+            "`rangeland backfill JOB.yaml --missing`",
             restored_to=found.restored_to,
             at_version=found.version,
         )
+
+    def landings(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
+        """All plans of all jobs that are in the table, in the order they were entered, each
+        with its outcome. Raises Conflict where the table has rows and no ledger."""
+        if self._ledger is None:
+            raise Conflict(
+                f"the table {self.name} has no ledger",
+                why="nothing was landed in it by this library, or its folder _rangeland is gone",
+                do="land something first, or restore the folder _rangeland",
+            )
+        sequences: dict[str, int] = {}
+        found = []
+        for plan, outcome in self._ledger.prepared():
+            application = plan.application
+            if application not in sequences:
+                sequences[application] = self.landed_sequence(application)
+            if plan.sequence <= sequences[application]:
+                found.append((plan, outcome))
+        return found
+
+    def document(self, plan: PlanEntry) -> dict[str, Any]:
+        """The whole plan of a ledger row, as JSON values."""
+        document: dict[str, Any] = json.loads(plan.document)
+        return document
+
+    def dead_files(self) -> list[AddedFile]:
+        """The files that the table names and its store no longer has. Those that a shallow
+        clone shares with another table are taken to be there."""
+        if self._snapshot is None:
+            return []
+        own = [f for f in self._snapshot.files() if ":/" not in f.path]
+        asked = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
+        gone = set(commit.missing_files(self.storage(), asked))
+        return [f for f in own if f.path in gone]
 
     def history(self, application: str, limit: int) -> list[OutcomeEntry]:
         """The newest outcomes of an application, newest first."""
@@ -299,7 +342,8 @@ class Target:
             sequence=plan.sequence,
             plan_hash=plan.hash,
             ranges=tuple(
-                RangeEntry(o.range, o.counts, leaders.get(o.range.partition)) for o in outcomes
+                RangeEntry(o.range, o.counts, leaders.get(o.range.partition), o.gaps)
+                for o in outcomes
             ),
             files=tuple(files),
             written_at_ms=_now_ms(),
@@ -318,7 +362,7 @@ class Target:
         """A new attempt in place of an outcome whose files are gone; the one that counts."""
         ledger = self._open_ledger()
         counts = tuple(
-            RangeEntry(o.range, o.counts, entry.leader)
+            RangeEntry(o.range, o.counts, entry.leader, o.gaps)
             for o, entry in zip(outcomes, old.ranges, strict=True)
         )
         mine = replace(
@@ -334,15 +378,57 @@ class Target:
         theirs = ledger.outcome(old.application, old.sequence)
         return theirs if theirs is not None else mine
 
-    def land(self, outcome: OutcomeEntry, since: int | None) -> commit.Landed | commit.FilesMissing:
-        """One commit for all files of an outcome; what was landed before stays so."""
+    def land(
+        self, outcome: OutcomeEntry, since: int | None, dead: Sequence[AddedFile] = ()
+    ) -> commit.Landed | commit.FilesMissing:
+        """One commit for all files of an outcome; what was landed before stays so. ``dead``
+        are files that the table names and its store has lost: it names them no longer."""
         table = self._snapshot or self.path
         if table is None:
             raise Bug(f"an outcome is to be landed in {self.name}, which is not there")
         files: list[DataFile] = [entry.file for entry in outcome.files]
-        return commit.land(
-            self.kernel, table, outcome.application, outcome.sequence, files, since or 0
-        )
+        where = (self.kernel, table, outcome.application, outcome.sequence)
+        return commit.land(*where, files, since or 0, dead)
+
+    def storage(self) -> StoreSettings:
+        """How the table's files are reached."""
+        return self.kernel.storage(self._there())
+
+    def missing(self, outcome: OutcomeEntry) -> tuple[str, ...]:
+        """The paths of prepared files that are gone."""
+        return commit.missing_files(self.storage(), [entry.file for entry in outcome.files])
+
+    def differences(self, plan: Plan, outcome: OutcomeEntry) -> Replaced:
+        """What putting this outcome in the place of the table's rows would change."""
+        table, new, where = self._swap(plan, outcome)
+        return compare(table.where(where), new)
+
+    def replace(
+        self, plan: Plan, outcome: OutcomeEntry, since: int | None
+    ) -> commit.Landed | commit.FilesMissing:
+        """One commit that puts an outcome in the place of the table's rows of its ranges."""
+        path, (application, sequence) = self._there(), (outcome.application, outcome.sequence)
+        if self.landed_sequence(application) < sequence:
+            if gone := self.missing(outcome):
+                return commit.FilesMissing(gone)
+            _, new, where = self._swap(plan, outcome)
+            with self.kernel.locked(path):
+                swap(new, path, where, (application, sequence))
+            self._snapshot = self.kernel.load(path)
+        version = commit.landed_at(self.kernel, path, application, sequence, since or 0)
+        return commit.Landed(version, anew=True)
+
+    def _swap(self, plan: Plan, outcome: OutcomeEntry) -> tuple[Any, Any, str]:
+        """The table, the new rows, and which of the table's they stand in for."""
+        path = self._there()
+        table = table_frame(self._spark, path)
+        files = [entry.file for entry in outcome.files]
+        return table, prepared_frame(self._spark, table, path, files), condition(table, plan.ranges)
+
+    def _there(self) -> str:
+        if self.path is None:
+            raise Bug(f"an outcome is to be landed in {self.name}, which is not there")
+        return self.path
 
     def _open_ledger(self) -> Ledger:
         if self._ledger is None:

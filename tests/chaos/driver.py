@@ -81,8 +81,8 @@ class Watched(Target):
 
     moments: Moments
 
-    def land(self, outcome: Any, since: int | None) -> Any:
-        landed = super().land(outcome, since)
+    def land(self, outcome: Any, since: int | None, dead: Any = ()) -> Any:
+        landed = super().land(outcome, since, dead)
         self.moments.reach(COMMITTED)
         return landed
 

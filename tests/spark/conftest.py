@@ -16,11 +16,14 @@ from typing import Any
 import pytest
 
 from rangeland.delta.kernel import Kernel
+from rangeland.jvm.jars import jar_files
+from rangeland.spark.session import S3_JARS
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """``local[2]``, UTC, no user interface; stopped at the end of the session."""
+    """``local[2]``, UTC, no user interface; stopped at the end of the session. It can reach
+    S3, since what a session can reach is settled when it starts."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with warnings.catch_warnings():
@@ -31,6 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         builder = (
             SparkSession.builder.master("local[2]")
             .appName("rangeland-tests")
+            .config("spark.jars", ",".join(map(str, jar_files(S3_JARS))))
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.memory", "1g")

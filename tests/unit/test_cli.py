@@ -17,7 +17,7 @@ import pytest
 
 from rangeland import cli, errors
 from rangeland.job import Job
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, Way
 from tests import answers as made
 
 
@@ -31,6 +31,7 @@ class Runs:
         self.raises: BaseException | None = None
         self.sparks = 0
         self.well = True
+        self.way: Way | None = None
 
     def _answer(self, name: str, job: Job, progress: Any, value: Any) -> Any:
         self.asked.append((name, job))
@@ -39,7 +40,8 @@ class Runs:
             raise self.raises
         return value
 
-    def preview(self, job: Job, spark: object, progress: Any) -> Any:
+    def preview(self, job: Job, spark: object, progress: Any, way: Way | None = None) -> Any:
+        self.way = way
         return self._answer("preview", job, progress, made.a_preview())
 
     def run(self, job: Job, spark: object, progress: Any) -> Any:
@@ -51,7 +53,8 @@ class Runs:
         self.plan = plan
         return self._answer("apply", job, progress, made.a_result())
 
-    def backfill(self, job: Job, spark: object, progress: Any) -> Any:
+    def backfill(self, job: Job, spark: object, progress: Any, way: Way | None = None) -> Any:
+        self.way = way
         result = made.a_result([], state="already-landed")
         return self._answer("backfill", job, progress, result)
 
@@ -62,7 +65,7 @@ class Runs:
         spark_factory()
         return self._answer("check", job, progress, made.a_check(self.well))
 
-    def open_spark(self, app_name: str) -> str:
+    def open_spark(self, app_name: str, **_: str) -> str:
         self.sparks += 1
         return app_name
 
@@ -99,12 +102,39 @@ BOUNDS = ("--from", "2026-01-30", "--until", "2026-01-31")
 
 
 @pytest.mark.parametrize(
+    ("more", "way"),
+    [
+        (BOUNDS, Way.BESIDE),
+        ((*BOUNDS, "--replace"), Way.REPLACE),
+        (("--missing",), Way.MISSING),
+        (("--missing", "--dry-run"), Way.MISSING),
+    ],
+)
+def test_a_backfill_is_asked_for_in_three_ways(
+    runs: Runs, called: Called, job: str, more: tuple[str, ...], way: Way
+) -> None:
+    assert called("backfill", job, *more)[0] == 0
+    assert runs.way is way
+
+
+@pytest.mark.parametrize("more", [BOUNDS, ("--replace",), ("--until", "latest")])
+def test_what_is_missing_is_not_a_matter_of_bounds(
+    runs: Runs, called: Called, job: str, more: tuple[str, ...]
+) -> None:
+    code, _, said = called("backfill", job, "--missing", *more)
+    assert (code, runs.asked) == (64, [])
+    assert "--missing" in said
+
+
+@pytest.mark.parametrize(
     ("command", "asked", "key"),
     [
         (("plan",), "preview", "hash"),
         (("run",), "run", "table_version"),
         (("backfill", *BOUNDS), "backfill", "already_landed"),
         (("backfill", *BOUNDS, "--dry-run"), "preview", "hash"),
+        (("backfill", *BOUNDS, "--replace"), "backfill", "replaced"),
+        (("backfill", "--missing"), "backfill", "already_landed"),
         (("status",), "status", "live_plans"),
         (("check",), "check", "findings"),
     ],
@@ -380,7 +410,7 @@ def test_a_signal_ends_a_process_with_its_sentence(
         "def run(job, spark, progress):\n"
         f"    pathlib.Path({str(ready)!r}).touch(); time.sleep(60)\n"
         "sys.modules['rangeland.run'] = types.SimpleNamespace(run=run)\n"
-        "fake = types.SimpleNamespace(open_spark=str)\n"
+        "fake = types.SimpleNamespace(open_spark=lambda name, **_: name)\n"
         "sys.modules['rangeland.spark.session'] = fake\n"
         f"sys.exit(cli.main(['run', {job!r}, '--json']))\n"
     )

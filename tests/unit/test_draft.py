@@ -24,7 +24,7 @@ from rangeland.model import (
 )
 from rangeland.planning.bounds import Mark, Request
 from rangeland.planning.coverage import Coverage, coverage_of
-from rangeland.planning.draft import Draft, Standing, Terms, draft
+from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of
 from rangeland.planning.limits import Limits
 from rangeland.planning.plan import prove
 from rangeland.planning.policy import Action, Loss, Policy, Verdict
@@ -219,3 +219,53 @@ def test_a_held_partition_waits_and_keeps_its_checkpoint() -> None:
     assert spans(drafted) == [(1, 12, 20)]
     assert drafted.plan.checkpoint == {P0: Mark(4, "A"), P1: Mark(20, "A")}
     assert drafted.held == (Loss(P0, 4, 10, Verdict.EXPIRED, "the log begins at 10 on b1:9092"),)
+
+
+# --- exactly these ranges -------------------------------------------------------------------
+
+
+def test_ranges_that_are_landed_are_planned_again_when_they_are_asked_for() -> None:
+    holes = [Range(P0, 12, 14, "A"), Range(P0, 18, 19, "A")]
+    where = standing({P0: Mark(20, "A")}, Range(P0, 0, 20, "A"))
+    drafted = draft_of(terms(), survey(log(P0, 10, 30)), where, holes)
+    assert spans(drafted) == [(0, 12, 14), (0, 18, 19)]
+    assert drafted.plan.checkpoint == {P0: Mark(20, "A")}, "it stays where it is"
+    assert sum(s.width for s in drafted.plan.slices) == 3
+
+
+@pytest.mark.parametrize(
+    ("hole", "verdict"),
+    [
+        (Range(P0, 5, 12, "A"), Verdict.EXPIRED),
+        (Range(P0, 28, 33, "A"), Verdict.TRUNCATED),
+        (Range(P0, 12, 14, "B"), Verdict.RECREATED),
+        (Range(P1, 0, 3, "A"), Verdict.VANISHED),
+    ],
+)
+def test_what_the_log_no_longer_has_fails_or_is_part_of_the_plan_as_lost(
+    hole: Range, verdict: Verdict
+) -> None:
+    seen = survey(log(P0, 10, 30))
+    with pytest.raises(RangeLost) as lost:
+        draft_of(terms(), seen, standing(), [hole])
+    assert lost.value.facts["losses"][0]["verdict"] == verdict.value
+    skipping = terms(None, None, None, **{verdict.value: Action.SKIP})
+    plan = draft_of(skipping, seen, standing(), [hole]).plan
+    assert [(r.from_offset, r.until_offset) for r in plan.ranges] == [
+        (hole.from_offset, hole.until_offset)
+    ]
+    assert {loss.verdict for loss in plan.losses} == {verdict}
+    assert sum(s.width for s in plan.slices) + sum(x.width for x in plan.losses) == hole.width
+    receipts = {
+        s.index: Receipt(
+            s.index, s.partition, s.from_offset, s.until_offset, Counts(landed=s.width)
+        )
+        for s in plan.slices
+    }
+    (outcome,) = prove(plan, receipts)
+    assert outcome.counts.lost == sum(x.width for x in plan.losses)
+
+
+def test_ranges_of_partitions_that_the_job_leaves_out_are_left_out() -> None:
+    seen = Survey(777, {P0: log(P0, 0, 9)}, elsewhere=frozenset({P1}))
+    assert spans(draft_of(terms(), seen, standing(), [Range(P1, 0, 3, "A")])) == []

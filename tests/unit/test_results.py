@@ -136,3 +136,12 @@ def test_a_check_is_well_only_if_all_of_it_is() -> None:
             {"what": "table", "ok": False, "seen": "none"},
         ],
     }
+
+
+def test_offsets_that_a_later_begin_has_left_out_are_passed_over() -> None:
+    landed = ((20, 30), (50, 60))
+    assert PartitionStatus(P0, 60, 10, 99, landed=landed).passed_over == ((30, 50),)
+    assert PartitionStatus(P0, 60, 40, 99, landed=landed).passed_over == ((40, 50),)
+    assert PartitionStatus(P0, 60, 70, 99, landed=landed).passed_over == ()
+    assert PartitionStatus(P0, None, 10, 99, landed=landed).passed_over == ()
+    assert PartitionStatus(P0, 60, 10, 99).passed_over == ()

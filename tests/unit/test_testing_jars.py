@@ -166,5 +166,5 @@ def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     java.write_text("""#!/bin/sh\necho 'openjdk version "11.0.2"' >&2\n""")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(UsageError, match="is version 11, the brokers need 17"):
+    with pytest.raises(UsageError, match="is version 11, and 17 is needed"):
         find_java()

@@ -24,7 +24,7 @@ from rangeland.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from rangeland.job import Job
-    from rangeland.planning.plan import Plan
+    from rangeland.planning.plan import Plan, Way
     from rangeland.results import PlanPreview, RunResult
 
 
@@ -140,6 +140,16 @@ def backfill(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be landed, as `plan` does.")
     ] = False,
+    missing: Annotated[
+        bool,
+        typer.Option("--missing", help="Land what was landed and is gone, as `verify` finds it."),
+    ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Land the range once more, in the place of the rows that are there."
+        ),
+    ] = False,
     settings: Settings = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -148,9 +158,13 @@ def backfill(
     """Land a range of your choice, beside the scheduled runs and without moving their checkpoint.
 
     What is in the table already is left out; the same backfill twice lands nothing twice.
+    With --replace it is landed again, and says what has changed. With --missing the range is
+    whatever the table has lost.
 
     \b
     Examples:
+      rangeland backfill orders.yaml --missing
+      rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31 --replace
       rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31 --dry-run
       rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31
       rangeland backfill orders.yaml --from '{"orders": {"0": 23}}' --until '{"orders": {"0": 40}}'
@@ -158,25 +172,32 @@ def backfill(
     from rangeland.flags import load_job, require_closed_range
 
     end = ending_of(ctx, writes=not dry_run)
+    if missing and (replace or from_bound is not None or until_bound is not None):
+        raise UsageError(
+            "--missing finds its ranges itself", do="Leave out --replace, --from and --until"
+        )
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
-    require_closed_range(text, job)
-    if dry_run:
-        _preview(end, job)
-        return
+    if not missing:
+        require_closed_range(text, job)
 
+    from rangeland.planning.plan import Way
     from rangeland.run import backfill as backfill_job
 
-    _answer_run(end, backfill_job(job, spark_for(end, job), end.progress()))
+    way = Way.MISSING if missing else Way.REPLACE if replace else Way.BESIDE
+    if dry_run:
+        _preview(end, job, way)
+        return
+    _answer_run(end, backfill_job(job, spark_for(end, job), end.progress(), way))
 
 
 # --- what they share --------------------------------------------------------------------
 
 
-def _preview(end: Ending, job: Job) -> PlanPreview:
+def _preview(end: Ending, job: Job, way: Way | None = None) -> PlanPreview:
     from rangeland.pictures import plan_picture
     from rangeland.run import preview
 
-    result = preview(job, spark_for(end, job), end.progress())
+    result = preview(job, spark_for(end, job), end.progress(), way)
     end.answer(result.to_json(), plan_picture(result))
     return result
 

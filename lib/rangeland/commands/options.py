@@ -50,4 +50,4 @@ def spark_for(end: Ending, job: Job) -> Any:
     from rangeland.spark.session import open_spark
 
     end.progress().step("starting Spark")
-    return open_spark(f"rangeland {job.job}")
+    return open_spark(f"rangeland {job.job}", table=job.sink.table)

@@ -6,7 +6,8 @@ copied out once per machine and user: into a folder only this user can enter, un
 that is its content's hash, by an atomic rename. Any number of workers may do so at once.
 
 Rules: nothing of another user is ever loaded; a folder that is not ours alone is not used.
-A library of another platform, or of another version of this package, is no library.
+A library of another platform, or of another version of this package, is no library. One
+that is at hand and cannot be copied out is an error: a hundred times slower is no fallback.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import ctypes
 import hashlib
 import os
 import platform
+import shutil
 import stat
 import sys
 import tempfile
 from pathlib import Path
+
+from rangeland.errors import StorageFailed
 
 KERNEL_ABI = 1
 """As in ``kernel.c``: raised with any change of its structs or functions."""
@@ -34,16 +38,51 @@ def library_name() -> str:
 
 
 def load_library() -> ctypes.CDLL:
-    """The library for this platform. Raises Missing."""
-    beside = Path(__file__).with_name(library_name())
-    if beside.exists():
-        return _load(beside)
+    """The library for this platform. Raises Missing where there is none, StorageFailed where
+    it is in an archive and no folder takes it."""
+    # Not a Path: an executor's archive is at /a/./b.zip, and its loader knows no /a/b.zip.
+    beside = os.path.join(os.path.dirname(__file__), library_name())
+    if os.path.exists(beside):
+        return _load(Path(beside))
     content = _read_from_archive(beside)
     try:
         path = extract(content, library_name())
     except OSError as error:
-        raise Missing(f"{library_name()} could not be copied out of its archive: {error}") from None
-    return _load(path)
+        raise _no_place(str(error)) from None
+    try:
+        return _load(path)
+    except Missing as missing:
+        if _forbids_programs(path):
+            raise _no_place(f"{path.parent} is mounted noexec") from missing
+        raise
+    finally:
+        if path.parent.name != _shared_name():  # made for this process, which has it loaded now
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def trouble() -> str:
+    """Why records are decoded without the library here; empty where it loads."""
+    try:
+        load_library()
+    except Missing as missing:
+        return str(missing)
+    return ""
+
+
+def _no_place(why: str) -> StorageFailed:
+    return StorageFailed(
+        f"the decode kernel cannot be taken out of its archive on {platform.node()}",
+        why=why,
+        do="Give the workers a temporary folder that they can write and run programs in: set "
+        "spark.executorEnv.TMPDIR",
+        host=platform.node(),
+    )
+
+
+def _forbids_programs(path: Path) -> bool:
+    if not hasattr(os, "statvfs") or not hasattr(os, "ST_NOEXEC"):
+        return False
+    return bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -57,12 +96,12 @@ def _load(path: Path) -> ctypes.CDLL:
     return library
 
 
-def _read_from_archive(path: Path) -> bytes:
+def _read_from_archive(path: str) -> bytes:
     loader = getattr(__spec__, "loader", None)
     try:
-        return bytes(loader.get_data(str(path)))  # type: ignore[union-attr]
+        return bytes(loader.get_data(path))  # type: ignore[union-attr]
     except (AttributeError, OSError):
-        raise Missing(f"this installation has no {path.name}") from None
+        raise Missing(f"this installation has no {os.path.basename(path)}") from None
 
 
 def extract(content: bytes, name: str) -> Path:
@@ -97,13 +136,17 @@ def _holds(path: Path, content: bytes) -> bool:
 def private_folder() -> Path:
     """A folder only this user can enter, made if need be: the same for all processes of
     the user, or, where somebody else has taken that name, a new one of this process."""
-    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-    folder = Path(tempfile.gettempdir()) / f"rangeland-{user}"
+    folder = Path(tempfile.gettempdir()) / _shared_name()
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileExistsError:  # a file, or a link to nowhere
         return Path(tempfile.mkdtemp(prefix="rangeland-"))
     return folder if _is_private(folder) else Path(tempfile.mkdtemp(prefix="rangeland-"))
+
+
+def _shared_name() -> str:
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    return f"rangeland-{user}"
 
 
 def _is_private(folder: Path) -> bool:

@@ -22,6 +22,24 @@ def add_lines(files: Iterable[DataFile]) -> str:
     return "\n".join(json.dumps({"add": _add_action(file)}) for file in files)
 
 
+def remove_lines(files: Iterable[AddedFile], now_ms: int) -> str:
+    """A remove action a line, for files that a version of the table holds."""
+    return "\n".join(json.dumps({"remove": _remove_action(file, now_ms)}) for file in files)
+
+
+def _remove_action(file: AddedFile, now_ms: int) -> dict[str, Any]:
+    action = {
+        "path": file.action["path"],
+        "deletionTimestamp": now_ms,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": dict(file.partition_values),
+        "size": file.size_bytes,
+    }
+    vector = file.action.get("deletionVector")
+    return action if vector is None else action | {"deletionVector": vector}
+
+
 def _add_action(file: DataFile) -> dict[str, Any]:
     return {
         "path": quote(file.path, safe=_URI_SAFE),
@@ -41,6 +59,7 @@ def added_file(add: Mapping[str, Any]) -> AddedFile:
         stats=add["stats"],
         partition_values=dict(add["partitionValues"]),
         has_deletion_vector=add["deletionVector"] is not None,
+        action={name: add.get(name) for name in ("path", "deletionVector")},
     )
 
 

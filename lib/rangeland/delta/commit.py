@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.facts import CommitFacts
-from rangeland.delta.files import open_store, store_error
+from rangeland.delta.facts import AddedFile, CommitFacts
+from rangeland.delta.files import store_error
 from rangeland.delta.kernel import Committed, Kernel, Snapshot
+from rangeland.delta.storage import StoreSettings, open_store
 from rangeland.errors import TableRefused
 from rangeland.model import DataFile
 
@@ -57,8 +58,10 @@ def land(
     sequence: int,
     files: Sequence[DataFile],
     since: int = 0,
+    removed: Sequence[AddedFile] = (),
 ) -> Landed | FilesMissing:
-    """Commits ``files`` with transaction (application, sequence), once and for all.
+    """Commits ``files`` with transaction (application, sequence), once and for all. Where
+    files are ``removed`` in the same commit, one that came meanwhile is a Conflict.
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the version of a landing that was made before."""
@@ -73,17 +76,18 @@ def land(
     newest = snapshot.transaction_version(application)
     if newest is not None and newest >= sequence:
         return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
-    if missing := missing_files(where, files):
+    if missing := missing_files(kernel.storage(where), files):
         return FilesMissing(missing)
-    done = kernel.append(snapshot, files, (application, sequence))
+    expected = snapshot.version if removed else None
+    done = kernel.append(snapshot, files, (application, sequence), expected, removed)
     if isinstance(done, Committed):
         return Landed(done.version, anew=True)
     return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
 
 
-def missing_files(table_uri: str, files: Sequence[DataFile]) -> tuple[str, ...]:
+def missing_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[str, ...]:
     """The paths, relative to the table, of files that are not there in their full size."""
-    store, root = open_store(table_uri)
+    store, root = open_store(table)
     paths = [f"{root}/{file.path}" for file in files]
     try:
         found = store.get_file_info(paths)
@@ -100,9 +104,17 @@ def landed_at(
     kernel: Kernel, table_uri: str, application: str, sequence: int, since: int = 0
 ) -> int | None:
     """The table version whose commit has this transaction, None if the log is too short."""
+    commit = landing_commit(kernel, table_uri, application, sequence, since)
+    return None if commit is None else commit.version
+
+
+def landing_commit(
+    kernel: Kernel, table_uri: str, application: str, sequence: int, since: int = 0
+) -> CommitFacts | None:
+    """The commit that has this transaction, None if the log is too short."""
     for commit in reversed(kernel.commits(table_uri, since)):
         if commit.transactions.get(application) == sequence:
-            return commit.version
+            return commit
     return None
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from rangeland.delta.schema import UTC_MICROS
 from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition, Range
+from rangeland.planning.intervals import Interval
 
 PLAN = "plan"
 OUTCOME = "outcome"
@@ -26,11 +27,13 @@ OUTCOME = "outcome"
 
 @dataclass(frozen=True, slots=True)
 class RangeEntry:
-    """One range of a plan or an outcome; ``counts`` and ``leader`` come with the outcome."""
+    """One range of a plan or an outcome; the rest comes with the outcome. ``gaps`` are the
+    offsets without a row; None where they were not kept."""
 
     range: Range
     counts: Counts | None = None
     leader: str | None = None
+    gaps: tuple[Interval, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ _RANGE = pa.struct(
         *(pa.field(name, pa.int64()) for name in COUNT_NAMES),
         pa.field("leader", pa.string()),
         pa.field("estimated_bytes", pa.int64()),
+        pa.field("gaps", pa.list_(pa.field("element", pa.struct(_OFFSETS)))),
     ]
 )
 _FILE = pa.struct(
@@ -254,14 +258,25 @@ def _range_row(entry: RangeEntry) -> Row:
         | _offsets(entry.range)
         | {name: None if counts is None else getattr(counts, name) for name in COUNT_NAMES}
         | {"leader": entry.leader, "estimated_bytes": entry.range.estimated_bytes}
+        | {"gaps": None if entry.gaps is None else [_gap_row(gap) for gap in entry.gaps]}
     )
+
+
+def _gap_row(gap: Interval) -> Row:
+    return {"from_offset": gap[0], "until_offset": gap[1]}
 
 
 def _range_entry(row: Row) -> RangeEntry:
     counts = None
     if row["landed"] is not None:
         counts = Counts(**{name: row[name] for name in COUNT_NAMES})
-    return RangeEntry(_range(row, row["estimated_bytes"] or 0), counts, row["leader"])
+    gaps = row.get("gaps")
+    return RangeEntry(
+        _range(row, row["estimated_bytes"] or 0),
+        counts,
+        row["leader"],
+        None if gaps is None else tuple((g["from_offset"], g["until_offset"]) for g in gaps),
+    )
 
 
 def _range(row: Row, estimated_bytes: int = 0) -> Range:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,7 +34,8 @@ class TableFacts:
 @dataclass(frozen=True, slots=True)
 class AddedFile:
     """One file that a version of the table holds. ``path`` is decoded and relative to the
-    table, unless the file is shared from elsewhere (a shallow clone): then it is a URI."""
+    table, unless the file is shared from elsewhere (a shallow clone): then it is a URI.
+    ``action`` is the log's own entry, which a removal has to name as it is."""
 
     path: str
     size_bytes: int
@@ -41,6 +43,7 @@ class AddedFile:
     stats: str | None
     partition_values: Mapping[str, str | None]
     has_deletion_vector: bool = False
+    action: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -27,6 +27,7 @@ import pyarrow.types as pt
 from rangeland.delta.facts import Layout
 from rangeland.delta.partitions import Values, folder, split
 from rangeland.delta.stats import StatsCollector, has_bounds
+from rangeland.delta.storage import StoreSettings, open_store
 from rangeland.errors import RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
@@ -36,26 +37,18 @@ PAGE_BYTES = 1 << 20
 
 _CODECS = {"zstd": ("zstd", 1), "snappy": ("snappy", None), "none": ("none", None)}
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+# Arrow gives S3's errors no number, only their names.
+_DENIED_BY_S3 = re.compile(
+    r"\b(ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_(ACCESS_KEY_ID|CLIENT_TOKEN_ID|SIGNATURE)"
+    r"|EXPIRED_TOKEN|ExpiredToken|InvalidToken|HTTP status 403)\b"
+)
+_NO_BUCKET = "NO_SUCH_BUCKET"
 
 
-def open_store(table_uri: str) -> tuple[pafs.FileSystem, str]:
-    """The file system of a table's URI and the table's path in it. Plain paths are local."""
-    parts = urlparse(table_uri)
-    if parts.scheme in ("", "file"):
-        path = unquote(parts.path) if parts.scheme else table_uri
-        return pafs.LocalFileSystem(), os.path.abspath(path)
-    uri = table_uri.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
-    try:
-        store, path = pafs.FileSystem.from_uri(uri)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise StorageFailed(f"opening {table_uri}", why=str(error)) from error
-    return store, path.rstrip("/")
-
-
-def strangers_in(table_uri: str) -> list[str]:
+def strangers_in(table: StoreSettings | str) -> list[str]:
     """What lies in a folder that is to become a table, but for our own ledger. Nothing if
     somebody has just made it one."""
-    store, root = open_store(table_uri)
+    store, root = open_store(table)
     try:
         found = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
     except OSError as error:
@@ -86,7 +79,7 @@ class FileWriter:
 
     def __init__(
         self,
-        table_uri: str,
+        table: StoreSettings | str,
         layout: Layout,
         *,
         compression: str = "zstd",
@@ -95,7 +88,7 @@ class FileWriter:
         row_group_bytes: int = ROW_GROUP_BYTES,
         max_open_files: int = MAX_OPEN_FILES,
     ) -> None:
-        self._store, self._root = open_store(table_uri)
+        self._store, self._root = open_store(table)
         self._layout = layout
         self._schema = layout.file_schema
         self._codec, self._level = _CODECS[compression]
@@ -211,7 +204,8 @@ class FileWriter:
         full = self._full(under_way.path)
         parent = full.rsplit("/", 1)[0]
         if parent not in self._folders:
-            self._store.create_dir(parent, recursive=True)
+            if not isinstance(self._store, pafs.S3FileSystem):  # which has no folders
+                self._store.create_dir(parent, recursive=True)
             self._folders.add(parent)
         self._started.append(under_way.path)
         under_way.sink = self._store.open_output_stream(full)
@@ -290,6 +284,13 @@ def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErro
         return TableRefused(
             what, why=str(error), do="Grant write permission on the table's folder", **facts
         )
+    said = str(error)
+    if _DENIED_BY_S3.search(said):
+        do = "See that the keys in fs.s3a.* are right and may read and write the table's folder"
+        return TableRefused(what, why=said, do=do, **facts)
+    if _NO_BUCKET in said:
+        do = "See that the bucket exists and that fs.s3a.endpoint is its store"
+        return TableRefused(what, why=said, do=do, **facts)
     if error.errno == errno.ENOSPC:
         why = f"no room for the next {size_bytes} bytes on the table's store"
         return StorageFailed(what, why=why, do="Make room and run again", **facts)

@@ -20,6 +20,7 @@ import fcntl
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,8 +30,9 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from rangeland.delta import trouble
-from rangeland.delta.actions import add_lines, added_file, commit_facts
+from rangeland.delta.actions import add_lines, added_file, commit_facts, remove_lines
 from rangeland.delta.facts import AddedFile, CommitFacts, StoreFacts, TableFacts
+from rangeland.delta.storage import S3Keys, StoreSettings, store_settings
 from rangeland.delta.stores import local_path, scheme_of, store_facts
 from rangeland.delta.upkeep import Upkeep
 from rangeland.errors import Bug, Conflict, StorageFailed, TableRefused
@@ -171,6 +173,29 @@ class Kernel:
             configured = self._conf.get(f"io.delta.kernel.logStore.{scheme_of(uri)}.impl")
         return store_facts(uri, configured or "")
 
+    def storage(self, path: str) -> StoreSettings:
+        """How to reach the store of a path, as this session's Hadoop would; see ``storage``."""
+        uri = self.resolve(path)
+        with self.translated(f"reading the configuration for {path}"):
+            return store_settings(
+                uri, lambda name: self._conf.get(name), self._password, lambda: self._s3_keys(uri)
+            )
+
+    def _password(self, name: str) -> str | None:
+        """A value that may be kept in a Hadoop credential store."""
+        found = self._conf.getPassword(name)
+        return None if found is None else "".join(found)
+
+    def _s3_keys(self, uri: str) -> S3Keys:
+        """What Hadoop's own providers answer now."""
+        s3a, where = self._jvm.org.apache.hadoop.fs.s3a, self._jvm.java.net.URI(uri)
+        conf = s3a.S3AUtils.propagateBucketOptions(self._conf, where.getHost())
+        providers = s3a.auth.CredentialProviderListFactory
+        found = providers.createAWSCredentialProviderList(where, conf).resolveCredentials()
+        ends = "Session" in found.getClass().getSimpleName()
+        token = str(found.sessionToken()) if ends else None
+        return S3Keys(str(found.accessKeyId()), str(found.secretAccessKey()), token)
+
     def load(self, path: str) -> Snapshot | None:
         """The newest version of the table, None where there is no table."""
         try:
@@ -269,7 +294,7 @@ class Kernel:
         uri = self.resolve(path)
         made = None
         try:
-            with self._locked(uri), self.translated(f"creating the table {path}"):
+            with self.locked(uri), self.translated(f"creating the table {path}"):
                 made = self._create(uri, schema_json, partition_columns, configuration or {})
         except trouble.TableExists:
             pass
@@ -307,8 +332,10 @@ class Kernel:
         files: Sequence[DataFile],
         transaction: tuple[str, int],
         expected_version: int | None = None,
+        removed: Sequence[AddedFile] = (),
     ) -> Committed | AlreadyCommitted:
-        """One commit that adds ``files`` and sets the transaction (application, version).
+        """One commit that adds ``files``, takes ``removed`` out of the table, and sets the
+        transaction (application, version).
 
         Commits of others that came meanwhile are stepped over, unless they changed schema
         or protocol, or have this transaction. With ``expected_version`` any commit after it
@@ -320,9 +347,11 @@ class Kernel:
         newest = snapshot.transaction_version(application)
         if newest is not None and newest >= version:
             return AlreadyCommitted(snapshot.version, newest)
+        now_ms = time.time_ns() // 1_000_000
+        actions = "\n".join([add_lines(files), remove_lines(removed, now_ms)]).strip()
         try:
-            with self._locked(where), self.translated(f"committing to {where}"):
-                return self._append(snapshot, files, transaction, expected_version)
+            with self.locked(where), self.translated(f"committing to {where}"):
+                return self._append(snapshot, actions, transaction, expected_version)
         except trouble.StaleTransaction:
             seen = self._loaded(where)
             found = seen.transaction_version(application)
@@ -343,7 +372,7 @@ class Kernel:
     def _append(
         self,
         snapshot: Snapshot,
-        files: Sequence[DataFile],
+        text: str,
         transaction: tuple[str, int],
         expected_version: int | None,
     ) -> Committed:
@@ -355,7 +384,7 @@ class Kernel:
         if expected_version is not None:
             builder = builder.withMaxRetries(0)
         java = builder.build(self.engine)
-        result = java.commit(self.engine, self._actions(files))
+        result = java.commit(self.engine, self._actions(text))
         self._upkeep.start(snapshot.path, lambda: self._run_hooks(result))
         return Committed(int(result.getVersion()), self._left_by(result))
 
@@ -367,11 +396,11 @@ class Kernel:
         java = found.get()
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java, True)
 
-    def _actions(self, files: Sequence[DataFile]) -> Any:
-        """Kernel's iterable of add actions: three round trips, however many files."""
-        if not files:
+    def _actions(self, text: str) -> Any:
+        """Kernel's iterable of the actions in these lines: three round trips, however many."""
+        if not text:
             return self._iterable.emptyIterable()
-        tokens = self._jvm.java.util.StringTokenizer(add_lines(files), "\n")
+        tokens = self._jvm.java.util.StringTokenizer(text, "\n")
         lines = self._jvm.java.util.Collections.list(tokens)
         vector = self._vectors.buildColumnVector(lines, self._string)
         batch = self._json.parseJson(vector, self._action_schema, self._empty)
@@ -397,7 +426,7 @@ class Kernel:
     # --- edges --------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _locked(self, uri: str) -> Iterator[None]:
+    def locked(self, uri: str) -> Iterator[None]:
         """Holds the table's lock file while committing to a local path; else nothing."""
         folder = local_path(uri)
         if folder is None:

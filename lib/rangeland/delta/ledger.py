@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
 from rangeland.delta.coverage import Coverage, held_by, with_ranges
@@ -32,9 +33,10 @@ from rangeland.delta.entries import (
     to_row,
 )
 from rangeland.delta.facts import AddedFile
-from rangeland.delta.files import open_store, store_error, sync_file
+from rangeland.delta.files import store_error, sync_file
 from rangeland.delta.kernel import Committed, Kernel, Snapshot
 from rangeland.delta.schema import schema_json
+from rangeland.delta.storage import open_store
 from rangeland.errors import Bug, StorageFailed
 from rangeland.model import DataFile, Partition
 
@@ -76,7 +78,7 @@ class Ledger:
     def __init__(self, kernel: Kernel, table_path: str) -> None:
         self._kernel = kernel.as_sole_writer()
         self.path = f"{kernel.resolve(table_path).rstrip('/')}/{FOLDER}"
-        self._store, self._root = open_store(self.path)
+        self._store, self._root = open_store(kernel.storage(self.path))
         self._view: _View | None = None
         self._stale: _View | None = None  # still good if nothing was written since
 
@@ -123,6 +125,22 @@ class Ledger:
         mine = [k for k in self.events() if (k.event, k.application) == (OUTCOME, application)]
         mine.sort(key=lambda key: key.sequence, reverse=True)
         return (self._outcome_at(key) for key in mine)
+
+    def prepared(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
+        """All plans that have an outcome, in the order they were entered, each with the
+        outcome that counts. Reads the whole ledger, in one go."""
+        outcomes: dict[tuple[str, int], OutcomeEntry] = {}
+        plans: dict[tuple[str, int], PlanEntry] = {}
+        for row in self._read_all():
+            entry = from_row(row)
+            key = (entry.application, entry.sequence)
+            if isinstance(entry, PlanEntry):
+                plans[key] = entry
+            elif key not in outcomes or outcomes[key].attempt < entry.attempt:
+                outcomes[key] = entry
+        in_order = sorted(plans.values(), key=lambda plan: plan.entered)
+        found = [(plan, outcomes.get((plan.application, plan.sequence))) for plan in in_order]
+        return [(plan, outcome) for plan, outcome in found if outcome is not None]
 
     def live_plans(self) -> list[PlanEntry]:
         """Plans without an outcome, oldest first: under way, or left by a run that died."""
@@ -297,6 +315,20 @@ class Ledger:
             ).to_pylist()
         except (OSError, pa.ArrowException) as error:
             raise StorageFailed(f"reading the ledger file {full}", why=str(error)) from error
+        return rows
+
+    def _read_all(self) -> list[dict[str, object]]:
+        paths = sorted({f"{self._root}/{key.path}" for key in self.events()})
+        if not paths:
+            return []
+        try:
+            rows: list[dict[str, object]] = (
+                pds.dataset(paths, schema=SCHEMA, format="parquet", filesystem=self._store)
+                .to_table()
+                .to_pylist()
+            )
+        except (OSError, pa.ArrowException) as error:
+            raise StorageFailed(f"reading the ledger {self.path}", why=str(error)) from error
         return rows
 
     def _broken(self, why: str) -> Bug:

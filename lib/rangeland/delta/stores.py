@@ -16,7 +16,7 @@ from rangeland.delta.facts import StoreFacts, StoreKind
 _SAFE_SCHEMES = frozenset(
     ["hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs", "oss", "cosn"]
 )
-_S3_SCHEMES = frozenset(["s3", "s3a", "s3n"])
+S3_SCHEMES = frozenset(["s3", "s3a", "s3n"])
 
 
 def scheme_of(uri: str) -> str:
@@ -43,7 +43,7 @@ def store_facts(uri: str, log_store: str = "") -> StoreFacts:
             "On a local path our commits take a file lock; Spark's own writers do not know it, "
             "so let nothing else write to this table while a run lands.",
         )
-    if scheme in _S3_SCHEMES:
+    if scheme in S3_SCHEMES:
         return _s3(scheme, log_store)
     if scheme in _SAFE_SCHEMES:
         return StoreFacts(StoreKind.PUT_IF_ABSENT, scheme, log_store)
@@ -56,6 +56,8 @@ def store_facts(uri: str, log_store: str = "") -> StoreFacts:
 
 
 def _s3(scheme: str, log_store: str) -> StoreFacts:
+    # Hadoop's S3A can refuse to overwrite, but only where it is asked to when a file is
+    # created, and Delta's log store does not ask: it looks, and then writes.
     if log_store and "SingleDriver" not in log_store:
         return StoreFacts(StoreKind.PUT_IF_ABSENT, scheme, log_store)
     return StoreFacts(

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed, TableRefused
+from rangeland.errors import (
+    Bug,
+    Conflict,
+    RangelandError,
+    StorageFailed,
+    TableRefused,
+    UsageError,
+)
 
 Chain = Sequence[tuple[str, str]]
 
 _FULL = ("no space left on device", "disk quota exceeded", "file too large")
 _DENIED = ("permission denied", "accessdenied", "access denied", "not authorized", "read-only file")
 _DENIED_CLASSES = ("AccessControlException", "AccessDeniedException")
+_AMAZON = "software.amazon.awssdk."
 _REFUSED = ("UnsupportedTableFeatureException", "UnsupportedProtocolVersionException")
 _MOVED = ("MetadataChangedException", "ProtocolChangedException")
 _RACED = ("MaxCommitRetryLimitReachedException", "ConcurrentWriteException")
@@ -52,7 +60,6 @@ def essence(chain: Chain) -> str:
 def translate(what: str, chain: Chain) -> Raised:
     """The error to raise for a Java exception that came while ``what`` was under way."""
     names = [name.rsplit(".", 1)[-1] for name, _ in chain]
-    text = " ".join(message.lower() for _, message in chain if message)
     said = essence(chain)
     if "TableNotFoundException" in names:
         return NoTable(said)
@@ -60,10 +67,8 @@ def translate(what: str, chain: Chain) -> Raised:
         return TableExists(said)
     if "ConcurrentTransactionException" in names:
         return StaleTransaction(said)
-    if any(phrase in text for phrase in _FULL):
-        return StorageFailed(what, why=said, do="Make room in the table's store and run again")
-    if any(n in names for n in _DENIED_CLASSES) or any(phrase in text for phrase in _DENIED):
-        return TableRefused(what, why=said, do="Grant write permission on the table's folder")
+    if refused := _refused_by_store(what, said, chain):
+        return refused
     if any(name in names for name in _REFUSED):
         return TableRefused(
             what, why=said, do="Drop the feature from the table, or land in another table"
@@ -81,3 +86,31 @@ def translate(what: str, chain: Chain) -> Raised:
     if "KernelException" in names:
         return TableRefused(what, why=said)
     return Bug(what, why=f"{names[-1] if names else 'Java'}: {said}")
+
+
+def _refused_by_store(what: str, said: str, chain: Chain) -> RangelandError | None:
+    """No room, no permission, no bucket, or nothing here that could speak to the store."""
+    names = [name.rsplit(".", 1)[-1] for name, _ in chain]
+    text = " ".join(message.lower() for _, message in chain if message)
+    if any(phrase in text for phrase in _FULL):
+        return StorageFailed(what, why=said, do="Make room in the table's store and run again")
+    if any(n in names for n in _DENIED_CLASSES) or any(phrase in text for phrase in _DENIED):
+        return TableRefused(what, why=said, do=_remedy_for_denial(chain))
+    if "UnknownStoreException" in names:
+        return TableRefused(
+            what, why=said, do="See that the bucket exists and that fs.s3a.endpoint is its store"
+        )
+    if "UnsupportedFileSystemException" in names or "filesystem not found" in text:
+        return UsageError(
+            what,
+            why=said,
+            do="Start Spark with the store's Hadoop file system; for s3a: "
+            "--packages org.apache.hadoop:hadoop-aws, in the version of Spark's own Hadoop",
+        )
+    return None
+
+
+def _remedy_for_denial(chain: Chain) -> str:
+    if any(name.startswith(_AMAZON) for name, _ in chain):
+        return "See that the keys in fs.s3a.* are right and may read and write the table's folder"
+    return "Grant write permission on the table's folder"

@@ -3,17 +3,25 @@
 A chunk covers the offsets from where it was asked to where the next begins, clipped to its
 slice, and its counts must add up to that. A slice has a receipt only when its chunks reach
 its end without a gap; anything else is ProofFailed here, before anything is prepared.
+
+Offsets without a row are noted as intervals, so that whoever looks at the table later can
+tell a row that is gone from one that never was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from rangeland.errors import ProofFailed
 from rangeland.model import Counts, Receipt, Slice
 from rangeland.planning.policy import Loss
+
+MAX_GAPS = 10_000
+"""Per slice. A compacted log may have as many gaps as records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,12 @@ class _Line:
     leader: str
     bytes_read: int
     losses: list[Loss]
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+
+    def without_rows(self, start: int, end: int) -> None:
+        if self.gaps and self.gaps[-1][1] == start:
+            start = self.gaps.pop()[0]
+        self.gaps.append((start, end))
 
 
 class Tally:
@@ -61,6 +75,9 @@ class Tally:
                 do="report this; nothing was committed",
                 slice=line.slice.index,
             )
+        if len(line.gaps) <= MAX_GAPS:
+            for start, end in gaps_of(chunk):
+                line.without_rows(start, end)
         line.position = chunk.until_offset
         line.counts = line.counts + chunk.counts
         line.bytes_read += chunk.bytes_read
@@ -90,6 +107,21 @@ class Tally:
                     (loss.from_offset, loss.until_offset, loss.verdict.value, loss.evidence)
                     for loss in line.losses
                 ),
+                gaps=tuple(line.gaps) if len(line.gaps) <= MAX_GAPS else None,
             )
             for line in self._lines.values()
         )
+
+
+def gaps_of(chunk: Chunk) -> Iterator[tuple[int, int]]:
+    """The offsets of a chunk that have no row, as intervals in order."""
+    if chunk.counts.landed == chunk.until_offset - chunk.from_offset:
+        return
+    if chunk.batch is None or not chunk.batch.num_rows:
+        if chunk.from_offset < chunk.until_offset:
+            yield chunk.from_offset, chunk.until_offset
+        return
+    offsets = chunk.batch.column("offset").to_numpy()
+    edges = np.concatenate(([chunk.from_offset - 1], offsets, [chunk.until_offset]))
+    for before in np.flatnonzero(np.diff(edges) > 1):
+        yield int(edges[before]) + 1, int(edges[before + 1])

@@ -59,7 +59,35 @@ JAR_SETS: dict[str, JarSet] = {
     # For Spark's `spark.jars`: a session then starts without resolving anything.
     "delta-4.4.0": JarSet(
         ("io.delta:delta-spark_4.2_2.13:4.4.0",),
-        excludes=("org.apache.spark:*", "org.scala-lang:*"),
+        excludes=("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*"),
+    ),
+    # For tables on S3: what Spark's own Hadoop needs beside itself. Only those parts of
+    # Amazon's SDK that it uses, since the bundle of all its parts is hundreds of megabytes.
+    "hadoop-aws-3.5.0": JarSet(
+        (
+            "org.apache.hadoop:hadoop-aws:3.5.0",
+            "software.amazon.awssdk:s3:2.35.4",
+            "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+            "software.amazon.awssdk:sts:2.35.4",
+        ),
+        excludes=("software.amazon.awssdk:bundle", "io.netty:*", "org.slf4j:*"),
+    ),
+    # An S3 server for tests. Left out is what it needs for other backends than a folder, and
+    # the web server, which is in its own jar.
+    "s3proxy-4.1.0": JarSet(
+        ("org.gaul:s3proxy:4.1.0", "jakarta.servlet:jakarta.servlet-api:6.0.0"),
+        excludes=(
+            "com.azure:*",
+            "com.github.openstack4j.core:*",
+            "com.github.openstack4j.core.connectors:*",
+            "com.google.cloud:*",
+            "io.grpc:*",
+            "io.opentelemetry:*",
+            "io.opentelemetry.semconv:*",
+            "io.prometheus:*",
+            "org.apache.sshd:*",
+            "org.eclipse.jetty.ee10:*",
+        ),
     ),
     # Spark's own Kafka source, for the benchmark to compare with. What PySpark brings is left
     # out. Its token provider cannot be had in its own version; that of 4.0.0 fits, and is a

@@ -37,7 +37,7 @@ def _checked(home: str, java: str | None) -> str:
         raise UsageError("Java was not found", why=why, do=remedy, java_home=home)
     version = java_version(java)
     if version < MINIMUM_JAVA:
-        why = f"{java} is version {version}, the brokers need {MINIMUM_JAVA}"
+        why = f"{java} is version {version}, and {MINIMUM_JAVA} is needed"
         raise UsageError("Java is too old", why=why, do=remedy, java=java, version=version)
     return java
 

@@ -97,7 +97,7 @@ def resolve(
         ranges.append(found[0])
         losses += _not_landed(found[1], log.leader.topic_id, landed or Coverage())
     losses += _vanished(request, survey, checkpoint)
-    return _judge(request.policy, ranges, losses)
+    return judge(request.policy, ranges, losses)
 
 
 def _resolve_one(
@@ -266,7 +266,8 @@ def _refuse_unknown_partitions(request: Request, survey: Survey) -> None:
         )
 
 
-def _judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> Resolved:
+def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> Resolved:
+    """What the policy makes of the losses. Raises RangeLost for those that it fails on."""
     failing = [loss for loss in losses if policy.of(loss.verdict) is Action.FAIL]
     if failing:
         raise range_lost(failing)

@@ -7,10 +7,10 @@ has asked the cluster and read the ledger; nothing is asked or read here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rangeland.model import Isolation, Partition, Range, Survey
-from rangeland.planning.bounds import Mark, Request, Resolved, resolve
+from rangeland.planning.bounds import Mark, Request, Resolved, judge, resolve
 from rangeland.planning.coverage import Coverage, common, leave_out
 from rangeland.planning.estimate import with_estimate
 from rangeland.planning.intervals import subtract
@@ -82,6 +82,69 @@ def draft(terms: Terms, survey: Survey, standing: Standing) -> Draft:
     )
     already = common(asked, standing.landed)
     return Draft(plan, tuple(asked), tuple(already), resolved.held)
+
+
+def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Range]) -> Draft:
+    """A plan of exactly these ranges, landed before or not. Raises RangeLost where the log
+    no longer has them and the policy is to fail; what a policy skips is in the plan as lost.
+    Ranges of partitions that the survey leaves out are left out."""
+    here = [r for r in wanted if r.partition not in survey.elsewhere]
+    losses = [loss for r in here for loss in _gone(r, survey)]
+    resolved = judge(terms.request.policy, here, losses)
+    ranges = apply_limits(
+        [
+            with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
+            for r in resolved.ranges
+        ],
+        terms.limits,
+    )
+    gone = [
+        replace(
+            loss,
+            from_offset=max(r.from_offset, loss.from_offset),
+            until_offset=min(r.until_offset, loss.until_offset),
+        )
+        for r in ranges
+        for loss in resolved.losses
+        if loss.partition == r.partition
+        and max(r.from_offset, loss.from_offset) < min(r.until_offset, loss.until_offset)
+    ]
+    leaders = {partition: log.leader.address for partition, log in survey.logs.items()}
+    plan = Plan(
+        job=terms.job,
+        application=terms.application,
+        sequence=standing.sequence,
+        dialect=terms.dialect,
+        isolation=terms.isolation,
+        ranges=tuple(ranges),
+        slices=tuple(cut(_readable(ranges, gone), terms.slicing, leaders)),
+        losses=tuple(gone),
+        checkpoint=standing.checkpoint,
+        made_at_ms=survey.taken_at_ms,
+    )
+    return Draft(plan, tuple(here), (), resolved.held)
+
+
+def _gone(r: Range, survey: Survey) -> list[Loss]:
+    """What of a range its log no longer has."""
+    log = survey.logs.get(r.partition)
+    if log is None:
+        why = "the cluster no longer names this partition"
+        return [Loss(r.partition, r.from_offset, r.until_offset, Verdict.VANISHED, why)]
+    now = log.leader.topic_id
+    if r.topic_id is not None and now is not None and r.topic_id != now:
+        why = f"the topic was deleted and made anew: its id was {r.topic_id} and is {now} now"
+        return [Loss(r.partition, r.from_offset, r.until_offset, Verdict.RECREATED, why)]
+    found = []
+    if r.from_offset < log.start_offset:
+        why = f"the log begins at {log.start_offset} on {log.leader.address}"
+        until = min(log.start_offset, r.until_offset)
+        found.append(Loss(r.partition, r.from_offset, until, Verdict.EXPIRED, why))
+    if r.until_offset > log.end_offset:
+        why = f"the log ends at {log.end_offset} on {log.leader.address}"
+        first = max(log.end_offset, r.from_offset)
+        found.append(Loss(r.partition, first, r.until_offset, Verdict.TRUNCATED, why))
+    return found
 
 
 def _losses_inside(ranges: list[Range], resolved: Resolved) -> list[Loss]:

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from rangeland.errors import Conflict, ProofFailed
@@ -26,9 +27,19 @@ from rangeland.model import (
     Slice,
 )
 from rangeland.planning.bounds import Mark
+from rangeland.planning.intervals import Interval, merge, width
 from rangeland.planning.policy import Loss, Verdict
 
 FORMAT = 1
+
+
+class Way(StrEnum):
+    """What is landed. All but a run have an application of their own, beside the runs."""
+
+    RUN = "run"
+    BESIDE = "backfill"
+    MISSING = "missing"  # what was landed and is not in the table any more
+    REPLACE = "replace"  # the range once more, in the place of the rows that are there
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,8 @@ class Plan:
     losses: tuple[Loss, ...] = ()
     checkpoint: Mapping[Partition, Mark] = field(default_factory=dict)
     made_at_ms: int = 0
+    replaces: bool = False
+    """Its rows take the place of those that the table has of its ranges."""
 
     @property
     def hash(self) -> str:
@@ -64,6 +77,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; partitions are spelled out in every entry, as in the contract."""
         return {
+            **({"replaces": True} if self.replaces else {}),
             "format": FORMAT,
             "job": self.job,
             "application": self.application,
@@ -128,6 +142,7 @@ class Plan:
             dialect=document["dialect"],
             isolation=Isolation(document["isolation"]),
             made_at_ms=document["made_at_ms"],
+            replaces=document.get("replaces", False),
             ranges=tuple(
                 Range(
                     _partition(entry),
@@ -205,10 +220,15 @@ def parse_address(text: str) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class RangeOutcome:
-    """One range of a plan and what became of each of its offsets."""
+    """One range of a plan and what became of each of its offsets. ``gaps`` are those
+    without a row, as in ``Receipt``."""
 
     range: Range
     counts: Counts
+    gaps: tuple[Interval, ...] | None = None
+
+
+_Piece = tuple[int, int, Counts, tuple[Interval, ...] | None]
 
 
 def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
@@ -228,13 +248,14 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
                 slice=piece.index,
             )
         _check_receipt(piece, receipt)
-    pieces: dict[Partition, list[tuple[int, int, Counts]]] = {}
+    pieces: dict[Partition, list[_Piece]] = {}
     for piece in plan.slices:
-        entry = (piece.from_offset, piece.until_offset, receipts[piece.index].counts)
+        receipt = receipts[piece.index]
+        entry = (piece.from_offset, piece.until_offset, receipt.counts, receipt.gaps)
         pieces.setdefault(piece.partition, []).append(entry)
     for loss in plan.losses:
-        entry = (loss.from_offset, loss.until_offset, Counts(lost=loss.width))
-        pieces.setdefault(loss.partition, []).append(entry)
+        gone = (loss.from_offset, loss.until_offset)
+        pieces.setdefault(loss.partition, []).append((*gone, Counts(lost=loss.width), (gone,)))
     _refuse_strays(plan, receipts)
     return [_prove_range(r, pieces.get(r.partition, [])) for r in plan.ranges]
 
@@ -265,29 +286,31 @@ def _check_receipt(piece: Slice, receipt: Receipt) -> None:
         getattr(receipt.counts, name) >= 0 for name in COUNT_NAMES
     )
     lost = sum(until - start for start, until, _, _ in receipt.losses)
-    if not same or not counted or lost != receipt.counts.lost:
+    rowless = receipt.counts.total - receipt.counts.landed
+    known = receipt.gaps is None or width(receipt.gaps) == rowless
+    if not same or not counted or not known or lost != receipt.counts.lost:
         raise ProofFailed(
             f"slice {piece.index} ({piece}) does not add up",
             why=f"its receipt is for [{receipt.from_offset}, {receipt.until_offset}) of "
             f"{receipt.partition} and classes {receipt.counts.total} of {piece.width} offsets, "
-            f"with losses of {lost}: {receipt.counts}",
+            f"with losses of {lost} and gaps {receipt.gaps}: {receipt.counts}",
             do="report this with the plan; nothing was committed",
             slice=piece.index,
         )
 
 
-def _prove_range(r: Range, pieces: list[tuple[int, int, Counts]]) -> RangeOutcome:
+def _prove_range(r: Range, pieces: list[_Piece]) -> RangeOutcome:
     """The pieces inside the range must tile it: no gap, no overlap, all counted."""
     inside = sorted(
         (p for p in pieces if r.from_offset <= p[0] and p[1] <= r.until_offset and p[0] < p[1]),
         key=lambda p: p[0],
     )
     position = r.from_offset
-    for start, end, _ in inside:
+    for start, end, _, _ in inside:
         if start != position:
             break
         position = end
-    counts = Counts.sum(counts for _, _, counts in inside)
+    counts = Counts.sum(counts for _, _, counts, _ in inside)
     if position != r.until_offset or counts.total != r.width:
         raise ProofFailed(
             f"{r} does not add up",
@@ -295,7 +318,9 @@ def _prove_range(r: Range, pieces: list[tuple[int, int, Counts]]) -> RangeOutcom
             f"{counts.total} of {r.width} offsets: {counts}",
             do="report this with the plan; nothing was committed",
         )
-    return RangeOutcome(r, counts)
+    if any(gaps is None for _, _, _, gaps in inside):
+        return RangeOutcome(r, counts, None)
+    return RangeOutcome(r, counts, tuple(merge(g for *_, gaps in inside for g in gaps or ())))
 
 
 def advance(

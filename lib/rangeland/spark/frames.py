@@ -150,7 +150,8 @@ def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) ->
         given = receipt.counts.landed
         landed = min(given, made.get(index, 0))
         counts = replace(receipt.counts, landed=landed, filtered=given - landed)
-        counted[index] = replace(receipt, counts=counts)
+        gaps = receipt.gaps if landed == given else None
+        counted[index] = replace(receipt, counts=counts, gaps=gaps)
     return counted
 
 

@@ -8,8 +8,6 @@ accumulator; a retried or twin task reports the same slice again and changes not
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +20,7 @@ from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed, U
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Slice, TaskResult
 from rangeland.spark.tasks import WriterSettings, land_slices
+from rangeland.spark.workers import unfit_worker
 
 POLL_SECONDS = 0.05
 ERROR = "error"
@@ -72,31 +71,6 @@ def land_tasks(
         work
     )
     return watch(spark, rdd.collect, done, on_read)
-
-
-_warmed: set[str] = set()
-
-
-def start_workers(spark: Any) -> None:
-    """Has the executors start their Python workers and import what a task needs, once per
-    Spark application and without waiting for it: the plan is entered meanwhile."""
-    context = spark.sparkContext
-    if context.applicationId in _warmed:
-        return
-    _warmed.add(context.applicationId)
-    count = int(context.defaultParallelism)
-
-    def ready(numbers: Iterator[int]) -> Iterator[int]:
-        for name in ("rangeland.spark.tasks", "rangeland.decode", "rangeland.dialects.kafka"):
-            importlib.import_module(name)
-        return numbers
-
-    def act() -> None:
-        # Whatever goes wrong here will go wrong again where somebody waits for it.
-        with contextlib.suppress(Exception):
-            context.parallelize(range(count), count).mapPartitions(ready).count()
-
-    InheritableThread(target=act, name="rangeland-workers", daemon=True).start()
 
 
 def may_pass_elsewhere(error: RangelandError, attempts: int) -> bool:
@@ -169,6 +143,8 @@ def translated(error: BaseException) -> BaseException:
         kind = getattr(errors, named[-1][0], None)
         if isinstance(kind, type) and issubclass(kind, RangelandError):
             return kind(named[-1][1].rstrip("."))
+    if (unfit := unfit_worker(text)) is not None:
+        return unfit
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     cause = next(
         (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception):", line)), ""

@@ -2,7 +2,7 @@
 
 Under ``spark-submit`` and in notebooks there is a session, or its settings, already: they
 are taken as they are. On a plain machine a local one is made. Nothing here reads or
-writes; a session that cannot carry Delta is refused with what to add.
+writes; a session of other versions, or without Delta, is refused with what to do.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rangeland.errors import StorageFailed, UsageError
+from rangeland.delta.stores import S3_SCHEMES, scheme_of
+from rangeland.errors import StorageFailed, Unreachable, UsageError
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import find_java
+from rangeland.spark.versions import CATALOG, EXTENSION, refuse_others, versions_of
 
 DELTA_JARS = "delta-4.4.0"
-EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+S3_JARS = "hadoop-aws-3.5.0"
 
 DEFAULTS = {
     "spark.sql.extensions": EXTENSION,
@@ -30,9 +31,12 @@ DEFAULTS = {
 }
 
 
-def open_spark(app_name: str = "rangeland", settings: Mapping[str, str] | None = None) -> Any:
-    """The active session, or a new one with ``settings`` over the defaults. Raises UsageError
-    when Java or Delta is missing, and as ``jar_files`` where jars cannot be fetched."""
+def open_spark(
+    app_name: str = "rangeland", settings: Mapping[str, str] | None = None, *, table: str = ""
+) -> Any:
+    """The active session, or a new one with ``settings`` over the defaults; for a ``table`` on
+    S3 it can reach that. Raises UsageError when Java or Delta is missing, and as
+    ``jar_files`` where jars cannot be fetched."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -42,7 +46,7 @@ def open_spark(app_name: str = "rangeland", settings: Mapping[str, str] | None =
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     if not _submitted():
-        for name, value in {**local_settings(), **(settings or {})}.items():
+        for name, value in {**local_settings(table), **(settings or {})}.items():
             builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
@@ -57,12 +61,13 @@ def _submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def local_settings() -> dict[str, str]:
+def local_settings(table: str = "") -> dict[str, str]:
     """A session of this machine: Delta from our own cache of jars, so that nothing has to be
     resolved when it starts, and a JVM that is quiet."""
     find_java()
     quiet = Path(__file__).with_name("log4j2.properties")
     options = f"-Dlog4j2.configurationFile={quiet.as_uri()}" if quiet.is_file() else ""
+    jars = [DELTA_JARS, *([S3_JARS] if scheme_of(table) in S3_SCHEMES else [])]
     return {
         **DEFAULTS,
         "spark.master": os.environ.get("RANGELAND_MASTER", "local[*]"),
@@ -70,23 +75,13 @@ def local_settings() -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": options,
-        "spark.jars": ",".join(str(jar) for jar in jar_files(DELTA_JARS)),
+        "spark.jars": ",".join(str(jar) for name in jars for jar in jar_files(name)),
     }
 
 
 def with_delta(session: Any) -> Any:
-    """The session, once it is certain that it carries Delta and Delta Kernel."""
-    loader = session._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    try:
-        loader.loadClass("io.delta.kernel.TableManager")
-    except Exception as error:
-        raise UsageError(
-            "this Spark session has no Delta",
-            why="the class io.delta.kernel.TableManager is not on its class path",
-            do="start it with --packages io.delta:delta-spark_4.2_2.13:4.4.0 "
-            f"--conf spark.sql.extensions={EXTENSION} "
-            f"--conf spark.sql.catalog.spark_catalog={CATALOG}",
-        ) from error
+    """The session, once it is certain that it carries the Delta and the Spark we are made for."""
+    refuse_others(versions_of(session))
     return session
 
 
@@ -97,5 +92,12 @@ def _not_started(error: Exception) -> Exception:
             "Spark could not be started",
             why="its JVM ended at once; what it said stands above",
             do="see that a JDK, 17 or newer, is what JAVA_HOME names, then try again",
+        )
+    if "stopped SparkContext" in text or "unresponsive" in text:
+        return Unreachable(
+            "the Spark cluster cannot be reached",
+            why="its master did not answer, or has ended the application before it began",
+            do="see that the URL of --master (or RANGELAND_MASTER) is right and its master is up; "
+            "what Spark says of it stands above",
         )
     return StorageFailed("Spark could not be started", why=text[:300])

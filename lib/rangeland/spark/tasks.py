@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rangeland.delta.facts import Layout
 from rangeland.delta.files import FileWriter
+from rangeland.delta.storage import StoreSettings
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.tally import Tally
@@ -20,9 +21,10 @@ from rangeland.model import Slice, TaskResult
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """Where and how a task writes. ``prefix`` names the plan in every file's name."""
+    """Where and how a task writes. ``prefix`` names the plan in every file's name. Keys to
+    the table's store are in here in the clear, and in no ``repr``."""
 
-    table: str
+    table: StoreSettings | str
     layout: Layout
     compression: str
     target_file_bytes: int

@@ -3,12 +3,17 @@
 Spark starts no twin of a task on the host of the first, and gives up tasks differently
 with executors than without: so a cluster it must be. Each worker is on an address of its
 own (127.0.0.1, 127.0.0.2, ...), which Spark takes for different hosts.
+
+Executors inherit the environment of their worker, and nothing of the driver's: by default
+they find this package and ``python_path`` there; with ``bare`` they find nothing of ours,
+as on a cluster that a job is submitted to. ``submit_environment`` is for such drivers.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,43 +22,54 @@ import psutil
 import pyspark
 
 import rangeland
+from rangeland.jvm.java import SMALL_JVM
+from rangeland.testing.members import command_of, members_of, temporary_files_in
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import Process
-from tests.chaos.drivers import command_of, members_of, temporary_files_in
 
 SPARK_HOME = Path(pyspark.__file__).parent
 START_S = 60
 
 
 class SparkCluster:
-    """Started by the constructor; every worker has one core."""
+    """Started by the constructor. Each worker has ``cores`` and ``memory``; ``python`` is
+    what tasks run where the driver names no Python."""
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        workers: int = 2,
+        *,
+        cores: int = 1,
+        memory: str = "1g",
+        python: str = sys.executable,
+        python_path: Sequence[Path] = (),
+        bare: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        ours = [] if bare else [Path(rangeland.__file__).parents[1], *python_path]
         self._environment = {
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_DIRS": str(folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
-            **temporary_files_in(folder / "tmp"),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(
-                [str(Path(rangeland.__file__).parents[1]), str(Path(__file__).parents[2])]
-            ),
+            **_small_jvm(folder / "tmp"),
+            "PYSPARK_PYTHON": python,
+            "PYTHONPATH": os.pathsep.join(map(str, ours)),
+            **(environment or {}),
         }
         port, *others = free_ports(workers + 2)
         self.master = f"spark://127.0.0.1:{port}"
         self._processes = [
             self._start("master", "master.Master", "127.0.0.1", port, others[0]),
         ]
+        limits = ("--cores", str(cores), "--memory", memory, "--work-dir", str(folder / "work"))
         try:
             self._processes[0].wait_for_port(port, START_S)
             for number, web_port in enumerate(others[1:], 1):
-                host = f"127.0.0.{number}"
-                options = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work")]
-                worker = self._start(
-                    f"worker-{number}", "worker.Worker", host, 0, web_port, *options, self.master
-                )
+                name, host = f"worker-{number}", f"127.0.0.{number}"
+                worker = self._start(name, "worker.Worker", host, 0, web_port, *limits, self.master)
                 self._processes.append(worker)
             for worker in self._processes[1:]:
                 worker.wait_for_line("Successfully registered with master", START_S)
@@ -75,6 +91,16 @@ class SparkCluster:
             directory=self._folder,
         )
 
+    def submit_environment(self, folder: Path) -> dict[str, str]:
+        """For a process that submits to this cluster: reachable by its executors, of this
+        Spark, with temporary files in ``folder``."""
+        return {
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(folder / "local"),
+            **_small_jvm(folder / "tmp"),
+        }
+
     def members(self) -> list[psutil.Process]:
         """All living processes: daemons, executors, Python workers."""
         return [member for process in self._processes for member in members_of(process)]
@@ -82,6 +108,10 @@ class SparkCluster:
     def executors(self) -> list[psutil.Process]:
         """The JVMs that run tasks."""
         return [p for p in self.members() if "CoarseGrainedExecutorBackend" in command_of(p)]
+
+    def launched(self) -> int:
+        """How many executors the master has had started so far."""
+        return self._processes[0].log.read_text(errors="replace").count("Launching executor app-")
 
     def close(self) -> None:
         """Ends the workers with their executors, then the master."""
@@ -103,3 +133,9 @@ class SparkCluster:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _small_jvm(folder: Path) -> dict[str, str]:
+    """JVMs that compile little, since they end soon, and keep their files in ``folder``."""
+    kept = temporary_files_in(folder)
+    return kept | {"JAVA_TOOL_OPTIONS": " ".join([kept["JAVA_TOOL_OPTIONS"], *SMALL_JVM])}

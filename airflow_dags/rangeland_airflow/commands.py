@@ -1,0 +1,247 @@
+"""Command lines for the ``rangeland`` command, and what its answers mean to a scheduler.
+
+Values in, values out: no Airflow, no process, only the standard library. The contract it
+holds on to is the command's own: exit codes, and one JSON object as the last line of stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+TRY_AGAIN_LATER = 75
+MAX_ROWS = 20
+COUNTS = ("landed", "control", "aborted", "compacted", "filtered", "quarantined", "lost")
+RANGE_KEYS = ("topic", "partition", "broker", "from_offset", "until_offset")
+
+Answer = dict[str, Any]
+Params = Mapping[str, Any]
+
+
+class BadRequest(ValueError):
+    """What was asked for makes no sense; the text says what to change."""
+
+
+# --- command lines ----------------------------------------------------------------------
+
+
+def backfill_command(
+    program: str, job_file: str, from_bound: str, until_bound: str, dry_run: bool = False
+) -> list[str]:
+    """``program`` is all that stands before the job file, split as a shell would:
+    ``rangeland backfill``, or ``spark-submit ... jobs/backfill_range.py``."""
+    _require_bounds(from_bound, until_bound)
+    bounds = ["--from", from_bound, "--until", until_bound]
+    return [
+        *_program(program),
+        job_file,
+        *bounds,
+        *(["--dry-run"] if dry_run else []),
+        "--json",
+    ]
+
+
+def reached_command(
+    program: str, job_file: str, until_bound: str, idle_after_s: float | None = None
+) -> list[str]:
+    _require_bounds(until_bound)
+    idle = [] if idle_after_s is None else ["--idle-after", f"{idle_after_s:g}"]
+    return [*_program(program), "reached", job_file, "--until", until_bound, *idle, "--json"]
+
+
+def _program(program: str) -> list[str]:
+    words = shlex.split(program)
+    if not words:
+        raise BadRequest("An Airflow variable that names a command of Rangeland is empty.")
+    return words
+
+
+def _require_bounds(*bounds: str) -> None:
+    if not all(bound.strip() for bound in bounds):
+        raise BadRequest(
+            "This run has no data interval, so there is no range to land: "
+            "give it a logical date when you trigger it."
+        )
+
+
+# --- the form of a backfill -------------------------------------------------------------
+
+
+def asked_range(params: Params) -> tuple[str, str]:
+    """``--from`` and ``--until`` of a filled-in form. Raises BadRequest for what is missing,
+    given twice, or upside down."""
+    offsets, times = _pair(params, "offset"), _pair(params, "time")
+    if offsets and times:
+        raise BadRequest("Give offsets or times, not both: clear one of the two pairs.")
+    place = _place(params)
+    if times:
+        begins, ends = (_as_time(text) for text in times)
+        if begins >= ends:
+            raise BadRequest(f"From time {times[0]} is not before until time {times[1]}.")
+        return _bound(place, times[0]), _bound(place, times[1])
+    if not offsets:
+        raise BadRequest("Give a range: from offset and until offset, or from time and until time.")
+    if place is None:
+        raise BadRequest("Offsets need a topic and a partition: an offset means one log.")
+    if offsets[0] >= offsets[1]:
+        raise BadRequest(f"From offset {offsets[0]} is not below until offset {offsets[1]}.")
+    return _bound(place, offsets[0]), _bound(place, offsets[1])
+
+
+def _pair(params: Params, kind: str) -> tuple[Any, Any] | None:
+    begin, end = (_given(params, f"{side}_{kind}") for side in ("from", "until"))
+    if (begin is None) != (end is None):
+        missing = "from" if begin is None else "until"
+        raise BadRequest(f"The {missing} {kind} is missing: a range has two ends.")
+    return None if begin is None else (begin, end)
+
+
+def _place(params: Params) -> tuple[str, int] | None:
+    topic, partition = _given(params, "topic"), _given(params, "partition")
+    if (topic is None) != (partition is None):
+        missing = "topic" if topic is None else "partition"
+        raise BadRequest(
+            f"The {missing} is missing: give topic and partition, or neither with times."
+        )
+    return None if topic is None else (str(topic), int(str(partition)))
+
+
+def _given(params: Params, name: str) -> Any:
+    value = params.get(name)
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _as_time(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise BadRequest(f"{text!r} is not a time such as 2026-01-31T06:00:00Z.") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _bound(place: tuple[str, int] | None, value: str | int) -> str:
+    if place is None:
+        return str(value)
+    topic, partition = place
+    return json.dumps({topic: {str(partition): value}})
+
+
+# --- answers ----------------------------------------------------------------------------
+
+
+def read_answer(stdout: str) -> Answer:
+    """The JSON object on the last line of stdout; empty where there is none."""
+    lines = stdout.strip().splitlines()
+    try:
+        found = json.loads(lines[-1]) if lines else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def failure_text(code: int, answer: Answer) -> str:
+    """One paragraph for the task's log: what happened, and the three answers of the error."""
+    if "message" not in answer:
+        ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"The command {ended} and left no answer; what it said stands above."
+    asides = [f"{key}: {answer[key]}" for key in ("data", "retry", "acts") if answer.get(key)]
+    return " | ".join([f"{answer.get('error')} (exit {code}): {answer['message']}", *asides])
+
+
+def judge_look(code: int, answer: Answer) -> dict[str, str]:
+    """What one look at the logs means to who waits: ``state`` is reached, waiting or failed.
+
+    A broker that is down is waited for, as is all else that is worth another try."""
+    if code == 0:
+        return {"state": "reached", "text": look_text(answer)}
+    if code != TRY_AGAIN_LATER:
+        return {"state": "failed", "text": failure_text(code, answer)}
+    text = look_text(answer) if "reached" in answer else failure_text(code, answer)
+    return {"state": "waiting", "text": text}
+
+
+def look_text(answer: Answer) -> str:
+    """One line: which partitions are waited for, or how it was reached."""
+    partitions: list[Answer] = answer.get("partitions", [])
+    waiting = [p for p in partitions if p["state"] == "waiting"]
+    if waiting:
+        named = ", ".join(f"{_name(p)} ends at {p['end']}" for p in waiting[:5])
+        more = f" and {len(waiting) - 5} more" if len(waiting) > 5 else ""
+        return f"{len(waiting)} of {len(partitions)} partitions not there yet: {named}{more}"
+    idle = sum(1 for p in partitions if p["state"] == "idle")
+    return f"reached in {len(partitions)} partitions" + (f", {idle} of them idle" if idle else "")
+
+
+def result_text(answer: Answer) -> str:
+    """What a backfill or its dry run did, as a headline and a table of ranges and counts."""
+    counts: tuple[str, ...] = ()
+    if "hash" in answer:
+        lines = [
+            f"{answer['job']}: a dry run, nothing is landed. Table {answer['table']}: "
+            f"{answer['records']:,} offsets would be landed."
+        ]
+        rows = answer["ranges"]
+    else:
+        lines = [
+            f"{answer['job']}: {answer['state']}, {answer['landed']:,} records. Table "
+            f"{answer['table']}, version {answer['table_version']}; {answer['application']} "
+            f"{answer['sequence']}; {answer['seconds']:.1f} s"
+        ]
+        rows = answer["partitions"]
+        counts = tuple(c for c in COUNTS if c == "landed" or any(row[c] for row in rows))
+    lines += _table(rows, counts)
+    lines += [f"already landed: {_range(r)}" for r in answer.get("already_landed", [])[:MAX_ROWS]]
+    lines += [f"held back: {held}" for held in answer.get("held", [])[:MAX_ROWS]]
+    lines += [f"warning: {warning}" for warning in answer.get("warnings", [])]
+    return "\n".join(lines)
+
+
+def event_extra(answer: Answer) -> dict[str, Any]:
+    """What an asset's event says of a landing: which offsets, in which version of the table.
+
+    Events come at least once: an attempt that landed and died before it could say so is
+    followed by one with ``already-landed``, whose ranges are under ``already_landed``."""
+    return {
+        "job": answer["job"],
+        "state": answer["state"],
+        "table": answer["table"],
+        "application": answer["application"],
+        "sequence": answer["sequence"],
+        "version": answer["table_version"],
+        "landed": answer["landed"],
+        "ranges": [
+            {key: row[key] for key in (*RANGE_KEYS, "landed")} for row in answer["partitions"]
+        ],
+        "already_landed": [
+            {key: row[key] for key in RANGE_KEYS} for row in answer["already_landed"]
+        ],
+    }
+
+
+def _table(rows: Sequence[Answer], counts: Sequence[str]) -> list[str]:
+    if not rows:
+        return []
+    cells = [["partition", "from", "until", *counts]]
+    cells += [
+        [_name(r), *(f"{r[key]:,}" for key in ("from_offset", "until_offset", *counts))]
+        for r in rows[:MAX_ROWS]
+    ]
+    first, *rest = (max(len(row[i]) for row in cells) for i in range(len(cells[0])))
+    lines = [
+        "  ".join([row[0].ljust(first), *(c.rjust(w) for c, w in zip(row[1:], rest, strict=True))])
+        for row in cells
+    ]
+    hidden = len(rows) - MAX_ROWS
+    return [*lines, f"and {hidden:,} more"] if hidden > 0 else lines
+
+
+def _name(row: Answer) -> str:
+    broker = f"{row['broker']}-" if row.get("broker") else ""
+    return f"{row['topic']}/{broker}{row['partition']}"
+
+
+def _range(row: Answer) -> str:
+    return f"{_name(row)} [{row['from_offset']}, {row['until_offset']})"

@@ -1,0 +1,137 @@
+"""An operator that lands a range by the ``rangeland`` command, and what it is set up with.
+
+Only exit 75 is worth a retry, and says so by itself: it raises AirflowException, for which
+Airflow's ``retries`` apply. All else would fail again, and raises AirflowFailException.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias, BaseOperator, Variable
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from .commands import (
+    TRY_AGAIN_LATER,
+    BadRequest,
+    backfill_command,
+    event_extra,
+    failure_text,
+    read_answer,
+    result_text,
+)
+from .running import Command
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+HOME = Path(__file__).parents[2]
+
+
+def program() -> str:
+    """The command and its first words. Asked for when a task runs, never when a DAG is read."""
+    return str(Variable.get("rangeland_command", default="rangeland"))
+
+
+def landing_program() -> str:
+    """What lands a range: all words before the job file. On a cluster, spark-submit's."""
+    return str(Variable.get("rangeland_backfill_command", default=f"{program()} backfill"))
+
+
+def directory() -> str:
+    """Where the command runs: relative paths, of job files and in them, begin here."""
+    return str(Variable.get("rangeland_directory", default=str(HOME)))
+
+
+def retrying(first_delay_s: float) -> dict[str, Any]:
+    """``default_args`` for tasks that wait for brokers: about two hours of patience, doubled
+    from the first delay up to half an hour."""
+    return {
+        "retries": 8,
+        "retry_delay": timedelta(seconds=first_delay_s),
+        "retry_exponential_backoff": 2.0,
+        "max_retry_delay": timedelta(minutes=30),
+    }
+
+
+def asset_of(job: str) -> Asset:
+    """The asset that stands for what a job has landed: schedule other DAGs on it."""
+    return Asset(name=f"rangeland-{job}", uri=f"x-rangeland://jobs/{job}", group="rangeland")
+
+
+class RangelandBackfillOperator(BaseOperator):
+    """Lands ``[from_bound, until_bound)`` of a job, each record once however often it runs.
+
+    Bounds are those of the command line: an ISO time, or JSON with offsets. The result is
+    the command's own JSON. Each asset among ``outlets`` gets an event with the ranges; an
+    alias gives it to the asset of the job. With ``preview`` nothing is landed: the result is
+    the plan, and there is no event."""
+
+    template_fields: Sequence[str] = ("job_file", "from_bound", "until_bound", "preview")
+    ui_color = "#d8ecd2"
+
+    def __init__(
+        self,
+        *,
+        job_file: str,
+        from_bound: str,
+        until_bound: str,
+        preview: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.job_file = job_file
+        self.from_bound = from_bound
+        self.until_bound = until_bound
+        self.preview = preview
+        self._command: Command | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        try:
+            start = f"{program()} backfill" if self.preview else landing_program()
+            arguments = backfill_command(
+                start, self.job_file, self.from_bound, self.until_bound, self.preview
+            )
+        except BadRequest as error:
+            raise AirflowFailException(str(error)) from None
+        code, stdout = self._run(arguments)
+        answer = read_answer(stdout)
+        if code == TRY_AGAIN_LATER or (self._command is not None and self._command.stopped):
+            # Stopped from outside, as by a worker that goes down: that says nothing of the run.
+            raise AirflowException(failure_text(code, answer))
+        if code != 0:
+            raise AirflowFailException(failure_text(code, answer))
+        if not answer:
+            raise AirflowFailException("The command ended well and left no JSON: is it rangeland?")
+        for line in result_text(answer).splitlines():
+            self.log.info("%s", line)
+        if not self.preview:
+            self._tell_assets(context, answer)
+        return answer
+
+    def on_kill(self) -> None:
+        if self._command is not None:
+            self._command.stop()
+
+    def _run(self, arguments: list[str]) -> tuple[int, str]:
+        self.log.info("$ %s", shlex.join(arguments))
+        try:
+            self._command = Command(arguments, directory())
+        except OSError as error:
+            raise AirflowFailException(
+                f"{arguments[0]} could not be started in {directory()}: {error}. Set the Airflow "
+                "variables rangeland_command, rangeland_backfill_command and rangeland_directory."
+            ) from error
+        return self._command.follow(lambda line: self.log.info("%s", line))
+
+    def _tell_assets(self, context: Context, answer: dict[str, Any]) -> None:
+        events, extra = context["outlet_events"], event_extra(answer)
+        for outlet in self.outlets:
+            if isinstance(outlet, AssetAlias):
+                events[outlet].add(asset_of(answer["job"]), extra=extra)
+            elif isinstance(outlet, Asset):
+                events[outlet].extra.update(extra)

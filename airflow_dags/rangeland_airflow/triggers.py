@@ -1,0 +1,63 @@
+"""Waiting for a log without a worker: looks at it, and sleeps in between.
+
+Everything it knows is in its arguments, so a triggerer that is restarted goes on waiting.
+A broker that is down is waited for and said; what a retry would not mend ends the wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from .commands import failure_text, judge_look, read_answer
+from .running import ask
+
+LOOK_TIMEOUT_S = 300.0
+
+
+class LogReachedTrigger(BaseTrigger):
+    """Runs ``arguments`` (a ``rangeland reached`` command) until it says yes or fails.
+
+    Its one event is ``{"state": "reached" or "failed", "text": ...}``."""
+
+    def __init__(self, arguments: list[str], directory: str, poll_s: float = 30.0) -> None:
+        super().__init__()
+        self.arguments = arguments
+        self.directory = directory
+        self.poll_s = poll_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return "rangeland_airflow.triggers.LogReachedTrigger", {
+            "arguments": self.arguments,
+            "directory": self.directory,
+            "poll_s": self.poll_s,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        said = ""
+        while True:
+            look = await self._look()
+            if look["state"] != "waiting":
+                yield TriggerEvent(look)
+                return
+            if look["text"] != said:
+                said = look["text"]
+                self.log.info("%s", said)
+            await asyncio.sleep(self.poll_s)
+
+    async def _look(self) -> dict[str, str]:
+        try:
+            code, stdout, stderr = await ask(self.arguments, self.directory, LOOK_TIMEOUT_S)
+        except TimeoutError:
+            return {"state": "waiting", "text": f"no answer in {LOOK_TIMEOUT_S:.0f} s"}
+        except OSError as error:
+            text = f"{self.arguments[0]} could not be started: {error}"
+            return {"state": "failed", "text": text}
+        answer = read_answer(stdout)
+        if not answer:
+            last = (stderr.strip().splitlines() or [""])[-1]
+            return {"state": "failed", "text": f"{failure_text(code, answer)} {last}"}
+        return judge_look(code, answer)

@@ -1,0 +1,21 @@
+"""Lands through a transform, ``readable.py`` beside this file:
+``spark-submit ... jobs/land_transformed.py orders.yaml``."""
+
+import sys
+
+import readable
+
+import rangeland
+from rangeland.entry import Entry, main
+from rangeland.results import RunResult
+
+
+def land(entry: Entry) -> RunResult:
+    spark = entry.spark()
+    # Spark sends functions of a module by name: the executors need the file as well.
+    spark.sparkContext.addPyFile(readable.__file__)
+    return rangeland.land(entry.job, spark, entry.progress)
+
+
+if __name__ == "__main__":
+    sys.exit(main(land, __doc__, settings=["sink.transform=readable:with_text"]))

@@ -1,0 +1,24 @@
+"""A transform: keys and values as text, tombstones left out.
+
+Topic, partition and offset stay, so that the offsets without a row are counted as filtered.
+"""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def with_text(rows: DataFrame) -> DataFrame:
+    text = F.udf(as_text, "string")
+    return rows.where("value is not null").select(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        text("key").alias("key"),
+        text("value").alias("value"),
+    )
+
+
+def as_text(data: bytes | None) -> str | None:
+    """UTF-8, or escapes where it is none."""
+    return None if data is None else bytes(data).decode(errors="backslashreplace")

@@ -1,0 +1,129 @@
+"""What the table itself says about what was landed: proof after the fact.
+
+The ledger tells which offsets were landed and which of them had no row; the table is read
+for the offsets that have rows. Nothing is asked of a broker and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rangeland.delta.commit import landing_commit
+from rangeland.delta.entries import OutcomeEntry, PlanEntry
+from rangeland.errors import TableRefused, UsageError
+from rangeland.model import Partition, Range
+from rangeland.planning.audit import Audit, Piece, audit, cut_pieces, in_force
+from rangeland.planning.plan import Plan
+from rangeland.results import Finding
+from rangeland.spark.offsets import files_with, runs_in, table_frame
+from rangeland.target import Target
+
+Landings = Sequence[tuple[PlanEntry, OutcomeEntry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """``pieces`` are the landed ranges that are in force, ``audit`` what the table has of
+    them, ``missing_files`` those that the table names and its store no longer has."""
+
+    landings: int
+    pieces: tuple[Piece, ...]
+    audit: Audit
+    missing_files: tuple[str, ...]
+
+
+def examine(spark: Any, target: Target) -> Evidence:
+    """Reads three columns of the whole table."""
+    landings = target.landings()
+    pieces = in_force(pieces_of(landings))
+    path = _path(target)
+    found = runs_in(spark, table_frame(spark, path))
+    return Evidence(
+        len(landings),
+        tuple(pieces),
+        audit(pieces, found),
+        tuple(f.path for f in target.dead_files()),
+    )
+
+
+def pieces_of(landings: Landings) -> list[Piece]:
+    """The ranges of all landings, in their order."""
+    return [
+        Piece(entry.range, entry.counts.landed, entry.gaps)
+        for _, outcome in landings
+        for entry in outcome.ranges
+        if entry.counts is not None
+    ]
+
+
+def refuse_cut(target: Target, ranges: Iterable[Range]) -> None:
+    """Raises UsageError where a range would take a part of a slice and leave the rest: a
+    slice was landed as a whole, and is replaced as a whole."""
+    slices = [
+        Piece(Range(s.partition, s.from_offset, s.until_offset, s.topic_id), None)
+        for plan, _ in target.landings()
+        for s in Plan.from_json(target.document(plan)).slices
+    ]
+    cut = cut_pieces(in_force(slices), ranges)
+    if not cut:
+        return
+    asked, piece = cut[0]
+    raise UsageError(
+        f"--replace of {asked} cuts the slice {piece}",
+        why="a slice was landed as a whole and can only be replaced as a whole",
+        do=f"begin at {piece.from_offset} or {piece.until_offset} and end at one of them, or "
+        "take the slices before and behind as well",
+        slices=[[str(r), str(p)] for r, p in cut],
+    )
+
+
+def find(spark: Any, target: Target, partition: Partition, offset: int) -> Finding:
+    """Which landing an offset came by, and where its row is."""
+    landings = [pair for pair in target.landings() if _holds(pair[1], partition, offset)]
+    path = _path(target)
+    files = files_with(spark, table_frame(spark, path), partition, offset)
+    if not landings:
+        state = "stranger" if files else "not-landed"
+        return Finding(partition, offset, state, tuple(files))
+    plan, outcome = landings[-1]
+    entry = next(e for e in outcome.ranges if _inside(e.range, partition, offset))
+    if files:
+        state = "landed"
+    elif any(start <= offset < end for start, end in entry.gaps or ()):
+        state = "no-row"
+    else:
+        whole = entry.counts is not None and entry.counts.landed == entry.range.width
+        state = "missing" if whole or entry.gaps is not None else "no-row-or-missing"
+    commit = landing_commit(
+        target.kernel, path, plan.application, plan.sequence, plan.table_version or 0
+    )
+    return Finding(
+        partition,
+        offset,
+        state,
+        tuple(files),
+        job=plan.job,
+        application=plan.application,
+        sequence=plan.sequence,
+        table_version=None if commit is None else commit.version,
+        leader=entry.leader,
+        landed_at_ms=outcome.written_at_ms if commit is None else commit.committed_at_ms,
+        range=entry.range,
+        earlier=tuple((p.application, p.sequence) for p, _ in landings[:-1]),
+    )
+
+
+def _holds(outcome: OutcomeEntry, partition: Partition, offset: int) -> bool:
+    return any(_inside(entry.range, partition, offset) for entry in outcome.ranges)
+
+
+def _inside(r: Range, partition: Partition, offset: int) -> bool:
+    return r.partition == partition and r.from_offset <= offset < r.until_offset
+
+
+def _path(target: Target) -> str:
+    if target.path is None or target.version is None:
+        raise TableRefused(f"the table {target.name} is not there", do="land something in it first")
+    return target.path

@@ -1,0 +1,212 @@
+"""The table against the ledger: is every landed offset there, and there once? Pure.
+
+What should be there are *pieces*: a landed range without the offsets that have no row. What
+is there are runs of offsets, an offset in as many runs as it has rows. Where a piece's gaps
+were not kept, its count decides: as many distinct offsets as were landed are all of them,
+and with fewer every offset of it without a row is suspect.
+
+An offset may rightly be there twice: a topic that was deleted and made anew uses its
+numbers again, and the pieces of both lives ask for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rangeland.model import Partition, Range
+from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
+
+Runs = tuple[np.ndarray, np.ndarray]
+"""Starts and ends of runs of offsets, in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A landed range, and how many of its offsets have a row: None where only a part is
+    left of a range whose gaps were not kept."""
+
+    range: Range
+    landed: int | None
+    gaps: tuple[Interval, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """``holes`` should have rows and have none, ``duplicates`` have more rows than they
+    should, ``strangers`` have rows and were never landed. ``suspect`` are those of the holes
+    that may hold offsets which never had a row."""
+
+    holes: tuple[Range, ...] = ()
+    duplicates: tuple[Range, ...] = ()
+    strangers: tuple[Range, ...] = ()
+    suspect: tuple[Range, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.holes or self.duplicates)
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The offsets of a replaced range, by what became of their rows: the *same* as before,
+    *added* where there were none, *changed*, *missing* where there are none any more."""
+
+    same: int = 0
+    added: int = 0
+    changed: int = 0
+    missing: int = 0
+
+    def __add__(self, other: Replaced) -> Replaced:
+        return Replaced(
+            self.same + other.same,
+            self.added + other.added,
+            self.changed + other.changed,
+            self.missing + other.missing,
+        )
+
+
+def in_force(pieces: Iterable[Piece]) -> list[Piece]:
+    """The pieces, in the order they were landed, without what later ones have replaced."""
+    left: list[Piece] = []
+    for piece in pieces:
+        left = [rest for old in left for rest in _without(old, piece.range)]
+        left.append(piece)
+    return left
+
+
+def _without(old: Piece, new: Range) -> list[Piece]:
+    r = old.range
+    same_log = None in (r.topic_id, new.topic_id) or r.topic_id == new.topic_id
+    apart = new.until_offset <= r.from_offset or r.until_offset <= new.from_offset
+    if r.partition != new.partition or not same_log or apart:
+        return [old]
+    rests = subtract((r.from_offset, r.until_offset), [(new.from_offset, new.until_offset)])
+    return [_part(old, rest) for rest in rests]
+
+
+def _part(old: Piece, rest: Interval) -> Piece:
+    where = replace(old.range, from_offset=rest[0], until_offset=rest[1])
+    if old.gaps is None:
+        return Piece(where, None)
+    gaps = tuple(overlap(rest, old.gaps))
+    return Piece(where, where.width - width(gaps), gaps)
+
+
+def audit(pieces: Sequence[Piece], found: Mapping[Partition, Runs]) -> Audit:
+    """Every offset of every piece against the rows that were found."""
+    holes: list[Range] = []
+    duplicates: list[Range] = []
+    strangers: list[Range] = []
+    suspect: list[Range] = []
+    for partition in sorted({p.range.partition for p in pieces} | set(found)):
+        runs = found.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
+        own = [p for p in pieces if p.range.partition == partition]
+        wanted, unsure = _wanted(own, runs)
+        here = _Compared(partition, wanted, runs)
+        holes += here.where(here.wanted > here.found)
+        duplicates += here.where((here.found > here.wanted) & (here.wanted > 0))
+        strangers += here.where((here.found > 0) & (here.wanted == 0))
+        suspect += [
+            Range(partition, start, end)
+            for hole in here.where(here.wanted > here.found)
+            for start, end in overlap((hole.from_offset, hole.until_offset), unsure)
+        ]
+    return Audit(tuple(holes), tuple(duplicates), tuple(strangers), tuple(suspect))
+
+
+def _wanted(pieces: Sequence[Piece], runs: Runs) -> tuple[list[Interval], list[Interval]]:
+    """The offsets that should have a row, one interval for each time they should; and where
+    that is not known offset by offset."""
+    wanted: list[Interval] = []
+    unsure: list[Interval] = []
+    present: list[Interval] | None = None
+    for piece in pieces:
+        whole = (piece.range.from_offset, piece.range.until_offset)
+        if piece.gaps is not None:
+            wanted += subtract(whole, piece.gaps)
+            continue
+        if present is None:
+            present = merge(zip(runs[0].tolist(), runs[1].tolist(), strict=True))
+        there = overlap(whole, present)
+        if piece.landed is None or width(there) >= piece.landed:
+            wanted += there
+        else:
+            wanted.append(whole)
+            unsure.append(whole)
+    return wanted, merge(unsure)
+
+
+def missing(pieces: Sequence[Piece], holes: Iterable[Range]) -> list[Range]:
+    """The holes as ranges of the landings they were torn into, the newest first to be named:
+    so that each has the topic id of the log its rows came from."""
+    found: list[Range] = []
+    for hole in holes:
+        left = [(hole.from_offset, hole.until_offset)]
+        for piece in reversed(pieces):
+            r = piece.range
+            if r.partition != hole.partition:
+                continue
+            torn = [i for whole in left for i in overlap(whole, [(r.from_offset, r.until_offset)])]
+            found += [replace(r, from_offset=a, until_offset=b, estimated_bytes=0) for a, b in torn]
+            left = [rest for whole in left for rest in subtract(whole, torn)]
+    return sorted(found)
+
+
+def cut_pieces(pieces: Iterable[Piece], ranges: Iterable[Range]) -> list[tuple[Range, Range]]:
+    """(range, piece) wherever an end of the range falls inside a piece of the same log."""
+    return [
+        (r, piece.range)
+        for r in ranges
+        for piece in pieces
+        if piece.range.partition == r.partition
+        and (None in (piece.range.topic_id, r.topic_id) or piece.range.topic_id == r.topic_id)
+        and any(
+            piece.range.from_offset < edge < piece.range.until_offset
+            for edge in (r.from_offset, r.until_offset)
+        )
+    ]
+
+
+class _Compared:
+    """One partition cut where anything changes; ``wanted`` and ``found`` count per cut."""
+
+    def __init__(self, partition: Partition, wanted: Sequence[Interval], runs: Runs) -> None:
+        self._partition = partition
+        edges = np.array(wanted, np.int64).reshape(-1, 2)
+        places = np.concatenate([edges[:, 0], edges[:, 1], runs[0], runs[1]])
+        self._cuts, inverse = np.unique(places, return_inverse=True)
+        steps = np.zeros((2, len(self._cuts)), np.int64)
+        split = 2 * len(edges)
+        np.add.at(steps[0], inverse[: len(edges)], 1)
+        np.add.at(steps[0], inverse[len(edges) : split], -1)
+        np.add.at(steps[1], inverse[split : split + len(runs[0])], 1)
+        np.add.at(steps[1], inverse[split + len(runs[0]) :], -1)
+        self.wanted, self.found = np.cumsum(steps, axis=1)
+
+    def where(self, mask: np.ndarray) -> list[Range]:
+        """The offsets for which the mask holds, merged."""
+        marked = np.concatenate(([False], mask, [False]))
+        turns = np.flatnonzero(marked[1:] != marked[:-1])
+        return [
+            Range(self._partition, int(self._cuts[start]), int(self._cuts[end]))
+            for start, end in turns.reshape(-1, 2)
+        ]
+
+
+def runs_of(offsets: np.ndarray) -> Runs:
+    """Offsets, in any order and as often as they come, as runs."""
+    values, counts = np.unique(offsets, return_counts=True)
+    starts: list[np.ndarray] = []
+    ends: list[np.ndarray] = []
+    while len(values):
+        breaks = np.flatnonzero(np.diff(values) > 1) + 1
+        starts.append(values[np.concatenate(([0], breaks))])
+        ends.append(values[np.concatenate((breaks - 1, [len(values) - 1]))] + 1)
+        again = counts > 1
+        values, counts = values[again], counts[again] - 1
+    if not starts:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate(starts), np.concatenate(ends)

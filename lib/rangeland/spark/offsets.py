@@ -1,0 +1,135 @@
+"""Which offsets have rows in a table, as runs: three columns are read, nothing is shuffled.
+
+Each task gathers the offsets it sees, eight bytes a row, and gives their runs; an offset
+with several rows is in several runs. Files that the table names and that are gone are
+passed over: their rows are then among the holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rangeland.errors import TableRefused
+from rangeland.model import Partition
+from rangeland.planning.audit import Runs, runs_of
+
+NEEDED = {"topic": "string", "partition": "int", "offset": "bigint"}
+_MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
+_RUNS = "topic string, partition int, broker string, first bigint, until bigint"
+_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("broker", pa.string()),
+        pa.field("first", pa.int64()),
+        pa.field("until", pa.int64()),
+    ]
+)
+
+
+def table_frame(spark: Any, path: str) -> Any:
+    """The table as it is now. Raises TableRefused where its rows do not say which offset
+    they came of."""
+    frame = spark.read.format("delta").load(path)
+    types = {name.lower(): kind for name, kind in frame.dtypes}
+    wrong = [name for name, kind in NEEDED.items() if types.get(name) != kind]
+    if wrong:
+        raise TableRefused(
+            f"the rows of {path} do not say which offset they came of",
+            why=f"there is no column {' or '.join(wrong)} of the type of the contract",
+            do="let the transform keep topic, partition and offset as they are",
+        )
+    return frame
+
+
+def runs_in(spark: Any, frame: Any) -> dict[Partition, Runs]:
+    """The runs of offsets that have rows, per partition. Rows without an offset are left
+    out."""
+    has_broker = "broker" in {name.lower() for name in frame.columns}
+    columns = [*NEEDED, *(["broker"] if has_broker else [])]
+    with _passing_over_missing_files(spark):
+        table = frame.select(*columns).mapInArrow(_runs_of_task, _RUNS).toArrow()
+    found: dict[Partition, list[Runs]] = {}
+    for topic, number, broker, firsts, untils in _groups(table):
+        found.setdefault(Partition(topic, number, broker), []).append((firsts, untils))
+    return {
+        partition: (
+            np.concatenate([firsts for firsts, _ in parts]),
+            np.concatenate([untils for _, untils in parts]),
+        )
+        for partition, parts in found.items()
+    }
+
+
+def files_with(spark: Any, frame: Any, partition: Partition, offset: int) -> list[str]:
+    """The files that hold a row of the offset, one name for each row."""
+    from pyspark.sql import functions as f
+
+    rows = frame.where(f.col("topic") == partition.topic)
+    rows = rows.where((f.col("partition") == partition.number) & (f.col("offset") == offset))
+    if partition.broker:
+        rows = rows.where(f.col("broker") == partition.broker)
+    with _passing_over_missing_files(spark):
+        return sorted(row[0] for row in rows.select("_metadata.file_path").collect())
+
+
+def _runs_of_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    seen: dict[tuple[str, int, str], list[np.ndarray]] = {}
+    for batch in batches:
+        for topic, number, broker, offsets in _groups(pa.Table.from_batches([batch])):
+            seen.setdefault((topic, number, broker), []).append(offsets)
+    for (topic, number, broker), parts in seen.items():
+        firsts, untils = runs_of(np.concatenate(parts))
+        count = len(firsts)
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.repeat(pa.scalar(topic, pa.string()), count),
+                pa.repeat(pa.scalar(number, pa.int32()), count),
+                pa.repeat(pa.scalar(broker or None, pa.string()), count),
+                pa.array(firsts, pa.int64()),
+                pa.array(untils, pa.int64()),
+            ],
+            schema=_SCHEMA,
+        )
+
+
+def _groups(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """(topic, partition, broker, *numbers) of each partition in the rows, where the numbers
+    are the columns that are left, as arrays."""
+    names = [name for name in table.column_names if name not in ("topic", "partition", "broker")]
+    keys = [name for name in ("topic", "partition", "broker") if name in table.column_names]
+    whole = table.filter(pc.is_valid(table.column(names[0])))
+    groups = whole.select(keys).group_by(keys).aggregate([]).to_pylist()
+    for group in groups:
+        rows = whole
+        if len(groups) > 1:
+            mask = None
+            for name in keys:
+                column = rows.column(name)
+                value = group[name]
+                same = pc.is_null(column) if value is None else pc.equal(column, value)
+                mask = same if mask is None else pc.and_kleene(mask, same)
+            rows = whole.filter(mask)
+        if group["topic"] is None or group["partition"] is None:
+            continue
+        numbers = [rows.column(name).to_numpy() for name in names]
+        yield (group["topic"], group["partition"], group.get("broker") or "", *numbers)
+
+
+@contextmanager
+def _passing_over_missing_files(spark: Any) -> Iterator[None]:
+    before = spark.conf.get(_MISSING_FILES, None)
+    spark.conf.set(_MISSING_FILES, "true")
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(_MISSING_FILES)
+        else:
+            spark.conf.set(_MISSING_FILES, before)

@@ -1,0 +1,114 @@
+"""New rows of a range in the place of the old ones, in one commit of Spark's Delta writer.
+
+The prepared files are read as the table's own would be and written through
+``replaceWhere``: rows of other ranges in the same files stay, and Delta refuses the commit
+if somebody has changed those rows meanwhile. The transaction id makes a second try of the
+same swap do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rangeland.errors import Conflict, RangelandError, StorageFailed
+from rangeland.model import DataFile, Range
+from rangeland.planning.audit import Replaced
+
+CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
+
+
+def keys_of(frame: Any) -> list[str]:
+    """The columns that name an offset, as the table spells them."""
+    wanted = ("topic", "partition", "offset", "broker")
+    return [name for name in frame.columns if name.lower() in wanted]
+
+
+def condition(frame: Any, ranges: Sequence[Range]) -> str:
+    """The rows of the ranges, in SQL."""
+    spelled = {name.lower(): f"`{name}`" for name in keys_of(frame)}
+    pieces = []
+    for r in ranges:
+        topic = r.partition.topic.replace("\\", "\\\\").replace("'", "\\'")
+        piece = (
+            f"{spelled['topic']} = '{topic}' AND {spelled['partition']} = {r.partition.number} "
+            f"AND {spelled['offset']} >= {r.from_offset} AND {spelled['offset']} < {r.until_offset}"
+        )
+        if r.partition.broker:
+            piece += f" AND {spelled['broker']} = '{r.partition.broker}'"
+        pieces.append(f"({piece})")
+    return " OR ".join(pieces)
+
+
+def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile]) -> Any:
+    """The rows of files that are written and not committed, with the table's columns."""
+    from pyspark.sql import functions as f
+
+    groups: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
+    for file in files:
+        values = tuple(sorted(file.partition_values.items()))
+        groups.setdefault(values, []).append(f"{path.rstrip('/')}/{file.path}")
+    union = spark.createDataFrame([], table.schema)
+    for values, paths in groups.items():
+        given = dict(values)
+        stored = type(table.schema)([c for c in table.schema.fields if c.name not in given])
+        rows = spark.read.schema(stored).parquet(*paths)
+        columns = [
+            f.lit(given[c.name]).cast(c.dataType).alias(c.name)
+            if c.name in given
+            else f.col(c.name)
+            for c in table.schema.fields
+        ]
+        union = union.unionByName(rows.select(*columns))
+    return union
+
+
+def compare(old: Any, new: Any) -> Replaced:
+    """What a swap changes, offset by offset. The order of columns is the same on both sides;
+    an offset with several rows is the same only if all of them are."""
+    from pyspark.sql import functions as f
+
+    keys = keys_of(old)
+    others = [name for name in old.columns if name not in keys]
+
+    def gathered(frame: Any, name: str) -> Any:
+        rows = f.sort_array(f.collect_list(f.struct(*others)))
+        return frame.groupBy(*keys).agg(rows.alias(name))
+
+    both = gathered(old, "before").join(gathered(new, "after"), keys, "full_outer")
+    before, after = f.col("before"), f.col("after")
+    kinds = {
+        "same": before.isNotNull() & after.isNotNull() & (before == after),
+        "added": before.isNull(),
+        "changed": before.isNotNull() & after.isNotNull() & (before != after),
+        "missing": after.isNull(),
+    }
+    counts = [f.count(f.when(kind, 1)).alias(name) for name, kind in kinds.items()]
+    return Replaced(**both.agg(*counts).first().asDict())
+
+
+def swap(new: Any, path: str, where: str, transaction: tuple[str, int]) -> None:
+    """Commits ``new`` in the place of the rows of ``where``. Raises Conflict where somebody
+    has changed them meanwhile."""
+    application, sequence = transaction
+    try:
+        (
+            new.write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", where)
+            .option("txnAppId", application)
+            .option("txnVersion", sequence)
+            .save(path)
+        )
+    except Exception as error:
+        raise _translated(error, path) from error
+
+
+def _translated(error: Exception, path: str) -> RangelandError:
+    text = str(error).strip().splitlines()[0][:300] if str(error).strip() else ""
+    names = f"{type(error).__name__} {text}"
+    if any(name in names for name in CONFLICTS):
+        return Conflict(
+            f"replacing rows of {path}", why=f"others have changed them meanwhile: {text}"
+        )
+    return StorageFailed(f"replacing rows of {path}", why=text)

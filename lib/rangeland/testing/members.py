@@ -1,0 +1,58 @@
+"""All that a process has started: its session, whatever became of the parents in between.
+
+For Spark, whose daemons start executors that start Python workers. Needs ``psutil``, of the
+extra ``test``; nothing that runs a job imports this.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+
+from rangeland.testing.processes import Process
+
+
+def temporary_files_in(folder: Path) -> dict[str, str]:
+    """The environment that keeps temporary files of Python and Java in ``folder``: who is
+    killed removes none, so they must be where the test removes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    java = f"-Djava.io.tmpdir={folder} -XX:-UsePerfData"
+    return {"TMPDIR": str(folder), "JAVA_TOOL_OPTIONS": java}
+
+
+def members_of(process: Process) -> list[psutil.Process]:
+    """All living processes of the session that ``process`` leads or led."""
+    return [psutil.Process(pid) for pid in psutil.pids() if _session(pid) == process.pid]
+
+
+def workers_among(members: list[psutil.Process]) -> list[psutil.Process]:
+    """The Python workers that run tasks, without the daemons that fork them."""
+    python = [p for p in members if "pyspark.daemon" in command_of(p)]
+    pids = {p.pid for p in python}
+    return [p for p in python if _parent(p) in pids]
+
+
+def command_of(process: psutil.Process) -> str:
+    """Its command line, empty once it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _session(pid: int) -> int:
+    try:
+        if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return -1
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError, psutil.Error):
+        return -1
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return int(process.ppid())
+    except psutil.Error:
+        return -1

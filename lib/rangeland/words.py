@@ -1,0 +1,237 @@
+"""The words of a job file as values: sizes, times, bounds, references to secrets.
+
+``8GiB`` is bytes, ``2026-01-01T00:00Z`` is an instant, ``earliest`` is a bound. Each kind of
+word has a parser, and beside it the JSON schema of what the parser takes, for editors; a
+test holds that the two agree. Parsers raise ValueError saying what was expected. Nothing
+here knows a field of the job file; ``job`` does.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from rangeland.model import (
+    AtOffset,
+    AtTime,
+    Bound,
+    Bounds,
+    Earliest,
+    FromCheckpoint,
+    GroupOffset,
+    Latest,
+    Partition,
+)
+
+Schema = dict[str, Any]
+
+# Strict: `true` is no number, though Python holds it for 1.
+Whole = Annotated[int, Field(strict=True)]
+
+# --- sizes ------------------------------------------------------------------------------
+
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+
+
+def parse_size(value: object) -> object:
+    """``128MiB`` as bytes; a plain number is bytes already."""
+    if isinstance(value, bool) or not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+    if not found or found[2].upper() not in UNITS:
+        raise ValueError("a size such as 128MiB, 8GiB or a number of bytes")
+    return int(float(found[1]) * UNITS[found[2].upper()])
+
+
+SIZE: Schema = {
+    "title": "size",
+    "anyOf": [
+        {
+            "type": "string",
+            "pattern": r"^\s*(?=[0-9.]*[1-9])[0-9]+(\.[0-9]+)?\s*(([KMGTkmgt][Ii]?)?[Bb])?\s*$",
+            "examples": ["128MiB", "8GiB"],
+        },
+        {"type": "integer", "minimum": 1},
+    ],
+}
+Size = Annotated[Whole, BeforeValidator(parse_size), Field(gt=0), WithJsonSchema(SIZE)]
+
+# --- secrets ----------------------------------------------------------------------------
+
+
+def parse_secret(value: object) -> object:
+    """Only a reference to a secret may stand in a job file."""
+    if isinstance(value, str) and re.fullmatch(r"\$\{(env|file):[^}]+\}", value):
+        return value
+    raise ValueError("a reference such as ${env:NAME} or ${file:PATH}, never the secret itself")
+
+
+SECRET: Schema = {
+    "title": "reference to a secret",
+    "type": "string",
+    "pattern": r"^\$\{(env|file):[^}]+\}$",
+    "examples": ["${env:KAFKA_PASSWORD}", "${file:/run/secrets/kafka}"],
+}
+SecretRef = Annotated[str, BeforeValidator(parse_secret), WithJsonSchema(SECRET)]
+
+# --- bounds -----------------------------------------------------------------------------
+
+WORDS: dict[str, Bound] = {
+    "checkpoint": FromCheckpoint(),
+    "earliest": Earliest(),
+    "latest": Latest(),
+}
+EXPECTED_BOUND = (
+    "checkpoint, earliest, latest, an ISO time, group:<id>, or {topic: {partition: offset}}"
+)
+
+
+def parse_time_ms(text: str) -> int:
+    """An ISO 8601 time as ms since 1970; without a zone it is UTC. Raises ValueError, also
+    for a time before 1970."""
+    moment = datetime.fromisoformat(text.strip())
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    # Integer arithmetic: a float would lose milliseconds.
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    time_ms = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+    if time_ms < 0:
+        # The wire keeps negative times for meanings of its own, such as "latest".
+        raise ValueError(f"{text.strip()} is before 1970")
+    return time_ms
+
+
+def parse_bound(value: object) -> Bound:
+    """One bound in the words of a job file. Raises ValueError saying what was expected."""
+    if isinstance(value, bool):
+        raise ValueError(EXPECTED_BOUND)
+    if isinstance(value, int):
+        if value < 0:
+            raise ValueError(f"an offset that is not negative, not {value}")
+        return AtOffset(value)
+    if isinstance(value, str):
+        word = value.strip()
+        if word in WORDS:
+            return WORDS[word]
+        if word.startswith("group:") and len(word) > len("group:"):
+            return GroupOffset(word.removeprefix("group:"))
+        if re.match(r"\d{4}-\d\d-\d\d", word):
+            try:
+                return AtTime(parse_time_ms(word))
+            except ValueError as error:
+                raise ValueError(f"an ISO time such as 2026-01-31T06:00:00Z ({error})") from error
+    raise ValueError(f"{EXPECTED_BOUND}, not {value!r}")
+
+
+def parse_bounds(value: object) -> Bounds:
+    """One side of a range: a word for all partitions, or a mapping that lists them."""
+    if isinstance(value, Bounds):
+        return value
+    if not isinstance(value, dict):
+        if isinstance(value, int):
+            raise ValueError(f"{EXPECTED_BOUND}; a bare offset needs its topic and partition")
+        return Bounds(parse_bound(value))
+    listed: dict[Partition, Bound] = {}
+    for topic, partitions in value.items():
+        if not isinstance(partitions, dict) or not partitions:
+            raise ValueError(f"{{partition: offset}} for topic {topic!r}")
+        for number, bound in partitions.items():
+            if not str(number).isdecimal():
+                raise ValueError(f"partition numbers for topic {topic!r}, not {number!r}")
+            listed[Partition(str(topic), int(number))] = parse_bound(bound)
+    if not listed:
+        raise ValueError("at least one topic and partition")
+    return Bounds(Earliest(), listed, only_listed=True)
+
+
+def parse_until(value: object) -> Bounds:
+    """As ``parse_bounds``, for the end of a range."""
+    bounds = parse_bounds(value)
+    if any(isinstance(b, FromCheckpoint) for b in (bounds.default, *bounds.listed.values())):
+        raise ValueError("latest, a time or an offset: a range cannot end at the checkpoint")
+    return bounds
+
+
+def parse_first(value: object) -> Bound:
+    """A bound that means something for a job that has landed nothing yet."""
+    bound = parse_bound(value)
+    if isinstance(bound, FromCheckpoint | AtOffset):
+        raise ValueError("earliest, latest, an ISO time or group:<id>")
+    return bound
+
+
+_DAY = "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_CLOCK = r"[0-9]{2}(:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?"
+
+
+def _word_schemas(*words: str) -> list[Schema]:
+    return [
+        {"enum": list(words)},
+        {
+            "title": "ISO time",
+            "type": "string",
+            "pattern": f"^{_DAY}([T ]{_CLOCK})?$",
+            "examples": ["2026-01-31T06:00:00Z"],
+        },
+        {
+            "title": "group:<id>",
+            "type": "string",
+            "pattern": "^group:.+$",
+            "examples": ["group:billing"],
+        },
+    ]
+
+
+def _bounds_schema(*words: str) -> Schema:
+    offset = {"title": "offset", "type": "integer", "minimum": 0}
+    numbered = {
+        "type": "object",
+        "minProperties": 1,
+        "patternProperties": {"^[0-9]+$": {"anyOf": [*_word_schemas(*words), offset]}},
+        "additionalProperties": False,
+    }
+    listed = {
+        "title": "topic: {partition: bound}",
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": numbered,
+        "examples": [{"orders": {"0": 23, "1": "earliest"}}],
+    }
+    return {"title": "bound", "anyOf": [*_word_schemas(*words), listed]}
+
+
+FROM = _bounds_schema("checkpoint", "earliest", "latest")
+UNTIL = _bounds_schema("latest", "earliest")
+FIRST: Schema = {"title": "bound", "anyOf": _word_schemas("earliest", "latest")}
+
+From = Annotated[Any, BeforeValidator(parse_bounds), WithJsonSchema(FROM)]
+Until = Annotated[Any, BeforeValidator(parse_until), WithJsonSchema(UNTIL)]
+FirstRun = Annotated[Any, BeforeValidator(parse_first), WithJsonSchema(FIRST)]
+
+# --- names ------------------------------------------------------------------------------
+
+Server = Annotated[
+    str,
+    WithJsonSchema(
+        {
+            "title": "host:port",
+            "type": "string",
+            "pattern": r"^(\[[^\]@\s]+\]|[^:@\s\[\]]+):[0-9]{1,5}$",
+            "examples": ["broker-1:9092"],
+        }
+    ),
+]
+Topic = Annotated[
+    str,
+    WithJsonSchema(
+        {
+            "title": "topic name",
+            "type": "string",
+            "pattern": r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$",
+        }
+    ),
+]

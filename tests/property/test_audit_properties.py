@@ -1,0 +1,103 @@
+"""Any rows against any pieces: what the audit says is what counting by hand says."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rangeland.model import Partition, Range
+from rangeland.planning.audit import Audit, Piece, audit, in_force, runs_of
+from rangeland.planning.intervals import subtract
+
+P0, P1 = Partition("t", 0), Partition("t", 1)
+TOP = 40
+
+offsets = st.lists(st.integers(0, TOP - 1), max_size=60)
+
+
+@st.composite
+def landings(draw: st.DrawFn) -> list[Piece]:
+    """Ranges one after the other, each with gaps, in lives of the topic."""
+    pieces = []
+    for life in draw(st.sampled_from((["A"], ["A", "B"], [None]))):
+        marks = sorted(draw(st.sets(st.integers(0, TOP), min_size=2, max_size=5)))
+        for start, end in itertools.pairwise(marks):
+            gaps = draw(st.sets(st.integers(start, end - 1)))
+            spans = tuple(subtract((start, end), [(o, o + 1) for o in {*range(start, end)} - gaps]))
+            pieces.append(Piece(Range(P0, start, end, life), end - start - len(gaps), spans))
+    return pieces
+
+
+def listed(ranges: tuple[Range, ...]) -> set[int]:
+    found = [o for r in ranges for o in range(r.from_offset, r.until_offset)]
+    assert len(found) == len(set(found)), "the ranges of an answer are apart"
+    return set(found)
+
+
+def rows_of(pieces: list[Piece]) -> Counter[int]:
+    rows: Counter[int] = Counter()
+    for piece in pieces:
+        whole = (piece.range.from_offset, piece.range.until_offset)
+        for start, end in subtract(whole, piece.gaps or ()):
+            rows.update(range(start, end))
+    return rows
+
+
+@given(landings(), offsets)
+def test_every_offset_is_counted_as_by_hand(pieces: list[Piece], rows: list[int]) -> None:
+    wanted, there = rows_of(pieces), Counter(rows)
+    said = audit(pieces, {P0: runs_of(np.array(rows, np.int64))})
+    every = range(TOP)
+    assert listed(said.holes) == {o for o in every if wanted[o] > there[o]}
+    assert listed(said.duplicates) == {o for o in every if there[o] > wanted[o] > 0}
+    assert listed(said.strangers) == {o for o in every if there[o] > 0 == wanted[o]}
+    assert said.suspect == ()
+
+
+@given(landings(), st.randoms())
+def test_what_was_landed_is_clean_in_any_order_of_rows(pieces: list[Piece], random: object) -> None:
+    rows = list(rows_of(pieces).elements())
+    random.shuffle(rows)  # type: ignore[attr-defined]
+    half = len(rows) // 2
+    parts = [runs_of(np.array(part, np.int64)) for part in (rows[:half], rows[half:])]
+    runs = tuple(np.concatenate(side) for side in zip(*parts, strict=True))
+    assert audit(pieces, {P0: runs}) == Audit()  # type: ignore[dict-item]
+
+
+@given(st.integers(1, TOP), offsets)
+def test_without_gaps_the_count_decides(landed: int, rows: list[int]) -> None:
+    piece = Piece(Range(P0, 0, TOP), landed)
+    said = audit([piece], {P0: runs_of(np.array(sorted(set(rows)), np.int64))})
+    if len(set(rows)) >= landed:
+        assert said.is_clean
+    else:
+        assert listed(said.holes) == listed(said.suspect) == {*range(TOP)} - {*rows}
+
+
+@given(landings(), landings())
+def test_a_later_landing_stands_in_for_what_it_covers(
+    first: list[Piece], then: list[Piece]
+) -> None:
+    first = [p for p in first if p.range.topic_id in ("A", None)]
+    then = [p for p in then if p.range.topic_id in ("A", None)]
+    left = in_force([*first, *then])
+    for o in range(TOP):
+        holders = [p for p in left if p.range.from_offset <= o < p.range.until_offset]
+        assert len(holders) <= 1
+        last = [p for p in (*first, *then) if p.range.from_offset <= o < p.range.until_offset]
+        assert bool(holders) == bool(last)
+        if holders:
+            gone = any(a <= o < b for a, b in holders[0].gaps or ())
+            assert gone == any(a <= o < b for a, b in last[-1].gaps or ())
+    assert all(p.landed == rows_of([p]).total() for p in left)
+
+
+def test_partitions_are_told_apart() -> None:
+    pieces = [Piece(Range(P0, 0, 3), 3, ()), Piece(Range(P1, 0, 3), 3, ())]
+    said = audit(pieces, {P1: runs_of(np.array([0, 1, 2, 2]))})
+    assert said.holes == (Range(P0, 0, 3),)
+    assert said.duplicates == (Range(P1, 2, 3),)

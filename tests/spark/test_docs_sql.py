@@ -1,0 +1,98 @@
+"""The queries and the transform that the pages show, run."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rangeland.delta.entries import OutcomeEntry, PlanEntry, RangeEntry
+from rangeland.delta.kernel import Kernel
+from rangeland.delta.ledger import Ledger
+from rangeland.job import Job
+from rangeland.model import Counts, Partition, Range
+from rangeland.spark.frames import load_transform
+from tests import docs
+
+pytestmark = pytest.mark.spark
+
+QUERIES = [b for name in docs.PAGES for b in docs.blocks(name) if b.language == "sql"]
+SHOWN = "lake/orders/_rangeland/ledger"
+APP = "rangeland/orders-hourly"
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(scope="module")
+def ledger(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two landings on two days, the second with a loss, and a plan that is not landed."""
+    made = Ledger(kernel, str(tmp_path_factory.mktemp("docs") / "orders")).open_or_create()
+    landed = [Counts(landed=9, control=1), Counts(landed=7, lost=3), None]
+    for number, counts in enumerate(landed):
+        where = Range(Partition("orders", 0), number * 10, number * 10 + 10, "id")
+        name = (APP, "orders-hourly", number + 1, f"h{number}")
+        at_ms = number * DAY_MS
+        assert made.enter(PlanEntry(*name, (RangeEntry(where),), "{}", at_ms), number)
+        if counts is not None:
+            ranges = (RangeEntry(where, counts, "broker-1:9092"),)
+            assert made.prepare(OutcomeEntry(*name, ranges, (), at_ms))
+    return made.path
+
+
+def test_there_are_queries() -> None:
+    assert len(QUERIES) == 4
+    assert all(SHOWN in query.text for query in QUERIES)
+
+
+def answers(sql: Callable[[str], list[Any]], ledger: str, words: str) -> list[dict[str, Any]]:
+    (query,) = [q for q in QUERIES if words in q.text]
+    return [row.asDict() for row in sql(query.text.replace(SHOWN, ledger))]
+
+
+def test_what_was_landed_lately(sql: Callable[[str], list[Any]], ledger: str) -> None:
+    rows = answers(sql, ledger, "LIMIT 20")
+    assert [(r["sequence"], r["from_offset"], r["landed"], r["lost"]) for r in rows] == [
+        (2, 10, 7, 3),
+        (1, 0, 9, 0),
+    ]
+
+
+def test_how_many_records_a_day(sql: Callable[[str], list[Any]], ledger: str) -> None:
+    rows = answers(sql, ledger, "AS day")
+    assert [tuple(row.values()) for row in rows] == [
+        (dt.date(1970, 1, 1), 1, 9),
+        (dt.date(1970, 1, 2), 1, 7),
+    ]
+
+
+def test_plans_without_an_outcome(sql: Callable[[str], list[Any]], ledger: str) -> None:
+    (row,) = answers(sql, ledger, "LEFT ANTI JOIN")
+    assert (row["application"], row["sequence"]) == (APP, 3)
+
+
+def test_what_was_lost(sql: Callable[[str], list[Any]], ledger: str) -> None:
+    (row,) = answers(sql, ledger, "r.lost > 0")
+    assert (row["from_offset"], row["until_offset"], row["lost"]) == (10, 20, 3)
+
+
+def test_the_transform_of_the_configs_makes_orders(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = docs.ROOT / "configs"
+    monkeypatch.syspath_prepend(str(configs))
+    name = Job.load(Path(configs / "orders-parsed.yaml")).sink.transform
+    assert name is not None
+    rows = [
+        (b'{"id": 7, "customer": "ada", "amount": 12.5}', 0),
+        (b"no json", 1),
+        (None, 2),
+    ]
+    frame = spark.createDataFrame(rows, "value BINARY, offset BIGINT").selectExpr(
+        "value", "'orders' topic", "0 partition", "offset", "timestamp_millis(0) timestamp"
+    )
+    made = load_transform(name)(frame).orderBy("offset")
+    assert made.columns == ["topic", "partition", "offset", "timestamp", "id", "customer", "amount"]
+    found = [(r.offset, r.id, r.customer, r.amount and float(r.amount)) for r in made.collect()]
+    assert found == [(0, 7, "ada", 12.5), (1, None, None, None)]

@@ -1,0 +1,364 @@
+"""The table against the ledger, after others have been at it: what is missing is found to
+the offset, landed again, and nothing is there twice."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rangeland
+from rangeland import inspection, run
+from rangeland.errors import Conflict, RangeLost, TableRefused, UsageError
+from rangeland.job import Job
+from rangeland.model import Counts, Partition, Range
+from rangeland.planning.audit import Replaced
+from rangeland.planning.plan import Way
+from rangeland.results import Silent
+from rangeland.target import Target
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.producing import (
+    Record,
+    create_topic,
+    delete_records,
+    numbered,
+    produce,
+    produce_transaction,
+)
+from tests.spark.landings import between, expected, job_of, judged, offsets_of, rows_of, table_of
+from tests.spark.test_landing import wait_for_ends
+
+pytestmark = [pytest.mark.spark, pytest.mark.brokers]
+
+Sql = Callable[[str], list[Any]]
+
+
+@pytest.fixture
+def landed(kafka: KafkaCluster, spark: Any, topic: str, table: str) -> Job:
+    """Two partitions of 100 records in two landings: 60, then 40."""
+    create_topic(kafka.bootstrap, topic, partitions=2)
+    job = job_of(kafka.bootstrap, table, topic)
+    for start, count in ((0, 60), (60, 40)):
+        for partition in (0, 1):
+            produce(kafka.bootstrap, topic, numbered(count, start), partition=partition)
+        assert rangeland.land(job, spark).counts.landed == 2 * count
+    return job
+
+
+def verified(job: Job, spark: Any) -> dict[str, Any]:
+    """What `verify --json` prints, without the time it took."""
+    found = inspection.verify(job, spark, Silent()).to_json()
+    found.pop("seconds")
+    return json.loads(json.dumps(found))
+
+
+def holes_of(found: dict[str, Any]) -> list[tuple[int, int, int]]:
+    return [(h["partition"], h["from_offset"], h["until_offset"]) for h in found["holes"]]
+
+
+# --- verify -------------------------------------------------------------------------------------
+
+
+def test_a_table_that_nobody_has_touched_is_proved(landed: Job, spark: Any, sql: Sql) -> None:
+    found = verified(landed, spark)
+    assert (found["ok"], found["holes"], found["duplicates"]) == (True, [], [])
+    assert found["landings"] == 2
+    assert sum(r["landed"] for r in found["ranges"]) == 200
+    sql(f"OPTIMIZE delta.`{landed.sink.table}`")
+    sql(f"OPTIMIZE delta.`{landed.sink.table}/_rangeland/ledger`")
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    sql(f"VACUUM delta.`{landed.sink.table}` RETAIN 0 HOURS")
+    after = verified(landed, spark)
+    assert after["ok"]
+    assert after["ranges"] == found["ranges"]
+
+
+def test_markers_and_aborted_records_are_no_holes(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str, sql: Sql
+) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    for number in range(6):
+        produce_transaction(
+            kafka.bootstrap, topic, numbered(5), commit=number % 3 != 1, partition=0
+        )
+    wait_for_ends(kafka, topic, 36)
+    job = job_of(kafka.bootstrap, table, topic)
+    assert rangeland.land(job, spark).counts == Counts(landed=20, control=6, aborted=10)
+    assert verified(job, spark)["ok"]
+    sql(f"DELETE FROM delta.`{table}` WHERE offset BETWEEN 3 AND 14")
+    # 5 is a marker, 6 to 10 are aborted, 11 is their marker: only what had rows is missing
+    assert holes_of(verified(job, spark)) == [(0, 3, 5), (0, 12, 15)]
+    result = rangeland.backfill(job, spark, missing=True)
+    assert (result.state, result.counts.landed) == ("landed", 5)
+    assert verified(job, spark)["ok"]
+    assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
+
+
+def test_deleted_rows_are_found_to_the_offset_and_landed_again(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    sql(f"DELETE FROM delta.`{table}` WHERE partition = 1 AND offset IN (0, 7, 8, 59, 60, 99)")
+    found = verified(landed, spark)
+    assert not found["ok"]
+    assert holes_of(found) == [(1, 0, 1), (1, 7, 9), (1, 59, 61), (1, 99, 100)]
+    assert found["suspect"] == []
+    result = rangeland.backfill(landed, spark, missing=True)
+    assert (result.state, result.counts.landed) == ("landed", 6)
+    assert verified(landed, spark)["ok"]
+    assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
+    again = rangeland.backfill(landed, spark, missing=True)
+    assert (again.state, again.counts.landed) == ("nothing", 0)
+    produce(kafka.bootstrap, topic, numbered(5), partition=0)
+    assert rangeland.land(landed, spark).counts.landed == 5
+
+
+def test_rows_that_others_have_added_are_told_apart(landed: Job, spark: Any, sql: Sql) -> None:
+    table = landed.sink.table
+    sql(f"INSERT INTO delta.`{table}` SELECT * FROM delta.`{table}` WHERE offset BETWEEN 10 AND 12")
+    sql(
+        f"INSERT INTO delta.`{table}` SELECT key, value, topic, partition, offset + 1000, "
+        f"timestamp, timestampType, headers FROM delta.`{table}` WHERE partition = 0 "
+        "AND offset = 99"
+    )
+    found = verified(landed, spark)
+    assert not found["ok"]
+    doubled = [(d["partition"], d["from_offset"], d["until_offset"]) for d in found["duplicates"]]
+    assert doubled == [(0, 10, 13), (1, 10, 13)]
+    strange = [(s["partition"], s["from_offset"], s["until_offset"]) for s in found["strangers"]]
+    assert strange == [(0, 1099, 1100)]
+    assert found["holes"] == []
+
+
+def test_a_restored_table_is_mended_and_goes_on(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
+    produce(kafka.bootstrap, topic, numbered(10, 100), partition=0)
+    with pytest.raises(Conflict, match="was restored") as refused:
+        rangeland.land(landed, spark)
+    assert "backfill" in refused.value.do
+    assert "--missing" in refused.value.do
+    assert holes_of(verified(landed, spark)) == [(0, 60, 100), (1, 60, 100)]
+    assert rangeland.backfill(landed, spark, missing=True).counts.landed == 80
+    assert verified(landed, spark)["ok"]
+    assert rangeland.land(landed, spark).counts.landed == 10
+    assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
+
+
+def test_files_that_are_gone_from_the_store_are_named_and_their_rows_landed_again(
+    kafka: KafkaCluster, landed: Job, spark: Any
+) -> None:
+    table, topic = Path(landed.sink.table), landed.source.topics[0]
+    victim = next(iter(sorted(table.glob("*.parquet"))))
+    victim.unlink()
+    found = verified(landed, spark)
+    assert found["missing_files"] == [victim.name]
+    lost = sum(until - start for _, start, until in holes_of(found))
+    assert lost > 0
+    assert rangeland.backfill(landed, spark, missing=True).counts.landed == lost
+    after = verified(landed, spark)
+    assert (after["ok"], after["missing_files"]) == (True, [])
+    assert rows_of(table_of(spark, str(table))) == judged(kafka.bootstrap, [topic])
+
+
+def test_a_hole_that_the_log_no_longer_has_is_lost_and_said(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    sql(f"DELETE FROM delta.`{table}` WHERE partition = 0 AND offset < 30")
+    delete_records(kafka.bootstrap, topic, {0: 20})
+    with pytest.raises(RangeLost) as lost:
+        rangeland.backfill(landed, spark, missing=True)
+    assert lost.value.facts["losses"][0]["until_offset"] == 20
+    skipping = job_of(kafka.bootstrap, table, topic, policy={"expired": "skip"})
+    result = rangeland.backfill(skipping, spark, missing=True)
+    assert result.counts == Counts(landed=10, lost=20)
+    assert verified(landed, spark)["ok"], "what is lost was dealt with"
+    assert offsets_of(table_of(spark, table)) == expected(p0=range(20, 100), p1=range(100))
+
+
+def test_without_offsets_in_its_rows_a_table_cannot_be_proved(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str
+) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    produce(kafka.bootstrap, topic, numbered(3))
+    job = job_of(
+        kafka.bootstrap, table, topic, sink={"transform": "tests.spark.test_verify:values_only"}
+    )
+    rangeland.land(job, spark)
+    with pytest.raises(TableRefused, match="do not say which offset"):
+        verified(job, spark)
+
+
+def values_only(frame: Any) -> Any:
+    return frame.select("value")
+
+
+def every_other(frame: Any) -> Any:
+    return frame.where("offset % 2 = 0")
+
+
+def test_what_a_transform_has_dropped_is_no_hole(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str, sql: Sql
+) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    produce(kafka.bootstrap, topic, numbered(10))
+    job = job_of(
+        kafka.bootstrap, table, topic, sink={"transform": "tests.spark.test_verify:every_other"}
+    )
+    assert rangeland.land(job, spark).counts == Counts(landed=5, filtered=5)
+    assert verified(job, spark)["ok"]
+    sql(f"DELETE FROM delta.`{table}` WHERE offset = 4")
+    found = verified(job, spark)
+    assert not found["ok"]
+    assert found["suspect"] == found["holes"]
+    rangeland.backfill(job, spark, missing=True)
+    assert verified(job, spark)["ok"]
+    assert offsets_of(table_of(spark, table)) == expected(p0=range(0, 10, 2))
+
+
+# --- find ---------------------------------------------------------------------------------------
+
+
+def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
+) -> None:
+    topic, table = landed.source.topics[0], landed.sink.table
+    found = inspection.find(landed, spark, Partition(topic, 1), 75, Silent()).to_json()
+    assert (found["state"], found["sequence"], found["table_version"]) == ("landed", 2, 2)
+    assert found["leader"] == kafka.bootstrap[0]
+    assert Path(found["file"].removeprefix("file:").replace("%20", " ")).exists()
+    history = sql(f"DESCRIBE HISTORY delta.`{table}`")
+    (stamp,) = [row.timestamp.isoformat() for row in history if row.version == 2]
+    assert found["landed_at"].startswith(stamp[:19])
+    sql(f"DELETE FROM delta.`{table}` WHERE offset = 75")
+    gone = inspection.find(landed, spark, Partition(topic, 1), 75, Silent())
+    assert (gone.state, gone.sequence, gone.files) == ("missing", 2, ())
+    never = inspection.find(landed, spark, Partition(topic, 1), 100, Silent())
+    assert (never.state, never.sequence) == ("not-landed", None)
+
+
+# --- replace ------------------------------------------------------------------------------------
+
+
+def test_a_range_is_replaced_and_every_difference_is_counted(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    sql(f"UPDATE delta.`{table}` SET value = x'00' WHERE partition = 0 AND offset < 3")
+    sql(f"DELETE FROM delta.`{table}` WHERE partition = 0 AND offset IN (10, 11)")
+    sql(f"INSERT INTO delta.`{table}` SELECT * FROM delta.`{table}` WHERE offset = 20")
+    part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
+    result = rangeland.backfill(part, spark, replace=True)
+    assert result.state == "landed"
+    assert result.replaced == Replaced(same=54, added=2, changed=4, missing=0)
+    assert result.counts.landed == 60
+    found = verified(landed, spark)
+    doubled = [(d["partition"], d["from_offset"]) for d in found["duplicates"]]
+    assert (found["holes"], doubled) == ([], [(1, 20)]), "the other partition is as it was"
+    rows = [row for row in rows_of(table_of(spark, table)) if row.partition == 0]
+    assert rows == [row for row in judged(kafka.bootstrap, [topic]) if row.partition == 0]
+    produce(kafka.bootstrap, topic, numbered(5), partition=0)
+    assert rangeland.land(landed, spark).counts.landed == 5, "the checkpoint stayed where it was"
+
+
+def test_a_row_that_the_log_does_not_give_any_more_is_counted_as_missing(
+    kafka: KafkaCluster, landed: Job, spark: Any
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    part = job_of(
+        kafka.bootstrap,
+        table,
+        topic,
+        range=between(topic, p0=(0, 60), p1=(0, 60)),
+        sink={"transform": "tests.spark.test_verify:every_other"},
+    )
+    result = rangeland.backfill(part, spark, replace=True)
+    assert result.replaced == Replaced(same=60, missing=60)
+    assert result.counts == Counts(landed=60, filtered=60)
+    assert verified(landed, spark)["ok"]
+    late = [*range(60, 100)]
+    evens = [*range(0, 60, 2), *late]
+    assert offsets_of(table_of(spark, table)) == expected(p0=evens, p1=evens)
+
+
+def test_a_partitioned_table_is_replaced_in_its_partitions(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str
+) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    now, day = time.time_ns() // 1_000_000, 86_400_000  # older ones the broker would not keep
+    records = [Record(b"v", timestamp_ms=now - i * day) for i in range(4)]
+    produce(kafka.bootstrap, topic, records, partition=0)
+    sink = {"partition_by": ["date(timestamp)", "hour(timestamp)", "topic"]}
+    job = job_of(kafka.bootstrap, table, topic, sink=sink)
+    rangeland.land(job, spark)
+    before = sorted(map(str, table_of(spark, table).collect()))
+    part = job_of(kafka.bootstrap, table, topic, sink=sink, range=between(topic, p0=(0, 4)))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        assert rangeland.backfill(part, spark, replace=True).replaced == Replaced(same=4)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert sorted(map(str, table_of(spark, table).collect())) == before
+    assert verified(job, spark)["ok"]
+
+
+def test_a_range_that_cuts_a_slice_is_refused_and_nothing_is_changed(
+    kafka: KafkaCluster, landed: Job, spark: Any
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    version = inspection.verify(landed, spark, Silent()).table_version
+    part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(10, 60)))
+    with pytest.raises(UsageError, match="cuts the slice") as refused:
+        rangeland.backfill(part, spark, replace=True)
+    assert "begin at 0 or 60" in str(refused.value)
+    found = inspection.verify(landed, spark, Silent())
+    assert (found.table_version, found.is_well) == (version, True)
+
+
+@pytest.mark.parametrize("step", ["missing", "replace"])
+def test_what_died_before_its_commit_is_finished_by_the_next_run(
+    kafka: KafkaCluster,
+    landed: Job,
+    spark: Any,
+    sql: Sql,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    sql(f"DELETE FROM delta.`{table}` WHERE partition = 0 AND offset < 5")
+    part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
+
+    class Died(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Died
+
+    method = {"missing": "land", "replace": "replace"}[step]
+    asked = landed if step == "missing" else part
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, method, die)
+        with pytest.raises(Died):
+            rangeland.backfill(asked, spark, **{step: True})
+    assert not verified(landed, spark)["ok"]
+    produce(kafka.bootstrap, topic, numbered(5), partition=1)
+    assert rangeland.land(landed, spark).counts.landed == 5 + {"missing": 5, "replace": 60}[step]
+    assert verified(landed, spark)["ok"]
+    assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
+
+
+def test_a_preview_of_what_is_missing_writes_nothing(landed: Job, spark: Any, sql: Sql) -> None:
+    sql(f"DELETE FROM delta.`{landed.sink.table}` WHERE partition = 0 AND offset < 5")
+    topic = landed.source.topics[0]
+    seen = run.preview(landed, spark, Silent(), Way.MISSING)
+    (hole,) = seen.draft.plan.ranges
+    assert (hole.partition, hole.from_offset, hole.until_offset) == (Partition(topic, 0), 0, 5)
+    assert isinstance(hole, Range)
+    assert holes_of(verified(landed, spark)) == [(0, 0, 5)]

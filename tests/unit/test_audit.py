@@ -1,0 +1,42 @@
+"""Holes become ranges of the landings they were torn into; what cuts a slice is seen."""
+
+from __future__ import annotations
+
+from rangeland.model import Partition, Range
+from rangeland.planning.audit import Piece, cut_pieces, missing
+
+P0, P1 = Partition("t", 0), Partition("t", 1)
+PIECES = [
+    Piece(Range(P0, 0, 10, "old"), 10, ()),
+    Piece(Range(P0, 0, 5, "new"), 5, ()),
+    Piece(Range(P0, 10, 20, "old"), 10, ()),
+    Piece(Range(P1, 0, 10, "new"), 10, ()),
+]
+
+
+def test_a_hole_has_the_topic_id_of_the_newest_landing_of_its_offsets() -> None:
+    assert missing(PIECES, [Range(P0, 3, 12)]) == [
+        Range(P0, 3, 5, "new"),
+        Range(P0, 5, 10, "old"),
+        Range(P0, 10, 12, "old"),
+    ]
+
+
+def test_a_hole_outside_of_all_landings_is_nobody_s() -> None:
+    assert missing(PIECES, [Range(P1, 10, 12), Range(P0, 20, 21)]) == []
+
+
+def test_an_end_inside_a_piece_cuts_it_and_one_at_its_edge_does_not() -> None:
+    slices = [Piece(Range(P0, 0, 10, "A"), None), Piece(Range(P0, 10, 20, "A"), None)]
+    assert cut_pieces(slices, [Range(P0, 0, 10, "A"), Range(P0, 0, 99, "A")]) == []
+    begins_inside = Range(P0, 9, 20, "A")
+    assert cut_pieces(slices, [begins_inside]) == [(begins_inside, slices[0].range)]
+    ends_inside = Range(P0, 10, 11, "A")
+    assert cut_pieces(slices, [ends_inside]) == [(ends_inside, slices[1].range)]
+
+
+def test_another_life_of_the_topic_and_another_partition_cut_nothing() -> None:
+    slices = [Piece(Range(P0, 0, 10, "A"), None)]
+    assert cut_pieces(slices, [Range(P0, 3, 5, "B"), Range(P1, 3, 5, "A")]) == []
+    unknown = Range(P0, 3, 5)
+    assert len(cut_pieces(slices, [unknown])) == 1

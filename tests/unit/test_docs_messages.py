@@ -1,0 +1,155 @@
+"""The messages that the runbook shows are those that the code says, word for word."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rangeland.decode.columns import row_schema
+from rangeland.delta import commit
+from rangeland.delta.facts import TableFacts
+from rangeland.delta.files import store_error
+from rangeland.delta.fit import fit, new_table
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.batches import bad_batch
+from rangeland.dialects.kafka.session import Session
+from rangeland.endings import as_bug
+from rangeland.errors import RangelandError
+from rangeland.fetch.consumer import _at
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.flags import require_closed_range
+from rangeland.job import Job
+from rangeland.jobfile import parse_job_text
+from rangeland.model import Address, Isolation, Partition, Range, Slice
+from rangeland.planning.bounds import range_lost
+from rangeland.planning.plan import Plan, prove
+from rangeland.planning.policy import Loss, Verdict
+from tests import answers as made
+from tests import docs
+
+ORDERS = Partition("orders", 0)
+
+
+def usage() -> None:
+    text = parse_job_text(made.JOB_YAML + "range: {until: latest}\n", "orders.yaml")
+    require_closed_range(text, Job.of(text))
+
+
+def job_file() -> None:
+    Job.parse(
+        made.JOB_YAML.replace("  topics: [orders]", "  topics: [orders]\n  topcs: [x]"),
+        "orders.yaml",
+    )
+
+
+def unreachable() -> None:
+    settings = ClusterSettings("kafka", (Address("127.0.0.1", 1),), survey_ms=100)
+    with Brokers(settings) as brokers:
+        take_survey(brokers, Wanted(("orders",)))
+
+
+def storage() -> None:
+    path = "/lake/orders/part-00000.zstd.parquet"
+    raise store_error(OSError(errno.ENOSPC, "No space left on device"), path, 128 << 20)
+
+
+def engine() -> None:
+    from py4j.protocol import Py4JError
+
+    from rangeland.spark.jobs import translated
+
+    raise translated(
+        Py4JError(
+            "org.apache.spark.SparkException: Job aborted due to stage failure: "
+            "ExecutorLostFailure (executor 3 exited)"
+        )
+    )
+
+
+def remote() -> None:
+    session = Session("docs")
+    session.open()
+    session.negotiated(b"\x00\x00\x00\x07rest")
+
+
+def local() -> None:
+    Session("docs").encode(m.MetadataRequest())
+
+
+def bad_record() -> None:
+    raise _at(
+        bad_batch(81204, "its checksum is wrong (codec lz4)"),
+        Partition("orders", 3),
+        "broker-1:9092",
+    )
+
+
+def lost() -> None:
+    evidence = "the log begins at 5000 on broker-1:9092"
+    raise range_lost([Loss(ORDERS, 1200, 5000, Verdict.EXPIRED, evidence)])
+
+
+def conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rangeland.target import Target
+
+    found = commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
+    monkeypatch.setattr(commit, "restored", lambda *_: found)
+    newest = SimpleNamespace(table_version=42)
+    ledger = SimpleNamespace(recent=lambda: [("a", 1)], plan=lambda *_: newest)
+    target: Any = SimpleNamespace(
+        _ledger=ledger, _snapshot=object(), kernel=None, name="lake/orders"
+    )
+    Target.refuse_restored(target)
+
+
+def refused() -> None:
+    narrow = row_schema().remove(row_schema().get_field_index("headers"))
+    fit(TableFacts("/lake/orders", 1, new_table(narrow).schema_json), row_schema())
+
+
+def proof() -> None:
+    piece = Slice(3, Partition("orders", 1), 5000, 9000, 0, None)
+    where = Range(Partition("orders", 1), 5000, 9000)
+    plan = Plan("orders", "a", 1, "kafka", Isolation.READ_COMMITTED, (where,), (piece,), (), {}, 0)
+    prove(plan, {})
+
+
+def bug() -> None:
+    raise as_bug(KeyError("orders"))
+
+
+RAISED: dict[str, Callable[..., None]] = {
+    "UsageError": usage,
+    "JobFileError": job_file,
+    "Unreachable": unreachable,
+    "StorageFailed": storage,
+    "EngineFailed": engine,
+    "RemoteProtocolError": remote,
+    "LocalProtocolError": local,
+    "BadRecord": bad_record,
+    "RangeLost": lost,
+    "Conflict": conflict,
+    "TableRefused": refused,
+    "ProofFailed": proof,
+    "Bug": bug,
+}
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_a_message_of_the_runbook_is_what_the_code_says(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = docs.page("jobs/README.md").partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    raiser = RAISED[name]
+    with pytest.raises(RangelandError) as caught:
+        raiser(monkeypatch) if raiser is conflict else raiser()
+    assert type(caught.value).__name__ == name
+    shown = " ".join(section.partition("```text\n")[2].partition("```")[0].split())
+    assert str(caught.value) in re.sub(r" in \w+\.py:\d+", "", shown)

@@ -1,0 +1,84 @@
+"""What verify and find show: the ranges to the offset, the remedy, one line for each fact."""
+
+from __future__ import annotations
+
+from rangeland.evidence_pictures import find_picture, verify_picture
+from rangeland.model import Partition, Range
+from rangeland.pictures import result_picture
+from rangeland.planning.audit import Audit, Piece, Replaced
+from rangeland.results import Finding, VerifyResult
+from tests import answers as made
+from tests.unit.test_pictures import drawn, lines_with
+
+P0, P1 = Partition("orders", 0), Partition("orders", 1)
+PIECES = (Piece(Range(P0, 100, 300), 190, ((110, 120),)), Piece(Range(P1, 0, 50), 50, ()))
+
+
+def verified(audit: Audit, *missing_files: str) -> VerifyResult:
+    return VerifyResult("orders", "lake/orders", 7, 3, PIECES, audit, missing_files, 1.25)
+
+
+def test_a_clean_table_is_said_to_be_proved() -> None:
+    text = drawn(verify_picture(verified(Audit())))
+    assert "every one of 240 landed offsets is there once" in text
+    assert "3 landings" in text
+    assert "--missing" not in text
+    assert lines_with(text, "orders/0")[0][-4:] == ["100", "300", "0", "0"]
+
+
+def test_holes_and_duplicates_are_named_and_drawn_with_the_remedy() -> None:
+    audit = Audit((Range(P0, 150, 160),), (Range(P1, 3, 4),), (Range(P1, 90, 91),))
+    text = drawn(verify_picture(verified(audit, "part-1.parquet")))
+    assert "missing: orders/0 [150, 160), 10 offsets" in text
+    assert "more rows than were landed: orders/1 [3, 4), 1 offset" in text
+    assert "rows that no landing brought: orders/1 [90, 91)" in text
+    assert "gone from the store: part-1.parquet" in text
+    assert "rangeland backfill JOB.yaml --missing" in text
+    assert "x" in lines_with(text, "orders/0")[0][1]
+    assert "is there once" not in text
+
+
+def test_what_is_not_sure_is_said() -> None:
+    hole = Range(P0, 150, 160)
+    assert "not sure" in drawn(verify_picture(verified(Audit((hole,), suspect=(hole,)))))
+
+
+def test_a_found_offset_shows_its_landing_its_leader_and_its_file() -> None:
+    finding = Finding(
+        P0,
+        150,
+        "landed",
+        ("file:/lake/orders/part-1.parquet",),
+        job="orders",
+        application="rangeland/orders",
+        sequence=12,
+        table_version=7,
+        leader="b1:9092",
+        landed_at_ms=1_700_000_000_123,
+        range=Range(P0, 100, 300),
+        earlier=(("rangeland/orders", 3),),
+    )
+    text = drawn(find_picture(finding))
+    for fact in (
+        "orders/0 offset 150: landed",
+        "rangeland/orders 12",
+        "[100, 300)",
+        "2023-11-14T22:13:20.123Z",
+        "b1:9092",
+        "part-1.parquet",
+        "rangeland/orders 3",
+    ):
+        assert fact in text
+    assert finding.to_json()["file"] == "file:/lake/orders/part-1.parquet"
+
+
+def test_an_offset_that_was_never_landed_is_said_in_one_line() -> None:
+    text = drawn(find_picture(Finding(P0, 150, "not-landed")))
+    assert text.strip() == "orders/0 offset 150: not landed in this table"
+
+
+def test_a_replaced_range_says_what_has_changed() -> None:
+    result = made.a_result(replaced=Replaced(same=990, changed=10))
+    text = drawn(result_picture(result))
+    assert "against the rows that were there: 990 the same, 10 changed" in text
+    assert result.to_json()["replaced"] == {"same": 990, "added": 0, "changed": 10, "missing": 0}

@@ -1,0 +1,143 @@
+"""When a log counts as having come so far: records prove it, silence only after a while."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rangeland import cli, waiting
+from rangeland.errors import JobFileError, UsageError
+from rangeland.job import Job, parse_bounds
+from rangeland.model import Address, Leader, LogState, Partition, Survey
+from rangeland.planning.reach import can_be_awaited, reach, times_awaited
+from rangeland.results import Silent
+
+T = 1_769_839_200_000  # 2026-01-31T06:00:00Z
+AT_T = "2026-01-31T06:00:00Z"
+P0, P1 = Partition("orders", 0), Partition("orders", 1)
+LEADER = Leader(Address("b1", 9092))
+YAML = "job: orders\nsource: {servers: [b1:9092], topics: [orders]}\nsink: {table: lake/orders}\n"
+
+
+def survey(ends: dict[Partition, int], found: dict[Partition, int | None]) -> Survey:
+    return Survey(
+        taken_at_ms=T,
+        logs={p: LogState(p, LEADER, 0, end) for p, end in ends.items()},
+        offsets_for_times={(p, T): offset for p, offset in found.items()},
+    )
+
+
+def states(until: object, seen: Survey, now_ms: int = T, idle: int | None = None) -> list[str]:
+    return [r.state for r in reach(parse_bounds(until), seen, now_ms, idle)]
+
+
+def test_a_time_is_reached_by_a_record_at_or_after_it_in_each_partition() -> None:
+    seen = survey({P0: 9, P1: 4}, {P0: 8, P1: None})
+    assert states(AT_T, seen) == ["reached", "waiting"]
+    assert reach(parse_bounds(AT_T), seen, T)[0].offset == 8
+
+
+def test_without_a_margin_silence_is_never_an_answer() -> None:
+    assert states(AT_T, survey({P0: 9}, {P0: None}), T + 10**12) == ["waiting"]
+
+
+@pytest.mark.parametrize(("now_ms", "state"), [(T + 4999, "waiting"), (T + 5000, "idle")])
+def test_a_silent_partition_is_idle_once_the_margin_is_over(now_ms: int, state: str) -> None:
+    assert states(AT_T, survey({P0: 9}, {P0: None}), now_ms, 5000) == [state]
+
+
+def test_an_idle_partition_ends_where_its_log_ends() -> None:
+    (found,) = reach(parse_bounds(AT_T), survey({P0: 9}, {P0: None}), T + 5000, 5000)
+    assert found.offset == 9
+
+
+@pytest.mark.parametrize("idle", [None, 0])
+def test_a_record_behind_an_open_transaction_is_waited_for(idle: int | None) -> None:
+    assert states(AT_T, survey({P0: 9}, {P0: 9}), T + 10**9, idle) == ["waiting"]
+
+
+def test_a_partition_with_an_open_transaction_is_not_silent() -> None:
+    seen = survey({P0: 9, P1: 9}, {P0: None, P1: None})
+    found = reach(parse_bounds(AT_T), seen, T + 5000, 5000, {P1})
+    assert [r.state for r in found] == ["idle", "waiting"]
+
+
+@pytest.mark.parametrize(("end", "state"), [(39, "waiting"), (40, "reached"), (41, "reached")])
+def test_an_offset_is_reached_when_the_log_ends_there(end: int, state: str) -> None:
+    assert states({"orders": {"0": 40}}, survey({P0: end, P1: 0}, {})) == [state]
+
+
+def test_a_listed_partition_that_is_not_there_is_a_mistake() -> None:
+    with pytest.raises(JobFileError, match="orders/7, which does not exist"):
+        states({"orders": {"7": 40}}, survey({P0: 1}, {}))
+
+
+def test_only_times_and_offsets_can_be_awaited() -> None:
+    assert can_be_awaited(parse_bounds({"orders": {"0": 3, "1": AT_T}}))
+    for word in ("latest", "earliest", "group:g", {"orders": {"0": "latest"}}):
+        assert not can_be_awaited(parse_bounds(word))
+    assert times_awaited(parse_bounds({"orders": {"0": 3, "1": AT_T}})) == (T,)
+
+
+# --- the command ------------------------------------------------------------------------
+
+
+def test_an_end_that_is_always_there_is_refused_before_anybody_is_asked() -> None:
+    with pytest.raises(UsageError, match="nothing to wait for"):
+        waiting.reached(Job.parse(YAML), Silent())
+
+
+@pytest.mark.parametrize(("found", "code"), [(8, 0), (None, 75)])
+def test_the_exit_code_says_whether_to_ask_again(
+    found: int | None,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    asked: list[object] = []
+
+    def look(brokers: object, wanted: object) -> Survey:
+        asked.append(wanted)
+        return survey({P0: 9}, {P0: found})
+
+    monkeypatch.setattr(waiting, "take_survey", look)
+    job = tmp_path / "orders.yaml"
+    job.write_text(YAML)
+    assert cli.main(["reached", str(job), "--until", AT_T, "--json"]) == code
+    answer = json.loads(capfd.readouterr().out)
+    assert answer["reached"] is (code == 0)
+    assert answer["partitions"] == [
+        {
+            "topic": "orders",
+            "partition": 0,
+            "broker": None,
+            "state": "reached" if code == 0 else "waiting",
+            "end": 9,
+            "until_offset": found,
+        }
+    ]
+    assert len(asked) == 1
+    assert cli.main(["reached", str(job), "--until", AT_T]) == code
+    assert "orders/0" in capfd.readouterr().out
+
+
+def test_no_spark_is_started(tmp_path: Path) -> None:
+    job = tmp_path / "orders.yaml"
+    nobody = YAML.replace("b1:9092", "127.0.0.1:1")
+    job.write_text(nobody.replace("orders]}", "orders], timeouts: {survey_ms: 300}}"))
+    code = (
+        "import sys; from rangeland.cli import main; "
+        f"print(main(['reached', {str(job)!r}, '--until', {AT_T!r}]), 'pyspark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["75", "False"]
+
+
+def test_its_help_has_an_example(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["reached", "--help"]) == 0
+    assert "  rangeland reached orders.yaml --until" in capfd.readouterr().out

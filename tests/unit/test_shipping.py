@@ -1,0 +1,479 @@
+"""What is shipped to a cluster, the command that ships it, and what is refused before."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rangeland import cli, shipping
+from rangeland.decode import library
+from rangeland.errors import JobFileError, StorageFailed, Unreachable, UsageError
+from rangeland.job import Job
+from rangeland.jvm.java import find_java
+from rangeland.spark import session, workers
+from rangeland.spark.versions import DELTA_PACKAGE, Versions, refuse_others
+from rangeland.submission import Choices, Shipped, Submission, refuse_impossible, submission
+
+JOB = """
+job: orders
+source: {servers: ["127.0.0.1:9092"], topics: [orders]}
+sink: {table: lake/orders}
+"""
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.yaml"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "dist"
+
+
+# --- the zip ----------------------------------------------------------------------------
+
+
+def test_the_zip_holds_the_package_and_its_kernel(out: Path) -> None:
+    names = zipfile.ZipFile(shipping.make_zip(out)).namelist()
+    assert f"rangeland/decode/{library.library_name()}" in names
+    assert {"rangeland/spark/tasks.py", "pyspark_rangeland.py"} <= set(names)
+    assert not [name for name in names if "__pycache__" in name or name.endswith(".c")]
+
+
+def test_the_zip_of_the_same_files_has_the_same_bytes(out: Path) -> None:
+    first = shipping.make_zip(out).read_bytes()
+    assert shipping.make_zip(out).read_bytes() == first
+    assert [path.name for path in out.iterdir()] == ["rangeland-0.1.0.zip"]
+
+
+def test_a_package_without_kernel_is_not_shipped(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipping, "library_name", lambda: "_kernel-plan9-sparc.so")
+    with pytest.raises(UsageError, match="no compiled kernel"):
+        shipping.make_zip(out)
+    assert not out.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "dist").write_text("a file")
+    with pytest.raises(StorageFailed, match="--out"):
+        shipping.make_zip(tmp_path / "dist")
+
+
+def test_the_kernel_loads_from_a_zip_where_an_executor_has_it(out: Path, tmp_path: Path) -> None:
+    """Spark puts the archive on the path as ``FOLDER/./rangeland.zip``."""
+    archive = shipping.make_zip(out)
+    code = (
+        f"import sys; sys.path.insert(0, {str(archive.parent)!r} + '/./' + {archive.name!r})\n"
+        "from rangeland.decode import library; from rangeland.dialects import contract\n"
+        "assert '/./' in library.__file__, library.__file__\n"
+        "assert library.trouble() == '', library.trouble()\n"
+        "assert contract.load_dialect('kafka')\n"
+    )
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    subprocess.run(
+        [sys.executable, "-c", code],
+        env={"TMPDIR": str(cache), "PYTHONPATH": ""},
+        check=True,
+        timeout=60,
+    )
+    assert len(list(cache.glob("rangeland-*/_kernel-*"))) == 1
+
+
+def test_a_worker_without_a_folder_to_write_in_says_what_to_set(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = Path(library.__file__).with_name(library.library_name()).read_bytes()
+    monkeypatch.setattr(library, "__file__", "/nowhere/rangeland.zip/rangeland/decode/library.py")
+    monkeypatch.setattr(library, "_read_from_archive", lambda path: content)
+    monkeypatch.setattr(tempfile, "tempdir", str(out / "not-there"))
+    with pytest.raises(StorageFailed, match=r"spark\.executorEnv\.TMPDIR"):
+        library.load_library()
+
+
+def test_jars_that_spark_has_in_any_version_are_not_shipped(tmp_path: Path) -> None:
+    for name in ("hadoop-client-api-3.5.0.jar", "jackson-core-2.21.2.jar"):
+        (tmp_path / name).touch()
+    jars = [
+        Path("/cache", name)
+        for name in (
+            "delta-spark_4.2_2.13-4.4.0.jar",
+            "hadoop-client-api-3.4.2.jar",
+            "jackson-core-2.13.5.jar",
+            "jackson-datatype-jdk8-2.13.5.jar",
+        )
+    ]
+    assert shipping.jars_beyond(tmp_path, jars) == [jars[0], jars[3]]
+
+
+# --- a transform's module ---------------------------------------------------------------
+
+
+def test_a_transforms_module_is_found_beside_the_job(tmp_path: Path, out: Path) -> None:
+    (tmp_path / "my_shape.py").write_text("raise SystemExit('it is not to be imported')")
+    files = shipping.transform_files("my_shape:of", [tmp_path], out)
+    assert files == [tmp_path / "my_shape.py"]
+
+
+def test_a_transforms_package_is_zipped_whole(tmp_path: Path, out: Path) -> None:
+    for name in ("__init__.py", "inner/__init__.py"):
+        path = tmp_path / "shapes" / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    (found,) = shipping.transform_files("shapes.inner:of", [tmp_path], out)
+    assert zipfile.ZipFile(found).namelist() == ["shapes/__init__.py", "shapes/inner/__init__.py"]
+
+
+def test_an_installed_transform_is_not_shipped(out: Path) -> None:
+    assert shipping.transform_files("pytest:main", [], out) == []
+
+
+def test_a_transform_that_is_nowhere_is_told(tmp_path: Path, out: Path) -> None:
+    with pytest.raises(JobFileError, match="my_shape"):
+        shipping.transform_files("my_shape:of", [tmp_path], out)
+
+
+# --- an environment ---------------------------------------------------------------------
+
+
+def test_a_packed_environment_runs_where_it_is_unpacked(out: Path, tmp_path: Path) -> None:
+    place = tmp_path / "elsewhere"
+    with tarfile.open(shipping.pack_environment(out, ["crc32c"])) as archive:
+        archive.extractall(place, filter="tar")
+    code = "import crc32c, rangeland.errors as e, sys; print(crc32c.__file__, e.__file__, sys.path)"
+    shown = subprocess.run(
+        [place / "bin" / "python", "-c", code],
+        env={},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    ).stdout
+    site = f"{place}/{shipping.SITE}"
+    assert shown.startswith(f"{site}/crc32c/__init__.py {site}/rangeland/errors.py")
+    assert sys.prefix not in shown
+
+
+def test_a_distribution_that_is_not_installed_is_not_packed(out: Path) -> None:
+    with pytest.raises(UsageError, match="pip install no-such-thing"):
+        shipping.pack_environment(out, ["no_such_thing"])
+
+
+# --- the command ------------------------------------------------------------------------
+
+
+def made(job_file: Path, **choices: Any) -> Submission:
+    chosen = replace(Choices("spark://one:7077"), **choices)
+    shipped = Shipped(Path("dist/a.zip"), Path("jobs/land.py"), (), ("linux-x86_64",))
+    return submission(Job.load(job_file), job_file, chosen, shipped)
+
+
+def settings_of(command: list[str]) -> dict[str, str]:
+    values = [value for flag, value in pairwise(command) if flag == "--conf"]
+    return dict(value.split("=", 1) for value in values)
+
+
+def test_a_zip_goes_to_driver_and_tasks(job_file: Path) -> None:
+    command = made(job_file).command
+    assert command[command.index("--py-files") + 1] == "dist/a.zip"
+    assert command[command.index("--packages") + 1] == DELTA_PACKAGE
+    assert command[-2:] == ["jobs/land.py", str(job_file)]
+    assert "--files" not in command  # the driver is here
+
+
+def test_a_packed_environment_is_the_tasks_python_and_not_the_drivers(job_file: Path) -> None:
+    command = made(job_file, env="packed").command
+    assert command[command.index("--archives") + 1] == "dist/a.zip#environment"
+    assert "--py-files" not in command
+    settings = settings_of(command)
+    assert settings["spark.pyspark.python"] == "./environment/bin/python"
+    assert settings["spark.pyspark.driver.python"] == sys.executable
+
+
+def test_a_driver_in_the_cluster_gets_its_job_file_by_name(job_file: Path) -> None:
+    command = made(job_file, master="yarn", deploy_mode="cluster", env="packed").command
+    assert command[command.index("--files") + 1] == str(job_file)
+    assert command[-1] == job_file.name
+    assert "spark.pyspark.driver.python" not in settings_of(command)
+
+
+def test_jars_take_the_place_of_packages(job_file: Path) -> None:
+    command = made(job_file, jars=(Path("/a.jar"), Path("/b.jar"))).command
+    assert command[command.index("--jars") + 1] == "/a.jar,/b.jar"
+    assert "--packages" not in command
+
+
+def test_dynamic_allocation_tracks_shuffles_and_speculation_is_one_flag(job_file: Path) -> None:
+    settings = settings_of(made(job_file, speculation=True, dynamic_allocation=True).command)
+    assert settings["spark.speculation"] == "true"
+    assert settings["spark.dynamicAllocation.enabled"] == "true"
+    assert settings["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
+
+
+def words_of(text: str, folder: Path) -> list[str]:
+    """The command as a shell gives it to spark-submit."""
+    program = folder / "spark-submit"
+    program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    program.chmod(0o755)
+    path = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    shell = ["/bin/sh", "-e", "-c", text]
+    done = subprocess.run(shell, env=path, check=True, stdout=subprocess.PIPE, text=True)
+    return ["spark-submit", *done.stdout.splitlines()]
+
+
+def test_a_shell_reads_the_printed_command_as_it_was_made(job_file: Path, tmp_path: Path) -> None:
+    found = made(job_file, conf=("spark.x=a b'c",))
+    text = found.to_shell()
+    assert words_of(text, tmp_path) == found.command
+    for flag in found.flags[1:]:
+        assert flag.why in text
+
+
+def test_a_local_path_on_a_cluster_is_noted(job_file: Path) -> None:
+    assert any("lake/orders" in note for note in made(job_file).notes)
+    assert not any("lake/orders" in note for note in made(job_file, master="local[2]").notes)
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        Choices("spark://one:7077", deploy_mode="cluster"),
+        Choices("yarn", deploy_mode="both"),
+        Choices("yarn", env="conda"),
+        Choices("local[2]", env="packed"),
+        Choices("yarn", conf=("spark.x",)),
+    ],
+)
+def test_what_no_cluster_can_do_is_refused(choices: Choices) -> None:
+    with pytest.raises(UsageError):
+        refuse_impossible(choices)
+
+
+# --- the command line -------------------------------------------------------------------
+
+
+def test_submit_prints_its_command_and_makes_what_it_names(
+    job_file: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["submit", str(job_file), "--master", "spark://one:7077", "--out", str(out)]
+    assert cli.main([*words, "--until", "2026-01-31", "--json"]) == 0
+    answer = json.loads(capfd.readouterr().out.splitlines()[-1])
+    command = answer["command"]
+    assert command[0] == "spark-submit"
+    assert command[-3:] == [str(out / "land.py"), str(job_file), "--until=2026-01-31"]
+    assert all(entry["why"] for entry in answer["explained"])
+    assert Path(answer["package"]).is_file()
+    assert cli.main(words) == 0
+    shown = capfd.readouterr().out
+    assert words_of(shown, out.parent)[-1] == str(job_file)
+
+
+def test_a_driver_in_the_cluster_gets_its_job_as_one_file(
+    tmp_path: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "base.yaml").write_text(JOB)
+    job = tmp_path / "child.yaml"
+    job.write_text("extends: base.yaml\njob: child\n")
+    words = ["submit", str(job), "--master", "yarn", "--deploy-mode", "cluster"]
+    assert cli.main([*words, "--until", "2026-01-31", "--out", str(out), "--json"]) == 0
+    command = json.loads(capfd.readouterr().out.splitlines()[-1])["command"]
+    sent = Path(command[command.index("--files") + 1])
+    assert sent.name in command
+    alone = sent.rename(tmp_path / "alone.yaml")
+    (tmp_path / "base.yaml").unlink()
+    found = Job.load(alone)
+    assert (found.job, found.source.topics) == ("child", ("orders",))
+
+
+def test_submit_finds_mistakes_in_the_job_before_anything_is_made(
+    job_file: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job_file.write_text(JOB.replace("topics", "topcis"))
+    assert cli.main(["submit", str(job_file), "--out", str(out), "--json"]) == 78
+    assert not out.exists()
+
+
+@pytest.fixture
+def old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    java = tmp_path / "jdk" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    return java
+
+
+def test_submit_runs_nothing_with_a_java_that_is_too_old(
+    old_java: Path, job_file: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["submit", str(job_file), "--out", str(out), "--run", "--json"]) == 64
+    answer = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert "version 11" in answer["message"]
+    assert "JAVA_HOME" in answer["message"]
+
+
+def test_without_a_java_there_is_word_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(UsageError, match="JAVA_HOME=/nowhere"):
+        find_java()
+
+
+# --- versions ---------------------------------------------------------------------------
+
+OURS = Versions("4.2.0", "4.2.0", "2.13.17", "17.0.15", "4.4.0")
+
+
+def test_other_patch_releases_are_taken() -> None:
+    refuse_others(OURS)
+    refuse_others(replace(OURS, pyspark="4.2.1", spark="4.2.1", java="21", delta="4.4.1"))
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"spark": "4.1.0"}, "PySpark is 4.2.0 and the Spark it speaks to is 4.1.0"),
+        ({"spark": "4.1.0", "pyspark": "4.1.0"}, "Spark is 4.1.0, and 4.2 is needed"),
+        ({"scala": "2.12.18"}, "Scala is 2.12.18, and 2.13 is needed"),
+        ({"java": "1.8.0_412"}, "Java is 1.8.0_412, and 17 or later is needed"),
+        ({"delta": ""}, "--packages io.delta:delta-spark_4.2_2.13:4.4.0"),
+        ({"delta": "4.3.0"}, "Delta is 4.3.0, and 4.4 is needed"),
+    ],
+)
+def test_another_version_is_refused_with_what_to_do(other: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        refuse_others(replace(OURS, **other))
+    assert words in str(caught.value)
+    assert caught.value.do
+
+
+def test_a_master_that_does_not_answer_is_out_of_reach() -> None:
+    said = RuntimeError("IllegalStateException: Cannot call methods on a stopped SparkContext.")
+    error = session._not_started(said)
+    assert isinstance(error, Unreachable)
+    assert "--master" in error.do
+
+
+# --- workers ----------------------------------------------------------------------------
+
+
+def a_worker(**other: Any) -> dict[str, Any]:
+    import pyspark
+
+    from rangeland import __version__
+
+    return {
+        "host": "one",
+        "python": "/usr/bin/python3",
+        "failed": {},
+        "kernel": "",
+        "rangeland": __version__,
+        "pyspark": pyspark.__version__,
+        **other,
+    }
+
+
+def test_workers_that_have_all_are_taken_without_a_word() -> None:
+    assert workers.judged([a_worker(), a_worker(host="two")]) == ()
+
+
+def test_a_look_tells_of_what_cannot_be_imported_and_of_what_can() -> None:
+    (found,) = workers.looking(["rangeland.decode", "no_such_thing"])(iter([0]))
+    assert found["failed"] == {
+        "no_such_thing": "ModuleNotFoundError: No module named 'no_such_thing'"
+    }
+    assert found["rangeland"]
+
+
+def test_all_hosts_that_lack_something_are_named() -> None:
+    failed = {"pyarrow": "ModuleNotFoundError: No module named 'pyarrow'", "rangeland.decode": "x"}
+    found = [a_worker(), *(a_worker(host=host, failed=failed) for host in ("two", "three", "two"))]
+    with pytest.raises(JobFileError) as caught:
+        workers.judged(found)
+    assert caught.value.facts["hosts"] == ["three", "two"]
+    assert caught.value.facts["missing"] == ["pyarrow"]
+
+
+@pytest.mark.parametrize("name", ["rangeland", "pyspark"])
+def test_a_worker_with_another_version_is_refused(name: str) -> None:
+    with pytest.raises(JobFileError, match=f"{name} 0.0.9"):
+        workers.judged([a_worker(**{name: "0.0.9"})])
+
+
+def test_a_worker_without_the_kernel_is_a_warning() -> None:
+    (warning,) = workers.judged(
+        [a_worker(kernel="there is none"), a_worker(kernel="there is none")]
+    )
+    assert warning == "one decodes records with the slow reference decoder: there is none"
+
+
+def fail() -> list[dict[str, Any]]:
+    raise RuntimeError("no executor")
+
+
+def as_unreachable(error: BaseException) -> BaseException:
+    return Unreachable(str(error))
+
+
+def test_what_a_look_raises_is_told_to_whoever_waits_and_looked_at_again() -> None:
+    on_a_cluster = workers.Workers(is_local=False)
+    on_a_cluster.start(fail)
+    with pytest.raises(Unreachable, match="no executor"):
+        on_a_cluster.wait(as_unreachable)
+    assert on_a_cluster.is_unfit
+
+
+def test_on_this_machine_nobody_waits_for_workers() -> None:
+    here = workers.Workers(is_local=True)
+    here.start(fail)
+    assert here.wait(as_unreachable) == ()
+    assert here.is_ready
+
+
+LOST = "Lost task 0.3 in stage 1.0 (TID 3) (10.0.0.7 executor 2): "
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            f"{LOST}PythonException: Traceback\nModuleNotFoundError: No module named 'pyarrow.fs'",
+            ("10.0.0.7", "executor 2", "pyarrow.fs", "install pyarrow"),
+        ),
+        (
+            f"{LOST}PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
+            "version: 3.10 than that in driver: 3.11, PySpark cannot run",
+            ("10.0.0.7", "3.10", "spark.pyspark.python"),
+        ),
+        (
+            f'{LOST}java.io.IOException: Cannot run program "python3.14": error=2, No such file',
+            ("10.0.0.7", "python3.14", "spark.pyspark.python"),
+        ),
+    ],
+)
+def test_what_spark_says_of_an_unfit_worker_is_put_into_words(
+    text: str, words: tuple[str, ...]
+) -> None:
+    error = workers.unfit_worker(text)
+    assert isinstance(error, JobFileError)
+    for word in words:
+        assert word in str(error)
+
+
+def test_other_failures_are_not_the_workers() -> None:
+    assert workers.unfit_worker(f"{LOST}java.lang.OutOfMemoryError: Java heap space") is None

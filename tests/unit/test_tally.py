@@ -1,0 +1,54 @@
+"""The receipts of a task, and the offsets without a row in them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from rangeland.errors import ProofFailed
+from rangeland.fetch import tally
+from rangeland.fetch.tally import Chunk, Tally
+from rangeland.model import Counts, Partition, Slice
+
+PIECE = Slice(0, Partition("t", 0), 10, 20)
+
+
+def chunk(start: int, end: int, offsets: list[int]) -> Chunk:
+    batch = pa.record_batch({"offset": pa.array(offsets, pa.int64())}) if offsets else None
+    missing = end - start - len(offsets)
+    return Chunk(0, start, end, Counts(landed=len(offsets), control=missing), batch)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "gaps"),
+    [
+        ([(10, 20, [*range(10, 20)])], ()),
+        ([(10, 20, [])], ((10, 20),)),
+        ([(10, 20, [10, 11, 14, 18])], ((12, 14), (15, 18), (19, 20))),
+        ([(10, 14, [12]), (14, 20, [17])], ((10, 12), (13, 17), (18, 20))),
+        ([(10, 12, []), (12, 15, []), (15, 20, [15, 16, 17, 18, 19])], ((10, 15),)),
+    ],
+)
+def test_gaps_are_the_offsets_without_a_row(
+    chunks: list[tuple[int, int, list[int]]], gaps: tuple[tuple[int, int], ...]
+) -> None:
+    counting = Tally([PIECE])
+    for one in chunks:
+        counting.add(chunk(*one))
+    (receipt,) = counting.receipts()
+    assert receipt.gaps == gaps
+
+
+def test_too_many_gaps_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally, "MAX_GAPS", 2)
+    counting = Tally([PIECE])
+    counting.add(chunk(10, 20, [11, 13, 15]))
+    (receipt,) = counting.receipts()
+    assert receipt.gaps is None
+    assert receipt.counts == Counts(landed=3, control=7)
+
+
+def test_a_piece_that_does_not_go_on_where_the_slice_stood_is_refused() -> None:
+    counting = Tally([PIECE])
+    with pytest.raises(ProofFailed, match="does not add up"):
+        counting.add(chunk(11, 20, []))
