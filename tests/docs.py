@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "lib/README.md", "jobs/README.md", "configs/README.md", "tests/README.md")
+PAGES = (
+    "README.md",
+    "lib/README.md",
+    "jobs/README.md",
+    "configs/README.md",
+    "airflow_dags/README.md",
+    "tests/README.md",
+)
 SHELL = ("sh", "bash", "console")
 TO_COMPLETE = "<!-- to complete -->"
 
