@@ -34,7 +34,7 @@ class Entry:
         from rangeland.spark.session import open_spark
 
         self.progress.step("starting Spark")
-        return open_spark(f"rangeland {self.job.job}")
+        return open_spark(f"rangeland {self.job.job}", table=self.job.sink.table)
 
 
 def main(

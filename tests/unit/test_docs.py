@@ -53,7 +53,7 @@ def parse_module(arguments: tuple[str, ...]) -> None:
         "tests.check": lambda a: _only(a, {"--quick"}),
         "tests.bench": lambda a: _only(a, set()),
         "pytest": parse_pytest,
-        "venv": lambda a: _only(a, {".venv"}),
+        "venv": lambda a: _only(a, {".venv", "airflow"}),
         "pip": lambda a: _only(a[:1], {"install"}),
     }
     assert module in known, f"python -m {module} is not known here"
