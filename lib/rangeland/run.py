@@ -11,30 +11,25 @@ on what.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from rangeland.decode.columns import row_schema
-from rangeland.delta.commit import FilesMissing, Landed, missing_files
-from rangeland.delta.entries import FileEntry, OutcomeEntry
-from rangeland.delta.stores import local_path
-from rangeland.errors import Conflict, RangeLost, StorageFailed, TableRefused
+from rangeland.errors import Conflict, RangeLost
 from rangeland.evidence import examine, refuse_cut
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.survey import take_survey
+from rangeland.finishing import Finished, Finisher, mends
 from rangeland.job import Job
-from rangeland.model import Range, Receipt, Slice, Survey, TaskResult
-from rangeland.planning.audit import Replaced, missing
+from rangeland.model import Range, Survey
+from rangeland.planning.audit import missing
 from rangeland.planning.coverage import Coverage, common, coverage_of
 from rangeland.planning.draft import Draft, Terms, draft, draft_of
-from rangeland.planning.plan import Plan, RangeOutcome, Way, prove, renumbered
-from rangeland.planning.slices import pack
+from rangeland.planning.plan import Plan, RangeOutcome, Way, renumbered
 from rangeland.results import PlanPreview, Progress, RunResult, State
 from rangeland.settings import cluster_settings, wanted_of
-from rangeland.spark.frames import land_transformed, load_transform, transformed_schema
-from rangeland.spark.jobs import land_tasks, translated
-from rangeland.spark.tasks import WriterSettings
+from rangeland.spark.frames import load_transform, transformed_schema
 from rangeland.spark.workers import start_workers
 from rangeland.target import Target, Unfinished
 
@@ -53,7 +48,7 @@ def preview(job: Job, spark: Any, progress: Progress, way: Way | None = None) ->
         draft=found,
         table=job.sink.table,
         logs=tuple(survey.logs.values()),
-        tasks=len(runner.tasks(found.plan.slices)),
+        tasks=len(runner.finisher.tasks(found.plan.slices)),
         pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
         seconds=time.monotonic() - started,
     )
@@ -84,15 +79,15 @@ class Runner:
         self.progress = progress
         self.way = way
         self.cluster = cluster_settings(job)
-        self.transform = load_transform(job.sink.transform) if job.sink.transform else None
-        self.rows = (
-            row_schema() if self.transform is None else transformed_schema(spark, self.transform)
-        )
+        transform = load_transform(job.sink.transform) if job.sink.transform else None
+        self.rows = row_schema() if transform is None else transformed_schema(spark, transform)
         progress.step(f"looking at the table {job.sink.table}")
         self.target = Target(spark, job)
         self.started = time.monotonic()
         self.warnings: list[str] = []
-        self.replaced: Replaced | None = None
+        self.finisher = Finisher(
+            spark, job, self.target, self.rows, transform, progress, self._warn
+        )
 
     # --- planning ---------------------------------------------------------------------
 
@@ -167,14 +162,10 @@ class Runner:
     def _parallelism(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)
 
-    def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
-        """Slices packed by leader; enough tasks for every core, and no more than bytes need."""
-        return pack(slices, self.job.slices.target_bytes, self._parallelism())
-
     # --- the loop ---------------------------------------------------------------------
 
     def run(self) -> RunResult:
-        finished: list[_Finished] = []
+        finished: list[Finished] = []
         outrun: tuple[Range, ...] = ()
         for turn in range(MAX_ROUNDS):
             if turn > 0:
@@ -184,7 +175,7 @@ class Runner:
             unfinished = self.target.unfinished()
             first = next((u for u in unfinished if self._comes_first(u)), None)
             if first is not None:
-                finished.append(self._finish(first.plan, first, recovered=True))
+                finished.append(self.finisher.finish(first.plan, first, recovered=True))
                 continue
             found, _ = self.draft()
             if found.is_empty:
@@ -193,13 +184,13 @@ class Runner:
             in_the_way = _overlapping(found.plan, unfinished)
             if in_the_way is not None:
                 self._refuse_strangers(in_the_way)
-                finished.append(self._finish(in_the_way.plan, in_the_way, recovered=True))
+                finished.append(self.finisher.finish(in_the_way.plan, in_the_way, recovered=True))
                 if in_the_way.plan.replaces and in_the_way.plan.ranges == found.plan.ranges:
                     return self._result(finished, found)  # one that died was asked for the same
                 continue
             plan = self._enter(found.plan, unfinished)
             if plan is not None:
-                finished.append(self._finish(plan, None, recovered=False))
+                finished.append(self.finisher.finish(plan, None, recovered=False))
                 return self._result(finished, found)
             outrun = found.plan.ranges
         raise Conflict(
@@ -216,13 +207,13 @@ class Runner:
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
         same = same or self.target.landed_plan(plan)
         if same is not None:
-            finished = [self._finish(same.plan, same, recovered=True)]
+            finished = [self.finisher.finish(same.plan, same, recovered=True)]
             return self._result(finished, None)
         self._refuse_moved(plan, unfinished)
         entered = self._enter(plan, unfinished)
         if entered is None:
             raise _moved(plan, "another plan was entered at the same time")
-        return self._result([self._finish(entered, None, recovered=False)], None)
+        return self._result([self.finisher.finish(entered, None, recovered=False)], None)
 
     def _refuse_moved(self, plan: Plan, unfinished: Sequence[Unfinished]) -> None:
         standing = self.target.standing(plan.application)
@@ -240,10 +231,7 @@ class Runner:
         """Prepared outcomes are committed by whoever comes by; a plan of one's own sequence
         is finished before the next is made, and so is one that mends the table."""
         own = unfinished.plan.application == self.job.application and self.way is Way.RUN
-        return own or self._mends(unfinished.plan) or unfinished.outcome is not None
-
-    def _mends(self, plan: Plan) -> bool:
-        return plan.application.startswith(f"{self.job.application}/{Way.MISSING.value}/")
+        return own or mends(unfinished.plan) or unfinished.outcome is not None
 
     def _refuse_strangers(self, unfinished: Unfinished) -> None:
         if unfinished.plan.job == self.job.job:
@@ -260,131 +248,17 @@ class Runner:
         self.progress.step("entering the plan")
         start_workers(self.spark)
         self.target.layout(self.rows)
-        self._wait_for_workers()
+        self.finisher.wait_for_workers()
         self.target.open_or_create(self.rows)
         if (warning := self.target.warning()) and warning not in self.warnings:
             self._warn(warning)
         return plan if self.target.enter(plan, unfinished) else None
 
-    def _wait_for_workers(self) -> None:
-        """Nothing is entered that the workers could not read."""
-        workers = start_workers(self.spark)
-        if not workers.is_ready:
-            self.progress.step("waiting for the cluster's workers")
-        for text in workers.wait(translated):
-            if text not in self.warnings:
-                self._warn(text)
-
-    # --- one plan to its end ------------------------------------------------------------
-
-    def _finish(self, plan: Plan, left: Unfinished | None, *, recovered: bool) -> _Finished:
-        self.progress.planned(plan, recovered)
-        outcome = left.outcome if left is not None else None
-        since = left.table_version if left is not None else self.target.version
-        read_here = outcome is None
-        if outcome is None:
-            outcome = self._read(plan)
-        landed = self._land(plan, outcome, since)
-        if isinstance(landed, FilesMissing):
-            outcome = self._read_again(plan, outcome, landed)
-            landed = self._land(plan, outcome, since)
-        if isinstance(landed, FilesMissing):
-            raise StorageFailed(
-                f"{len(landed.paths)} files of {plan.application} {plan.sequence} are gone again",
-                why=f"the first is {landed.paths[0]}",
-                do="see what removes files from the table's folder, then run again",
-            )
-        return _Finished(plan, outcome, landed, recovered, read_here)
-
-    def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
-        if not plan.replaces:
-            self.progress.step(f"committing {len(outcome.files)} files")
-            dead = self.target.dead_files() if self._mends(plan) else ()
-            return self.target.land(outcome, since, dead)
-        if self.target.landed_sequence(plan.application) < plan.sequence:
-            if gone := self.target.missing(outcome):
-                return FilesMissing(gone)
-            self.progress.step("comparing with the rows that are there")
-            self.replaced = (self.replaced or Replaced()) + self.target.differences(plan, outcome)
-            self.progress.step("replacing them")
-        return self.target.replace(plan, outcome, since)
-
-    def _read(self, plan: Plan) -> OutcomeEntry:
-        """Reads all slices, proves the counts and prepares the outcome."""
-        receipts, files = self._read_slices(plan)
-        outcomes = prove(plan, receipts)
-        self.progress.step("preparing the outcome")
-        outcome, is_mine = self.target.prepare(plan, outcomes, files)
-        if not is_mine:
-            self._warn("another driver has read the same plan; its files are landed")
-        return outcome
-
-    def _read_again(self, plan: Plan, outcome: OutcomeEntry, missing: FilesMissing) -> OutcomeEntry:
-        """Prepared files have gone: the plan says which offsets they held."""
-        self._warn(f"{len(missing.paths)} prepared files are gone and are read from the log again")
-        receipts, files = self._read_slices(plan)
-        return self.target.replace_outcome(outcome, prove(plan, receipts), files)
-
-    def _read_slices(self, plan: Plan) -> tuple[dict[int, Receipt], list[FileEntry]]:
-        self._wait_for_workers()
-        tasks = self.tasks(plan.slices)
-        writer = WriterSettings(
-            table=self.target.kernel.storage(str(self.target.path)),
-            layout=self.target.layout(self.rows),
-            compression=self.job.sink.compression,
-            target_file_bytes=self.job.sink.target_file_bytes,
-            prefix=plan.hash[:12],
-        )
-        cluster = replace(self.cluster, isolation=plan.isolation)
-        on_read = self._reporter(plan)
-        try:
-            if self.transform is None:
-                results = land_tasks(self.spark, tasks, cluster, writer, on_read)
-                receipts = {r.slice_index: r for result in results for r in result.receipts}
-                entries = _file_entries(results, plan)
-            else:
-                receipts, files = land_transformed(
-                    self.spark, plan, tasks, cluster, writer, self.transform, on_read
-                )
-                entries = [FileEntry(file) for file in files]
-        finally:
-            self.progress.done()
-        self._refuse_unseen(entries)
-        return receipts, entries
-
-    def _refuse_unseen(self, entries: Sequence[FileEntry]) -> None:
-        """A path of a local disk is another folder on each host of a cluster."""
-        where = str(self.target.path)
-        if self.spark.sparkContext.master.startswith("local") or local_path(where) is None:
-            return
-        if missing := missing_files(where, [entry.file for entry in entries]):
-            raise TableRefused(
-                f"{len(missing)} of {len(entries)} files that the executors have written are not "
-                f"in {where} as this driver sees it",
-                why=f"the first is {missing[0]}; the path is not the same folder on all hosts",
-                do="name a table in sink.table that driver and executors share (HDFS, an object "
-                "store, a disk mounted at the same place everywhere), then run again; remove "
-                "what was written to that path on the executors' hosts",
-                missing=list(missing[:10]),
-            )
-
-    def _reporter(self, plan: Plan) -> Callable[[dict[int, int]], None]:
-        partitions = {s.index: s.partition for s in plan.slices}
-
-        def on_read(widths: dict[int, int]) -> None:
-            offsets: dict[Any, int] = {}
-            for index, width in widths.items():
-                partition = partitions[index]
-                offsets[partition] = offsets.get(partition, 0) + width
-            self.progress.read(offsets)
-
-        return on_read
-
     def _warn(self, text: str) -> None:
         self.warnings.append(text)
         self.progress.warn(text)
 
-    def _result(self, finished: Sequence[_Finished], found: Draft | None) -> RunResult:
+    def _result(self, finished: Sequence[Finished], found: Draft | None) -> RunResult:
         for failed in self.target.kernel.settle():
             self._warn(failed)
         already = found.already if found is not None else ()
@@ -421,21 +295,8 @@ class Runner:
             already=already,
             held=tuple(str(loss) for loss in found.held) if found is not None else (),
             warnings=tuple(self.warnings),
-            replaced=self.replaced,
+            replaced=self.finisher.replaced,
         )
-
-
-class _Finished:
-    """One plan that is in the table now."""
-
-    def __init__(
-        self, plan: Plan, outcome: OutcomeEntry, landed: Landed, recovered: bool, read_here: bool
-    ) -> None:
-        self.plan = plan
-        self.outcome = outcome
-        self.landed = landed
-        self.recovered = recovered
-        self.read_here = read_here
 
 
 def _overlapping(plan: Plan, unfinished: Sequence[Unfinished]) -> Unfinished | None:
@@ -450,16 +311,3 @@ def _moved(plan: Plan, why: str) -> Conflict:
     return Conflict(
         f"the ground of plan {plan.hash[:12]} has moved", why=why, do="make a new plan, review it"
     )
-
-
-def _file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
-    """Each file with the range it holds, where its task had one slice."""
-    slices = {s.index: s for s in plan.slices}
-    entries = []
-    for result in results:
-        only = slices[result.receipts[0].slice_index] if len(result.receipts) == 1 else None
-        where = None
-        if only is not None:
-            where = Range(only.partition, only.from_offset, only.until_offset, only.topic_id)
-        entries += [FileEntry(file, where) for file in result.files]
-    return entries

@@ -1,0 +1,204 @@
+"""One plan to its end: read, prove, prepare, commit; from wherever it was left.
+
+A plan may come fresh from ``run``, from the ledger without an outcome, or with one. Each
+step is written down before the next begins, so a plan that was left in the middle goes on
+where it stood. Which plan is to be finished is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from rangeland.delta.commit import FilesMissing, Landed, missing_files
+from rangeland.delta.entries import FileEntry, OutcomeEntry
+from rangeland.delta.stores import local_path
+from rangeland.errors import StorageFailed, TableRefused
+from rangeland.job import Job
+from rangeland.model import Range, Receipt, Slice, TaskResult
+from rangeland.planning.audit import Replaced
+from rangeland.planning.plan import Plan, Way, prove
+from rangeland.planning.slices import pack
+from rangeland.results import Progress
+from rangeland.settings import cluster_settings
+from rangeland.spark.frames import Transform, land_transformed
+from rangeland.spark.jobs import land_tasks, translated
+from rangeland.spark.tasks import WriterSettings
+from rangeland.spark.workers import start_workers
+from rangeland.target import Target, Unfinished
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One plan that is in the table now. ``recovered``: it was left by another driver or an
+    earlier one. ``read_here``: this driver has read the log for it."""
+
+    plan: Plan
+    outcome: OutcomeEntry
+    landed: Landed
+    recovered: bool
+    read_here: bool
+
+
+class Finisher:
+    """Finishes plans of one job's table. ``warn`` takes what a person should know;
+    ``replaced`` counts what plans that replace rows have changed."""
+
+    def __init__(
+        self,
+        spark: Any,
+        job: Job,
+        target: Target,
+        rows: pa.Schema,
+        transform: Transform | None,
+        progress: Progress,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.spark = spark
+        self.job = job
+        self.target = target
+        self.rows = rows
+        self.transform = transform
+        self.progress = progress
+        self.replaced: Replaced | None = None
+        self._warn = warn
+        self._said: set[str] = set()
+
+    def finish(self, plan: Plan, left: Unfinished | None, *, recovered: bool) -> Finished:
+        self.progress.planned(plan, recovered)
+        outcome = left.outcome if left is not None else None
+        since = left.table_version if left is not None else self.target.version
+        read_here = outcome is None
+        if outcome is None:
+            outcome = self._read(plan)
+        landed = self._land(plan, outcome, since)
+        if isinstance(landed, FilesMissing):
+            outcome = self._read_again(plan, outcome, landed)
+            landed = self._land(plan, outcome, since)
+        if isinstance(landed, FilesMissing):
+            raise StorageFailed(
+                f"{len(landed.paths)} files of {plan.application} {plan.sequence} are gone again",
+                why=f"the first is {landed.paths[0]}",
+                do="see what removes files from the table's folder, then run again",
+            )
+        return Finished(plan, outcome, landed, recovered, read_here)
+
+    def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
+        if not plan.replaces:
+            self.progress.step(f"committing {len(outcome.files)} files")
+            dead = self.target.dead_files() if mends(plan) else ()
+            return self.target.land(outcome, since, dead)
+        if self.target.landed_sequence(plan.application) < plan.sequence:
+            if gone := self.target.missing(outcome):
+                return FilesMissing(gone)
+            self.progress.step("comparing with the rows that are there")
+            self.replaced = (self.replaced or Replaced()) + self.target.differences(plan, outcome)
+            self.progress.step("replacing them")
+        return self.target.replace(plan, outcome, since)
+
+    def _read(self, plan: Plan) -> OutcomeEntry:
+        """Reads all slices, proves the counts and prepares the outcome."""
+        receipts, files = self._read_slices(plan)
+        outcomes = prove(plan, receipts)
+        self.progress.step("preparing the outcome")
+        outcome, is_mine = self.target.prepare(plan, outcomes, files)
+        if not is_mine:
+            self._warn("another driver has read the same plan; its files are landed")
+        return outcome
+
+    def _read_again(self, plan: Plan, outcome: OutcomeEntry, missing: FilesMissing) -> OutcomeEntry:
+        """Prepared files have gone: the plan says which offsets they held."""
+        self._warn(f"{len(missing.paths)} prepared files are gone and are read from the log again")
+        receipts, files = self._read_slices(plan)
+        return self.target.replace_outcome(outcome, prove(plan, receipts), files)
+
+    def _read_slices(self, plan: Plan) -> tuple[dict[int, Receipt], list[FileEntry]]:
+        self.wait_for_workers()
+        tasks = self.tasks(plan.slices)
+        writer = WriterSettings(
+            table=self.target.kernel.storage(str(self.target.path)),
+            layout=self.target.layout(self.rows),
+            compression=self.job.sink.compression,
+            target_file_bytes=self.job.sink.target_file_bytes,
+            prefix=plan.hash[:12],
+        )
+        cluster = replace(cluster_settings(self.job), isolation=plan.isolation)
+        on_read = self._reporter(plan)
+        try:
+            if self.transform is None:
+                results = land_tasks(self.spark, tasks, cluster, writer, on_read)
+                receipts = {r.slice_index: r for result in results for r in result.receipts}
+                entries = _file_entries(results, plan)
+            else:
+                receipts, files = land_transformed(
+                    self.spark, plan, tasks, cluster, writer, self.transform, on_read
+                )
+                entries = [FileEntry(file) for file in files]
+        finally:
+            self.progress.done()
+        self._refuse_unseen(entries)
+        return receipts, entries
+
+    def _refuse_unseen(self, entries: Sequence[FileEntry]) -> None:
+        """A path of a local disk is another folder on each host of a cluster."""
+        where = str(self.target.path)
+        if self.spark.sparkContext.master.startswith("local") or local_path(where) is None:
+            return
+        if missing := missing_files(where, [entry.file for entry in entries]):
+            raise TableRefused(
+                f"{len(missing)} of {len(entries)} files that the executors have written are not "
+                f"in {where} as this driver sees it",
+                why=f"the first is {missing[0]}; the path is not the same folder on all hosts",
+                do="name a table in sink.table that driver and executors share (HDFS, an object "
+                "store, a disk mounted at the same place everywhere), then run again; remove "
+                "what was written to that path on the executors' hosts",
+                missing=list(missing[:10]),
+            )
+
+    def _reporter(self, plan: Plan) -> Callable[[dict[int, int]], None]:
+        partitions = {s.index: s.partition for s in plan.slices}
+
+        def on_read(widths: dict[int, int]) -> None:
+            offsets: dict[Any, int] = {}
+            for index, width in widths.items():
+                partition = partitions[index]
+                offsets[partition] = offsets.get(partition, 0) + width
+            self.progress.read(offsets)
+
+        return on_read
+
+    def wait_for_workers(self) -> None:
+        """Nothing is entered that the workers could not read."""
+        workers = start_workers(self.spark)
+        if not workers.is_ready:
+            self.progress.step("waiting for the cluster's workers")
+        for text in workers.wait(translated):
+            if text not in self._said:
+                self._said.add(text)
+                self._warn(text)
+
+    def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
+        """Slices packed by leader; enough tasks for every core, and no more than bytes need."""
+        cores = int(self.spark.sparkContext.defaultParallelism)
+        return pack(slices, self.job.slices.target_bytes, cores)
+
+
+def mends(plan: Plan) -> bool:
+    """True where a plan lands what the table has lost."""
+    return plan.application.startswith(f"rangeland/{plan.job}/{Way.MISSING.value}/")
+
+
+def _file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
+    """Each file with the range it holds, where its task had one slice."""
+    slices = {s.index: s for s in plan.slices}
+    entries = []
+    for result in results:
+        only = slices[result.receipts[0].slice_index] if len(result.receipts) == 1 else None
+        where = None
+        if only is not None:
+            where = Range(only.partition, only.from_offset, only.until_offset, only.topic_id)
+        entries += [FileEntry(file, where) for file in result.files]
+    return entries
