@@ -61,6 +61,7 @@ def plan_picture(preview: PlanPreview) -> RenderableType:
     lost = [f"{loss}: {loss.evidence}" for loss in plan.losses]
     parts += listed("lost, as the policy allows", lost, "bold red")
     parts += listed("held back", [f"{loss}: {loss.evidence}" for loss in draft.held], "red")
+    parts += listed("note", draft.notes, "yellow")
     return Group(*parts)
 
 

@@ -115,6 +115,7 @@ class PlanPreview:
             "tasks": self.tasks,
             "already_landed": [range_json(r) for r in self.draft.already],
             "held": [str(loss) for loss in self.draft.held],
+            "notes": list(self.draft.notes),
             "pending": [{"sequence": p.sequence, "hash": p.hash} for p in self.pending],
         }
 

@@ -262,6 +262,8 @@ class Runner:
         for failed in self.target.kernel.settle():
             self._warn(failed)
         already = found.already if found is not None else ()
+        for note in found.notes if found is not None else ():
+            self._warn(note)
         last = finished[-1] if finished else None
         if any(f.landed.anew for f in finished):
             state: State = "landed"

@@ -8,6 +8,7 @@ from rangeland.errors import RangeLost
 from rangeland.model import (
     Address,
     AtOffset,
+    AtTime,
     Bound,
     Bounds,
     Counts,
@@ -219,6 +220,17 @@ def test_a_held_partition_waits_and_keeps_its_checkpoint() -> None:
     assert spans(drafted) == [(1, 12, 20)]
     assert drafted.plan.checkpoint == {P0: Mark(4, "A"), P1: Mark(20, "A")}
     assert drafted.held == (Loss(P0, 4, 10, Verdict.EXPIRED, "the log begins at 10 on b1:9092"),)
+
+
+def test_a_time_that_the_log_does_not_reach_back_to_is_noted() -> None:
+    asked = terms(AtTime(5))
+    seen = Survey(777, {P0: log(P0, 10, 30), P1: log(P1, 0, 9)}, {(P0, 5): 10, (P1, 5): 0})
+    (note,) = draft(asked, seen, standing()).notes
+    assert note.startswith("t/0 begins at 10")
+    assert draft(asked, seen, standing({}, Range(P0, 4, 10, "A"))).notes == (), "it was landed"
+    later = Survey(777, {P0: log(P0, 10, 30)}, {(P0, 5): 11})
+    assert draft(asked, later, standing()).notes == ()
+    assert draft(terms(AtOffset(10)), later, standing()).notes == ()
 
 
 # --- exactly these ranges -------------------------------------------------------------------

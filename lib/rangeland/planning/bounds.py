@@ -41,11 +41,13 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Ranges to read, losses that a policy allows, partitions that a policy holds back."""
+    """Ranges to read, losses that a policy allows, partitions that a policy holds back.
+    ``notes`` are sentences about what cannot be told."""
 
     ranges: tuple[Range, ...]
     losses: tuple[Loss, ...] = ()
     held: tuple[Loss, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,27 @@ def resolve(
         ranges.append(found[0])
         losses += _not_landed(found[1], log.leader.topic_id, landed or Coverage())
     losses += _vanished(request, survey, checkpoint)
-    return judge(request.policy, ranges, losses)
+    notes = _maybe_expired(request, survey, ranges, landed or Coverage())
+    return replace(judge(request.policy, ranges, losses), notes=tuple(notes))
+
+
+def _maybe_expired(
+    request: Request, survey: Survey, ranges: list[Range], landed: Coverage
+) -> list[str]:
+    """A time does not say which offsets it once had. Where the log begins with it or later,
+    records of that time may have left the log before: nobody can know, so it is said."""
+    notes = []
+    for r in ranges:
+        log = survey.logs[r.partition]
+        at_start = r.from_offset == log.start_offset > 0
+        timed = isinstance(request.from_bounds.of(r.partition), AtTime)
+        before = (log.start_offset - 1, log.start_offset)
+        if timed and at_start and subtract(before, landed.of(r.partition, r.topic_id)):
+            notes.append(
+                f"{r.partition} begins at {log.start_offset}, not before the time that was asked "
+                "for: earlier records of that time may have left the log"
+            )
+    return notes
 
 
 def _resolve_one(

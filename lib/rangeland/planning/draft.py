@@ -32,12 +32,14 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan, and what did not become part of it: ``already`` is landed, ``held`` waits."""
+    """A plan, and what did not become part of it: ``already`` is landed, ``held`` waits.
+    ``notes`` are sentences about what cannot be told."""
 
     plan: Plan
     asked: tuple[Range, ...]
     already: tuple[Range, ...]
     held: tuple[Loss, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -81,7 +83,7 @@ def draft(terms: Terms, survey: Survey, standing: Standing) -> Draft:
         made_at_ms=survey.taken_at_ms,
     )
     already = common(asked, standing.landed)
-    return Draft(plan, tuple(asked), tuple(already), resolved.held)
+    return Draft(plan, tuple(asked), tuple(already), resolved.held, resolved.notes)
 
 
 def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Range]) -> Draft:
