@@ -30,7 +30,7 @@ def test_the_demo_keeps_its_promises_and_leaves_nothing_behind() -> None:
     assert done.stdout.count("\n") == 1
     summary = json.loads(done.stdout)
     assert summary["ok"] is True
-    assert len(summary["promises"]) >= 10
+    assert len(summary["promises"]) >= 18
     assert all(promise["held"] for promise in summary["promises"])
     assert "landed 5,000 records" in done.stderr
     assert not {path for path in left_behind() - before if "demo" in path.name}

@@ -1,7 +1,8 @@
 """``rangeland demo``: the whole story on one machine, told as it happens and checked.
 
 A real broker, a topic with awkward records, a job file, and then what the commands do:
-plan, run, run again, more records, run, backfill. It calls what the command line calls.
+plan, run, run again, more records, run, backfill, verify and mend. It calls what the
+command line calls.
 Everything it claims is a ``Promise`` that is held against a second client and SQL; one
 that does not hold ends the demo with an error. It cleans up after itself.
 """
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,12 @@ from rich.text import Text
 from rangeland.drawing import console_for, counted, duration, number, said, table_of
 from rangeland.endings import Ending
 from rangeland.errors import Bug
+from rangeland.evidence_pictures import verify_picture
 from rangeland.flags import load_job
+from rangeland.inspection import verify
 from rangeland.jvm.java import find_java
 from rangeland.pictures import plan_picture, result_picture
+from rangeland.planning.plan import Way
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
 from rangeland.testing.clients import library
@@ -181,6 +186,7 @@ def _play(story: Story, end: Ending, cluster: KafkaCluster, folder: Path, record
     _land_it(story, stage, written)
     appended, version = _land_what_is_new(story, stage, more)
     _backfill_it(story, stage, version)
+    _mend_it(story, stage)
     with story.step("Look at the table with SQL, and at the log with another client"):
         log = digest_of_log(servers, TOPIC)
         _hold_against_log(story, stage, written + appended, log)
@@ -234,6 +240,20 @@ def _backfill_it(story: Story, stage: Stage, version: int | None) -> None:
         story.tell(result_picture(again))
         story.promise("the backfill lands nothing twice", "already-landed 0", _landed(again))
         story.promise("the backfill makes no version of the table", version, again.table_version)
+
+
+def _mend_it(story: Story, stage: Stage) -> None:
+    with story.step("Somebody deletes rows. rangeland verify orders.yaml: which are missing?"):
+        deleted = stage.sql("DELETE FROM {table} WHERE partition = 1 AND offset % 1000 < 10")[0][0]
+        torn = stage.run(verify)
+        story.tell(verify_picture(torn))
+        missing = sum(hole.width for hole in torn.audit.holes)
+        story.promise("each deleted row is missed, and no other", deleted, missing)
+    with story.step("rangeland backfill orders.yaml --missing: land them again"):
+        mended = stage.run(partial(backfill, way=Way.MISSING))
+        story.tell(result_picture(mended))
+        story.promise("exactly those are landed", f"landed {deleted}", _landed(mended))
+        story.promise("each landed offset is there once again", True, stage.run(verify).is_well)
 
 
 def _hold_against_log(story: Story, stage: Stage, total: Written, log: Digest) -> None:
@@ -327,7 +347,8 @@ def _last_words(story: Story, folder: Path | None) -> RenderableType:
             "these ranges down as a plan, read exactly them, gave every offset one class, and "
             "made rows and checkpoint visible in one commit of the Delta table. That is why a "
             "second run and a backfill of the same range found nothing to do, and why a run "
-            "that dies in between is finished by the next one, not repeated."
+            "that dies in between is finished by the next one, not repeated. The ledger beside "
+            "the table remembers every range, so a table can be proved, and mended, later."
         ),
     ]
     if folder is None:
