@@ -8,11 +8,21 @@ from rangeland.entry import Entry, main
 from rangeland.flags import require_closed_range
 from rangeland.results import RunResult
 
+FLAGS = {
+    "missing": "land what was landed and is gone; it finds its ranges itself",
+    "replace": "land the range once more, in the place of the rows that are there",
+}
+
 
 def backfill(entry: Entry) -> RunResult:
-    require_closed_range(entry.text, entry.job)
-    return rangeland.backfill(entry.job, entry.spark(), entry.progress)
+    missing = "missing" in entry.flags
+    if not missing:
+        require_closed_range(entry.text, entry.job)
+    replace = "replace" in entry.flags and not missing
+    return rangeland.backfill(
+        entry.job, entry.spark(), entry.progress, missing=missing, replace=replace
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main(backfill, __doc__))
+    sys.exit(main(backfill, __doc__, flags=FLAGS))

@@ -25,7 +25,7 @@ STATIC = [
     [PYTHON, "-c", "from importlinter.cli import lint_imports_command as run; run()"],
 ]
 PURE = [[PYTHON, "-m", "pytest", "-q", "-n", "2", *QUICK_RINGS]]
-# Rings of their own, one after the other: each may fill the machine's two cores.
+# Rings of their own, one after the other: each may fill all cores.
 REAL = [
     [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/brokers"],
     [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/spark"],

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rangeland.api import FrozenPlan, backfill, land, plan
+    from rangeland.api import FrozenPlan, backfill, land, plan, verify
     from rangeland.datasource import RangelandSource
     from rangeland.errors import RangelandError
     from rangeland.job import Job
@@ -29,6 +29,7 @@ _HOMES = {
     "land": "rangeland.api",
     "open_spark": "rangeland.spark.session",
     "plan": "rangeland.api",
+    "verify": "rangeland.api",
 }
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "land",
     "open_spark",
     "plan",
+    "verify",
 ]
 
 

@@ -107,6 +107,20 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ClusterSettings, int]:
             do=f"use some of {', '.join(sorted(KNOWN))}",
         )
     job = job_of_options(options)
-    pieces = int(options.get("minpartitions", "1"))
+    pieces = _number("minPartitions", options.get("minpartitions", "1"))
     given: Any = options.get("plan")
-    return freeze(job, Plan.from_json(json.loads(given)) if given else None, pieces)
+    return freeze(job, _given_plan(given) if given else None, pieces)
+
+
+def _number(name: str, text: str) -> int:
+    if not text.strip().isdigit() or int(text) < 1:
+        raise UsageError(f"option {name} is {text}", do="give a whole number, 1 or more")
+    return int(text)
+
+
+def _given_plan(text: str) -> Plan:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise UsageError("option plan is not JSON", why=str(error)) from error
+    return Plan.from_json(document)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +22,14 @@ from rangeland.results import RunResult
 class Entry:
     """One call of a script: its job with all flags laid over it, and Spark when asked for."""
 
-    def __init__(self, arguments: argparse.Namespace, settings: Sequence[str], end: Ending) -> None:
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        settings: Sequence[str],
+        end: Ending,
+        flags: frozenset[str] = frozenset(),
+    ) -> None:
+        self.flags = flags
         given = [*settings, *arguments.settings]
         bounds = (arguments.from_bound, arguments.until_bound)
         self.job, self.text = load_job(arguments.job_file, given, *bounds)
@@ -43,14 +50,18 @@ def main(
     *,
     settings: Sequence[str] = (),
     arguments: Sequence[str] | None = None,
+    flags: Mapping[str, str] | None = None,
 ) -> int:
     """Does ``work`` and returns the exit code. ``settings`` are the script's own, as for
-    ``--set``; whoever calls it may override them."""
+    ``--set``; whoever calls it may override them. ``flags`` are switches of its own, each
+    with what it means; ``Entry.flags`` has those that were given."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     with ending(given) as end:
         end.writes = True
         try:
-            result = work(Entry(_parser(doc).parse_args(given), settings, end))
+            read = _parser(doc, flags).parse_args(given)
+            chosen = frozenset(name for name in flags or () if getattr(read, name))
+            result = work(Entry(read, settings, end, chosen))
         except RangelandError as error:
             return end.fail(error)
         except KeyboardInterrupt:
@@ -73,7 +84,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, do=f"See {self.prog} --help")
 
 
-def _parser(doc: str) -> argparse.ArgumentParser:
+def _parser(doc: str, more: Mapping[str, str] | None = None) -> argparse.ArgumentParser:
     parser = _Parser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("job_file", metavar="JOB.yaml", type=Path, help="the job file")
@@ -87,6 +98,8 @@ def _parser(doc: str) -> argparse.ArgumentParser:
         default=[],
         help="override a field of the job file",
     )
+    for name, meaning in (more or {}).items():
+        add(f"--{name}", action="store_true", help=meaning)
     add("--json", action="store_true", help="one JSON object as the last line of stdout")
     add("--quiet", "-q", action="store_true", help="no progress, only warnings")
     add("--debug", action="store_true", help="show the traceback of an error")

@@ -18,7 +18,7 @@ from rangeland.fetch.pool import Brokers
 from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.job import Job
 from rangeland.model import Partition
-from rangeland.planning.bounds import Mark
+from rangeland.planning.bounds import Mark, recreated
 from rangeland.results import (
     CheckResult,
     Finding,
@@ -48,6 +48,8 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     partitions = []
     for partition, log in survey.logs.items():
         mark: Mark | None = standing.checkpoint.get(partition)
+        if mark is not None and recreated(mark, log):
+            mark = None  # of a log that is gone: nothing of this one is landed
         partitions.append(
             PartitionStatus(
                 partition=partition,
@@ -109,7 +111,7 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
     """Connects to all that a run needs. Each finding is (what, is it well, what was seen)."""
     findings: list[tuple[str, bool, str]] = [("job file", True, f"job {job.job} is well formed")]
 
-    codes: list[int] = []
+    errors: list[RangelandError] = []
 
     def look(what: str, at: Callable[[], str]) -> bool:
         progress.step(f"checking {what}")
@@ -117,7 +119,7 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
             findings.append((what, True, at()))
         except RangelandError as error:
             findings.append((what, False, str(error)))
-            codes.append(error.exit_code)
+            errors.append(error)
             return False
         return True
 
@@ -133,7 +135,13 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
         look("table", lambda: _table(job, opened[0], progress))
         if answered:
             look("plan", lambda: _plan(job, opened[0], progress))
-    return CheckResult(job.job, tuple(findings), codes[0] if codes else 0)
+    first = errors[0] if errors else None
+    return CheckResult(
+        job.job,
+        tuple(findings),
+        0 if first is None else first.exit_code,
+        None if first is None else type(first).__name__,
+    )
 
 
 def _dialect(job: Job) -> str:
@@ -156,6 +164,8 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
     notes = runner.target.notes(runner.rows)
     if runner.target.facts is None:
+        runner.target.layout(runner.rows)
+        runner.target.refuse_strangers()
         return " ".join([f"{job.sink.table} is not there yet and would be created.", *notes])
     runner.target.layout(runner.rows)
     runner.target.refuse_restored()

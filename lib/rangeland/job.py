@@ -364,7 +364,13 @@ class Job(_Part):
 
     @property
     def request(self) -> Request:
-        return Request(self.range.from_, self.range.until, self.range.first_run, self.policies)
+        return Request(
+            self.range.from_,
+            self.range.until,
+            self.range.first_run,
+            self.policies,
+            self.source.topic_pattern or "",
+        )
 
     @property
     def policies(self) -> Policy:
@@ -416,6 +422,10 @@ def _expected(problem: Any) -> str:
             return "this field is needed"
         case "value_error":
             return f"expected {problem['ctx']['error']}"
+        case "tuple_type":
+            return "expected a list, such as [orders]"
+        case "model_type" | "dict_type":
+            return "expected fields, such as {name: value}"
         case "string_pattern_mismatch":
             return "expected a name of lower-case letters, digits, '.', '_' and '-'"
         case _:

@@ -21,10 +21,18 @@ from rangeland.planning.draft import Standing, Terms, draft
 from rangeland.planning.plan import Plan
 from rangeland.settings import cluster_settings, wanted_of
 
+_OF_A_JOB = {"servers", "topics", "topicpattern", "isolation", "dialect", "from", "until"}
+
 
 def job_of_options(options: Mapping[str, str]) -> Job:
     """The job that a data source's options describe; it has no table."""
     if "job" in options:
+        if others := sorted(_OF_A_JOB & set(options)):
+            raise UsageError(
+                f"option job is there, and so is {' and '.join(others)}",
+                why="the job file says where to read and from where to where",
+                do="leave out one or the other",
+            )
         return Job.load(options["job"])
     if "servers" not in options:
         raise UsageError(

@@ -190,11 +190,12 @@ class Status:
 class CheckResult:
     """Of ``check``: each thing looked at, whether it is well, and what was seen.
 
-    ``exit_code`` is that of the first finding that is not well."""
+    ``error`` is the first finding that is not well, as a class, and ``exit_code`` its code."""
 
     job: str
     findings: tuple[tuple[str, bool, str], ...] = field(default=())
     exit_code: int = 0
+    error: str | None = None
 
     @property
     def is_well(self) -> bool:
@@ -207,7 +208,15 @@ class CheckResult:
             "findings": [
                 {"what": what, "ok": well, "seen": seen} for what, well, seen in self.findings
             ],
+            **self._failure(),
         }
+
+    def _failure(self) -> dict[str, Any]:
+        """The keys that every error has, where something is not well."""
+        bad = next((seen for _, well, seen in self.findings if not well), None)
+        if bad is None or self.error is None:
+            return {}
+        return {"error": self.error, "message": bad, "exit": self.exit_code}
 
 
 @dataclass(frozen=True, slots=True)

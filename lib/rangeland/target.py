@@ -120,7 +120,7 @@ class Target:
         if path is None:
             raise Bug(f"the table {self.name} was created and has no location")
         if self._snapshot is None:
-            self._refuse_strangers(path)
+            self.refuse_strangers()
         # Two creations, each mostly waiting for the JVM and the store.
         with ThreadPoolExecutor(2) as both:
             table = both.submit(self._table, path, rows)
@@ -130,9 +130,11 @@ class Target:
         if self._job.sink.is_catalog_name:
             self._name_ledger(self._ledger)
 
-    def _refuse_strangers(self, path: str) -> None:
+    def refuse_strangers(self) -> None:
         """Before anything is written: other people's files are no place for a table."""
-        if strangers := strangers_in(self.kernel.storage(path)):
+        if self.path is None:
+            return
+        if strangers := strangers_in(self.kernel.storage(self.path)):
             raise TableRefused(
                 f"the folder {self.name} is no Delta table and not empty",
                 why=f"it holds {', '.join(strangers[:3])}",
@@ -342,7 +344,7 @@ class Target:
             sequence=plan.sequence,
             plan_hash=plan.hash,
             ranges=tuple(
-                RangeEntry(o.range, o.counts, leaders.get(o.range.partition), o.gaps)
+                RangeEntry(o.range, o.counts, o.leader or leaders.get(o.range.partition), o.gaps)
                 for o in outcomes
             ),
             files=tuple(files),
@@ -362,7 +364,7 @@ class Target:
         """A new attempt in place of an outcome whose files are gone; the one that counts."""
         ledger = self._open_ledger()
         counts = tuple(
-            RangeEntry(o.range, o.counts, entry.leader, o.gaps)
+            RangeEntry(o.range, o.counts, o.leader or entry.leader, o.gaps)
             for o, entry in zip(outcomes, old.ranges, strict=True)
         )
         mine = replace(
@@ -408,7 +410,8 @@ class Target:
     ) -> commit.Landed | commit.FilesMissing:
         """One commit that puts an outcome in the place of the table's rows of its ranges."""
         path, (application, sequence) = self._there(), (outcome.application, outcome.sequence)
-        if self.landed_sequence(application) < sequence:
+        anew = self.landed_sequence(application) < sequence
+        if anew:
             if gone := self.missing(outcome):
                 return commit.FilesMissing(gone)
             _, new, where = self._swap(plan, outcome)
@@ -416,7 +419,7 @@ class Target:
                 swap(new, path, where, (application, sequence))
             self._snapshot = self.kernel.load(path)
         version = commit.landed_at(self.kernel, path, application, sequence, since or 0)
-        return commit.Landed(version, anew=True)
+        return commit.Landed(version, anew=anew)
 
     def _swap(self, plan: Plan, outcome: OutcomeEntry) -> tuple[Any, Any, str]:
         """The table, the new rows, and which of the table's they stand in for."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rangeland.errors import RangeLost
@@ -220,6 +222,30 @@ def test_a_held_partition_waits_and_keeps_its_checkpoint() -> None:
     assert spans(drafted) == [(1, 12, 20)]
     assert drafted.plan.checkpoint == {P0: Mark(4, "A"), P1: Mark(20, "A")}
     assert drafted.held == (Loss(P0, 4, 10, Verdict.EXPIRED, "the log begins at 10 on b1:9092"),)
+
+
+def test_what_a_policy_passes_over_without_a_record_is_said() -> None:
+    here = standing({P0: Mark(50, "A")})
+    (note,) = draft(terms(truncated=Action.SKIP), survey(log(P0, 0, 30)), here).notes
+    assert "truncated" in note
+    assert "policy.truncated is skip" in note
+    other = standing({P0: Mark(50, "B")})
+    assert len(draft(terms(recreated=Action.SKIP), survey(log(P0, 0, 30)), other).notes) == 1
+    expired = standing({P0: Mark(0, "A")})
+    found = draft(terms(expired=Action.SKIP), survey(log(P0, 5, 9)), expired)
+    assert (found.notes, len(found.plan.losses)) == ((), 1), "that one is in the plan"
+
+
+def test_a_whole_topic_that_is_gone_has_vanished_where_a_pattern_asks_for_it() -> None:
+    gone = Partition("orders-old", 0)
+    here = standing({P0: Mark(3, "A"), gone: Mark(7, "B")})
+    asked = replace(terms(), request=replace(terms().request, topic_pattern="t|orders-.*"))
+    with pytest.raises(RangeLost) as lost:
+        draft(asked, survey(log(P0, 0, 9)), here)
+    assert lost.value.facts["losses"][0]["topic"] == "orders-old"
+    assert lost.value.facts["losses"][0]["verdict"] == "vanished"
+    other = replace(terms(), request=replace(terms().request, topic_pattern="t"))
+    assert spans(draft(other, survey(log(P0, 0, 9)), here)) == [(0, 3, 9)], "taken out of the job"
 
 
 def test_a_time_that_the_log_does_not_reach_back_to_is_noted() -> None:

@@ -268,7 +268,7 @@ MISTAKES = [
     (_lines("limits: {max_bytes: true}\n"), 6, "limits.max_bytes", "integer"),
     (_lines("limits: {max_bytes: 8 GiBs}\n"), 6, "limits.max_bytes", "a size such as"),
     (_lines("limits: {max_bytes: -5}\n"), 6, "limits.max_bytes", "greater than 0"),
-    (_lines("limits:\n"), 6, "limits", "dictionary"),
+    (_lines("limits:\n"), 6, "limits", "expected fields"),
     (_lines("slices: {min_slices: -1}\n"), 6, "slices.min_slices", "greater than or equal to 0"),
     (_lines("policy: {expired: ignore}\n"), 6, "policy.expired", "'fail', 'skip' or 'hold'"),
     (_lines("policy: {lost: skip}\n"), 6, "policy.lost", "no such field"),

@@ -145,3 +145,11 @@ def test_offsets_that_a_later_begin_has_left_out_are_passed_over() -> None:
     assert PartitionStatus(P0, 60, 70, 99, landed=landed).passed_over == ()
     assert PartitionStatus(P0, None, 10, 99, landed=landed).passed_over == ()
     assert PartitionStatus(P0, 60, 10, 99).passed_over == ()
+
+
+def test_a_check_that_found_something_has_the_keys_of_an_error() -> None:
+    findings = (("brokers", False, "no broker could be reached"), ("spark", True, "4.2.0"))
+    found = CheckResult("orders", findings, 75, "Unreachable").to_json()
+    wanted = {"error": "Unreachable", "message": "no broker could be reached", "exit": 75}
+    assert {key: found[key] for key in wanted} == wanted
+    assert "error" not in CheckResult("orders", findings[1:]).to_json()

@@ -163,11 +163,11 @@ def backfill(
 
     \b
     Examples:
-      rangeland backfill orders.yaml --missing
-      rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31 --replace
       rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31 --dry-run
       rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31
       rangeland backfill orders.yaml --from '{"orders": {"0": 23}}' --until '{"orders": {"0": 40}}'
+      rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31 --replace
+      rangeland backfill orders.yaml --missing
     """
     from rangeland.flags import load_job, require_closed_range
 

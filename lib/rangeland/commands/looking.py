@@ -110,9 +110,9 @@ def verify(
 def find(
     ctx: typer.Context,
     job_file: JobPath,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
-    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="Its number.")],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="Of the record.")],
     broker: Annotated[
         str, typer.Option("--broker", help="Where partitions are numbered per broker.")
     ] = "",

@@ -24,7 +24,11 @@ From = Annotated[
 ]
 Until = Annotated[
     str | None,
-    typer.Option("--until", metavar="BOUND", help="Where to end (not included); as for --from."),
+    typer.Option(
+        "--until",
+        metavar="BOUND",
+        help="Where to end, not included: the same words, but checkpoint.",
+    ),
 ]
 Settings = Annotated[
     list[str] | None,

@@ -8,6 +8,7 @@ error here and never an empty success later.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -58,6 +59,8 @@ class Request:
     until_bounds: Bounds
     first_run: Bound
     policy: Policy
+    topic_pattern: str = ""
+    """Asked for by pattern: a topic that matches it and is gone has not been taken out."""
 
 
 def times_asked(request: Request) -> list[int]:
@@ -137,7 +140,7 @@ def _resolve_one(
     mark = checkpoint.get(partition)
     losses: list[Loss] = []
     if isinstance(lower, FromCheckpoint):
-        if mark is not None and _recreated(mark, log):
+        if mark is not None and recreated(mark, log):
             losses.append(_recreation(mark, log))
             mark = Mark(log.start_offset, log.leader.topic_id)
         # A partition that appears after the first landing holds only newer records.
@@ -235,7 +238,8 @@ def _outside(
     return losses
 
 
-def _recreated(mark: Mark, log: LogState) -> bool:
+def recreated(mark: Mark, log: LogState) -> bool:
+    """The mark is of another life of the topic than the log."""
     now = log.leader.topic_id
     return mark.topic_id is not None and now is not None and mark.topic_id != now
 
@@ -263,10 +267,14 @@ def _vanished(request: Request, survey: Survey, checkpoint: Mapping[Partition, M
         for partition, mark in sorted(checkpoint.items())
         if partition not in survey.logs
         and partition not in survey.elsewhere
-        and partition.topic in topics
+        and (partition.topic in topics or _matches(request.topic_pattern, partition.topic))
         and request.from_bounds.of(partition) is not None
         and request.until_bounds.of(partition) is not None
     ]
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    return bool(pattern) and re.fullmatch(pattern, topic) is not None
 
 
 def _refuse_unknown_partitions(request: Request, survey: Survey) -> None:

@@ -6,7 +6,7 @@ has asked the cluster and read the ledger; nothing is asked or read here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.model import Isolation, Partition, Range, Survey
@@ -83,7 +83,8 @@ def draft(terms: Terms, survey: Survey, standing: Standing) -> Draft:
         made_at_ms=survey.taken_at_ms,
     )
     already = common(asked, standing.landed)
-    return Draft(plan, tuple(asked), tuple(already), resolved.held, resolved.notes)
+    notes = (*resolved.notes, *_passed_over(resolved.losses))
+    return Draft(plan, tuple(asked), tuple(already), resolved.held, notes)
 
 
 def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Range]) -> Draft:
@@ -147,6 +148,15 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
         first = max(log.end_offset, r.from_offset)
         found.append(Loss(r.partition, first, r.until_offset, Verdict.TRUNCATED, why))
     return found
+
+
+def _passed_over(losses: Sequence[Loss]) -> list[str]:
+    """The losses that a policy skips and no plan records, since the offsets may yet come."""
+    return [
+        f"{loss}: {loss.evidence}; passed over, as policy.{loss.verdict} is skip"
+        for loss in losses
+        if loss.verdict is not Verdict.EXPIRED
+    ]
 
 
 def _losses_inside(ranges: list[Range], resolved: Resolved) -> list[Loss]:

@@ -226,6 +226,8 @@ class RangeOutcome:
     range: Range
     counts: Counts
     gaps: tuple[Interval, ...] | None = None
+    leader: str = ""
+    """Who served the last of it."""
 
 
 _Piece = tuple[int, int, Counts, tuple[Interval, ...] | None]
@@ -249,15 +251,30 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
             )
         _check_receipt(piece, receipt)
     pieces: dict[Partition, list[_Piece]] = {}
+    served: dict[tuple[Partition, int], str] = {}
     for piece in plan.slices:
         receipt = receipts[piece.index]
         entry = (piece.from_offset, piece.until_offset, receipt.counts, receipt.gaps)
         pieces.setdefault(piece.partition, []).append(entry)
+        if receipt.leader:
+            served[piece.partition, piece.from_offset] = receipt.leader
     for loss in plan.losses:
         gone = (loss.from_offset, loss.until_offset)
         pieces.setdefault(loss.partition, []).append((*gone, Counts(lost=loss.width), (gone,)))
     _refuse_strays(plan, receipts)
-    return [_prove_range(r, pieces.get(r.partition, [])) for r in plan.ranges]
+    return [
+        replace(_prove_range(r, pieces.get(r.partition, [])), leader=_last_leader(r, served))
+        for r in plan.ranges
+    ]
+
+
+def _last_leader(r: Range, served: Mapping[tuple[Partition, int], str]) -> str:
+    inside = [
+        (start, leader)
+        for (partition, start), leader in served.items()
+        if partition == r.partition and r.from_offset <= start < r.until_offset
+    ]
+    return max(inside)[1] if inside else ""
 
 
 def _refuse_strays(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
