@@ -14,7 +14,7 @@ from rangeland.delta.commit import landing_commit
 from rangeland.delta.entries import OutcomeEntry, PlanEntry
 from rangeland.errors import TableRefused, UsageError
 from rangeland.model import Partition, Range
-from rangeland.planning.audit import Audit, Piece, audit, cut_pieces, in_force
+from rangeland.planning.audit import Audit, Piece, audit, cut_pieces, in_force, other_lives
 from rangeland.planning.plan import Plan
 from rangeland.results import Finding
 from rangeland.spark.offsets import files_with, runs_in, table_frame
@@ -39,7 +39,8 @@ def examine(spark: Any, target: Target) -> Evidence:
     landings = target.landings()
     pieces = in_force(pieces_of(landings))
     path = _path(target)
-    found = runs_in(spark, table_frame(spark, path))
+    by_broker = any(piece.range.partition.broker for piece in pieces)
+    found = runs_in(spark, table_frame(spark, path), by_broker=by_broker)
     return Evidence(
         len(landings),
         tuple(pieces),
@@ -66,7 +67,16 @@ def refuse_cut(target: Target, ranges: Iterable[Range]) -> None:
         for plan, _ in target.landings()
         for s in Plan.from_json(target.document(plan)).slices
     ]
-    cut = cut_pieces(in_force(slices), ranges)
+    asked_for, here = list(ranges), in_force(slices)
+    for r in asked_for:
+        if others := other_lives(here, r):
+            raise UsageError(
+                f"--replace of {r} would take rows of an earlier life of its topic",
+                why=f"{others[0]} was landed before the topic was deleted and made anew, and "
+                "its rows have the same offsets",
+                do="Replace a range that the earlier topic did not have, or delete its rows first",
+            )
+    cut = cut_pieces(here, asked_for)
     if not cut:
         return
     asked, piece = cut[0]

@@ -49,6 +49,9 @@ def verify_picture(result: VerifyResult) -> RenderableType:
     if found.suspect:
         why = "of some missing ranges the ledger has counts only: they may hold offsets without row"
         parts += listed("not sure", [why], "yellow")
+    parts += listed(
+        "cannot be proved, which had rows is not known", _lines(found.unproved), "yellow"
+    )
     parts += listed("files that are gone from the store", result.missing_files, "bold red")
     if found.holes:
         parts.append(Text("Land what is missing: rangeland backfill JOB.yaml --missing", "bold"))

@@ -16,11 +16,11 @@ import pyarrow as pa
 from rangeland.delta.commit import FilesMissing, Landed, missing_files
 from rangeland.delta.entries import FileEntry, OutcomeEntry
 from rangeland.delta.stores import local_path
-from rangeland.errors import StorageFailed, TableRefused
+from rangeland.errors import Conflict, RangeLost, StorageFailed, TableRefused
 from rangeland.job import Job
 from rangeland.model import Range, Receipt, Slice, TaskResult
 from rangeland.planning.audit import Replaced
-from rangeland.planning.plan import Plan, Way, prove
+from rangeland.planning.plan import Plan, RangeOutcome, Way, prove
 from rangeland.planning.slices import pack
 from rangeland.results import Progress
 from rangeland.settings import cluster_settings
@@ -89,20 +89,41 @@ class Finisher:
     def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
         if not plan.replaces:
             self.progress.step(f"committing {len(outcome.files)} files")
-            dead = self.target.dead_files() if mends(plan) else ()
-            return self.target.land(outcome, since, dead)
-        if self.target.landed_sequence(plan.application) < plan.sequence:
+            if not mends(plan):
+                return self.target.land(outcome, since)
+            if self._is_open(plan) and self.target.has_rows_of(plan):
+                # Somebody has brought them back in another way: put ours in their place.
+                return self.target.replace(plan, outcome, since)
+            return self.target.land(outcome, since, self.target.dead_files())
+        if self._is_open(plan):
             if gone := self.target.missing(outcome):
                 return FilesMissing(gone)
-            self.progress.step("comparing with the rows that are there")
-            self.replaced = (self.replaced or Replaced()) + self.target.differences(plan, outcome)
-            self.progress.step("replacing them")
+            self._compare(plan, outcome)
+            self.progress.step("replacing rows")
         return self.target.replace(plan, outcome, since)
+
+    def _is_open(self, plan: Plan) -> bool:
+        return self.target.landed_sequence(plan.application) < plan.sequence
+
+    def _compare(self, plan: Plan, outcome: OutcomeEntry) -> None:
+        """What the replacement changes. It is for people: that rows of some type cannot be
+        compared must not keep the plan from its end."""
+        self.progress.step("comparing with the rows that are there")
+        try:
+            found = self.target.differences(plan, outcome)
+        except Exception as error:
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            self._warn(f"the new rows could not be compared with those that were there: {said}")
+            return
+        self.replaced = (self.replaced or Replaced()) + found
 
     def _read(self, plan: Plan) -> OutcomeEntry:
         """Reads all slices, proves the counts and prepares the outcome."""
         receipts, files = self._read_slices(plan)
         outcomes = prove(plan, receipts)
+        if plan.replaces:
+            _refuse_lost(outcomes)
+            self.target.refuse_strays(plan, files)
         self.progress.step("preparing the outcome")
         outcome, is_mine = self.target.prepare(plan, outcomes, files)
         if not is_mine:
@@ -116,6 +137,13 @@ class Finisher:
         return self.target.replace_outcome(outcome, prove(plan, receipts), files)
 
     def _read_slices(self, plan: Plan) -> tuple[dict[int, Receipt], list[FileEntry]]:
+        if plan.job != self.job.job:
+            raise Conflict(
+                f"a plan of the job {plan.job} has to be read again to be finished",
+                why=f"{plan.application} {plan.sequence} is prepared, and its files are gone; "
+                f"{self.job.job} has other brokers, or another transform",
+                do=f"run {plan.job} to its end first",
+            )
         self.wait_for_workers()
         tasks = self.tasks(plan.slices)
         writer = WriterSettings(
@@ -184,6 +212,17 @@ class Finisher:
         """Slices packed by leader; enough tasks for every core, and no more than bytes need."""
         cores = int(self.spark.sparkContext.defaultParallelism)
         return pack(slices, self.job.slices.target_bytes, cores)
+
+
+def _refuse_lost(outcomes: Sequence[RangeOutcome]) -> None:
+    """What the log has lost is not to be taken from the table, too."""
+    for outcome in outcomes:
+        if outcome.counts.lost:
+            raise RangeLost(
+                f"{outcome.counts.lost} offsets of {outcome.range} are no longer in the log",
+                why="replacing the range would remove their rows from the table",
+                do="Replace only what the log still has",
+            )
 
 
 def mends(plan: Plan) -> bool:

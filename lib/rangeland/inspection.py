@@ -168,7 +168,7 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
         runner.target.refuse_strangers()
         return " ".join([f"{job.sink.table} is not there yet and would be created.", *notes])
     runner.target.layout(runner.rows)
-    runner.target.refuse_restored()
+    runner.refuse_restored()
     return " ".join([f"{job.sink.table} is at version {runner.target.version}, and fits.", *notes])
 
 

@@ -151,6 +151,12 @@ class Source(_Part):
     )
     timeouts: Timeouts = Timeouts()
 
+    def reads(self, topic: str) -> bool:
+        """True for a topic that this job asks for."""
+        if self.topic_pattern:
+            return re.fullmatch(self.topic_pattern, topic) is not None
+        return topic in self.topics
+
     @field_validator("servers")
     @classmethod
     def _addresses(cls, servers: tuple[str, ...]) -> tuple[str, ...]:

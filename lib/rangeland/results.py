@@ -235,7 +235,7 @@ class VerifyResult:
 
     @property
     def is_well(self) -> bool:
-        return self.audit.is_clean
+        return self.audit.is_clean and not self.missing_files
 
     def to_json(self) -> dict[str, Any]:
         found = self.audit
@@ -253,6 +253,7 @@ class VerifyResult:
             "duplicates": [range_json(r) for r in found.duplicates],
             "strangers": [range_json(r) for r in found.strangers],
             "suspect": [range_json(r) for r in found.suspect],
+            "unproved": [range_json(r) for r in found.unproved],
             "missing_files": list(self.missing_files),
             "seconds": round(self.seconds, 3),
         }

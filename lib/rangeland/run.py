@@ -16,14 +16,15 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.decode.columns import row_schema
-from rangeland.errors import Conflict, RangeLost
+from rangeland.errors import Conflict, RangeLost, TableRefused
 from rangeland.evidence import examine, refuse_cut
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.survey import take_survey
 from rangeland.finishing import Finished, Finisher, mends
 from rangeland.job import Job
 from rangeland.model import Range, Survey
-from rangeland.planning.audit import missing
+from rangeland.planning.audit import missing, other_lives
+from rangeland.planning.bounds import range_lost
 from rangeland.planning.coverage import Coverage, common, coverage_of
 from rangeland.planning.draft import Draft, Terms, draft, draft_of
 from rangeland.planning.plan import Plan, RangeOutcome, Way, renumbered
@@ -114,7 +115,7 @@ class Runner:
             try:
                 found = draft(self._terms(), survey, standing)
                 if self.way is Way.REPLACE:
-                    refuse_cut(self.target, found.plan.ranges)
+                    self._refuse_replace(found.plan)
                 return self._placed(found), survey
             except RangeLost:
                 behind = any(
@@ -155,12 +156,41 @@ class Runner:
         evidence = examine(self.spark, self.target)
         holes = missing(evidence.pieces, evidence.audit.holes)
         topics = {partition.topic for partition in survey.logs}
+        # Whose rows are missing cannot be told where two lives of a topic share the offsets.
+        shared = [hole for hole in holes if other_lives(evidence.pieces, hole)]
+        if shared:
+            self._warn(
+                f"{shared[0]} was landed from two topics of that name, one made after the other "
+                "was deleted: whose rows are missing cannot be told, so they are left alone"
+            )
+        holes = [hole for hole in holes if hole not in shared]
         if others := sorted({h.partition.topic for h in holes} - topics):
             self._warn(f"offsets of {', '.join(others)} are missing too, which this job reads not")
         return [hole for hole in holes if hole.partition.topic in topics]
 
     def _parallelism(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)
+
+    def _refuse_replace(self, plan: Plan) -> None:
+        """Before a plan is entered that would take more than it brings."""
+        self.target.refuse_replace()
+        if plan.losses:
+            raise range_lost(list(plan.losses))
+        refuse_cut(self.target, plan.ranges)
+
+    def refuse_restored(self) -> None:
+        """A RESTORE is in the way where rows of this job's topics are missing since."""
+        found = self.target.restored()
+        if found is None or self.way is Way.MISSING:
+            return
+        self.progress.step(f"the table was restored: reading the offsets in {self.job.sink.table}")
+        try:
+            holes = examine(self.spark, self.target).audit.holes
+        except TableRefused:  # its rows do not say, so what the log says must do
+            self.target.refuse_restored(found)
+            return
+        if any(self.job.source.reads(hole.partition.topic) for hole in holes):
+            self.target.refuse_restored(found)
 
     # --- the loop ---------------------------------------------------------------------
 
@@ -170,8 +200,7 @@ class Runner:
         for turn in range(MAX_ROUNDS):
             if turn > 0:
                 self.target.refresh()
-            if self.way is not Way.MISSING:
-                self.target.refuse_restored()
+            self.refuse_restored()
             unfinished = self.target.unfinished()
             first = next((u for u in unfinished if self._comes_first(u)), None)
             if first is not None:
@@ -202,7 +231,7 @@ class Runner:
     def apply(self, plan: Plan) -> RunResult:
         if plan.job != self.job.job:
             raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
-        self.target.refuse_restored()
+        self.refuse_restored()
         unfinished = self.target.unfinished()
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
         same = same or self.target.landed_plan(plan)
@@ -231,7 +260,8 @@ class Runner:
         """Prepared outcomes are committed by whoever comes by; a plan of one's own sequence
         is finished before the next is made, and so is one that mends the table."""
         own = unfinished.plan.application == self.job.application and self.way is Way.RUN
-        return own or mends(unfinished.plan) or unfinished.outcome is not None
+        mine = unfinished.plan.job == self.job.job
+        return own or (mine and mends(unfinished.plan)) or unfinished.outcome is not None
 
     def _refuse_strangers(self, unfinished: Unfinished) -> None:
         if unfinished.plan.job == self.job.job:

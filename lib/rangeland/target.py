@@ -31,7 +31,7 @@ from rangeland.planning.audit import Replaced
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing
 from rangeland.planning.plan import Plan, RangeOutcome
-from rangeland.spark.offsets import table_frame
+from rangeland.spark.offsets import has_rows, table_frame
 from rangeland.spark.swap import compare, condition, prepared_frame, swap
 
 
@@ -246,17 +246,17 @@ class Target:
             return None
         return Unfinished(plan, None, outcome)
 
-    def refuse_restored(self) -> None:
-        """Raises Conflict when rows that were landed have been taken back by a RESTORE."""
+    def restored(self) -> commit.Restored | None:
+        """A RESTORE that may have taken back rows of this job since its newest plan."""
         if self._ledger is None or self._snapshot is None:
-            return
-        plans = self._ledger.recent()
-        newest = self._ledger.plan(*plans[-1]) if plans else None
+            return None
+        newest = self._ledger.newest_of(self._job.job)
         if newest is None or newest.table_version is None:
-            return
-        found = commit.restored(self.kernel, self._snapshot, newest.table_version)
-        if found is None:
-            return
+            return None
+        return commit.restored(self.kernel, self._snapshot, newest.table_version)
+
+    def refuse_restored(self, found: commit.Restored) -> None:
+        """Raises Conflict for rows that a RESTORE has taken back."""
         lost = ", ".join(f"{application} {sequence}" for application, sequence in found.lost)
         raise Conflict(
             f"the table {self.name} was restored to version {found.restored_to}",
@@ -403,7 +403,40 @@ class Target:
     def differences(self, plan: Plan, outcome: OutcomeEntry) -> Replaced:
         """What putting this outcome in the place of the table's rows would change."""
         table, new, where = self._swap(plan, outcome)
-        return compare(table.where(where), new)
+        by_broker = any(r.partition.broker for r in plan.ranges)
+        return compare(table.where(where), new, by_broker=by_broker)
+
+    def has_rows_of(self, plan: Plan) -> bool:
+        """True where the table has rows of a plan's ranges."""
+        table = table_frame(self._spark, self._there())
+        return has_rows(self._spark, table, condition(table, plan.ranges))
+
+    def refuse_replace(self) -> None:
+        """Raises TableRefused where rows of this table cannot be replaced: before a plan is
+        entered that could never be finished."""
+        if self._snapshot is None:
+            return
+        if self._snapshot.facts.configuration.get("delta.appendOnly", "").lower() == "true":
+            raise TableRefused(
+                f"rows of {self.name} cannot be replaced",
+                why="its property delta.appendOnly is true",
+                do="unset it, or land the range into another table",
+            )
+        table_frame(self._spark, self._there())
+
+    def refuse_strays(self, plan: Plan, files: Sequence[FileEntry]) -> None:
+        """Raises TableRefused where new rows lie outside the ranges that they are to replace:
+        a transform has changed what names their offsets."""
+        path = self._there()
+        table = table_frame(self._spark, path)
+        new = prepared_frame(self._spark, table, path, [entry.file for entry in files])
+        inside = f"coalesce({condition(table, plan.ranges)}, false)"
+        if strays := new.where(f"NOT ({inside})").count():
+            raise TableRefused(
+                f"{strays} of the new rows are not of the range that is to be replaced",
+                why="the transform has changed their topic, partition or offset",
+                do="let the transform keep these columns as they are",
+            )
 
     def replace(
         self, plan: Plan, outcome: OutcomeEntry, since: int | None

@@ -25,6 +25,7 @@ from rangeland.testing.producing import (
     Record,
     create_topic,
     delete_records,
+    delete_topic,
     numbered,
     produce,
     produce_transaction,
@@ -149,6 +150,52 @@ def test_a_restored_table_is_mended_and_goes_on(
     assert verified(landed, spark)["ok"]
     assert rangeland.land(landed, spark).counts.landed == 10
     assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
+
+
+def test_a_table_restored_to_a_time_is_noticed_too(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    history = sql(f"DESCRIBE HISTORY delta.`{table}`")
+    (stamp,) = [row.timestamp for row in history if row.version == 1]
+    sql(f"RESTORE TABLE delta.`{table}` TO TIMESTAMP AS OF '{stamp.isoformat(' ')}'")
+    produce(kafka.bootstrap, topic, numbered(10, 100), partition=0)
+    with pytest.raises(Conflict, match="was restored"):
+        rangeland.land(landed, spark)
+    assert rangeland.backfill(landed, spark, missing=True).counts.landed == 80
+    assert rangeland.land(landed, spark).counts.landed == 10
+    assert verified(landed, spark)["ok"]
+
+
+def test_a_restore_that_took_nothing_back_is_in_nobody_s_way(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
+    before = inspection.verify(landed, spark, Silent()).table_version
+    assert rangeland.backfill(part, spark, replace=True).replaced == Replaced(same=60)
+    sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {before}")
+    assert rangeland.land(landed, spark).state == "nothing"
+    produce(kafka.bootstrap, topic, numbered(5), partition=0)
+    assert rangeland.land(landed, spark).counts.landed == 5
+    assert verified(landed, spark)["ok"]
+
+
+def test_a_column_named_broker_is_no_part_of_an_offset_s_name(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str
+) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    produce(kafka.bootstrap, topic, numbered(10))
+    sink = {"transform": "tests.spark.test_verify:with_a_broker"}
+    job = job_of(kafka.bootstrap, table, topic, sink=sink)
+    rangeland.land(job, spark)
+    assert verified(job, spark)["ok"]
+    part = job_of(kafka.bootstrap, table, topic, sink=sink, range=between(topic, p0=(0, 10)))
+    assert rangeland.backfill(part, spark, replace=True).replaced == Replaced(same=10)
+
+
+def with_a_broker(frame: Any) -> Any:
+    return frame.selectExpr("*", "concat('ACME ', offset) AS broker")
 
 
 def test_files_that_are_gone_from_the_store_are_named_and_their_rows_landed_again(
@@ -320,6 +367,61 @@ def test_a_range_that_cuts_a_slice_is_refused_and_nothing_is_changed(
     assert "begin at 0 or 60" in str(refused.value)
     found = inspection.verify(landed, spark, Silent())
     assert (found.table_version, found.is_well) == (version, True)
+
+
+@pytest.mark.parametrize("obstacle", ["append only", "no offsets", "expired", "another life"])
+def test_what_cannot_be_replaced_is_refused_before_anything_is_entered(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, obstacle: str
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    more: dict[str, Any] = {}
+    refusal: type[Exception] = TableRefused
+    if obstacle == "append only":
+        sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.appendOnly' = 'true')")
+    elif obstacle == "no offsets":
+        table = f"{table}-values"
+        more = {"sink": {"transform": "tests.spark.test_verify:values_only"}}
+        rangeland.land(job_of(kafka.bootstrap, table, topic, **more), spark)
+    elif obstacle == "expired":
+        delete_records(kafka.bootstrap, topic, {0: 20})
+        more, refusal = {"policy": {"expired": "skip"}}, RangeLost
+    else:
+        delete_topic(kafka.bootstrap, topic)
+        create_topic(kafka.bootstrap, topic, partitions=2)
+        produce(kafka.bootstrap, topic, numbered(60), partition=0)
+        more, refusal = {"policy": {"recreated": "skip"}}, UsageError
+        rangeland.land(job_of(kafka.bootstrap, table, topic, **more), spark)
+    job = job_of(kafka.bootstrap, table, topic, **more)
+    version = Target(spark, job).version
+    part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)), **more)
+    with pytest.raises(refusal):
+        rangeland.backfill(part, spark, replace=True)
+    seen = Target(spark, job)
+    assert (seen.version, seen.unfinished()) == (version, [])
+    assert rangeland.land(job, spark).state == "nothing"
+
+
+def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    whole = inspection.verify(landed, spark, Silent()).table_version
+    sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
+
+    class Died(BaseException):
+        pass
+
+    def die(*_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Target, "land", die)
+        with pytest.raises(Died):
+            rangeland.backfill(landed, spark, missing=True)
+    sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {whole}")
+    rangeland.land(landed, spark)
+    assert verified(landed, spark)["ok"]
+    assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
 
 
 @pytest.mark.parametrize("step", ["missing", "replace"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rangeland.model import Partition, Range
-from rangeland.planning.audit import Piece, cut_pieces, missing
+from rangeland.planning.audit import Piece, audit, cut_pieces, in_force, missing, other_lives
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 PIECES = [
@@ -40,3 +40,16 @@ def test_another_life_of_the_topic_and_another_partition_cut_nothing() -> None:
     assert cut_pieces(slices, [Range(P0, 3, 5, "B"), Range(P1, 3, 5, "A")]) == []
     unknown = Range(P0, 3, 5)
     assert len(cut_pieces(slices, [unknown])) == 1
+
+
+def test_another_life_that_shares_offsets_is_seen() -> None:
+    assert other_lives(PIECES, Range(P0, 3, 4, "new")) == [Range(P0, 0, 10, "old")]
+    assert other_lives(PIECES, Range(P0, 10, 12, "old")) == []
+    assert other_lives(PIECES, Range(P0, 3, 4)) == [], "of a broker without ids nobody knows"
+
+
+def test_what_is_left_of_a_range_whose_gaps_were_not_kept_is_said_to_be_unproved() -> None:
+    pieces = in_force([Piece(Range(P0, 0, 10, "A"), 5), Piece(Range(P0, 4, 6, "A"), 1, ((5, 6),))])
+    found = audit(pieces, {})
+    assert found.unproved == (Range(P0, 0, 4, "A"), Range(P0, 6, 10, "A"))
+    assert found.holes == (Range(P0, 4, 5),)

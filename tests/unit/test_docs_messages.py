@@ -96,17 +96,12 @@ def lost() -> None:
     raise range_lost([Loss(ORDERS, 1200, 5000, Verdict.EXPIRED, evidence)])
 
 
-def conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+def conflict() -> None:
     from rangeland.target import Target
 
     found = commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
-    monkeypatch.setattr(commit, "restored", lambda *_: found)
-    newest = SimpleNamespace(table_version=42)
-    ledger = SimpleNamespace(recent=lambda: [("a", 1)], plan=lambda *_: newest)
-    target: Any = SimpleNamespace(
-        _ledger=ledger, _snapshot=object(), kernel=None, name="lake/orders"
-    )
-    Target.refuse_restored(target)
+    target: Any = SimpleNamespace(name="lake/orders")
+    Target.refuse_restored(target, found)
 
 
 def refused() -> None:
@@ -143,13 +138,11 @@ RAISED: dict[str, Callable[..., None]] = {
 
 
 @pytest.mark.parametrize("name", RAISED)
-def test_a_message_of_the_runbook_is_what_the_code_says(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_of_the_runbook_is_what_the_code_says(name: str) -> None:
     section = docs.page("jobs/README.md").partition(f"\n### {name}\n")[2].partition("\n### ")[0]
     raiser = RAISED[name]
     with pytest.raises(RangelandError) as caught:
-        raiser(monkeypatch) if raiser is conflict else raiser()
+        raiser()
     assert type(caught.value).__name__ == name
     shown = " ".join(section.partition("```text\n")[2].partition("```")[0].split())
     assert str(caught.value) in re.sub(r" in \w+\.py:\d+", "", shown)

@@ -275,9 +275,7 @@ def test_ranges_that_are_landed_are_planned_again_when_they_are_asked_for() -> N
     ("hole", "verdict"),
     [
         (Range(P0, 5, 12, "A"), Verdict.EXPIRED),
-        (Range(P0, 28, 33, "A"), Verdict.TRUNCATED),
         (Range(P0, 12, 14, "B"), Verdict.RECREATED),
-        (Range(P1, 0, 3, "A"), Verdict.VANISHED),
     ],
 )
 def test_what_the_log_no_longer_has_fails_or_is_part_of_the_plan_as_lost(
@@ -302,6 +300,33 @@ def test_what_the_log_no_longer_has_fails_or_is_part_of_the_plan_as_lost(
     }
     (outcome,) = prove(plan, receipts)
     assert outcome.counts.lost == sum(x.width for x in plan.losses)
+
+
+@pytest.mark.parametrize(
+    ("hole", "verdict", "left"),
+    [
+        (Range(P0, 28, 33, "A"), Verdict.TRUNCATED, [(0, 28, 30)]),
+        (Range(P1, 0, 3, "A"), Verdict.VANISHED, []),
+    ],
+)
+def test_what_may_yet_come_is_not_recorded_as_lost(
+    hole: Range, verdict: Verdict, left: list[tuple[int, int, int]]
+) -> None:
+    seen = survey(log(P0, 10, 30))
+    with pytest.raises(RangeLost):
+        draft_of(terms(), seen, standing(), [hole])
+    drafted = draft_of(
+        terms(None, None, None, **{verdict.value: Action.SKIP}), seen, standing(), [hole]
+    )
+    assert (spans(drafted), drafted.plan.losses) == (left, ())
+    (note,) = drafted.notes
+    assert "stays missing" in note
+
+
+def test_what_is_missing_is_planned_whole_whatever_the_limits() -> None:
+    limited = terms(limits=Limits(max_records=1))
+    drafted = draft_of(limited, survey(log(P0, 0, 30)), standing(), [Range(P0, 0, 20, "A")])
+    assert spans(drafted) == [(0, 0, 20)]
 
 
 def test_ranges_of_partitions_that_the_job_leaves_out_are_left_out() -> None:

@@ -82,4 +82,6 @@ def _one_commit(
     parameters = dict(info.get("operationParameters") or {})
     target = parameters.get("version")
     restored = int(target) if operation == "RESTORE" and target not in (None, "null") else None
-    return CommitFacts(version, stamp, operation, transactions, restored, parameters)
+    return CommitFacts(
+        version, stamp, operation, transactions, restored, parameters, operation == "RESTORE"
+    )

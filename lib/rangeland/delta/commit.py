@@ -126,13 +126,15 @@ def restored(kernel: Kernel, table: str | Snapshot, since: int) -> Restored | No
     path = table if isinstance(table, str) else table.path
     seen_until: int | None = None
     for commit in reversed(kernel.commits(path, since + 1)):
-        if commit.restored_to is None or (seen_until is not None and commit.version > seen_until):
+        if not commit.is_restore or (seen_until is not None and commit.version > seen_until):
             continue
-        undone = kernel.commits(path, commit.restored_to + 1)
+        # To a time: how far back that was is not in the log, so it may be all the way.
+        target = since if commit.restored_to is None else commit.restored_to
+        undone = kernel.commits(path, target + 1)
         if lost := _landings(undone, commit.version):
-            return Restored(commit.version, commit.restored_to, commit.committed_at_ms, lost)
+            return Restored(commit.version, target, commit.committed_at_ms, lost)
         # The table is as it was then: what lies between is neither there nor missed.
-        seen_until = commit.restored_to
+        seen_until = target
     return None
 
 

@@ -49,7 +49,7 @@ class AddedFile:
 @dataclass(frozen=True, slots=True)
 class CommitFacts:
     """One entry of the log that is still on disk. ``transactions`` maps application ids to
-    versions; ``restored_to`` is set for a RESTORE to a version."""
+    versions; ``restored_to`` is set for a RESTORE to a version, not for one to a time."""
 
     version: int
     committed_at_ms: int
@@ -57,6 +57,7 @@ class CommitFacts:
     transactions: Mapping[str, int]
     restored_to: int | None = None
     parameters: Mapping[str, str | None] = field(default_factory=dict)
+    is_restore: bool = False
 
 
 class StoreKind(StrEnum):

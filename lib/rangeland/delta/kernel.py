@@ -35,7 +35,7 @@ from rangeland.delta.facts import AddedFile, CommitFacts, StoreFacts, TableFacts
 from rangeland.delta.storage import S3Keys, StoreSettings, store_settings
 from rangeland.delta.stores import local_path, scheme_of, store_facts
 from rangeland.delta.upkeep import Upkeep
-from rangeland.errors import Bug, Conflict, StorageFailed, TableRefused
+from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
 ENGINE = "rangeland"
@@ -419,7 +419,7 @@ class Kernel:
             try:
                 with self.translated(f"upkeep after the commit ({kind})"):
                     hook.threadSafeInvoke(engine)
-            except (StorageFailed, TableRefused, Conflict, Bug) as error:
+            except (RangelandError, trouble.NoTable, trouble.StaleTransaction) as error:
                 warnings.append(str(error))
         return warnings
 

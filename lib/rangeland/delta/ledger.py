@@ -126,6 +126,16 @@ class Ledger:
         mine.sort(key=lambda key: key.sequence, reverse=True)
         return (self._outcome_at(key) for key in mine)
 
+    def newest_of(self, job: str) -> PlanEntry | None:
+        """The plan of a job, of its runs or backfills, that was entered last."""
+        own = f"rangeland/{job}"
+        mine = [
+            key
+            for key in self.events()
+            if key.event == PLAN and f"{key.application}/".startswith(f"{own}/")
+        ]
+        return self._plan_at(mine[-1]) if mine else None
+
     def prepared(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
         """All plans that have an outcome, in the order they were entered, each with the
         outcome that counts. Reads the whole ledger, in one go."""

@@ -37,12 +37,14 @@ class Piece:
 class Audit:
     """``holes`` should have rows and have none, ``duplicates`` have more rows than they
     should, ``strangers`` have rows and were never landed. ``suspect`` are those of the holes
-    that may hold offsets which never had a row."""
+    that may hold offsets which never had a row. ``unproved`` are what is left of ranges
+    whose gaps were not kept: which of their offsets had a row cannot be told any more."""
 
     holes: tuple[Range, ...] = ()
     duplicates: tuple[Range, ...] = ()
     strangers: tuple[Range, ...] = ()
     suspect: tuple[Range, ...] = ()
+    unproved: tuple[Range, ...] = ()
 
     @property
     def is_clean(self) -> bool:
@@ -70,11 +72,16 @@ class Replaced:
 
 def in_force(pieces: Iterable[Piece]) -> list[Piece]:
     """The pieces, in the order they were landed, without what later ones have replaced."""
-    left: list[Piece] = []
+    left: dict[Partition, list[Piece]] = {}
+    ends: dict[Partition, int] = {}
     for piece in pieces:
-        left = [rest for old in left for rest in _without(old, piece.range)]
-        left.append(piece)
-    return left
+        r = piece.range
+        mine = left.setdefault(r.partition, [])
+        if r.from_offset < ends.get(r.partition, 0):  # else it only goes on, as most do
+            mine[:] = [rest for old in mine for rest in _without(old, r)]
+        mine.append(piece)
+        ends[r.partition] = max(ends.get(r.partition, 0), r.until_offset)
+    return [piece for mine in left.values() for piece in mine]
 
 
 def _without(old: Piece, new: Range) -> list[Piece]:
@@ -101,9 +108,13 @@ def audit(pieces: Sequence[Piece], found: Mapping[Partition, Runs]) -> Audit:
     duplicates: list[Range] = []
     strangers: list[Range] = []
     suspect: list[Range] = []
-    for partition in sorted({p.range.partition for p in pieces} | set(found)):
+    unproved = tuple(p.range for p in pieces if p.landed is None)
+    by_partition: dict[Partition, list[Piece]] = {}
+    for piece in pieces:
+        by_partition.setdefault(piece.range.partition, []).append(piece)
+    for partition in sorted(by_partition.keys() | set(found)):
         runs = found.get(partition, (np.empty(0, np.int64), np.empty(0, np.int64)))
-        own = [p for p in pieces if p.range.partition == partition]
+        own = by_partition.get(partition, [])
         wanted, unsure = _wanted(own, runs)
         here = _Compared(partition, wanted, runs)
         holes += here.where(here.wanted > here.found)
@@ -114,7 +125,7 @@ def audit(pieces: Sequence[Piece], found: Mapping[Partition, Runs]) -> Audit:
             for hole in here.where(here.wanted > here.found)
             for start, end in overlap((hole.from_offset, hole.until_offset), unsure)
         ]
-    return Audit(tuple(holes), tuple(duplicates), tuple(strangers), tuple(suspect))
+    return Audit(tuple(holes), tuple(duplicates), tuple(strangers), tuple(suspect), unproved)
 
 
 def _wanted(pieces: Sequence[Piece], runs: Runs) -> tuple[list[Interval], list[Interval]]:
@@ -153,6 +164,19 @@ def missing(pieces: Sequence[Piece], holes: Iterable[Range]) -> list[Range]:
             found += [replace(r, from_offset=a, until_offset=b, estimated_bytes=0) for a, b in torn]
             left = [rest for whole in left for rest in subtract(whole, torn)]
     return sorted(found)
+
+
+def other_lives(pieces: Iterable[Piece], r: Range) -> list[Range]:
+    """The landed ranges of other lives of the topic that share offsets with a range."""
+    return [
+        p.range
+        for p in pieces
+        if p.range.partition == r.partition
+        and None not in (p.range.topic_id, r.topic_id)
+        and p.range.topic_id != r.topic_id
+        and p.range.from_offset < r.until_offset
+        and r.from_offset < p.range.until_offset
+    ]
 
 
 def cut_pieces(pieces: Iterable[Piece], ranges: Iterable[Range]) -> list[tuple[Range, Range]]:

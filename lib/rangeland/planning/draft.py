@@ -87,20 +87,23 @@ def draft(terms: Terms, survey: Survey, standing: Standing) -> Draft:
     return Draft(plan, tuple(asked), tuple(already), resolved.held, notes)
 
 
+_FOR_GOOD = (Verdict.EXPIRED, Verdict.RECREATED)
+
+
 def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Range]) -> Draft:
     """A plan of exactly these ranges, landed before or not. Raises RangeLost where the log
     no longer has them and the policy is to fail; what a policy skips is in the plan as lost.
-    Ranges of partitions that the survey leaves out are left out."""
+    Ranges of partitions that the survey leaves out are left out. No limits: what is mended
+    is mended whole."""
     here = [r for r in wanted if r.partition not in survey.elsewhere]
     losses = [loss for r in here for loss in _gone(r, survey)]
     resolved = judge(terms.request.policy, here, losses)
-    ranges = apply_limits(
-        [
-            with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
-            for r in resolved.ranges
-        ],
-        terms.limits,
-    )
+    # What may yet come is not recorded as gone: it stays missing.
+    coming = [loss for loss in resolved.losses if loss.verdict not in _FOR_GOOD]
+    ranges = [
+        with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
+        for r in _readable(list(resolved.ranges), coming)
+    ]
     gone = [
         replace(
             loss,
@@ -109,7 +112,8 @@ def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Rang
         )
         for r in ranges
         for loss in resolved.losses
-        if loss.partition == r.partition
+        if loss.verdict in _FOR_GOOD
+        and loss.partition == r.partition
         and max(r.from_offset, loss.from_offset) < min(r.until_offset, loss.until_offset)
     ]
     leaders = {partition: log.leader.address for partition, log in survey.logs.items()}
@@ -125,7 +129,8 @@ def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Rang
         checkpoint=standing.checkpoint,
         made_at_ms=survey.taken_at_ms,
     )
-    return Draft(plan, tuple(here), (), resolved.held)
+    notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
+    return Draft(plan, tuple(here), (), resolved.held, tuple(notes))
 
 
 def _gone(r: Range, survey: Survey) -> list[Loss]:

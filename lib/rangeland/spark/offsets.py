@@ -48,11 +48,11 @@ def table_frame(spark: Any, path: str) -> Any:
     return frame
 
 
-def runs_in(spark: Any, frame: Any) -> dict[Partition, Runs]:
+def runs_in(spark: Any, frame: Any, *, by_broker: bool = False) -> dict[Partition, Runs]:
     """The runs of offsets that have rows, per partition. Rows without an offset are left
-    out."""
-    has_broker = "broker" in {name.lower() for name in frame.columns}
-    columns = [*NEEDED, *(["broker"] if has_broker else [])]
+    out. ``by_broker``: partitions are numbered per broker; else a column of that name is
+    somebody's own."""
+    columns = [*NEEDED, *(["broker"] if by_broker else [])]
     with _passing_over_missing_files(spark):
         table = frame.select(*columns).mapInArrow(_runs_of_task, _RUNS).toArrow()
     found: dict[Partition, list[Runs]] = {}
@@ -65,6 +65,12 @@ def runs_in(spark: Any, frame: Any) -> dict[Partition, Runs]:
         )
         for partition, parts in found.items()
     }
+
+
+def has_rows(spark: Any, frame: Any, where: str) -> bool:
+    """True where the table has a row that this SQL is true of."""
+    with _passing_over_missing_files(spark):
+        return bool(frame.where(where).limit(1).count())
 
 
 def files_with(spark: Any, frame: Any, partition: Partition, offset: int) -> list[str]:

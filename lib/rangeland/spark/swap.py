@@ -18,15 +18,15 @@ from rangeland.planning.audit import Replaced
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
 
 
-def keys_of(frame: Any) -> list[str]:
+def keys_of(frame: Any, by_broker: bool) -> list[str]:
     """The columns that name an offset, as the table spells them."""
-    wanted = ("topic", "partition", "offset", "broker")
+    wanted = ("topic", "partition", "offset", *(["broker"] if by_broker else []))
     return [name for name in frame.columns if name.lower() in wanted]
 
 
 def condition(frame: Any, ranges: Sequence[Range]) -> str:
     """The rows of the ranges, in SQL."""
-    spelled = {name.lower(): f"`{name}`" for name in keys_of(frame)}
+    spelled = {name.lower(): f"`{name}`" for name in keys_of(frame, True)}
     pieces = []
     for r in ranges:
         topic = r.partition.topic.replace("\\", "\\\\").replace("'", "\\'")
@@ -63,12 +63,17 @@ def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile])
     return union
 
 
-def compare(old: Any, new: Any) -> Replaced:
+def compare(old: Any, new: Any, *, by_broker: bool = False) -> Replaced:
     """What a swap changes, offset by offset. The order of columns is the same on both sides;
     an offset with several rows is the same only if all of them are."""
+    return Replaced(**comparison(old, new, by_broker).first().asDict())
+
+
+def comparison(old: Any, new: Any, by_broker: bool) -> Any:
+    """The frame with the one row of ``compare``."""
     from pyspark.sql import functions as f
 
-    keys = keys_of(old)
+    keys = keys_of(old, by_broker)
     others = [name for name in old.columns if name not in keys]
 
     def gathered(frame: Any, name: str) -> Any:
@@ -84,7 +89,7 @@ def compare(old: Any, new: Any) -> Replaced:
         "missing": after.isNull(),
     }
     counts = [f.count(f.when(kind, 1)).alias(name) for name, kind in kinds.items()]
-    return Replaced(**both.agg(*counts).first().asDict())
+    return both.agg(*counts)
 
 
 def swap(new: Any, path: str, where: str, transaction: tuple[str, int]) -> None:
