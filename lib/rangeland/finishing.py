@@ -111,9 +111,8 @@ class Finisher:
         self.progress.step("comparing with the rows that are there")
         try:
             found = self.target.differences(plan, outcome)
-        except Exception as error:
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            self._warn(f"the new rows could not be compared with those that were there: {said}")
+        except StorageFailed as error:
+            self._warn(str(error))
             return
         self.replaced = (self.replaced or Replaced()) + found
 

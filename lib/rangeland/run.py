@@ -180,8 +180,10 @@ class Runner:
 
     def refuse_restored(self) -> None:
         """A RESTORE is in the way where rows of this job's topics are missing since."""
+        if self.way is Way.MISSING:
+            return
         found = self.target.restored()
-        if found is None or self.way is Way.MISSING:
+        if found is None:
             return
         self.progress.step(f"the table was restored: reading the offsets in {self.job.sink.table}")
         try:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.model import Isolation, Partition, Range, Survey
-from rangeland.planning.bounds import Mark, Request, Resolved, judge, resolve
+from rangeland.planning.bounds import Mark, Request, judge, resolve
 from rangeland.planning.coverage import Coverage, common, leave_out
 from rangeland.planning.estimate import with_estimate
 from rangeland.planning.intervals import subtract
@@ -67,7 +67,8 @@ def draft(terms: Terms, survey: Survey, standing: Standing) -> Draft:
         with_estimate(r, survey.logs[r.partition]) for r in leave_out(asked, standing.landed)
     ]
     ranges = [r for r in apply_limits(open_ranges, terms.limits) if r.width > 0]
-    losses = _losses_inside(ranges, resolved)
+    # Of the other verdicts nothing is recorded as gone, since those offsets may yet come.
+    losses = _losses_inside(ranges, resolved.losses, (Verdict.EXPIRED,))
     leaders = {partition: log.leader.address for partition, log in survey.logs.items()}
     slices = cut(_readable(ranges, losses), terms.slicing, leaders)
     plan = Plan(
@@ -104,18 +105,7 @@ def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Rang
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
         for r in _readable(list(resolved.ranges), coming)
     ]
-    gone = [
-        replace(
-            loss,
-            from_offset=max(r.from_offset, loss.from_offset),
-            until_offset=min(r.until_offset, loss.until_offset),
-        )
-        for r in ranges
-        for loss in resolved.losses
-        if loss.verdict in _FOR_GOOD
-        and loss.partition == r.partition
-        and max(r.from_offset, loss.from_offset) < min(r.until_offset, loss.until_offset)
-    ]
+    gone = _losses_inside(ranges, resolved.losses, _FOR_GOOD)
     leaders = {partition: log.leader.address for partition, log in survey.logs.items()}
     plan = Plan(
         job=terms.job,
@@ -164,20 +154,19 @@ def _passed_over(losses: Sequence[Loss]) -> list[str]:
     ]
 
 
-def _losses_inside(ranges: list[Range], resolved: Resolved) -> list[Loss]:
-    """Expired offsets that fall into what this plan lands: they are part of the proof. Of
-    the other verdicts nothing is recorded as gone, since those offsets may yet come."""
+def _losses_inside(
+    ranges: Sequence[Range], losses: Sequence[Loss], verdicts: Sequence[Verdict]
+) -> list[Loss]:
+    """The losses of these verdicts that fall into what a plan lands: part of its proof."""
     return [
-        Loss(
-            r.partition,
-            max(r.from_offset, loss.from_offset),
-            min(r.until_offset, loss.until_offset),
-            loss.verdict,
-            loss.evidence,
+        replace(
+            loss,
+            from_offset=max(r.from_offset, loss.from_offset),
+            until_offset=min(r.until_offset, loss.until_offset),
         )
         for r in ranges
-        for loss in resolved.losses
-        if loss.verdict is Verdict.EXPIRED
+        for loss in losses
+        if loss.verdict in verdicts
         and loss.partition == r.partition
         and max(r.from_offset, loss.from_offset) < min(r.until_offset, loss.until_offset)
     ]

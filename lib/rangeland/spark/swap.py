@@ -65,8 +65,14 @@ def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile])
 
 def compare(old: Any, new: Any, *, by_broker: bool = False) -> Replaced:
     """What a swap changes, offset by offset. The order of columns is the same on both sides;
-    an offset with several rows is the same only if all of them are."""
-    return Replaced(**comparison(old, new, by_broker).first().asDict())
+    an offset with several rows is the same only if all of them are. Raises StorageFailed
+    where Spark cannot compare or read them."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return Replaced(**comparison(old, new, by_broker).first().asDict())
+    except PySparkException as error:  # such as a column of a type that has no order
+        raise StorageFailed("comparing new rows with old", why=_first_line(error)) from error
 
 
 def comparison(old: Any, new: Any, by_broker: bool) -> Any:
@@ -110,10 +116,14 @@ def swap(new: Any, path: str, where: str, transaction: tuple[str, int]) -> None:
 
 
 def _translated(error: Exception, path: str) -> RangelandError:
-    text = str(error).strip().splitlines()[0][:300] if str(error).strip() else ""
+    text = _first_line(error)
     names = f"{type(error).__name__} {text}"
     if any(name in names for name in CONFLICTS):
         return Conflict(
             f"replacing rows of {path}", why=f"others have changed them meanwhile: {text}"
         )
     return StorageFailed(f"replacing rows of {path}", why=text)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
