@@ -232,8 +232,14 @@ def _notes(job: Job, choices: Choices, shipped: Shipped) -> list[str]:
     if is_cluster:
         platforms = ", ".join(shipped.platforms)
         notes.append(f"the decode kernel is shipped for {platforms}; elsewhere decoding is slow")
-    if choices.deploy_mode == "cluster" and choices.env == "zip":
-        notes.append("the driver's host must have all requirements of this package installed")
+    if choices.deploy_mode == "cluster":
+        notes.append(
+            "spark-submit then ends with 0 or 1 and prints no answer: the driver's own exit code "
+            "and --json are in its log (yarn logs -applicationId ID). For a scheduler that reads "
+            "them, leave the driver here"
+        )
+        if choices.env == "zip":
+            notes.append("the driver's host must have all requirements of this package installed")
     if not choices.speculation:
         notes.append("--speculation is safe: a task's twin lands nothing twice")
     if not choices.dynamic_allocation:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from rangeland.testing.processes import Process
 from rangeland.testing.sparkcluster import SparkCluster
+from tests.cluster.yarn import YarnCluster
 
 ROOT = Path(__file__).parents[2]
 JOBS, LIB = ROOT / "jobs", ROOT / "lib"
@@ -90,7 +91,7 @@ class Submitted:
 
 
 def start_submit(
-    cluster: SparkCluster,
+    cluster: SparkCluster | YarnCluster,
     folder: Path,
     command: list[str],
     settings: dict[str, str] | None = None,

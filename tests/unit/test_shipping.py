@@ -213,6 +213,14 @@ def test_a_driver_in_the_cluster_gets_its_job_file_by_name(job_file: Path) -> No
     assert "spark.pyspark.driver.python" not in settings_of(command)
 
 
+def test_a_driver_in_the_cluster_is_said_to_keep_its_exit_code(job_file: Path) -> None:
+    def says_so(**choices: str) -> bool:
+        return any("exit code" in note for note in made(job_file, master="yarn", **choices).notes)
+
+    assert says_so(deploy_mode="cluster")
+    assert not says_so()
+
+
 def test_jars_take_the_place_of_packages(job_file: Path) -> None:
     command = made(job_file, jars=(Path("/a.jar"), Path("/b.jar"))).command
     assert command[command.index("--jars") + 1] == "/a.jar,/b.jar"
@@ -254,6 +262,8 @@ def test_a_local_path_on_a_cluster_is_noted(job_file: Path) -> None:
     "choices",
     [
         Choices("spark://one:7077", deploy_mode="cluster"),
+        Choices("k8s://https://one:6443", deploy_mode="cluster"),
+        Choices("local[2]", deploy_mode="cluster"),
         Choices("yarn", deploy_mode="both"),
         Choices("yarn", env="conda"),
         Choices("local[2]", env="packed"),
@@ -349,6 +359,10 @@ def test_other_patch_releases_are_taken() -> None:
     [
         ({"spark": "4.1.0"}, "PySpark is 4.2.0 and the Spark it speaks to is 4.1.0"),
         ({"spark": "4.1.0", "pyspark": "4.1.0"}, "Spark is 4.1.0, and 4.2 is needed"),
+        (
+            {"home": "/opt/spark", "spark": "3.5.9", "pyspark": "3.5.9"},
+            "Spark in /opt/spark is 3.5.9",
+        ),
         ({"scala": "2.12.18"}, "Scala is 2.12.18, and 2.13 is needed"),
         ({"java": "1.8.0_412"}, "Java is 1.8.0_412, and 17 or later is needed"),
         ({"delta": ""}, "--packages io.delta:delta-spark_4.2_2.13:4.4.0"),
@@ -367,6 +381,7 @@ def test_a_master_that_does_not_answer_is_out_of_reach() -> None:
     error = session._not_started(said)
     assert isinstance(error, Unreachable)
     assert "--master" in error.do
+    assert "another Spark than 4.2" in error.do
 
 
 # --- workers ----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,13 +125,13 @@ def submit(
         master=master,
         deploy_mode=deploy_mode,
         env=env,
-        jars=_delta_jars(delta),
         python=python or (sys.executable if master.startswith("local") else PYTHON),
         speculation=speculation,
         dynamic_allocation=dynamic_allocation,
         conf=tuple(conf or ()),
     )
     refuse_impossible(choices)
+    choices = replace(choices, jars=_delta_jars(delta))
     arguments = [f"--set={setting}" for setting in settings or ()]
     bounds = (("--from", from_bound), ("--until", until_bound))
     arguments += [f"{flag}={bound}" for flag, bound in bounds if bound is not None]

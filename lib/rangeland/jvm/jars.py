@@ -56,9 +56,35 @@ JAR_SETS: dict[str, JarSet] = {
     "kafka-0.11.0.3": JarSet(
         ("org.apache.kafka:kafka_2.11:0.11.0.3", "javax.xml.bind:jaxb-api:2.3.1"),
     ),
+    # Its own list of dependencies leaves out two that its server needs. Without an SLF4J
+    # binding it logs nothing.
+    "zookeeper-3.9.3": JarSet(
+        (
+            "org.apache.zookeeper:zookeeper:3.9.3",
+            "io.dropwizard.metrics:metrics-core:4.1.12.1",
+            "org.xerial.snappy:snappy-java:1.1.10.5",
+            "org.slf4j:slf4j-reload4j:1.7.36",
+        )
+    ),
+    # The client of ZooKeeper that it needs comes with it, and a binding for its log. Its console
+    # tools need jopt-simple, which its own list leaves out.
+    "jafka-3.0.6": JarSet(("io.jafka:jafka:3.0.6", "net.sf.jopt-simple:jopt-simple:4.3")),
+    # Name server, broker and client; the broker's own list has an SLF4J of its own (shaded).
+    "rocketmq-5.5.0": JarSet(
+        (
+            "org.apache.rocketmq:rocketmq-namesrv:5.5.0",
+            "org.apache.rocketmq:rocketmq-broker:5.5.0",
+            "org.apache.rocketmq:rocketmq-client:5.5.0",
+        )
+    ),
     # For Spark's `spark.jars`: a session then starts without resolving anything.
     "delta-4.4.0": JarSet(
         ("io.delta:delta-spark_4.2_2.13:4.4.0",),
+        excludes=("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*"),
+    ),
+    # One that is refused, for a test: it comes without Delta Kernel.
+    "delta-4.0.0": JarSet(
+        ("io.delta:delta-spark_2.13:4.0.0",),
         excludes=("org.apache.spark:*", "org.scala-lang:*", "org.apache.hadoop:*"),
     ),
     # For tables on S3: what Spark's own Hadoop needs beside itself. Only those parts of
@@ -87,6 +113,19 @@ JAR_SETS: dict[str, JarSet] = {
             "io.prometheus:*",
             "org.apache.sshd:*",
             "org.eclipse.jetty.ee10:*",
+        ),
+    ),
+    # A YARN in one process, for tests; Spark's own Hadoop is what it needs besides. Left out of
+    # its list of dependencies are those of its test classes, which it cannot do without.
+    "hadoop-minicluster-3.5.0": JarSet(
+        (
+            "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
+            "org.junit.jupiter:junit-jupiter-api:5.11.4",
+            "org.bouncycastle:bcpkix-jdk18on:1.78.1",
+        ),
+        excludes=(
+            "org.apache.hadoop:hadoop-client-api",
+            "org.apache.hadoop:hadoop-client-runtime",
         ),
     ),
     # Spark's own Kafka source, for the benchmark to compare with. What PySpark brings is left

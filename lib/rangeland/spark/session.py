@@ -17,7 +17,15 @@ from rangeland.delta.stores import S3_SCHEMES, scheme_of
 from rangeland.errors import StorageFailed, Unreachable, UsageError
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import find_java
-from rangeland.spark.versions import CATALOG, EXTENSION, refuse_others, versions_of
+from rangeland.spark.versions import (
+    CATALOG,
+    EXTENSION,
+    SPARK,
+    refuse_other_delta,
+    refuse_other_engine,
+    refuse_others,
+    versions_of,
+)
 
 DELTA_JARS = "delta-4.4.0"
 S3_JARS = "hadoop-aws-3.5.0"
@@ -51,7 +59,7 @@ def open_spark(
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        raise _not_started(error) from error
+        raise _not_fit() or _not_started(error) from error
     session.sparkContext.setLogLevel("ERROR")
     return with_delta(session)
 
@@ -81,8 +89,27 @@ def local_settings(table: str = "") -> dict[str, str]:
 
 def with_delta(session: Any) -> Any:
     """The session, once it is certain that it carries the Delta and the Spark we are made for."""
-    refuse_others(versions_of(session))
+    refuse_others(versions_of(session._jvm))
     return session
+
+
+def _not_fit() -> UsageError | None:
+    """Why no session came up, where that is another Spark, Java or Delta: what such a one
+    says itself is a missing method, or less. None where there is no JVM left to ask."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    if SparkContext._jvm is None:
+        return None
+    try:
+        found = versions_of(SparkContext._jvm)
+        refuse_other_engine(found)
+        refuse_other_delta(found)
+    except UsageError as error:
+        return error
+    except (Py4JError, OSError):
+        return None
+    return None
 
 
 def _not_started(error: Exception) -> Exception:
@@ -98,6 +125,7 @@ def _not_started(error: Exception) -> Exception:
             "the Spark cluster cannot be reached",
             why="its master did not answer, or has ended the application before it began",
             do="see that the URL of --master (or RANGELAND_MASTER) is right and its master is up; "
-            "what Spark says of it stands above",
+            f"a master of another Spark than {SPARK} looks the same, and its own log says "
+            "InvalidClassException. What Spark says of it stands above",
         )
     return StorageFailed("Spark could not be started", why=text[:300])

@@ -24,58 +24,52 @@ _INSTALL = "pip install 'pyspark==4.2.0' 'delta-spark==4.4.0'"
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Of one session. ``pyspark`` is the Python side, ``spark`` the JVM's; ``delta`` is that
-    of Delta Kernel, empty where there is none."""
+    """Of one driver. ``pyspark`` is the Python side, ``spark`` the JVM's and ``home`` its
+    folder; ``delta`` is that of Delta Kernel, empty where there is none."""
 
     pyspark: str
     spark: str
     scala: str
     java: str
     delta: str
+    home: str = ""
 
 
-def versions_of(session: Any) -> Versions:
-    """What the driver of a session runs. Reads five words from its JVM."""
+def versions_of(jvm: Any) -> Versions:
+    """What a driver runs. Reads a few words from its JVM, which needs no session for it."""
     from pyspark import __version__ as pyspark
 
-    jvm = session._jvm
     return Versions(
         pyspark=pyspark,
-        spark=str(session.sparkContext.version),
+        spark=str(jvm.org.apache.spark.package.SPARK_VERSION()),
         scala=str(jvm.scala.util.Properties.versionNumberString()),
         java=str(jvm.java.lang.System.getProperty("java.version")),
-        delta=_kernel_version(jvm),
+        delta=_delta_version(jvm),
+        home=str(jvm.java.lang.System.getenv("SPARK_HOME") or ""),
     )
 
 
-def _kernel_version(jvm: Any) -> str:
+def _delta_version(jvm: Any) -> str:
+    kernel = _loaded(jvm, _KERNEL)
+    if kernel is not None:
+        return str(kernel.getField("KERNEL_VERSION").get(None))
+    older = _loaded(jvm, "io.delta.package")
+    return "" if older is None else str(jvm.io.delta.package.VERSION())
+
+
+def _loaded(jvm: Any, name: str) -> Any:
     from py4j.protocol import Py4JJavaError
 
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
-        found = loader.loadClass(_KERNEL).getField("KERNEL_VERSION").get(None)
+        return jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
     except Py4JJavaError:
-        return ""
-    return str(found)
+        return None
 
 
 def refuse_others(found: Versions) -> None:
-    """Raises UsageError where a version is not one this library is made for."""
-    if _minor(found.pyspark) != _minor(found.spark):
-        raise UsageError(
-            f"PySpark is {found.pyspark} and the Spark it speaks to is {found.spark}",
-            why="both sides of a session must be of one version",
-            do="Use the spark-submit of this PySpark, or unset SPARK_HOME",
-            pyspark=found.pyspark,
-            spark=found.spark,
-        )
-    if _minor(found.spark) != SPARK:
-        raise _other("Spark", found.spark, SPARK, f"Use a Spark {SPARK} cluster: {_INSTALL}")
-    if _minor(found.scala) != SCALA:
-        raise _other("Scala", found.scala, SCALA, f"Use the Spark that is built for Scala {SCALA}")
-    if _feature(found.java) < MINIMUM_JAVA:
-        remedy = f"Point JAVA_HOME at a JDK or JRE {MINIMUM_JAVA} or later, on every host"
-        raise _other("Java", found.java, f"{MINIMUM_JAVA} or later", remedy)
+    """Raises UsageError where a version is not one this library is made for, or where there
+    is no Delta."""
+    refuse_other_engine(found)
     if not found.delta:
         raise UsageError(
             "this Spark session has no Delta",
@@ -84,7 +78,33 @@ def refuse_others(found: Versions) -> None:
             f"--conf spark.sql.catalog.spark_catalog={CATALOG}, or have `rangeland submit` "
             "write the whole command",
         )
-    if _minor(found.delta) != DELTA:
+    refuse_other_delta(found)
+
+
+def refuse_other_engine(found: Versions) -> None:
+    """Of PySpark, Spark, Scala and Java."""
+    place = f" in {found.home}" if found.home else ""
+    if _minor(found.pyspark) != _minor(found.spark):
+        raise UsageError(
+            f"PySpark is {found.pyspark} and the Spark it speaks to{place} is {found.spark}",
+            why="both sides of a session must be of one version",
+            do=f"Use the spark-submit of PySpark {SPARK}, or unset SPARK_HOME",
+            pyspark=found.pyspark,
+            spark=found.spark,
+        )
+    if _minor(found.spark) != SPARK:
+        remedy = f"Use the spark-submit of a Spark {SPARK} ({_INSTALL}) and a cluster of that"
+        raise _other(f"Spark{place}", found.spark, SPARK, f"{remedy}; see what SPARK_HOME names")
+    if _minor(found.scala) != SCALA:
+        raise _other("Scala", found.scala, SCALA, f"Use the Spark that is built for Scala {SCALA}")
+    if _feature(found.java) < MINIMUM_JAVA:
+        remedy = f"Point JAVA_HOME at a JDK or JRE {MINIMUM_JAVA} or later, on every host"
+        raise _other("Java", found.java, f"{MINIMUM_JAVA} or later", remedy)
+
+
+def refuse_other_delta(found: Versions) -> None:
+    """Where there is one at all."""
+    if found.delta and _minor(found.delta) != DELTA:
         remedy = f"Take other Delta jars away and start it with --packages {DELTA_PACKAGE}"
         raise _other("Delta", found.delta, DELTA, remedy)
 

@@ -33,7 +33,7 @@ START_S = 60
 
 class SparkCluster:
     """Started by the constructor. Each worker has ``cores`` and ``memory``; ``python`` is
-    what tasks run where the driver names no Python."""
+    what tasks run where the driver names no Python; ``home`` is that of the cluster's Spark."""
 
     def __init__(
         self,
@@ -46,12 +46,13 @@ class SparkCluster:
         python_path: Sequence[Path] = (),
         bare: bool = False,
         environment: Mapping[str, str] | None = None,
+        home: Path = SPARK_HOME,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self._folder, self._home = folder, home
         ours = [] if bare else [Path(rangeland.__file__).parents[1], *python_path]
         self._environment = {
-            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_HOME": str(home),
             "SPARK_LOCAL_DIRS": str(folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
             **_small_jvm(folder / "tmp"),
@@ -81,7 +82,7 @@ class SparkCluster:
         return Process(
             name,
             [
-                str(SPARK_HOME / "bin" / "spark-class"),
+                str(self._home / "bin" / "spark-class"),
                 f"org.apache.spark.deploy.{kind}",
                 *("--host", host, "--port", str(port), "--webui-port", str(web)),
                 *more,
