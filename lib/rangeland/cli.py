@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from rangeland.commands import describing, landing, looking, shipping, showing
+from rangeland.commands import describing, landing, looking, mirroring, shipping, showing
 from rangeland.endings import INTERRUPTED, Ending, as_bug, as_usage_error, ending
 from rangeland.errors import RangelandError, UsageError
 
@@ -110,6 +110,7 @@ app.command(short_help="Land a range of your choice, beside the runs.")(landing.
 app.command(short_help="Show where a job stands: checkpoint, end, lag.")(looking.status)
 app.command(short_help="Prove that each landed offset is in the table once.")(looking.verify)
 app.command(short_help="Say which run landed an offset, and where it is.")(looking.find)
+app.command(short_help="Push the checkpoint to the job's group.")(mirroring.mirror)
 app.command(short_help="Say whether the logs have come so far yet.")(looking.reached)
 app.command(short_help="Print the JSON schema of job files, for editors.")(describing.schema)
 app.command(short_help="Make the spark-submit command, and what it ships.")(shipping.submit)

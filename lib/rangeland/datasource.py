@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from rangeland.decode.columns import row_schema
+from rangeland.dialects.rows import rows_of
 from rangeland.errors import UsageError
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Slice
@@ -55,8 +55,8 @@ class RangelandSource(DataSource):
         return "rangeland"
 
     def schema(self) -> StructType:
-        self._freeze()
-        return from_arrow_schema(row_schema())
+        plan, _, _ = self._freeze()
+        return from_arrow_schema(rows_of(plan.dialect))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         plan, cluster, pieces = self._freeze()

@@ -50,7 +50,12 @@ def said(text: object, style: str = "") -> Text:
 
 def named(partition: Partition) -> Text:
     """The partition's name, its middle left out where it is too long for a column."""
-    name = plain(partition)
+    return shortened(partition)
+
+
+def shortened(name_of: object) -> Text:
+    """A name, its middle left out where it is too long for a column."""
+    name = plain(name_of)
     half = (MAX_NAME - 3) // 2
     return Text(name if len(name) <= MAX_NAME else f"{name[:half]}...{name[-half:]}")
 

@@ -14,10 +14,18 @@ from rangeland.delta.commit import landing_commit
 from rangeland.delta.entries import OutcomeEntry, PlanEntry
 from rangeland.errors import TableRefused, UsageError
 from rangeland.model import Partition, Range
-from rangeland.planning.audit import Audit, Piece, audit, cut_pieces, in_force, other_lives
+from rangeland.planning.audit import (
+    Audit,
+    Piece,
+    audit,
+    cut_pieces,
+    in_force,
+    other_lives,
+    pieces_in_bytes,
+)
 from rangeland.planning.plan import Plan
 from rangeland.results import Finding
-from rangeland.spark.offsets import files_with, runs_in, table_frame
+from rangeland.spark.offsets import files_with, rows_of_entries, runs_in, table_frame
 from rangeland.target import Target
 
 Landings = Sequence[tuple[PlanEntry, OutcomeEntry]]
@@ -40,11 +48,17 @@ def examine(spark: Any, target: Target) -> Evidence:
     pieces = in_force(pieces_of(landings))
     path = _path(target)
     by_broker = any(piece.range.partition.broker for piece in pieces)
-    found = runs_in(spark, table_frame(spark, path), by_broker=by_broker)
+    frame = table_frame(spark, path)
+    in_bytes = pieces_in_bytes(pieces)
+    counted = rows_of_entries(spark, frame, in_bytes) if in_bytes else {}
+    # A table of such logs alone has as many runs as entries, which say nothing.
+    dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in pieces})
+    found = runs_in(spark, frame, by_broker=by_broker) if dense else {}
+    found = {p: runs for p, runs in found.items() if p not in in_bytes}
     return Evidence(
         len(landings),
         tuple(pieces),
-        audit(pieces, found),
+        audit(pieces, found, counted),
         tuple(f.path for f in target.dead_files()),
     )
 
@@ -52,7 +66,7 @@ def examine(spark: Any, target: Target) -> Evidence:
 def pieces_of(landings: Landings) -> list[Piece]:
     """The ranges of all landings, in their order."""
     return [
-        Piece(entry.range, entry.counts.landed, entry.gaps)
+        Piece(entry.range, entry.counts.landed, entry.gaps, entry.in_bytes)
         for _, outcome in landings
         for entry in outcome.ranges
         if entry.counts is not None

@@ -7,40 +7,61 @@ where it stood. Which plan is to be finished is not decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from rangeland.claiming import Place
 from rangeland.delta.commit import FilesMissing, Landed, missing_files
 from rangeland.delta.entries import FileEntry, OutcomeEntry
 from rangeland.delta.stores import local_path
-from rangeland.errors import Conflict, RangeLost, StorageFailed, TableRefused
+from rangeland.errors import (
+    Bug,
+    Conflict,
+    RangelandError,
+    RangeLost,
+    StorageFailed,
+    TableRefused,
+)
+from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
-from rangeland.model import Range, Receipt, Slice, TaskResult
+from rangeland.model import DataFile, Range, Receipt, Slice, TaskResult
 from rangeland.planning.audit import Replaced
 from rangeland.planning.plan import Plan, RangeOutcome, Way, prove
 from rangeland.planning.slices import pack
 from rangeland.results import Progress
 from rangeland.settings import cluster_settings
+from rangeland.sharing import SharedReading
 from rangeland.spark.frames import Transform, land_transformed
-from rangeland.spark.jobs import land_tasks, translated
+from rangeland.spark.jobs import Stopped, land_tasks, land_until, translated
 from rangeland.spark.tasks import WriterSettings
 from rangeland.spark.workers import start_workers
 from rangeland.target import Target, Unfinished
+
+_Reading = tuple[
+    list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
     """One plan that is in the table now. ``recovered``: it was left by another driver or an
-    earlier one. ``read_here``: this driver has read the log for it."""
+    earlier one. ``read_here``: this driver has read the log for it, or waited for those that
+    it shares a plan with: its landing is theirs together."""
 
     plan: Plan
     outcome: OutcomeEntry
     landed: Landed
     recovered: bool
     read_here: bool
+    is_shared: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        """This driver has brought it into the table, alone or with others."""
+        return self.landed.anew or self.is_shared
 
 
 class Finisher:
@@ -64,6 +85,8 @@ class Finisher:
         self.transform = transform
         self.progress = progress
         self.replaced: Replaced | None = None
+        self.place: Place | None = None
+        """In the group of the job's runs, for as long as one holds."""
         self._warn = warn
         self._said: set[str] = set()
 
@@ -72,7 +95,11 @@ class Finisher:
         outcome = left.outcome if left is not None else None
         since = left.table_version if left is not None else self.target.version
         read_here = outcome is None
-        if outcome is None:
+        shared = self._shared(plan) if outcome is None else None
+        if shared is not None:
+            outcome = shared.outcome()
+            recovered = recovered and not shared.with_others
+        elif outcome is None:
             outcome = self._read(plan)
         landed = self._land(plan, outcome, since)
         if isinstance(landed, FilesMissing):
@@ -84,7 +111,7 @@ class Finisher:
                 why=f"the first is {landed.paths[0]}",
                 do="see what removes files from the table's folder, then run again",
             )
-        return Finished(plan, outcome, landed, recovered, read_here)
+        return Finished(plan, outcome, landed, recovered, read_here, shared is not None)
 
     def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
         if not plan.replaces:
@@ -144,7 +171,22 @@ class Finisher:
                 do=f"run {plan.job} to its end first",
             )
         self.wait_for_workers()
-        tasks = self.tasks(plan.slices)
+        reading = self._reading(plan, plan.slices, {})
+        try:
+            if self.transform is None:
+                results = land_tasks(self.spark, *reading)
+                receipts = {r.slice_index: r for result in results for r in result.receipts}
+                entries = _file_entries(results, plan)
+            else:
+                receipts, files = self._read_transformed(plan, reading)
+                entries = [FileEntry(file) for file in files]
+        finally:
+            self.progress.done()
+        self._refuse_unseen(entries)
+        return receipts, entries
+
+    def _reading(self, plan: Plan, slices: Sequence[Slice], before: Mapping[int, int]) -> _Reading:
+        """What a job of tasks needs: its tasks, where they read, how they write, who is told."""
         writer = WriterSettings(
             table=self.target.kernel.storage(str(self.target.path)),
             layout=self.target.layout(self.rows),
@@ -153,21 +195,65 @@ class Finisher:
             prefix=plan.hash[:12],
         )
         cluster = replace(cluster_settings(self.job), isolation=plan.isolation)
-        on_read = self._reporter(plan)
+        return self.tasks(slices), cluster, writer, self._reporter(plan, before)
+
+    def _read_transformed(
+        self, plan: Plan, reading: _Reading, stop: Callable[[], bool] = lambda: False
+    ) -> tuple[dict[int, Receipt], list[DataFile]]:
+        if self.transform is None:
+            raise Bug("there is no transform to read through")
+        tasks, cluster, writer, on_read = reading
+        how = (cluster, writer, self.transform, on_read, stop)
+        return land_transformed(self.spark, plan, tasks, *how)
+
+    # --- together with others -----------------------------------------------------------
+
+    def _shared(self, plan: Plan) -> SharedReading | None:
+        """The reading of a plan that the group's drivers share; None for one of another
+        sequence, and where there is no group."""
+        of_runs = plan.application == self.job.application and not plan.replaces
+        if self.place is None or not self.place.is_member or not of_runs:
+            return None
+        self.wait_for_workers()
+        return SharedReading(
+            plan,
+            self.target,
+            self.place,
+            lambda slices, stop, before: self._read_some(plan, slices, stop, before),
+            lambda units: self._entries(plan, units),
+            self.progress,
+            whole=self.transform is not None,
+        )
+
+    def _read_some(
+        self,
+        plan: Plan,
+        slices: Sequence[Slice],
+        stop: Callable[[], bool],
+        before: Mapping[int, int],
+    ) -> tuple[list[TaskResult], RangelandError | None]:
+        """What of the slices could be read, as units, and what has ended it."""
+        reading = self._reading(plan, slices, before)
+        error: RangelandError | None = None
         try:
             if self.transform is None:
-                results = land_tasks(self.spark, tasks, cluster, writer, on_read)
-                receipts = {r.slice_index: r for result in results for r in result.receipts}
-                entries = _file_entries(results, plan)
+                units, error = land_until(self.spark, *reading, stop)
             else:
-                receipts, files = land_transformed(
-                    self.spark, plan, tasks, cluster, writer, self.transform, on_read
-                )
-                entries = [FileEntry(file) for file in files]
+                receipts, files = self._read_transformed(plan, reading, stop)
+                units = [TaskResult(tuple(receipts.values()), tuple(files))]
+        except Stopped:
+            units = []
         finally:
             self.progress.done()
-        self._refuse_unseen(entries)
-        return receipts, entries
+        self._refuse_unseen(self._entries(plan, units))
+        return units, error
+
+    def _entries(self, plan: Plan, units: Sequence[TaskResult]) -> list[FileEntry]:
+        if self.transform is None:
+            return _file_entries(units, plan)
+        return [FileEntry(file) for unit in units for file in unit.files]
+
+    # --- what both need -------------------------------------------------------------------
 
     def _refuse_unseen(self, entries: Sequence[FileEntry]) -> None:
         """A path of a local disk is another folder on each host of a cluster."""
@@ -185,12 +271,13 @@ class Finisher:
                 missing=list(missing[:10]),
             )
 
-    def _reporter(self, plan: Plan) -> Callable[[dict[int, int]], None]:
+    def _reporter(self, plan: Plan, before: Mapping[int, int]) -> Callable[[dict[int, int]], None]:
+        """Tells how far the plan is; ``before`` are the widths of slices read until now."""
         partitions = {s.index: s.partition for s in plan.slices}
 
         def on_read(widths: dict[int, int]) -> None:
             offsets: dict[Any, int] = {}
-            for index, width in widths.items():
+            for index, width in {**before, **widths}.items():
                 partition = partitions[index]
                 offsets[partition] = offsets.get(partition, 0) + width
             self.progress.read(offsets)

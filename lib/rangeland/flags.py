@@ -1,7 +1,8 @@
 """What was typed, laid over a job file: ``--set``, ``--from`` and ``--until``.
 
-A mistake in a flag is a UsageError and names the flag; a mistake in the file stays a
-JobFileError and names the file and line. Nothing here prints or ends anything.
+A flag that cannot be read is a UsageError and names the flag; a mistake in the file stays a
+JobFileError and names the file and line, and so does a ``--set`` of what the job file does
+not know. Nothing here prints or ends anything.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job import EXPECTED_BOUND, Job, parse_bounds
@@ -29,13 +28,14 @@ def load_job(
 ) -> tuple[Job, JobText]:
     """The job as this command means it, and its text with the flags in it.
 
-    Raises JobFileError for the file and ``--set``, UsageError for the two bounds."""
+    Raises JobFileError for the file and for fields that it cannot have, UsageError for a
+    flag that cannot be read."""
     asked = {
         flag: (given, read_bound(flag, given))
         for flag, given in (("--from", from_bound), ("--until", until_bound))
         if given is not None
     }
-    text = _with_settings(read_job_text(path), settings)
+    text = override(read_job_text(path), settings)
     job = Job.of(text)
     for flag, (given, value) in asked.items():
         text = put(text, ("range", SIDES[flag]), value)
@@ -44,17 +44,6 @@ def load_job(
         except JobFileError as error:
             raise _bad_flag(flag, given, error.facts["mistakes"][0]["expected"]) from error
     return job, text
-
-
-def _with_settings(text: JobText, settings: Sequence[str]) -> JobText:
-    try:
-        return override(text, list(settings))
-    except yaml.YAMLError as error:
-        raise UsageError(
-            "the value of a --set is not YAML",
-            why=str(getattr(error, "problem", "")),
-            do="Write it as --set limits.max_records=1000, quoted where it holds brackets",
-        ) from error
 
 
 def read_bound(flag: str, given: str) -> Any:

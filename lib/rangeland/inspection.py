@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from rangeland.dialects.contract import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.evidence import examine
 from rangeland.evidence import find as find_offset
+from rangeland.fetch.ages import Position, first_times
 from rangeland.fetch.pool import Brokers
-from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.fetch.survey import Wanted
+from rangeland.homes import open_home
 from rangeland.job import Job
-from rangeland.model import Partition
+from rangeland.model import Partition, Survey
 from rangeland.planning.bounds import Mark, recreated
 from rangeland.results import (
     CheckResult,
     Finding,
+    GroupStatus,
     PartitionStatus,
     Progress,
     Status,
@@ -29,6 +33,7 @@ from rangeland.results import (
 )
 from rangeland.run import Runner
 from rangeland.settings import cluster_settings
+from rangeland.surveying import survey_of
 from rangeland.target import Target
 
 RECENT = 5
@@ -39,12 +44,13 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     progress.step(f"looking at the table {job.sink.table}")
     target = Target(spark, job)
     standing = target.standing(job.application)
-    groups = (job.group.id,) if job.group is not None else ()
     source = job.source
-    progress.step(f"asking {', '.join(source.servers)} for leaders and offsets")
-    wanted = Wanted(source.topics, source.topic_pattern, source.partitions, (), groups)
-    with Brokers(cluster_settings(job)) as brokers:
-        survey = take_survey(brokers, wanted)
+    progress.step(f"asking {source.where} for leaders and offsets")
+    known = standing.topics
+    wanted = Wanted(source.topics, source.topic_pattern, source.partitions, known=known)
+    survey = survey_of(job, wanted)
+    group, offsets = _group(job, tuple(survey.logs), progress)
+    owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
     partitions = []
     for partition, log in survey.logs.items():
         mark: Mark | None = standing.checkpoint.get(partition)
@@ -56,9 +62,10 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
                 checkpoint=None if mark is None else mark.until_offset,
                 start=log.start_offset,
                 end=log.end_offset,
-                group_offset=survey.group_offsets.get((partition, groups[0])) if groups else None,
+                group_offset=offsets.get(partition),
                 leader=str(log.leader.address),
                 landed=tuple(standing.landed.of(partition, log.leader.topic_id)),
+                owner=owners.get(partition),
             )
         )
     return Status(
@@ -66,10 +73,52 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         table=job.sink.table,
         table_version=target.version,
         sequence=standing.sequence - 1,
-        partitions=tuple(partitions),
+        partitions=_with_ages(job, partitions, survey),
         live_plans=tuple(u.plan for u in target.unfinished()),
         recent=tuple(_landing(entry) for entry in target.history(job.application, RECENT)),
+        group=group,
     )
+
+
+def _group(
+    job: Job, partitions: tuple[Partition, ...], progress: Progress
+) -> tuple[GroupStatus | None, dict[Partition, int | None]]:
+    """The job's group and its offsets. A home that cannot be asked is said, and no more."""
+    if job.group is None:
+        return None, {}
+    name = job.group.id
+    progress.step(f"asking for the group {name}")
+    try:
+        home = open_home(job, cluster_settings(job))
+        try:
+            view, offsets = home.view(name), home.offsets(name, partitions)
+            return GroupStatus(name, home.name, view.state, view.members), offsets
+        finally:
+            home.close()
+    except RangelandError as error:
+        return GroupStatus(name, why=str(error)), {}
+
+
+def _with_ages(
+    job: Job, partitions: list[PartitionStatus], survey: Survey
+) -> tuple[PartitionStatus, ...]:
+    """How old the first record is that is not landed: one is fetched from each log."""
+    wanted = {
+        p.partition: Position(
+            survey.logs[p.partition].leader,
+            max(p.start, p.start if p.checkpoint is None else p.checkpoint),
+            p.end,
+        )
+        for p in partitions
+        if p.lag
+    }
+    if not wanted:
+        return tuple(partitions)
+    with Brokers(cluster_settings(job)) as brokers:
+        times = first_times(brokers, wanted)
+    now_ms = survey.taken_at_ms
+    ages = {p: max(0, now_ms - time_ms) for p, time_ms in times.items()}
+    return tuple(replace(p, lag_ms=ages.get(p.partition)) for p in partitions)
 
 
 def _landing(entry: Any) -> dict[str, Any]:
@@ -152,12 +201,15 @@ def _dialect(job: Job) -> str:
 
 def _brokers(job: Job) -> str:
     source = job.source
-    with Brokers(cluster_settings(job)) as brokers:
-        wanted = Wanted(source.topics, source.topic_pattern, source.partitions)
-        survey = take_survey(brokers, wanted)
+    # Whether a topic that is not there has vanished or never was, the plan can tell.
+    known = frozenset(source.topics)
+    wanted = Wanted(source.topics, source.topic_pattern, source.partitions, known=known)
+    survey = survey_of(job, wanted)
+    gone = sorted(known - {partition.topic for partition in survey.logs})
     leaders = {str(log.leader.address) for log in survey.logs.values()}
     records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
-    return f"{len(survey.logs)} partitions on {len(leaders)} leaders, {records:,} offsets"
+    seen = f"{len(survey.logs)} partitions on {len(leaders)} leaders, {records:,} offsets"
+    return f"{seen}; not there: {', '.join(gone)}" if gone else seen
 
 
 def _table(job: Job, spark: Any, progress: Progress) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from pydantic import (
     BaseModel,
@@ -26,7 +26,6 @@ from rangeland.jobfile import JobText, dotted, override, parse_job_text, put, re
 from rangeland.model import Address, Bounds, Earliest, FromCheckpoint, Isolation, Latest
 from rangeland.planning.bounds import Request
 from rangeland.planning.limits import Limits
-from rangeland.planning.plan import parse_address
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slices import Slicing
 from rangeland.words import (
@@ -38,13 +37,24 @@ from rangeland.words import (
     Size,
     Topic,
     Until,
+    Which,
     Whole,
     parse_bounds,
+    parse_member,
     parse_size,
     parse_time_ms,
 )
 
 OnLoss = Literal["fail", "skip", "hold"]
+
+
+class _Misplaced(ValueError):
+    """What only the whole can tell is wrong with one of its fields: ``field`` is that one's
+    path from there."""
+
+    def __init__(self, expected: str, *field: str) -> None:
+        self.field = field
+        super().__init__(expected)
 
 
 class _Part(BaseModel):
@@ -124,10 +134,14 @@ class Source(_Part):
     )
     servers: tuple[Server, ...] = Field(
         default=(),
-        description="Some of the cluster's brokers; the others are found through them.",
+        description="Some of the cluster's brokers; the others are found through them. Jafka's "
+        "are all listed, as `id:host:port`, unless `zookeeper` says who they are.",
     )
     zookeeper: str | None = Field(
-        default=None, description="host:port/path, for dialects that find brokers there."
+        default=None,
+        json_schema_extra={"examples": ["zk-1:2181,zk-2:2181/jafka"]},
+        description="host:port/path, where brokers are registered: Jafka's, and Kafka's before "
+        "KRaft in place of `servers`. Jafka's groups live there, too.",
     )
     topics: tuple[Topic, ...] = Field(default=(), description="Topics by name.")
     topic_pattern: str | None = Field(
@@ -136,10 +150,11 @@ class Source(_Part):
         description="Topics by a regular expression that must match the whole name, in place "
         "of `topics`. Each run looks again; internal topics never match.",
     )
-    partitions: dict[str, tuple[Annotated[Whole, Field(ge=0)], ...]] = Field(
+    partitions: dict[str, tuple[Which, ...]] = Field(
         default_factory=dict,
         json_schema_extra={"title": "topic: [partition]", "examples": [{"orders": [0, 1]}]},
-        description="Only these partitions of these topics; all of topics that are not named.",
+        description="Only these partitions of these topics; all of topics that are not named. "
+        "Of Jafka's, `0` is that of each broker and `1-0` that of broker 1.",
     )
     isolation: Isolation = Field(
         default=Isolation.READ_COMMITTED,
@@ -150,6 +165,11 @@ class Source(_Part):
         default="rangeland", description="The name under which brokers see these requests."
     )
     timeouts: Timeouts = Timeouts()
+
+    @property
+    def where(self) -> str:
+        """Whom to ask, for a person."""
+        return ", ".join(self.servers) or f"the registry at {self.zookeeper}"
 
     def reads(self, topic: str) -> bool:
         """True for a topic that this job asks for."""
@@ -164,7 +184,7 @@ class Source(_Part):
             if "@" in server:  # what stands before it is not repeated: it may be a password
                 raise ValueError("host:port without user or password; see source.security")
             try:
-                parse_address(server)
+                parse_member(server)
             except ValueError as error:
                 raise ValueError(f"host:port, not {server!r}") from error
         return servers
@@ -192,14 +212,22 @@ class Source(_Part):
             raise ValueError("either topics (at least one) or topic_pattern")
         if not self.servers and not self.zookeeper:
             raise ValueError("at least one of servers as host:port")
+        if self.dialect == "jafka" and self.topic_pattern and not self.zookeeper:
+            raise _Misplaced("topics by name: only zookeeper knows all of them", "topic_pattern")
         unknown = [t for t in self.partitions if self.topics and t not in self.topics]
         if unknown:
-            raise ValueError(f"partitions of topics that are listed, not of {unknown[0]!r}")
+            expected = f"partitions of topics that are listed, not of {unknown[0]!r}"
+            raise _Misplaced(expected, "partitions", unknown[0])
         return self
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        return tuple(parse_address(server) for server in self.servers)
+        return tuple(address for _, address in self.members)
+
+    @property
+    def members(self) -> tuple[tuple[str, Address], ...]:
+        """The servers by name, for dialects whose brokers have partitions of their own."""
+        return tuple(parse_member(server) for server in self.servers)
 
 
 class RangeSpec(_Part):
@@ -265,7 +293,12 @@ class PolicySpec(_Part):
         "leader election.",
     )
     vanished: OnLoss = Field(
-        default="fail", description="A partition with a checkpoint is no longer there."
+        default="fail", description="A partition or topic with a checkpoint is no longer there."
+    )
+    unreachable: Literal["fail", "hold"] = Field(
+        default="fail",
+        description="Nobody serves the partition, after `source.timeouts.survey_ms` of waiting. "
+        "That is no loss: `fail` ends the run for another try later.",
     )
     corrupt: Literal["fail", "skip"] = Field(
         default="fail", description="A batch that cannot be decoded: checksum, codec or layout."
@@ -317,7 +350,22 @@ class Group(_Part):
 
     id: str = Field(
         min_length=1,
-        description="`status` shows its offsets. This version does not write them: a run warns.",
+        description="Drivers that run the job at once share its partitions as members of this "
+        "group; after landing it gets the checkpoint as its offsets.",
+    )
+    assignment: Literal["range", "roundrobin", "sticky"] = Field(
+        default="range",
+        description="How members share partitions. In ZooKeeper it is range.",
+    )
+    session_ms: Whole = Field(
+        default=30_000,
+        gt=0,
+        description="A driver that is silent for so long has lost its partitions, in ms.",
+    )
+    rebalance_ms: Whole = Field(
+        default=60_000,
+        gt=0,
+        description="How long to wait for the other members when they share anew, in ms.",
     )
 
 
@@ -338,15 +386,17 @@ class Job(_Part):
 
     @model_validator(mode="after")
     def _listed_topics(self) -> Job:
-        for side in (self.range.from_, self.range.until):
-            for partition in side.listed:
-                if self.source.topics and partition.topic not in self.source.topics:
-                    raise ValueError(f"ranges of topics of this job, not of {partition.topic!r}")
+        for side, bounds in (("from", self.range.from_), ("until", self.range.until)):
+            for topic in (partition.topic for partition in bounds.listed):
+                if not self.source.reads(topic):
+                    expected = f"ranges of topics of this job, not of {topic!r}"
+                    raise _Misplaced(expected, "range", side, topic)
         return self
 
     @staticmethod
     def load(path: str | Path, overrides: list[str] | None = None) -> Job:
-        """The job of a file, with ``a.b=c`` overrides laid over it. Raises JobFileError."""
+        """The job of a file, with ``a.b=c`` overrides laid over it. Raises JobFileError, and
+        UsageError for what is no such override."""
         return Job.of(override(read_job_text(Path(path)), overrides or []))
 
     @staticmethod
@@ -376,6 +426,7 @@ class Job(_Part):
             self.range.first_run,
             self.policies,
             self.source.topic_pattern or "",
+            self.source.topics,
         )
 
     @property
@@ -395,7 +446,7 @@ def _refuse(text: JobText, error: ValidationError) -> NoReturn:
     """All mistakes of a job file in one error, each with its place and what was expected."""
     mistakes = []
     problems = error.errors(include_url=False, include_context=True, include_input=False)
-    paths = [_path(problem["loc"]) for problem in problems]
+    paths = [_path(problem) for problem in problems]
     for path, problem in zip(paths, problems, strict=True):
         # A mapping under `tls` with a mistake in it is not also "no boolean".
         if problem["type"] == "bool_type" and any(p[: len(path)] == path != p for p in paths):
@@ -413,8 +464,12 @@ def _refuse(text: JobText, error: ValidationError) -> NoReturn:
     )
 
 
-def _path(loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
+def _path(problem: Any) -> tuple[str | int, ...]:
     """A field's path as the job file has it: without the names of a union's members."""
+    loc: tuple[str | int, ...] = problem["loc"]
+    cause = problem.get("ctx", {}).get("error")
+    if isinstance(cause, _Misplaced):
+        return (*loc, *cause.field)
     if loc[:3] == ("source", "security", "tls") and loc[3:4] in (("Tls",), ("bool",)):
         return (*loc[:3], *loc[4:])
     return loc

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from rangeland.errors import JobFileError
+from rangeland.errors import JobFileError, UsageError
 
 Path_ = tuple[str | int, ...]
 
@@ -221,33 +221,37 @@ def _note_places(
 def override(text: JobText, assignments: Sequence[str]) -> JobText:
     """The text with ``a.b=c`` laid over it; the value is read as YAML.
 
-    Raises JobFileError for an assignment without ``=`` or through a value that is no mapping."""
+    Raises UsageError for what is no such assignment, JobFileError for one through a value that
+    is no mapping. Whether there is such a field is not known here."""
     values = _copy(text.values)
     overridden = set(text.overridden)
     for assignment in assignments:
-        dotted_path, equals, value = assignment.partition("=")
-        if not equals or not dotted_path:
-            raise JobFileError(
-                f"--set {assignment} is not understood",
-                do="write it as --set limits.max_records=1000",
-            )
-        path = tuple(dotted_path.split("."))
-        if path[0] == EXTENDS:
-            raise JobFileError(
-                f"--set {assignment}: only a file can say what it extends",
-                do="write it into the job file",
-            )
-        try:
-            parsed = yaml.load(value, Loader=_Loader)
-        except NOT_YAML as error:
-            raise JobFileError(
-                f"--set {dotted_path}: the value is not YAML",
-                why=str(getattr(error, "problem", None) or error),
-                do="write it as --set limits.max_records=1000",
-            ) from None
-        _assign(values, path, parsed, assignment)
+        path, value = _assignment(assignment)
+        _assign(values, path, value, assignment)
         overridden.add(path)
     return JobText(text.name, values, text.places, frozenset(overridden))
+
+
+def _assignment(given: str) -> tuple[Path_, Any]:
+    form = "Write it as --set limits.max_records=1000"
+    dotted_path, equals, value = given.partition("=")
+    path = tuple(dotted_path.split("."))
+    if not equals or not all(path):
+        raise UsageError(
+            f"--set {given} is not understood", why="expected a field, '=' and its value", do=form
+        )
+    if path[0] == EXTENDS:
+        raise UsageError(
+            f"--set {given}: only a file can say what it extends", do="Write it into the job file"
+        )
+    try:
+        return path, yaml.load(value, Loader=_Loader)
+    except NOT_YAML as error:
+        raise UsageError(
+            f"--set {dotted_path}: the value is not YAML",
+            why=str(getattr(error, "problem", None) or error),
+            do=f"{form}, quoted where it holds brackets",
+        ) from None
 
 
 def put(text: JobText, path: Path_, value: Any) -> JobText:

@@ -118,20 +118,27 @@ class LogState:
     """What one partition's log looked like at survey time.
 
     ``end_offset`` already honours the isolation that was asked for. ``size_bytes`` is the
-    leader's size on disk, None where it could not be had."""
+    leader's size on disk, None where it could not be had. ``borders``: the offsets at which
+    the log may be cut, sorted, where not every offset will do; None where it does."""
 
     partition: Partition
     leader: Leader
     start_offset: int
     end_offset: int
     size_bytes: int | None = None
+    borders: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
     """All partitions of all topics of a job, in one look. ``offsets_for_times`` maps
-    (partition, time_ms) to the offset found, or None where no record is that late.
-    ``elsewhere`` are partitions that are there and that the job leaves out."""
+    (partition, time_ms) to the offset found, or None where no record is that late; those in
+    ``inexact`` are at or before it. ``elsewhere`` are partitions that are there and that the
+    job leaves out. ``entries`` has, for offsets that were asked for and that entries might
+    not begin at, where the entry they are in begins and ends.
+
+    ``unreachable`` are partitions that nobody serves, and why. Where brokers have names,
+    ``brokers`` are those that answered: of the others' partitions nothing is known."""
 
     taken_at_ms: int
     logs: dict[Partition, LogState]
@@ -139,6 +146,11 @@ class Survey:
     group_offsets: dict[tuple[Partition, str], int | None] = field(default_factory=dict)
     requests: int = 0
     elsewhere: frozenset[Partition] = frozenset()
+    inexact: frozenset[tuple[Partition, int]] = frozenset()
+    entries: dict[tuple[Partition, int], tuple[int, int]] = field(default_factory=dict)
+    unreachable: dict[Partition, str] = field(default_factory=dict)
+    brokers: frozenset[str] = frozenset()
+    silent: dict[str, str] = field(default_factory=dict)
 
 
 # --- the plan: what will be read --------------------------------------------------------
@@ -189,7 +201,8 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """A class for every offset of a range; the sum must equal its width.
+    """A class for every offset of a range; the sum must equal its width. Where offsets are
+    bytes, ``landed`` counts records all the same, and ``lost`` counts bytes.
 
     ``landed``: a row in the table. ``control``: a transaction marker. ``aborted``: a
     record of a transaction that was rolled back. ``compacted``: the log no longer has it,
@@ -246,7 +259,8 @@ class Receipt:
     ``losses`` are ``(from_offset, until_offset, verdict, evidence)`` of what a policy has
     skipped while reading; their widths add up to ``counts.lost``. ``gaps`` are the
     ``[from, until)`` without a row, sorted and apart; None where they were not kept: too
-    many, or made by a transform."""
+    many, or made by a transform. ``taken_up``: the offsets that whole entries and losses
+    take up, where offsets are bytes; None where each offset is a record or none."""
 
     slice_index: int
     partition: Partition
@@ -257,6 +271,12 @@ class Receipt:
     bytes_read: int = 0
     losses: tuple[tuple[int, int, str, str], ...] = ()
     gaps: tuple[tuple[int, int], ...] | None = None
+    taken_up: int | None = None
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets are accounted for."""
+        return self.counts.total if self.taken_up is None else self.taken_up
 
 
 @dataclass(frozen=True, slots=True)

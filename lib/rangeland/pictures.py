@@ -30,10 +30,12 @@ from rangeland.drawing import (
     named,
     number,
     said,
+    shortened,
     size,
     table_of,
 )
 from rangeland.errors import RangelandError
+from rangeland.group_pictures import group_lines
 from rangeland.model import COUNT_NAMES, Counts, LogState, Partition, Range
 from rangeland.planning.audit import Replaced
 from rangeland.planning.intervals import width
@@ -190,9 +192,8 @@ def _result_title(result: RunResult) -> Text:
         title.append(f"landed {counted(result.counts.landed, 'record')}", style="bold green")
         return title.append_text(said(f" {where}"))
     if result.state == "already-landed":
-        how = "by another run meanwhile," if result.ranges else "before, nothing new"
         title.append("already landed", style="bold cyan")
-        return title.append_text(said(f" {how} {where}{took}"))
+        return title.append_text(said(f" before, nothing new {where}{took}"))
     title.append("nothing to land", style="bold")
     return title.append_text(said(f" {where}{took}"))
 
@@ -272,7 +273,7 @@ def status_picture(status: Status) -> RenderableType:
     if over := sum(width(p.passed_over) for p in status.partitions):
         behind.append(f"; {counted(over, 'offset')} passed over, a backfill lands them", "yellow")
     parts: list[RenderableType] = [title, Text(), _status_table(status)]
-    parts += [Text(), behind]
+    parts += [Text(), behind, *group_lines(status.group)]
     live = [f"plan {p.sequence} of {p.application}, {p.width:,} offsets" for p in status.live_plans]
     parts += listed("entered and not landed yet, the next run finishes it", live, "yellow")
     parts += listed("latest landings", [_recent_line(entry) for entry in status.recent], "")
@@ -281,15 +282,20 @@ def status_picture(status: Status) -> RenderableType:
 
 def _status_table(status: Status) -> Group:
     grouped = any(p.group_offset is not None for p in status.partitions)
+    aged = any(p.lag_ms is not None for p in status.partitions)
+    owned = any(p.owner is not None for p in status.partitions)
     names = ["partition", "log", ">start", ">checkpoint", ">end", ">lag"]
-    table = table_of(*names, *([">group"] if grouped else []))
+    more = [(">age", aged), (">group", grouped), ("owner", owned)]
+    table = table_of(*names, *[name for name, is_shown in more if is_shown])
     shown, hidden = biggest(status.partitions, lambda p: p.lag)
     bars = {p.partition: _status_bar(p) for p in shown}
     for p in sorted(shown, key=lambda p: p.partition):
         ends = [number(p.start), _or_dash(p.checkpoint), number(p.end)]
         lag = Text(number(p.lag), "yellow" if p.lag else "green")
+        age = [Text("-" if p.lag_ms is None else duration(p.lag_ms / 1000))] if aged else []
         group = [_or_dash(p.group_offset)] if grouped else []
-        table.add_row(named(p.partition), bars[p.partition], *ends, lag, *group)
+        owner = [shortened(p.owner or "-")] if owned else []
+        table.add_row(named(p.partition), bars[p.partition], *ends, lag, *age, *group, *owner)
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)

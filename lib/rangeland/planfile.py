@@ -2,8 +2,8 @@
 
 The file is JSON with line breaks, so that it can be read and compared. It carries the plan
 as the ledger would, the job's values as they stood in the job file (references to secrets
-stay references) and a summary. A seal over all of it tells an edited file from a whole
-one: what was reviewed is what is done, or nothing is.
+stay references), where the table is, and a summary. A seal over all of it tells an edited
+file from a whole one: what was reviewed is what is done, or nothing is.
 """
 
 from __future__ import annotations
@@ -11,18 +11,47 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rangeland.errors import Conflict, JobFileError, UsageError
-from rangeland.job import Job
-from rangeland.jobfile import JobText
+from rangeland.job import Job, Sink
+from rangeland.jobfile import JobText, override
 from rangeland.planning.plan import Plan, canonical
 from rangeland.results import PlanPreview
 
-FORMAT = 1
+FORMAT = 2
+WITHOUT_LOCATION = 1
+"""An earlier format, which does not say in which folder a relative table was meant."""
 MARK = "rangeland_plan_file"
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """What a plan file holds. ``location`` is the table's URI when the plan was made, None for
+    a table that its catalog finds."""
+
+    text: JobText
+    plan: Plan
+    location: str | None
+
+    @property
+    def job(self) -> Job:
+        """The job as it was planned."""
+        return Job.of(self.text)
+
+    def job_with(self, settings: Sequence[str]) -> Job:
+        """The job with ``a.b=c`` overrides laid over it."""
+        return Job.of(override(self.text, settings))
+
+    def in_place(self, job: Job) -> Job:
+        """The job with the table that was reviewed: from another folder, a relative path would
+        name another one."""
+        if self.location is None:
+            return job
+        return job.model_copy(update={"sink": job.sink.model_copy(update={"table": self.location})})
 
 
 def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None:
@@ -39,6 +68,7 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
             "held": [f"{loss}: {loss.evidence}" for loss in preview.draft.held],
         },
         "hash": plan.hash,
+        "location": preview.location,
         "job": _json_values(job_text),
         "plan": plan.to_json(),
     }
@@ -59,11 +89,11 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
         ) from error
 
 
-def read_plan_file(path: Path) -> tuple[Job, Plan]:
+def read_plan_file(path: Path) -> Reviewed:
     """The job and the plan of a file. Raises UsageError where there is none, JobFileError for
     a file that is something else, Conflict for one that was edited or is of another version."""
     document = _read(path)
-    if document[MARK] != FORMAT:
+    if document[MARK] not in (FORMAT, WITHOUT_LOCATION):
         raise Conflict(
             f"{path} is a plan file of format {document[MARK]!r}",
             why=f"this version reads format {FORMAT}",
@@ -74,8 +104,23 @@ def read_plan_file(path: Path) -> tuple[Job, Plan]:
         raise _edited(path, "the plan in it does not fit its hash")
     if _seal(document) != document.get("seal"):
         raise _edited(path, "the job or the summary in it does not fit its seal")
-    job = Job.of(JobText(f"{path} (job)", document["job"]))
-    return job, Plan.from_json(plan)
+    text = JobText(f"{path} (job)", document["job"])
+    found = Reviewed(text, Plan.from_json(plan), document.get("location"))
+    if document[MARK] == WITHOUT_LOCATION:
+        _refuse_relative(path, found.job.sink)
+    return found
+
+
+def _refuse_relative(path: Path, sink: Sink) -> None:
+    """Nobody can tell any more which table was reviewed."""
+    if sink.is_catalog_name or sink.table.startswith("/") or ":" in sink.table:
+        return
+    raise Conflict(
+        f"{path} does not say in which folder its table {sink.table} is",
+        why=f"plan files of format {WITHOUT_LOCATION} do not keep it",
+        do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
+        file=str(path),
+    )
 
 
 def is_plan_file(path: Path) -> bool:

@@ -12,14 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.errors import UsageError
-from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.survey import take_survey
 from rangeland.job import Job
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing, Terms, draft
 from rangeland.planning.plan import Plan
 from rangeland.settings import cluster_settings, wanted_of
+from rangeland.surveying import survey_of
 
 _OF_A_JOB = {"servers", "topics", "topicpattern", "isolation", "dialect", "from", "until"}
 
@@ -81,8 +80,7 @@ def freeze(
     settings = cluster_settings(job)
     if plan is not None:
         return plan, replace(settings, isolation=plan.isolation), min_slices
-    with Brokers(settings) as brokers:
-        survey = take_survey(brokers, wanted_of(job))
+    survey = survey_of(job, wanted_of(job))
     terms = Terms(
         job=job.job,
         application="rangeland/read",

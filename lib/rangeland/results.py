@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
+from rangeland.dialects.groups import Holder
 from rangeland.model import Counts, LogState, Partition, Range
 from rangeland.planning.audit import Audit, Piece, Replaced
 from rangeland.planning.draft import Draft
@@ -41,10 +42,12 @@ def range_json(r: Range) -> dict[str, Any]:
 class RunResult:
     """Of ``run``, ``apply`` and ``backfill``.
 
-    ``recovered`` are the sequences of plans that an earlier or another driver had entered
-    and this one has finished; their ranges are among ``ranges``. ``already`` is what was
-    asked for and landed before. ``rows`` is what the table has gained, which with a
-    transform need not be the landed offsets."""
+    ``ranges``, ``rows``, ``files`` and ``bytes_written`` are what this call has brought into
+    the table, and nothing that another driver has or that was there before: that is
+    ``already``, as far as it was asked for or met. Drivers that share a plan have brought it
+    together: each tells all of it. ``recovered`` are the sequences of plans
+    that an earlier or another driver had entered and this one has finished. With a transform
+    ``rows`` need not be the landed offsets."""
 
     job: str
     application: str
@@ -94,7 +97,8 @@ class RunResult:
 @dataclass(frozen=True, slots=True)
 class PlanPreview:
     """Of ``plan``: what a run would do now. ``pending`` are plans that would be finished
-    first. ``logs`` is what the survey saw; ``tasks`` how many Spark tasks would read."""
+    first. ``logs`` is what the survey saw; ``tasks`` how many Spark tasks would read.
+    ``location`` is the URI that the table's path means here; None for a name in a catalog."""
 
     draft: Draft
     table: str
@@ -102,6 +106,7 @@ class PlanPreview:
     tasks: int
     pending: tuple[Plan, ...] = ()
     seconds: float = 0.0
+    location: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         plan = self.draft.plan
@@ -123,7 +128,9 @@ class PlanPreview:
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """``checkpoint`` and ``group_offset`` are None where there is none yet. ``landed`` are the
-    offsets of this log that are dealt with, by whichever way they came."""
+    offsets of this log that are dealt with, by whichever way they came. ``lag_ms`` is the age
+    of the first record that is not landed, None where there is none or it has no time;
+    ``owner`` is the group's member that holds the partition now."""
 
     partition: Partition
     checkpoint: int | None
@@ -132,6 +139,8 @@ class PartitionStatus:
     group_offset: int | None = None
     leader: str = ""
     landed: tuple[Interval, ...] = ()
+    lag_ms: int | None = None
+    owner: str | None = None
 
     @property
     def passed_over(self) -> tuple[Interval, ...]:
@@ -148,6 +157,35 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The job's group as its home shows it. ``why`` it could not be seen, empty if it was."""
+
+    id: str
+    home: str = ""
+    state: str = "unknown"
+    members: tuple[Holder, ...] = ()
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "home": self.home or None,
+            "state": self.state,
+            "members": [
+                {
+                    "member": member.member_id,
+                    "client": member.client_id or None,
+                    "host": member.host or None,
+                    "is_ours": member.is_ours,
+                    "partitions": [partition_json(p) for p in sorted(member.partitions)],
+                }
+                for member in self.members
+            ],
+            "why": self.why or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Of ``status``: where the job stands against its logs."""
 
@@ -158,6 +196,7 @@ class Status:
     partitions: tuple[PartitionStatus, ...]
     live_plans: tuple[Plan, ...] = ()
     recent: tuple[dict[str, Any], ...] = ()
+    group: GroupStatus | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -172,8 +211,10 @@ class Status:
                     "start": p.start,
                     "end": p.end,
                     "lag": p.lag,
+                    "lag_ms": p.lag_ms,
                     "passed_over": width(p.passed_over),
                     "group_offset": p.group_offset,
+                    "owner": p.owner,
                     "leader": p.leader or None,
                 }
                 for p in self.partitions
@@ -183,6 +224,7 @@ class Status:
                 for p in self.live_plans
             ],
             "recent": list(self.recent),
+            "group": None if self.group is None else self.group.to_json(),
         }
 
 

@@ -11,31 +11,36 @@ on what.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from rangeland.decode.columns import row_schema
-from rangeland.errors import Conflict, RangeLost, TableRefused
+from rangeland.claiming import claimed
+from rangeland.dialects.rows import rows_of
+from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused
 from rangeland.evidence import examine, refuse_cut
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.survey import take_survey
 from rangeland.finishing import Finished, Finisher, mends
 from rangeland.job import Job
-from rangeland.model import Range, Survey
+from rangeland.mirroring import positions
+from rangeland.model import LogState, Partition, Range, Survey
 from rangeland.planning.audit import missing, other_lives
 from rangeland.planning.bounds import range_lost
 from rangeland.planning.coverage import Coverage, common, coverage_of
-from rangeland.planning.draft import Draft, Terms, draft, draft_of
+from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of
 from rangeland.planning.plan import Plan, RangeOutcome, Way, renumbered
 from rangeland.results import PlanPreview, Progress, RunResult, State
 from rangeland.settings import cluster_settings, wanted_of
 from rangeland.spark.frames import load_transform, transformed_schema
 from rangeland.spark.workers import start_workers
+from rangeland.surveying import survey_of
 from rangeland.target import Target, Unfinished
 
 RESURVEY_SECONDS = 10
 MAX_ROUNDS = 50
+EARLIER = 20
+"""So many landings back a group may stand without anybody having moved it."""
+_Done = tuple[list[Finished], Draft | None]
 
 
 def preview(job: Job, spark: Any, progress: Progress, way: Way | None = None) -> PlanPreview:
@@ -52,6 +57,7 @@ def preview(job: Job, spark: Any, progress: Progress, way: Way | None = None) ->
         tasks=len(runner.finisher.tasks(found.plan.slices)),
         pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
         seconds=time.monotonic() - started,
+        location=None if job.sink.is_catalog_name else runner.target.path,
     )
 
 
@@ -79,39 +85,41 @@ class Runner:
         self.spark = spark
         self.progress = progress
         self.way = way
-        self.cluster = cluster_settings(job)
         transform = load_transform(job.sink.transform) if job.sink.transform else None
-        self.rows = row_schema() if transform is None else transformed_schema(spark, transform)
+        self.rows = rows_of(job.source.dialect)
+        if transform is not None:
+            self.rows = transformed_schema(spark, transform, self.rows)
         progress.step(f"looking at the table {job.sink.table}")
         self.target = Target(spark, job)
         self.started = time.monotonic()
         self.warnings: list[str] = []
+        self.logs: dict[Partition, LogState] = {}
         self.finisher = Finisher(
             spark, job, self.target, self.rows, transform, progress, self._warn
         )
 
     # --- planning ---------------------------------------------------------------------
 
-    def survey(self) -> Survey:
+    def survey(self, standing: Standing) -> Survey:
         """One look at the cluster for all that the job's range asks."""
-        where = ", ".join(self.job.source.servers)
-        self.progress.step(f"asking {where} for leaders and offsets")
-        with Brokers(self.cluster) as brokers:
-            return take_survey(brokers, wanted_of(self.job))
+        self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
+        survey = survey_of(self.job, wanted_of(self.job, standing.topics))
+        self.logs = survey.logs
+        return survey
 
     def draft(self) -> tuple[Draft, Survey]:
         """A plan on what is known now. A log that seems to end below the checkpoint is
         looked at again for a while: a new leader's end may be behind for a moment."""
         standing = self.target.standing(self.job.application)
         if self.way is Way.MISSING:
-            survey = self.survey()
-            found = draft_of(self._terms(), survey, standing, self._torn(survey))
+            survey = self.survey(standing)
+            found = draft_of(self._terms(), survey, standing, self._torn())
             return self._placed(found), survey
         if self.way is Way.REPLACE:
             standing = replace(standing, landed=Coverage())
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
-            survey = self.survey()
+            survey = self.survey(standing)
             try:
                 found = draft(self._terms(), survey, standing)
                 if self.way is Way.REPLACE:
@@ -150,12 +158,11 @@ class Runner:
         application = f"{self.job.application}/{self.way.value}/{plan.hash[:12]}"
         return replace(found, plan=renumbered(plan, 1, application))
 
-    def _torn(self, survey: Survey) -> list[Range]:
+    def _torn(self) -> list[Range]:
         """What the table has lost of the topics that this job reads."""
         self.progress.step(f"reading the offsets in {self.job.sink.table}")
         evidence = examine(self.spark, self.target)
         holes = missing(evidence.pieces, evidence.audit.holes)
-        topics = {partition.topic for partition in survey.logs}
         # Whose rows are missing cannot be told where two lives of a topic share the offsets.
         shared = [hole for hole in holes if other_lives(evidence.pieces, hole)]
         if shared:
@@ -164,9 +171,10 @@ class Runner:
                 "was deleted: whose rows are missing cannot be told, so they are left alone"
             )
         holes = [hole for hole in holes if hole not in shared]
-        if others := sorted({h.partition.topic for h in holes} - topics):
+        mine = [hole for hole in holes if self.job.source.reads(hole.partition.topic)]
+        if others := sorted({h.partition.topic for h in holes if h not in mine}):
             self._warn(f"offsets of {', '.join(others)} are missing too, which this job reads not")
-        return [hole for hole in holes if hole.partition.topic in topics]
+        return mine
 
     def _parallelism(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)
@@ -194,14 +202,49 @@ class Runner:
         if any(self.job.source.reads(hole.partition.topic) for hole in holes):
             self.target.refuse_restored(found)
 
+    # --- the group --------------------------------------------------------------------
+
+    def _claimed(self, work: Callable[[], _Done]) -> RunResult:
+        """Works in the job's group, if it has one, and mirrors the checkpoint. A backfill is
+        not in it: it moves no checkpoint and may run beside the runs."""
+        if self.job.group is None or self.way is not Way.RUN:
+            return self._result(*work())
+        partitions = list(self.survey(self.target.standing(self.job.application)).logs)
+        cluster, step = cluster_settings(self.job), self.progress.step
+        with claimed(self.job, cluster, partitions, self._warn, step) as place:
+            self.finisher.place = place
+            done = work()
+            self.target.refresh()
+            self._mirror(to_the_end=True)
+        return self._result(*done)
+
+    def _mirror(self, *, to_the_end: bool) -> None:
+        """What is landed by now, to the group. The rows are safe: what fails is a warning."""
+        place = self.finisher.place
+        if place is None:
+            return
+        application = self.job.application
+        try:
+            offsets = positions(self.target.standing(application).checkpoint, self.logs)
+            if offsets:
+                earlier = partial(self.target.checkpoints, application, EARLIER)
+                place.mirror(offsets, earlier, to_the_end=to_the_end)
+        except RangelandError as error:
+            self._warn(f"the checkpoint is not mirrored: {error}")
+
     # --- the loop ---------------------------------------------------------------------
 
     def run(self) -> RunResult:
+        return self._claimed(self._land)
+
+    def _land(self) -> _Done:
         finished: list[Finished] = []
         outrun: tuple[Range, ...] = ()
         for turn in range(MAX_ROUNDS):
             if turn > 0:
                 self.target.refresh()
+            if finished:
+                self._mirror(to_the_end=False)
             self.refuse_restored()
             unfinished = self.target.unfinished()
             first = next((u for u in unfinished if self._comes_first(u)), None)
@@ -211,18 +254,18 @@ class Runner:
             found, _ = self.draft()
             if found.is_empty:
                 # What another driver entered first and has landed since was not nothing.
-                return self._result(finished, replace(found, already=found.already or outrun))
+                return finished, replace(found, already=found.already or outrun)
             in_the_way = _overlapping(found.plan, unfinished)
             if in_the_way is not None:
                 self._refuse_strangers(in_the_way)
                 finished.append(self.finisher.finish(in_the_way.plan, in_the_way, recovered=True))
                 if in_the_way.plan.replaces and in_the_way.plan.ranges == found.plan.ranges:
-                    return self._result(finished, found)  # one that died was asked for the same
+                    return finished, found  # one that died was asked for the same
                 continue
             plan = self._enter(found.plan, unfinished)
             if plan is not None:
                 finished.append(self.finisher.finish(plan, None, recovered=False))
-                return self._result(finished, found)
+                return finished, found
             outrun = found.plan.ranges
         raise Conflict(
             f"the job {self.job.job} could not enter a plan in {MAX_ROUNDS} tries",
@@ -233,18 +276,20 @@ class Runner:
     def apply(self, plan: Plan) -> RunResult:
         if plan.job != self.job.job:
             raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
+        return self._claimed(lambda: self._apply(plan))
+
+    def _apply(self, plan: Plan) -> _Done:
         self.refuse_restored()
         unfinished = self.target.unfinished()
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
         same = same or self.target.landed_plan(plan)
         if same is not None:
-            finished = [self.finisher.finish(same.plan, same, recovered=True)]
-            return self._result(finished, None)
+            return [self.finisher.finish(same.plan, same, recovered=True)], None
         self._refuse_moved(plan, unfinished)
         entered = self._enter(plan, unfinished)
         if entered is None:
             raise _moved(plan, "another plan was entered at the same time")
-        return self._result([self.finisher.finish(entered, None, recovered=False)], None)
+        return [self.finisher.finish(entered, None, recovered=False)], None
 
     def _refuse_moved(self, plan: Plan, unfinished: Sequence[Unfinished]) -> None:
         standing = self.target.standing(plan.application)
@@ -287,31 +332,33 @@ class Runner:
         return plan if self.target.enter(plan, unfinished) else None
 
     def _warn(self, text: str) -> None:
-        self.warnings.append(text)
-        self.progress.warn(text)
+        if text not in self.warnings:
+            self.warnings.append(text)
+            self.progress.warn(text)
 
     def _result(self, finished: Sequence[Finished], found: Draft | None) -> RunResult:
         for failed in self.target.kernel.settle():
             self._warn(failed)
-        already = found.already if found is not None else ()
+        anew = [f for f in finished if f.is_ours]
+        met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
+        asked = found.already if found is not None else ()
+        already = {str(r): r for r in (*asked, *met)}.values()
         for note in found.notes if found is not None else ():
             self._warn(note)
         last = finished[-1] if finished else None
-        if any(f.landed.anew for f in finished):
+        if anew:
             state: State = "landed"
-        elif finished or already:
+        elif already:
             state = "already-landed"
         else:
             state = "nothing"
         ranges = [
             RangeOutcome(entry.range, entry.counts)
-            for f in finished
+            for f in anew
             for entry in f.outcome.ranges
             if entry.counts is not None
         ]
-        files = [entry.file for f in finished for entry in f.outcome.files]
-        if self.job.group is not None and state == "landed":
-            self._warn(f"the group {self.job.group.id} is not mirrored by this version")
+        files = [entry.file for f in anew for entry in f.outcome.files]
         application = self.job.application
         return RunResult(
             job=self.job.job,
@@ -326,10 +373,10 @@ class Runner:
             files=len(files),
             bytes_written=sum(file.size_bytes for file in files),
             recovered=tuple(f.plan.sequence for f in finished if f.recovered),
-            already=already,
+            already=tuple(already),
             held=tuple(str(loss) for loss in found.held) if found is not None else (),
             warnings=tuple(self.warnings),
-            replaced=self.finisher.replaced,
+            replaced=self.finisher.replaced if anew else None,
         )
 
 

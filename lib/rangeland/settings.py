@@ -1,29 +1,46 @@
 """A job's source as the settings that connections need; the one place where secrets are read.
 
 A reference becomes its secret here, in the driver, just before it is used. Nothing that
-this gives is written anywhere.
+this gives is written anywhere. A job that names a registry in place of its brokers has it
+asked here, each time: brokers come and go.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rangeland.errors import JobFileError
+from rangeland.errors import JobFileError, Unreachable
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
 from rangeland.fetch.survey import Wanted
 from rangeland.job import Job, Tls
-from rangeland.planning.bounds import groups_asked, times_asked
+from rangeland.planning.bounds import groups_asked, offsets_asked, times_asked
+
+if TYPE_CHECKING:
+    from rangeland.zookeeper.registry import Registry
 
 
 def cluster_settings(job: Job) -> ClusterSettings:
-    """Raises JobFileError for a secret whose reference leads nowhere, naming the reference."""
+    """Raises JobFileError for a secret whose reference leads nowhere, naming the reference,
+    and Unreachable where the registry cannot be asked or has no broker."""
     source = job.source
     sasl = source.security.sasl
+    members = source.members
+    if source.zookeeper and (not members or source.dialect == "jafka"):
+        # A registry knows the brokers' own names, which partitions and groups go by.
+        members = tuple(sorted(registry_of(job).brokers.items()))
+        if not members:
+            raise Unreachable(
+                f"no broker is registered in {source.zookeeper}",
+                do="start the brokers, or correct source.zookeeper",
+            )
     return ClusterSettings(
         dialect=source.dialect,
-        seeds=source.addresses,
+        seeds=tuple(address for _, address in members),
+        members=members,
         client_id=source.client_id,
         isolation=source.isolation,
         tls=_tls(source.security.tls),
@@ -38,8 +55,22 @@ def cluster_settings(job: Job) -> ClusterSettings:
     )
 
 
-def wanted_of(job: Job) -> Wanted:
-    """What a survey must look at to resolve the job's range."""
+def registry_of(job: Job) -> Registry:
+    """The brokers and topics that are registered now."""
+    from rangeland.zookeeper.registry import read_registry
+
+    return read_registry(job.source.zookeeper or "", connect_ms=job.source.timeouts.connect_ms)
+
+
+def groups_in_zookeeper(job: Job) -> bool:
+    """Jafka knows no other home; Kafka's old consumers had theirs there, and a job that names
+    a ZooKeeper beside its brokers means those."""
+    return job.source.zookeeper is not None
+
+
+def wanted_of(job: Job, known: Iterable[str] = ()) -> Wanted:
+    """What a survey must look at to resolve the job's range. ``known`` are topics that the job
+    has landed before."""
     source = job.source
     return Wanted(
         topics=source.topics,
@@ -47,6 +78,8 @@ def wanted_of(job: Job) -> Wanted:
         partitions=source.partitions,
         times_ms=tuple(times_asked(job.request)),
         groups=tuple(groups_asked(job.request)),
+        offsets=tuple(offsets_asked(job.request)),
+        known=frozenset(known),
     )
 
 

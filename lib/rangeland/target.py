@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from rangeland.delta import commit
-from rangeland.delta.entries import FileEntry, OutcomeEntry, PlanEntry, RangeEntry
+from rangeland.delta.entries import FileEntry, OutcomeEntry, PartEntry, PlanEntry, RangeEntry
 from rangeland.delta.facts import AddedFile, Layout, StoreKind, TableFacts
 from rangeland.delta.files import strangers_in
 from rangeland.delta.fit import fit, new_table
@@ -26,11 +27,12 @@ from rangeland.delta.ledger import Ledger
 from rangeland.delta.storage import StoreSettings
 from rangeland.errors import Bug, Conflict, TableRefused
 from rangeland.job import Job
-from rangeland.model import DataFile, Partition
+from rangeland.model import DataFile, Partition, TaskResult
 from rangeland.planning.audit import Replaced
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing
 from rangeland.planning.plan import Plan, RangeOutcome
+from rangeland.spark.names import LEDGER_SUFFIX, literal, quoted
 from rangeland.spark.offsets import has_rows, table_frame
 from rangeland.spark.swap import compare, condition, prepared_frame, swap
 
@@ -62,9 +64,10 @@ class Target:
         """The table's URI; None for a catalog table that is not there yet."""
         if not self._job.sink.is_catalog_name:
             return self.kernel.resolve(self.name)
-        if not self._spark.catalog.tableExists(self.name):
+        name = quoted(self.name)
+        if not self._spark.catalog.tableExists(name):
             return None
-        detail = self._spark.sql(f"DESCRIBE DETAIL {self.name}").select("location").first()
+        detail = self._spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
         return str(detail.location)
 
     def refresh(self) -> None:
@@ -158,13 +161,13 @@ class Target:
 
         made = new_table(rows, self._job.sink.partition_by)
         schema = StructType.fromJson(json.loads(made.schema_json))
-        writer = self._spark.createDataFrame([], schema).writeTo(self.name).using("delta")
+        writer = self._spark.createDataFrame([], schema).writeTo(quoted(self.name)).using("delta")
         if made.partition_columns:
             writer = writer.partitionedBy(*[_column(name) for name in made.partition_columns])
         try:
             writer.create()
         except Exception as error:
-            if not self._spark.catalog.tableExists(self.name):
+            if not self._spark.catalog.tableExists(quoted(self.name)):
                 raise Conflict(
                     f"the table {self.name} could not be created", why=str(error)[:300]
                 ) from error
@@ -173,8 +176,8 @@ class Target:
     def _name_ledger(self, ledger: Ledger) -> None:
         """In a catalog the ledger has a name of its own beside the table's."""
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.name}__rangeland "
-            f"USING DELTA LOCATION '{ledger.path}'"
+            f"CREATE TABLE IF NOT EXISTS {quoted(self.name, LEDGER_SUFFIX)} "
+            f"USING DELTA LOCATION {literal(ledger.path)}"
         )
 
     # --- where the job stands -----------------------------------------------------------
@@ -302,6 +305,17 @@ class Target:
         gone = set(commit.missing_files(self.storage(), asked))
         return [f for f in own if f.path in gone]
 
+    def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
+        """Where the newest plans of an application end."""
+        if self._ledger is None:
+            return set()
+        plans = (plan for plan in self._ledger.plans() if plan.application == application)
+        return {
+            (partition, mark.until_offset)
+            for entry in islice(plans, limit)
+            for partition, mark in _plan_of(entry).checkpoint.items()
+        }
+
     def history(self, application: str, limit: int) -> list[OutcomeEntry]:
         """The newest outcomes of an application, newest first."""
         if self._ledger is None:
@@ -344,7 +358,13 @@ class Target:
             sequence=plan.sequence,
             plan_hash=plan.hash,
             ranges=tuple(
-                RangeEntry(o.range, o.counts, o.leader or leaders.get(o.range.partition), o.gaps)
+                RangeEntry(
+                    o.range,
+                    o.counts,
+                    o.leader or leaders.get(o.range.partition),
+                    o.gaps,
+                    o.in_bytes,
+                )
                 for o in outcomes
             ),
             files=tuple(files),
@@ -358,13 +378,44 @@ class Target:
             raise Bug(f"the outcome of {plan.application} {plan.sequence} is there and unreadable")
         return theirs, False
 
+    def handed_in(self, plan: Plan) -> tuple[list[PartEntry], OutcomeEntry | None]:
+        """What drivers have read of a plan by now, and its outcome if it has one."""
+        ledger = self._open_ledger()
+        ledger.refresh()
+        outcome = ledger.outcome(plan.application, plan.sequence)
+        parts = [] if outcome is not None else ledger.parts(plan.application, plan.sequence)
+        return parts, outcome
+
+    def hand_in(
+        self,
+        plan: Plan,
+        member: str,
+        number: int,
+        units: Iterable[TaskResult],
+        files: Iterable[FileEntry],
+    ) -> bool:
+        """Writes a part of a plan, False where another has that number: then look again."""
+        return self._open_ledger().hand_in(
+            PartEntry(
+                application=plan.application,
+                job=plan.job,
+                sequence=plan.sequence,
+                plan_hash=plan.hash,
+                number=number,
+                member=member,
+                receipts=tuple(receipt for unit in units for receipt in unit.receipts),
+                files=tuple(files),
+                written_at_ms=_now_ms(),
+            )
+        )
+
     def replace_outcome(
         self, old: OutcomeEntry, outcomes: Iterable[RangeOutcome], files: Iterable[FileEntry]
     ) -> OutcomeEntry:
         """A new attempt in place of an outcome whose files are gone; the one that counts."""
         ledger = self._open_ledger()
         counts = tuple(
-            RangeEntry(o.range, o.counts, o.leader or entry.leader, o.gaps)
+            RangeEntry(o.range, o.counts, o.leader or entry.leader, o.gaps, o.in_bytes)
             for o, entry in zip(outcomes, old.ranges, strict=True)
         )
         mine = replace(

@@ -14,14 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland.errors import UsageError
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.fetch.survey import Wanted
 from rangeland.job import Job
 from rangeland.model import Isolation, Partition, Survey
 from rangeland.planning.reach import Reach, can_be_awaited, reach, times_awaited
 from rangeland.results import Progress, partition_json
-from rangeland.settings import cluster_settings
+from rangeland.surveying import survey_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +69,23 @@ def reached(
             do="give --until as a time or as offsets",
         )
     source = job.source
-    progress.step(f"asking {', '.join(source.servers)} how far the logs are")
+    progress.step(f"asking {source.where} how far the logs are")
     wanted = Wanted(
         source.topics, source.topic_pattern, source.partitions, times_ms=times_awaited(until)
     )
     asked_at_ms = int(clock() * 1000)
-    cluster = cluster_settings(job)
-    with Brokers(cluster) as brokers:
-        survey = take_survey(brokers, wanted)
+    survey = survey_of(job, wanted)
     found = reach(until, survey, asked_at_ms, idle_after_ms)
     if any(p.state == "idle" for p in found) and source.isolation is Isolation.READ_COMMITTED:
-        unsettled = _unsettled(cluster, wanted, survey)
+        unsettled = _unsettled(job, wanted, survey)
         found = reach(until, survey, asked_at_ms, idle_after_ms, unsettled)
     return ReachResult(job.job, asked_at_ms, found)
 
 
-def _unsettled(cluster: ClusterSettings, wanted: Wanted, survey: Survey) -> set[Partition]:
+def _unsettled(job: Job, wanted: Wanted, survey: Survey) -> set[Partition]:
     """Partitions that hold more than may be read yet: records of an open transaction, which
     a broker that is asked for committed ones keeps to itself, times and all."""
-    with Brokers(replace(cluster, isolation=Isolation.READ_UNCOMMITTED)) as brokers:
-        everything = take_survey(brokers, replace(wanted, times_ms=()))
+    everything = survey_of(job, replace(wanted, times_ms=()), Isolation.READ_UNCOMMITTED)
     return {
         partition
         for partition, log in everything.logs.items()

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from rangeland.model import (
+    Address,
     AtOffset,
     AtTime,
     Bound,
@@ -25,6 +26,7 @@ from rangeland.model import (
     Latest,
     Partition,
 )
+from rangeland.planning.plan import parse_address
 
 Schema = dict[str, Any]
 
@@ -140,12 +142,28 @@ def parse_bounds(value: object) -> Bounds:
         if not isinstance(partitions, dict) or not partitions:
             raise ValueError(f"{{partition: offset}} for topic {topic!r}")
         for number, bound in partitions.items():
-            if not str(number).isdecimal():
-                raise ValueError(f"partition numbers for topic {topic!r}, not {number!r}")
-            listed[Partition(str(topic), int(number))] = parse_bound(bound)
+            listed[parse_partition(str(topic), number)] = parse_bound(bound)
     if not listed:
         raise ValueError("at least one topic and partition")
     return Bounds(Earliest(), listed, only_listed=True)
+
+
+def parse_partition(topic: str, which: object) -> Partition:
+    """``0``, or ``1-0`` for partition 0 of broker 1 where brokers have partitions of their
+    own. Raises ValueError."""
+    found = re.fullmatch(r"(?:(.+)-)?([0-9]+)", str(which))
+    if found is None:
+        raise ValueError(f"partition numbers for topic {topic!r}, or broker-number, not {which!r}")
+    return Partition(topic, int(found[2]), found[1] or "")
+
+
+def parse_member(text: str) -> tuple[str, Address]:
+    """A broker as ``host:port``, or as ``id:host:port`` where brokers go by their ids; the
+    name is the id, or what stands there. Raises ValueError."""
+    found = re.fullmatch(r"(?:([0-9]+):)?((?:\[[^\]]+\]|[^:\[\]]+):[0-9]+)", text)
+    if found is None:
+        raise ValueError(f"{text!r} is not host:port")
+    return found[1] or found[2], parse_address(found[2])
 
 
 def parse_until(value: object) -> Bounds:
@@ -191,7 +209,7 @@ def _bounds_schema(*words: str) -> Schema:
     numbered = {
         "type": "object",
         "minProperties": 1,
-        "patternProperties": {"^[0-9]+$": {"anyOf": [*_word_schemas(*words), offset]}},
+        "patternProperties": {"^(.+-)?[0-9]+$": {"anyOf": [*_word_schemas(*words), offset]}},
         "additionalProperties": False,
     }
     listed = {
@@ -220,11 +238,30 @@ Server = Annotated[
         {
             "title": "host:port",
             "type": "string",
-            "pattern": r"^(\[[^\]@\s]+\]|[^:@\s\[\]]+):[0-9]{1,5}$",
+            "pattern": r"^([0-9]+:)?(\[[^\]@\s]+\]|[^:@\s\[\]]+):[0-9]{1,5}$",
             "examples": ["broker-1:9092"],
         }
     ),
 ]
+
+
+def parse_which(value: object) -> object:
+    """A partition's number, or ``broker-number``."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and re.fullmatch(r".+-[0-9]+", value):
+        return value
+    raise ValueError("a partition's number, or broker-number such as 1-0")
+
+
+WHICH: Schema = {
+    "title": "partition",
+    "anyOf": [
+        {"type": "integer", "minimum": 0},
+        {"type": "string", "pattern": "^.+-[0-9]+$", "examples": ["1-0"]},
+    ],
+}
+Which = Annotated[Any, BeforeValidator(parse_which), WithJsonSchema(WHICH)]
 Topic = Annotated[
     str,
     WithJsonSchema(

@@ -105,9 +105,9 @@ def land_bare(
     from rangeland.dialects.contract import Asked, FetchTerms
     from rangeland.dialects.kafka.batches import BatchV2, entries, next_offset
     from rangeland.dialects.kafka.compression import decompress
+    from rangeland.fetch.leaders import ask_leaders
     from rangeland.fetch.pool import Brokers
     from rangeland.fetch.settings import ClusterSettings
-    from rangeland.fetch.survey import ask_leaders
     from rangeland.model import Address, Isolation, Partition
     from rangeland.wire.layouts import BATCH_V2
 
@@ -121,7 +121,8 @@ def land_bare(
 
     def ask(offset: int) -> list[Asked]:
         asked = [Asked(partition, leader.topic_id, None, offset, FETCH_BYTES)]
-        connection.send(brokers.dialect.ask_records(asked, terms))
+        (question,) = brokers.dialect.ask_records(asked, terms)
+        connection.send(question)
         return asked
 
     def decoded(records: memoryview, offset: int) -> pa.RecordBatch:
@@ -138,7 +139,7 @@ def land_bare(
     offset, asked = 0, ask(0)
     try:
         while offset < end:
-            answer = brokers.dialect.read_records(connection.receive(), asked, terms.isolation)
+            answer = brokers.dialect.read_records([connection.receive()], asked, terms.isolation)
             records = answer.parts[0].records
             following = next_offset(records)
             if following is None:

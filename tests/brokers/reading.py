@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from rangeland.decode.columns import row_schema
 from rangeland.fetch.broker import Connection
 from rangeland.fetch.consumer import read_slices
+from rangeland.fetch.edge import BrokerEdge
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Patience
@@ -45,8 +46,9 @@ def settings_of(bootstrap: Sequence[str], **changed: Any) -> ClusterSettings:
 
 
 def look(settings: ClusterSettings, **wanted: Any) -> Survey:
-    with Brokers(settings) as brokers:
-        return take_survey(brokers, Wanted(**wanted))
+    edge = BrokerEdge(settings)
+    with Brokers(settings) as brokers, closing(edge):
+        return take_survey(brokers, Wanted(**wanted), home=brokers.dialect.open_home(edge))
 
 
 def slice_of(
@@ -66,8 +68,7 @@ def slices_of(survey: Survey, target_bytes: int = 128 << 20) -> list[Slice]:
         Range(x.partition, x.start_offset, x.end_offset, x.leader.topic_id, x.size_bytes or 0)
         for x in logs
     ]
-    leaders = {x.partition: x.leader.address for x in logs}
-    return cut(ranges, Slicing(target_bytes), leaders)
+    return cut(ranges, Slicing(target_bytes), survey.logs)
 
 
 @dataclass(frozen=True)

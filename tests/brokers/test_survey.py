@@ -145,7 +145,9 @@ def test_a_thousand_partitions_cost_the_requests_of_ten(
         delete_topic(kafka.bootstrap, name)
     assert [len(survey.logs) for survey in surveys.values()] == [10, 1000]
     assert sent[1000] == sent[10]
-    assert surveys[1000].requests == surveys[10].requests == len(sent[10])
+    groups = ("FindCoordinatorRequest", "OffsetFetchRequest")  # a home asks by itself
+    survey_asked = [name for name in sent[10] if name not in groups]
+    assert surveys[1000].requests == surveys[10].requests == len(survey_asked)
 
 
 # --- what it says when it fails -----------------------------------------------------------
@@ -163,7 +165,7 @@ def test_an_unknown_partition_is_named_with_those_that_are_there(
     kafka: KafkaCluster, settings: ClusterSettings, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=2)
-    with pytest.raises(JobFileError, match=rf"{topic} has no partition 2: it has \[0, 1\]"):
+    with pytest.raises(JobFileError, match=rf"{topic} has no partition 2: it has 0, 1"):
         look(settings, topics=(topic,), partitions={topic: (0, 2)})
 
 

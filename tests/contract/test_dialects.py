@@ -7,11 +7,15 @@ import inspect
 
 import pytest
 
-from rangeland.dialects.contract import Dialect, dialect_names, load_dialect
-from rangeland.errors import BadRecord, JobFileError
-from rangeland.model import Isolation
+from rangeland.decode.columns import row_schema
+from rangeland.dialects.contract import Dialect, Nature, Silence, dialect_names, load_dialect
+from rangeland.errors import BadRecord, JobFileError, Unreachable
+from rangeland.model import Address, Isolation
 
-QUESTIONS = sorted(name for name in vars(Dialect) if not name.startswith("_"))
+QUESTIONS = sorted(
+    name for name, what in vars(Dialect).items() if inspect.isfunction(what) and name[0] != "_"
+)
+SEED = Address("seed.example", 9092)
 
 
 @pytest.fixture(params=dialect_names())
@@ -19,8 +23,8 @@ def dialect(request: pytest.FixtureRequest) -> Dialect:
     return load_dialect(request.param)
 
 
-def test_kafka_is_among_the_dialects() -> None:
-    assert "kafka" in dialect_names()
+def test_kafka_and_jafka_are_among_the_dialects() -> None:
+    assert {"kafka", "jafka"} <= set(dialect_names())
 
 
 def test_a_dialect_that_has_no_folder_is_refused() -> None:
@@ -35,9 +39,41 @@ def test_it_answers_every_question_with_the_same_arguments(dialect: Dialect, que
     assert there[: len(asked)] == asked
 
 
+def test_it_says_what_sets_its_logs_apart(dialect: Dialect) -> None:
+    nature = dialect.NATURE
+    assert isinstance(nature, Nature)
+    assert not {column.name for column in nature.columns} & set(row_schema(broker=True).names)
+
+
+def test_a_topic_that_is_not_named_is_refused_or_asked_for(dialect: Dialect) -> None:
+    search = dialect.find_leaders(None, (SEED,), {})
+    try:
+        assert SEED in next(search).seeds
+    except JobFileError as error:
+        refused: JobFileError | None = error
+    else:
+        refused = None
+    assert refused is None or (refused.why and refused.do)
+
+
+def test_a_search_that_nobody_answers_names_every_address(dialect: Dialect) -> None:
+    search = dialect.find_leaders(("t",), (SEED,), {"1": SEED})
+    assert next(search).seeds == (SEED,)
+    with pytest.raises(Unreachable, match="no route") as caught:
+        search.send(Silence({SEED: "no route"}))
+    assert str(SEED) in str(caught.value)
+
+
+def test_a_search_that_only_strangers_answer_is_the_jobs_mistake(dialect: Dialect) -> None:
+    search = dialect.find_leaders(("t",), (SEED,), {"1": SEED})
+    next(search)
+    with pytest.raises(JobFileError, match="no broker"):
+        search.send(Silence({SEED: "no broker there"}, strangers=1))
+
+
 def test_no_bytes_are_no_entry(dialect: Dialect) -> None:
     empty = memoryview(b"")
-    assert dialect.next_offset(empty) is None
+    assert dialect.next_offset(empty, 0) is None
     assert list(dialect.decode_chunks(empty, 0, 9, Isolation.READ_COMMITTED, ())) == []
 
 

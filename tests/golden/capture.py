@@ -27,6 +27,7 @@ from rangeland.dialects.kafka.session import Session
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.wire.frames import FrameReader, frame
 from rangeland.wire.messages import encode, spec_of
+from tests.golden.capture_groups import ask_as_member, ask_newer_groups
 
 HOME = Path(__file__).parent / "kafka"
 TOPIC, OTHER_TOPIC, GROUP = "golden", "golden-produced", "golden-readers"
@@ -262,6 +263,8 @@ def ask_all(capture: Capture) -> None:
     ask_offsets(capture)
     batch = ask_records(capture, topic_id)
     ask_group(capture)
+    ask_as_member(capture, TOPIC)
+    ask_newer_groups(capture, TOPIC)
     ask_the_rest(capture, batch)
 
 

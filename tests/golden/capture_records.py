@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rangeland.dialects.contract import Asked, Fetched, FetchTerms
+from rangeland.fetch.leaders import ask_leaders
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Isolation, Partition
@@ -73,12 +74,12 @@ def fetch(server: str, topic: str) -> Fetched:
     address, partition = parse_address(server), Partition(topic, 0)
     with Brokers(ClusterSettings("kafka", (address,))) as brokers:
         dialect = brokers.dialect
-        view = dialect.read_cluster(brokers.call(address, dialect.ask_cluster([topic])))
+        view = ask_leaders(brokers, [topic], [address])
         topic_id = view.topics[topic].leaders[partition].topic_id
         asked = [Asked(partition, topic_id, None, 0, 8 << 20)]
         terms = FetchTerms(Isolation.READ_COMMITTED, 500, 8 << 20)
-        answer = brokers.call(address, dialect.ask_records(asked, terms))
-        (part,) = dialect.read_records(answer, asked, Isolation.READ_COMMITTED).parts
+        answers = brokers.call_all(address, dialect.ask_records(asked, terms))
+        (part,) = dialect.read_records(answers, asked, Isolation.READ_COMMITTED).parts
     return part
 
 

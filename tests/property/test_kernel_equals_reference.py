@@ -6,8 +6,6 @@ sanitizers, see `test_the_kernel_is_clean_under_sanitizers`."""
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,14 +14,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode import library, reference
+from rangeland.decode import reference
 from rangeland.decode.kernel import Kernel
 from rangeland.decode.payload import Payload
 from rangeland.errors import BadRecord
 from tests.batches import Record, deltas, encode_records, varint
+from tests.property.sanitized import kernel_library, run_under_sanitizers
 
 EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "500"))
-SANITIZED = "RANGELAND_SANITIZED_KERNEL"
 
 many = settings(
     max_examples=EXAMPLES,
@@ -33,12 +31,7 @@ many = settings(
 )
 
 
-def load_kernel() -> Kernel:
-    path = os.environ.get(SANITIZED)
-    return Kernel(library._load(Path(path)) if path else library.load_library())
-
-
-KERNEL = load_kernel()
+KERNEL = Kernel(kernel_library())
 
 # --- what may be in a log ---------------------------------------------------------------
 
@@ -192,25 +185,5 @@ def test_a_large_batch_gives_the_same_rows() -> None:
 
 @pytest.mark.slow
 def test_the_kernel_is_clean_under_sanitizers(tmp_path: Path) -> None:
-    """All claims above once more, in a process with the address and undefined-behaviour
-    sanitizers; any report of theirs ends that process with an error. Needs gcc."""
-    source = Path(library.__file__).with_name("kernel.c")
-    built = tmp_path / "kernel-sanitized.so"
-    flags = "-std=c11 -O1 -g -fPIC -shared -fsanitize=address,undefined -fno-sanitize-recover=all"
-    subprocess.run(["gcc", *flags.split(), "-o", str(built), str(source)], check=True)
-    runtimes = [
-        subprocess.run(
-            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        for name in ("libasan.so", "libubsan.so")
-    ]
-    environment = os.environ | {
-        SANITIZED: str(built),
-        "LD_PRELOAD": " ".join(runtimes),
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "ARROW_DEFAULT_MEMORY_POOL": "system",  # so that every buffer has its red zones
-    }
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-s", __file__, "-m", "not slow"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert " passed" in done.stdout
+    """All claims above once more; any report of the sanitizers ends that process."""
+    run_under_sanitizers(__file__, tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import random
 import sys
 import time
@@ -16,9 +17,11 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import Job, inspection
+from rangeland import Job, inspection, run
 from rangeland.errors import Conflict
+from rangeland.jobfile import parse_job_text
 from rangeland.model import Counts
+from rangeland.planfile import read_plan_file, write_plan_file
 from rangeland.results import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
@@ -386,6 +389,34 @@ def test_a_plan_is_applied_as_it_was_reviewed(
     assert (result.state, result.counts.landed) == ("landed", 10)
     assert offsets_of(table_of(spark, table)) == expected(p0=range(10))
     assert offsets_of(plan.read(spark)) == expected(p0=range(10))
+    again = plan.apply(spark).to_json()
+    assert (again["state"], again["table_version"]) == ("already-landed", result.table_version)
+    brought = [again[key] for key in ("landed", "rows", "files", "bytes_written", "partitions")]
+    assert brought == [0, 0, 0, 0, []], "the first call has brought them"
+    (before,) = again["already_landed"]
+    assert (before["topic"], before["from_offset"], before["until_offset"]) == (topic, 0, 10)
+
+
+def test_a_plan_file_names_the_table_that_was_meant_where_it_was_made(
+    kafka: KafkaCluster, spark: Any, topic: str, tmp_path: Path
+) -> None:
+    produced(kafka, topic, p0=10)
+    text = parse_job_text(
+        json.dumps(
+            {
+                "job": "landing",
+                "source": {"servers": list(kafka.bootstrap), "topics": [topic]},
+                "sink": {"table": os.path.relpath(tmp_path / "lake")},
+            }
+        ),
+        "orders.yaml",
+    )
+    write_plan_file(tmp_path / "plan", run.preview(Job.of(text), spark, Silent()), text)
+    reviewed = read_plan_file(tmp_path / "plan")
+    job = reviewed.in_place(reviewed.job)
+    assert job.sink.table.startswith("file:/")
+    assert run.apply(job, reviewed.plan, spark, Silent()).counts.landed == 10
+    assert offsets_of(table_of(spark, tmp_path / "lake")) == expected(p0=range(10))
 
 
 def test_a_plan_whose_ground_has_moved_is_refused(

@@ -10,11 +10,18 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.entries import FileEntry, OutcomeEntry, PlanEntry, RangeEntry, Span
+from rangeland.delta.entries import (
+    FileEntry,
+    OutcomeEntry,
+    PartEntry,
+    PlanEntry,
+    RangeEntry,
+    Span,
+)
 from rangeland.delta.kernel import Kernel
 from rangeland.delta.ledger import Ledger
 from rangeland.errors import Bug
-from rangeland.model import Counts, DataFile, Partition, Range
+from rangeland.model import Counts, DataFile, Partition, Range, Receipt
 
 pytestmark = pytest.mark.spark
 
@@ -35,6 +42,13 @@ def outcome(of: PlanEntry) -> OutcomeEntry:
     file = DataFile(f"part-{of.sequence}.parquet", 10, 1, "{}", 1, {"d": None})
     files = (FileEntry(file, of.ranges[0].range),)
     return OutcomeEntry(of.application, of.job, of.sequence, of.plan_hash, ranges, files, 2_000)
+
+
+def part(of: PlanEntry, number: int, start: int, end: int) -> PartEntry:
+    receipts = (Receipt(number, P0, start, end, Counts(landed=end - start), "h:1"),)
+    files = (FileEntry(DataFile(f"part-{number}.parquet", 10, 1, "{}", 1)),)
+    about = (of.application, of.job, of.sequence, of.plan_hash)
+    return PartEntry(*about, number, f"m-{number}", receipts, files, 1_500)
 
 
 @pytest.fixture
@@ -169,3 +183,37 @@ def test_the_ledger_is_read_with_sql_and_survives_optimize(
     assert len({key.path for key in ledger.events()}) == 1
     assert (list(ledger.plans()), ledger.coverage()) == before
     assert [o.sequence for o in ledger.outcomes(APP)] == [3, 2, 1]
+
+
+def test_parts_are_handed_in_one_after_the_other(kernel: Kernel, ledger: Ledger) -> None:
+    first = plan(1, 0, 10)
+    assert ledger.enter(first, 0)
+    other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
+    assert other.parts(APP, 1) == []
+    assert ledger.hand_in(part(first, 1, 0, 4))
+    assert not other.hand_in(part(first, 1, 4, 10))  # it has not seen the first
+    assert other.parts(APP, 1) == [part(first, 1, 0, 4)]
+    assert other.hand_in(part(first, 2, 4, 10))
+    ledger.refresh()
+    assert ledger.parts(APP, 1) == [part(first, 1, 0, 4), part(first, 2, 4, 10)]
+    assert ledger.parts(APP, 2) == []
+
+
+def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger) -> None:
+    first, second = plan(1, 0, 10), plan(2, 10, 20)
+    assert ledger.enter(first, 0)
+    before = (ledger.coverage(), ledger.live_plans(), ledger.recent())
+    assert ledger.hand_in(part(first, 1, 0, 10))
+    assert (ledger.coverage(), ledger.live_plans(), ledger.recent()) == before
+    assert ledger.prepared() == []
+    assert ledger.prepare(outcome(first))
+    assert ledger.enter(second, 1)
+    assert ledger.hand_in(part(second, 1, 10, 20))
+    assert [(p.sequence, o) for p, o in ledger.prepared()] == [(1, outcome(first))]
+    assert list(ledger.outcomes(APP)) == [outcome(first)]
+    assert ledger.outcome(APP, 2) is None
+    assert [p.sequence for p in ledger.plans()] == [2, 1]
+    newest = ledger.newest_of("orders-hourly")
+    assert newest is not None
+    assert newest.sequence == 2
+    assert newest.live == ()

@@ -247,6 +247,10 @@ def values_only(frame: Any) -> Any:
     return frame.select("value")
 
 
+def with_a_map(frame: Any) -> Any:
+    return frame.selectExpr("*", "map('topic', topic) AS labels")
+
+
 def every_other(frame: Any) -> Any:
     return frame.where("offset % 2 = 0")
 
@@ -291,6 +295,29 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     assert (never.state, never.sequence) == ("not-landed", None)
 
 
+def test_what_two_lives_of_a_topic_share_is_left_alone_and_the_rest_is_mended(
+    kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
+) -> None:
+    table, topic = landed.sink.table, landed.source.topics[0]
+    delete_topic(kafka.bootstrap, topic)
+    create_topic(kafka.bootstrap, topic, partitions=2)
+    produce(kafka.bootstrap, topic, numbered(120), partition=0)
+    job = job_of(kafka.bootstrap, table, topic, policy={"recreated": "skip"})
+    assert rangeland.land(job, spark).counts.landed == 120
+    assert verified(job, spark)["ok"]
+    # 3 is of both lives, and 110 of the second alone
+    sql(f"DELETE FROM delta.`{table}` WHERE partition = 0 AND offset IN (3, 110)")
+    result = rangeland.backfill(job, spark, missing=True)
+    assert (result.state, result.counts.landed) == ("landed", 1)
+    (said,) = [warning for warning in result.warnings if "landed from two topics" in warning]
+    assert f"{topic}/0 [3, 4)" in said
+    assert holes_of(verified(job, spark)) == [(0, 3, 4)]
+    rows = [at for at in offsets_of(table_of(spark, table)) if at in ((0, 3), (0, 110))]
+    assert rows == [(0, 110)]
+    again = rangeland.backfill(job, spark, missing=True)
+    assert (again.state, again.counts.landed) == ("nothing", 0)
+
+
 # --- replace ------------------------------------------------------------------------------------
 
 
@@ -333,6 +360,23 @@ def test_a_row_that_the_log_does_not_give_any_more_is_counted_as_missing(
     late = [*range(60, 100)]
     evens = [*range(0, 60, 2), *late]
     assert offsets_of(table_of(spark, table)) == expected(p0=evens, p1=evens)
+
+
+def test_rows_that_spark_cannot_compare_are_replaced_with_a_warning(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str, sql: Sql
+) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    produce(kafka.bootstrap, topic, numbered(10), partition=0)
+    sink = {"transform": "tests.spark.test_verify:with_a_map"}
+    job = job_of(kafka.bootstrap, table, topic, sink=sink)
+    rangeland.land(job, spark)
+    sql(f"UPDATE delta.`{table}` SET labels = map('topic', 'wrong') WHERE offset < 3")
+    part = job_of(kafka.bootstrap, table, topic, sink=sink, range=between(topic, p0=(0, 10)))
+    result = rangeland.backfill(part, spark, replace=True)
+    assert (result.state, result.counts.landed, result.replaced) == ("landed", 10, None)
+    assert [w.split(":")[0] for w in result.warnings] == ["comparing new rows with old"]
+    assert {row["labels"]["topic"] for row in table_of(spark, table).collect()} == {topic}
+    assert verified(job, spark)["ok"]
 
 
 def test_a_partitioned_table_is_replaced_in_its_partitions(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ class Runs:
         self.sparks = 0
         self.well = True
         self.way: Way | None = None
+        self.location: str | None = None
 
     def _answer(self, name: str, job: Job, progress: Any, value: Any) -> Any:
         self.asked.append((name, job))
@@ -42,7 +44,8 @@ class Runs:
 
     def preview(self, job: Job, spark: object, progress: Any, way: Way | None = None) -> Any:
         self.way = way
-        return self._answer("preview", job, progress, made.a_preview())
+        answer = replace(made.a_preview(), location=self.location)
+        return self._answer("preview", job, progress, answer)
 
     def run(self, job: Job, spark: object, progress: Any) -> Any:
         os.write(1, b"a JVM says hello\n")  # Past Python, as a child process would.
@@ -232,6 +235,9 @@ def test_an_unexpected_exception_is_a_bug_without_a_traceback(
         ["plan", "JOB", "--from", "yesterday"],
         ["plan", "JOB", "--until", "checkpoint"],
         ["plan", "JOB", "--from", '{"orders": '],
+        ["plan", "JOB", "--from", '{"payments": {"0": 1}}'],
+        ["run", "JOB", "--set", "limits.max_records"],
+        ["run", "JOB", "--set", "limits.max_records=[1"],
         ["plan", "JOB", "--out", "/nowhere/at/all/plan.json"],
         ["plan", "JOB", "one", "more"],
         ["backfill", "JOB"],
@@ -308,6 +314,32 @@ def test_apply_takes_the_same_job_for_other_servers_only(
     code, out, _ = called("apply", job, file, "--json")
     assert code == 73
     assert json.loads(out)["facts"]["fields"] == ["sink"]
+
+
+def test_apply_takes_settings_for_other_servers_only(
+    runs: Runs, job: str, called: Called, tmp_path: Path
+) -> None:
+    file = str(tmp_path / "plan.json")
+    called("plan", job, "--out", file)
+    for files in ([file], [job, file]):
+        assert called("apply", *files, "--set", "source.servers=[b2:9092]")[0] == 0
+        assert runs.asked[-1][1].source.servers == ("b2:9092",)
+        code, out, _ = called("apply", *files, "--set", "sink.table=lake/other", "--json")
+        assert (code, json.loads(out)["facts"]["fields"]) == (73, ["sink"])
+        assert "--set sink.table=lake/other" in json.loads(out)["message"]
+        assert called("apply", *files, "--set", "sink")[0] == 64
+        assert called("apply", *files, "--set", "sink.tables=x")[0] == 78
+
+
+def test_apply_lands_in_the_table_that_was_reviewed_from_whatever_folder(
+    runs: Runs, job: str, called: Called, tmp_path: Path
+) -> None:
+    runs.location = "file:/srv/lake/orders"
+    file = str(tmp_path / "plan.json")
+    called("plan", job, "--out", file)
+    for files in ([file], [job, file]):
+        assert called("apply", *files)[0] == 0
+        assert runs.asked[-1][1].sink.table == "file:/srv/lake/orders"
 
 
 def test_an_edited_plan_file_is_refused(

@@ -10,8 +10,10 @@ import pytest
 from rangeland.delta.coverage import Coverage, merge_spans, with_ranges
 from rangeland.delta.entries import (
     SCHEMA,
+    Entry,
     FileEntry,
     OutcomeEntry,
+    PartEntry,
     PlanEntry,
     RangeEntry,
     Span,
@@ -19,7 +21,7 @@ from rangeland.delta.entries import (
     stats_of,
     to_row,
 )
-from rangeland.model import Counts, DataFile, Partition, Range
+from rangeland.model import Counts, DataFile, Partition, Range, Receipt
 from rangeland.planning.intervals import merge
 
 P0 = Partition("orders", 0)
@@ -48,8 +50,19 @@ def an_outcome() -> OutcomeEntry:
     )
 
 
-@pytest.mark.parametrize("entry", [a_plan(), an_outcome()])
-def test_entries_survive_the_way_through_a_row(entry: PlanEntry | OutcomeEntry) -> None:
+def a_part() -> PartEntry:
+    file = DataFile("x.parquet", 10, 3, "{}", 5)
+    lost = ((8, 10, "expired", "it begins at 10"),)
+    receipts = (
+        Receipt(3, P0, 0, 10, Counts(landed=8, lost=2), "h:1", 99, lost, ((8, 10),)),
+        Receipt(4, B1, 5, 60, Counts(landed=1), taken_up=55),
+    )
+    files = (FileEntry(file, Range(P0, 0, 10, "id")), FileEntry(file))
+    return PartEntry("rangeland/a", "a", 4, "hash", 2, "m-1", receipts, files, 1_700_000_000_123)
+
+
+@pytest.mark.parametrize("entry", [a_plan(), an_outcome(), a_part()])
+def test_entries_survive_the_way_through_a_row(entry: Entry) -> None:
     table = pa.Table.from_pylist([to_row(entry)], schema=SCHEMA)
     assert from_row(table.to_pylist()[0]) == entry
 

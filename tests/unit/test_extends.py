@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.errors import JobFileError
+from rangeland.errors import JobFileError, UsageError
 from rangeland.flags import load_job, require_closed_range
 from rangeland.job import Job
 from rangeland.jobfile import read_job_text
@@ -118,7 +118,7 @@ def test_a_plan_file_carries_the_merged_job(written: Written, tmp_path: Path) ->
     write_plan_file(tmp_path / "plan.json", made.a_preview(), text)
     for file in ("base.yaml", "prod.yaml"):
         (tmp_path / file).unlink()
-    assert read_plan_file(tmp_path / "plan.json")[0] == job
+    assert read_plan_file(tmp_path / "plan.json").job == job
     assert "extends" not in json.loads((tmp_path / "plan.json").read_text())["job"]
 
 
@@ -191,7 +191,7 @@ def test_a_file_that_extends_itself_is_refused(written: Written) -> None:
 
 
 def test_a_flag_cannot_extend(written: Written) -> None:
-    with pytest.raises(JobFileError, match="only a file can say what it extends"):
+    with pytest.raises(UsageError, match="only a file can say what it extends"):
         Job.load(written(base=BASE, prod=PROD), ["extends=base.yaml"])
 
 

@@ -64,9 +64,22 @@ def test_a_mistake_in_the_file_stays_the_files(job_file: Path) -> None:
         load_job(job_file, (), "earliest")
 
 
-def test_a_setting_that_is_no_yaml_is_refused(job_file: Path) -> None:
-    with pytest.raises((UsageError, JobFileError)):
-        load_job(job_file, ["limits.max_records=[1"])
+def test_a_bound_of_a_topic_that_a_pattern_leaves_out_names_the_flag(job_file: Path) -> None:
+    job_file.write_text(made.JOB_YAML.replace("topics: [orders]", "topic_pattern: orders-.*"))
+    load_job(job_file, (), '{"orders-eu": {"0": 1}}')
+    with pytest.raises(UsageError, match=r"^--until .*'orders'"):
+        load_job(job_file, (), None, '{"orders": {"0": 1}}')
+
+
+@pytest.mark.parametrize("setting", ["limits.max_records=[1", "limits.max_records", "=1"])
+def test_a_setting_that_cannot_be_read_is_a_usage_error(job_file: Path, setting: str) -> None:
+    with pytest.raises(UsageError, match="--set"):
+        load_job(job_file, [setting])
+
+
+def test_a_setting_of_a_field_that_is_not_there_is_a_job_file_error(job_file: Path) -> None:
+    with pytest.raises(JobFileError, match=r"--set limits\.most: .*there is no such field"):
+        load_job(job_file, ["limits.most=1"])
 
 
 @pytest.mark.parametrize(

@@ -214,15 +214,15 @@ MISTAKES = [
     ),
     (
         LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {x: [0]}"),
-        2,
-        "source",
+        5,
+        "source.partitions.x",
         "not of 'x'",
     ),
     (
         LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {orders: [-1]}"),
         5,
         "source.partitions.orders.0",
-        "greater than or equal to 0",
+        "a partition",
     ),
     (
         LEAST.replace("topics: [orders]", "topics: [orders]\n  dialect: pulsar"),
@@ -250,7 +250,7 @@ MISTAKES = [
     (_lines("range: {from: {orders: {x: 5}}}\n"), 6, "range.from", "partition numbers"),
     (_lines("range: {from: {orders: {0: -1}}}\n"), 6, "range.from", "not negative"),
     (_lines("range: {from: {orders: {0: true}}}\n"), 6, "range.from", "earliest"),
-    (_lines("range: {from: {returns: {0: 1}}}\n"), None, "the job", "not of 'returns'"),
+    (_lines("range: {from: {returns: {0: 1}}}\n"), 6, "range.from.returns", "not of 'returns'"),
     (_lines("range: {from: 2026-13-01}\n"), 6, "range.from", "ISO time"),
     (_lines("range: {from: 1969-12-31}\n"), 6, "range.from", "before 1970"),
     (_lines("range: {until: checkpoint}\n"), 6, "range.until", "cannot end at the checkpoint"),
@@ -307,6 +307,27 @@ def test_all_mistakes_of_a_file_are_named_at_once() -> None:
         "nonsense",
     ]
     assert "o.yaml:7: nonsense" in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["topics: [orders]", "topic_pattern: orders"])
+@pytest.mark.parametrize("side", ["from", "until"])
+def test_a_range_of_a_topic_that_is_not_read_is_named_with_line_and_field(
+    source: str, side: str
+) -> None:
+    text = LEAST.replace("topics: [orders]", source)
+    text += f"range:\n  {side}:\n    orders: {{0: 1}}\n    order: {{0: 23}}\n"
+    with pytest.raises(
+        JobFileError, match=rf"^o\.yaml:9: range\.{side}\.order: .*'order'"
+    ) as caught:
+        Job.parse(text, "o.yaml")
+    facts = caught.value.facts
+    assert (facts["file"], facts["line"], facts["field"]) == ("o.yaml", 9, f"range.{side}.order")
+
+
+def test_partitions_of_a_topic_that_is_not_read_are_named_with_line_and_field() -> None:
+    more = "topics: [orders]\n  partitions:\n    order: [0]"
+    with pytest.raises(JobFileError, match=r"^o\.yaml:6: source\.partitions\.order: "):
+        Job.parse(LEAST.replace("topics: [orders]", more), "o.yaml")
 
 
 def test_a_mistake_inside_tls_is_one_mistake() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.errors import JobFileError
+from rangeland.errors import JobFileError, UsageError
 from rangeland.jobfile import override, parse_job_text, put, read_job_text
 
 TEXT = """\
@@ -140,10 +140,20 @@ def test_a_mistake_in_an_override_is_not_blamed_on_the_file() -> None:
     assert laid.where(("source", "servers")) == "o.yaml:3"
 
 
-@pytest.mark.parametrize("assignment", ["job", "=x", "", "job=[a", "job='", "job.x=1", "a=0b_"])
-def test_an_override_that_cannot_be_meant_is_refused_by_name(assignment: str) -> None:
-    with pytest.raises(JobFileError, match="--set"):
+@pytest.mark.parametrize(
+    "assignment",
+    ["job", "=x", "", ".=x", "limits.=x", "a..b=1", "job=[a", "job='", "a=0b_", "extends=a.yaml"],
+)
+def test_an_override_that_cannot_be_read_is_a_usage_error_by_name(assignment: str) -> None:
+    with pytest.raises(UsageError, match="--set") as caught:
         override(parse_job_text(TEXT, "o.yaml"), [assignment])
+    form = "into the job file" if "extends" in assignment else "as --set limits.max_records=1000"
+    assert form in caught.value.do
+
+
+def test_an_override_through_a_plain_value_is_a_matter_of_the_job_file() -> None:
+    with pytest.raises(JobFileError, match=r"--set job\.x=1"):
+        override(parse_job_text(TEXT, "o.yaml"), ["job.x=1"])
 
 
 def test_put_lays_a_value_over_one_field() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job
 from rangeland.jobfile import override, parse_job_text
 from rangeland.planfile import read_plan_file, write_plan_file
+from rangeland.planning.plan import canonical
 from rangeland.planning.policy import Verdict
 from tests import answers as made
 
@@ -24,7 +27,8 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "plan.json"
     loss = made.a_loss(0, 1_000, 1_100)
     held = (made.a_loss(3, 1, 2, Verdict.RECREATED),)
-    write_plan_file(path, made.a_preview(losses=[loss], held=held), TEXT)
+    preview = made.a_preview(losses=[loss], held=held)
+    write_plan_file(path, replace(preview, location="file:/srv/lake/orders"), TEXT)
     return path
 
 
@@ -36,22 +40,64 @@ def change(path: Path, edit: Callable[[dict[str, Any]], object]) -> Path:
 
 
 def test_plan_and_job_come_back_as_they_were(file: Path) -> None:
-    job, plan = read_plan_file(file)
-    assert plan == made.a_preview(losses=[made.a_loss(0, 1_000, 1_100)]).draft.plan
-    assert job == Job.of(TEXT)
+    found = read_plan_file(file)
+    assert found.plan == made.a_preview(losses=[made.a_loss(0, 1_000, 1_100)]).draft.plan
+    assert found.job == Job.of(TEXT)
+
+
+def test_the_table_stays_where_it_was_when_the_plan_was_made(file: Path) -> None:
+    found = read_plan_file(file)
+    assert found.location == "file:/srv/lake/orders"
+    placed = found.in_place(found.job)
+    assert placed.sink.table == "file:/srv/lake/orders"
+    assert placed.sink.model_copy(update={"table": "lake/orders"}) == found.job.sink
+
+
+def test_a_name_in_a_catalog_is_left_as_it_is(tmp_path: Path) -> None:
+    text = override(TEXT, ["sink.table=main.sales.orders"])
+    write_plan_file(tmp_path / "p", made.a_preview(), text)
+    found = read_plan_file(tmp_path / "p")
+    assert found.in_place(found.job) == found.job
+
+
+def earlier(path: Path, table: str) -> Path:
+    """The file as the format before wrote it, whole and sealed."""
+    document = json.loads(path.read_text())
+    del document["location"], document["seal"]
+    document["rangeland_plan_file"] = 1
+    document["job"]["sink"]["table"] = table
+    document["seal"] = hashlib.sha256(canonical(document).encode()).hexdigest()
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("table", ["/lake/orders", "s3a://lake/orders", "main.sales.orders"])
+def test_a_file_of_the_earlier_format_is_taken_where_its_table_is_told(
+    file: Path, table: str
+) -> None:
+    found = read_plan_file(earlier(file, table))
+    assert found.in_place(found.job).sink.table == table
+
+
+@pytest.mark.parametrize("table", ["lake/orders", "orders", "../orders"])
+def test_a_file_of_the_earlier_format_is_refused_where_its_table_could_be_anywhere(
+    file: Path, table: str
+) -> None:
+    with pytest.raises(Conflict, match=f"in which folder its table {table} is"):
+        read_plan_file(earlier(file, table))
 
 
 def test_offsets_and_overrides_of_the_job_come_back(tmp_path: Path) -> None:
     text = override(TEXT, ["range.from={orders: {0: 23, 1: earliest}}", "limits.max_records=7"])
     write_plan_file(tmp_path / "p", made.a_preview(), text)
-    job, _ = read_plan_file(tmp_path / "p")
+    job = read_plan_file(tmp_path / "p").job
     assert job == Job.of(text)
     assert job.limits.max_records == 7
 
 
 def test_secrets_stay_references(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORDERS_PASSWORD", "hunter2")
-    job, _ = read_plan_file(file)
+    job = read_plan_file(file).job
     assert "hunter2" not in file.read_text()
     assert job.source.security.sasl is not None
     assert job.source.security.sasl.password == "${env:ORDERS_PASSWORD}"
@@ -82,6 +128,8 @@ def test_layout_and_order_are_not_what_the_seal_is_about(file: Path) -> None:
         lambda d: d["summary"].update(records=1),
         lambda d: d.update(seal=None),
         lambda d: d.pop("seal"),
+        lambda d: d.update(location="file:/srv/lake/other"),
+        lambda d: d.pop("location"),
         lambda d: d.pop("job"),
         lambda d: d.update(note="looks good"),
     ],
@@ -93,8 +141,8 @@ def test_an_edited_file_is_refused(file: Path, edit: Callable[[dict[str, Any]], 
 
 
 def test_a_file_of_another_version_is_refused(file: Path) -> None:
-    change(file, lambda d: d.update(rangeland_plan_file=2))
-    with pytest.raises(Conflict, match="format 2"):
+    change(file, lambda d: d.update(rangeland_plan_file=3))
+    with pytest.raises(Conflict, match="format 3"):
         read_plan_file(file)
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.model import Address, Partition, Range, Slice
+from rangeland.model import Address, Leader, LogState, Partition, Range, Slice
 from rangeland.planning.slices import SMALLEST_SLICE_BYTES, Slicing, cut, pack
 
 UNIT = 10 * SMALLEST_SLICE_BYTES
+T0, T1 = Partition("t", 0), Partition("t", 1)
 B1, B2 = Address("b1", 1), Address("b2", 1)
 
 
@@ -99,12 +100,23 @@ def test_min_slices_cuts_no_finer_than_is_worth_a_start() -> None:
 
 
 def test_slices_carry_the_leader_the_topic_id_and_their_share_of_bytes() -> None:
-    leaders = {Partition("t", 0): B1, Partition("t", 1): None}
-    slices = cut([r(0, 0, 2), r(1, 5, 6)], Slicing(UNIT), leaders)
+    logs = {p: LogState(p, Leader(at), 0, 9) for p, at in ((T0, B1), (T1, None))}
+    slices = cut([r(0, 0, 2), r(1, 5, 6)], Slicing(UNIT), logs)
     assert slices == [
         Slice(0, Partition("t", 0), 0, 1, UNIT, "A", B1),
         Slice(1, Partition("t", 0), 1, 2, UNIT, "A", B1),
         Slice(2, Partition("t", 1), 5, 6, UNIT, "A", None),
+    ]
+
+
+def test_a_log_is_only_cut_at_its_borders() -> None:
+    log = LogState(T0, Leader(B1), 0, 1000, 1000, borders=(0, 90, 480, 1000))
+    asked = Range(T0, 90, 1000, None, 910)
+    slices = cut([asked], Slicing(300), {T0: log})
+    assert [(s.from_offset, s.until_offset) for s in slices] == [(90, 480), (480, 1000)]
+    bare = LogState(T0, Leader(B1), 0, 1000, 1000, borders=(0, 1000))
+    assert [(s.from_offset, s.until_offset) for s in cut([asked], Slicing(300), {T0: bare})] == [
+        (90, 1000)
     ]
 
 

@@ -101,11 +101,11 @@ def test_the_exit_code_says_whether_to_ask_again(
 ) -> None:
     asked: list[object] = []
 
-    def look(brokers: object, wanted: object) -> Survey:
+    def look(job: object, wanted: object) -> Survey:
         asked.append(wanted)
         return survey({P0: 9}, {P0: found})
 
-    monkeypatch.setattr(waiting, "take_survey", look)
+    monkeypatch.setattr(waiting, "survey_of", look)
     job = tmp_path / "orders.yaml"
     job.write_text(YAML)
     assert cli.main(["reached", str(job), "--until", AT_T, "--json"]) == code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from rangeland.dialects.groups import Holder
 from rangeland.model import (
     Address,
     Counts,
@@ -17,7 +18,14 @@ from rangeland.model import (
 from rangeland.planning.draft import Draft
 from rangeland.planning.plan import Plan, RangeOutcome
 from rangeland.planning.policy import Loss, Verdict
-from rangeland.results import CheckResult, PartitionStatus, PlanPreview, RunResult, Status
+from rangeland.results import (
+    CheckResult,
+    GroupStatus,
+    PartitionStatus,
+    PlanPreview,
+    RunResult,
+    Status,
+)
 
 P0 = Partition("orders", 0)
 P1 = Partition("orders", 1, "broker-a")
@@ -118,6 +126,24 @@ def test_status_json_has_checkpoint_end_lag_and_group_offset() -> None:
     assert (second["checkpoint"], second["lag"], second["group_offset"]) == (None, 10, None)
     assert second["leader"] is None
     assert document["live_plans"][0]["hash"] == PLAN.hash
+
+
+def test_status_json_says_who_holds_what_and_how_old_the_lag_is() -> None:
+    members = (Holder("m-1", "rangeland", "h", frozenset({P0}), True),)
+    group = GroupStatus("g", "the coordinator", "stable", members)
+    first = PartitionStatus(P0, 15, 10, 20, 12, lag_ms=4_000, owner="m-1")
+    status = Status("o", "t", 1, 1, (first, PartitionStatus(P1, None, 10, 20)), group=group)
+    document = json.loads(json.dumps(status.to_json()))
+    mine, nobodys = document["partitions"]
+    assert (mine["lag_ms"], mine["owner"]) == (4_000, "m-1")
+    assert (nobodys["lag_ms"], nobodys["owner"]) == (None, None)
+    assert document["group"].keys() == {"id", "home", "state", "members", "why"}
+    assert document["group"]["members"][0]["partitions"] == [
+        {"topic": P0.topic, "partition": P0.number, "broker": None}
+    ]
+    gone = Status("o", "t", 1, 1, (first,), group=GroupStatus("g", why="refused"))
+    assert gone.to_json()["group"]["why"] == "refused"
+    assert Status("o", "t", 1, 1, (first,)).to_json()["group"] is None
 
 
 def test_lag_is_never_negative() -> None:

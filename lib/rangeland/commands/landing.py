@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,8 @@ from rangeland.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from rangeland.job import Job
-    from rangeland.planning.plan import Plan, Way
+    from rangeland.planfile import Reviewed
+    from rangeland.planning.plan import Way
     from rangeland.results import PlanPreview, RunResult
 
 
@@ -104,32 +106,34 @@ def apply(
         list[Path],
         typer.Argument(metavar="[JOB.yaml] FILE", help="A file that `plan --out` has written."),
     ],
+    settings: Settings = None,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Land exactly what a reviewed plan file says, or nothing (exit 73) if its ground has moved.
 
-    The file carries its job. With a job file before it, that one is used instead: for other
-    servers or secrets, never for another table.
+    The file carries its job and where the table is, whatever folder this is called from. With
+    a job file before it, that one is used instead, and --set overrides a field of either: for
+    other servers or secrets, never for another table.
 
     \b
     Examples:
       rangeland plan orders.yaml --out plan.json
       rangeland apply plan.json
+      rangeland apply plan.json --set source.timeouts.request_ms=60000
     """
     from rangeland.planfile import read_plan_file
 
     end = ending_of(ctx, writes=True)
     if len(files) > 2:
         raise UsageError(f"apply takes one plan file, not {len(files)} files", do="Name one")
-    job, wanted = read_plan_file(files[-1])
-    if len(files) == 2:
-        job = _job_of_plan(files[0], job, wanted)
+    reviewed = read_plan_file(files[-1])
+    job = _job_of_plan(files, reviewed, settings or ())
 
     from rangeland.run import apply as apply_job
 
-    _answer_run(end, apply_job(job, wanted, spark_for(end, job), end.progress()))
+    _answer_run(end, apply_job(job, reviewed.plan, spark_for(end, job), end.progress()))
 
 
 def backfill(
@@ -208,23 +212,28 @@ def _answer_run(end: Ending, result: RunResult) -> None:
     end.answer(result.to_json(), result_picture(result))
 
 
-def _job_of_plan(job_file: Path, reviewed: Job, plan: Plan) -> Job:
-    """The job of the file, if it is the one the plan was made for."""
+def _job_of_plan(files: Sequence[Path], reviewed: Reviewed, settings: Sequence[str]) -> Job:
+    """The job of the job file or else of the plan file, with the settings over it, if it is
+    still the one the plan was made for."""
     from rangeland.flags import load_job
 
-    job, _ = load_job(job_file)
+    of_file = len(files) == 2
+    job = load_job(files[0], settings)[0] if of_file else reviewed.job_with(settings)
+    plan, planned = reviewed.plan, reviewed.job
     pairs = {
-        "job": (job.job, reviewed.job),
+        "job": (job.job, planned.job),
         "source.dialect": (job.source.dialect, plan.dialect),
         "source.isolation": (job.source.isolation, plan.isolation),
-        "sink": (job.sink, reviewed.sink),
+        "sink": (job.sink, planned.sink),
     }
     other = [field for field, (mine, theirs) in pairs.items() if mine != theirs]
     if other:
+        named = [str(files[0])] if of_file else []
+        named += [f"--set {setting}" for setting in settings]
         raise Conflict(
-            f"{job_file} is not the job that the plan was made for",
+            f"{' with '.join(named)} is not the job that the plan was made for",
             why=f"{' and '.join(other)} differ",
-            do="Make the plan again from this job file, or apply the plan file alone",
+            do="Make the plan again from this job, or apply the plan file alone",
             fields=other,
         )
-    return job
+    return reviewed.in_place(job)

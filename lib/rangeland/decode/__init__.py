@@ -3,11 +3,12 @@
 ``decode_records`` is the kernel where a library for this platform is at hand. Where none
 is, it is the reference, with one warning per process. ``RANGELAND_DECODER`` set to
 ``kernel`` or ``reference`` forces one of them; a forced kernel that is not there is an
-error.
+error. ``set_decoder`` is the same for the message sets of the oldest log format.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,9 +19,12 @@ import pyarrow as pa
 from rangeland.decode import library, reference
 from rangeland.decode.kernel import Kernel
 from rangeland.decode.payload import Payload
+from rangeland.decode.sets import MessageSet, SetDecoder
+from rangeland.decode.sets_kernel import SetKernel
+from rangeland.decode.sets_reference import Reference
 from rangeland.errors import UsageError
 
-__all__ = ["Payload", "decode_records"]
+__all__ = ["MessageSet", "Payload", "decode_records", "set_decoder"]
 
 DECODER_VARIABLE = "RANGELAND_DECODER"
 
@@ -39,7 +43,20 @@ def decode_records(
 
 
 @cache
+def set_decoder() -> SetDecoder:
+    """The decoder of message sets, which is chosen in the same way."""
+    loaded = _library()
+    return Reference() if loaded is None else SetKernel(loaded)
+
+
+@cache
 def _decoder() -> _Decoder:
+    loaded = _library()
+    return reference.decode_records if loaded is None else Kernel(loaded).decode_records
+
+
+def _library() -> ctypes.CDLL | None:
+    """None: decode by reference."""
     wanted = os.environ.get(DECODER_VARIABLE, "")
     if wanted not in ("", "kernel", "reference"):
         raise UsageError(
@@ -48,9 +65,9 @@ def _decoder() -> _Decoder:
             value=wanted,
         )
     if wanted == "reference":
-        return reference.decode_records
+        return None
     try:
-        return Kernel(library.load_library()).decode_records
+        return library.load_library()
     except library.Missing as missing:
         if wanted == "kernel":
             raise UsageError(
@@ -63,9 +80,9 @@ def _decoder() -> _Decoder:
             f"Records are decoded by the slow reference decoder, about {_SLOWER} times slower "
             f"than the compiled one: {missing}. {_REMEDY}.",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-        return reference.decode_records
+        return None
 
 
 _SLOWER = 100

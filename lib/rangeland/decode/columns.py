@@ -46,7 +46,7 @@ def row_schema(*, broker: bool = False, extra: Iterable[pa.Field] = ()) -> pa.Sc
 def with_partition(batch: pa.RecordBatch, partition: Partition) -> pa.RecordBatch:
     """Whole rows: ``batch`` (``RECORDS``, then extra columns) with topic and partition as
     constant columns, and broker where the partition has one. Nothing is copied, and the
-    constants are slices of cached arrays."""
+    constants are slices of cached arrays. The columns are those of ``row_schema``."""
     rows = batch.num_rows
     extra = [field for field in batch.schema if field.name not in RECORDS.names]
     constants: dict[str, pa.Array] = {

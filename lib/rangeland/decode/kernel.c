@@ -13,11 +13,12 @@
  *   need) and `headers` (only called where some record has one). The compiler makes two
  *   functions of it.
  * - Struct layouts and FAULT numbers are mirrored in kernel.py and payload.py; raise
- *   KERNEL_ABI with any change of them. */
+ *   KERNEL_ABI with any change of them, and of those in sets.h.
+ * sets.h, at the end, has the message sets of the oldest format. */
 
 #include <stdint.h>
 
-#define KERNEL_ABI 1
+#define KERNEL_ABI 2
 #define SLACK 64
 
 #if defined(_WIN32)
@@ -347,3 +348,5 @@ EXPORT int32_t rangeland_decode_headers(const payload_t *payloads, int64_t count
     *result = sum;
     return fault;
 }
+
+#include "sets.h"

@@ -26,24 +26,24 @@ from rangeland.decode.payload import Fault, Payload, bad_record
 from rangeland.errors import Bug
 
 MAX_BYTES = (1 << 31) - 1
-_SLACK = 64
+SLACK = 64
 _SMALLEST_ROW = 6  # bytes read before a row is written: five fields after the length
-_CAPACITY = 100  # as in kernel.c
+CAPACITY = 100  # as in kernel.c
 
 
-def _struct(name: str, numbers: str, pointers: str = "") -> type[ctypes.Structure]:
+def struct_of(name: str, numbers: str, pointers: str = "") -> type[ctypes.Structure]:
     fields = [(field, ctypes.c_int64) for field in numbers.split()]
     fields += [(field, ctypes.c_void_p) for field in pointers.split()]  # type: ignore[misc]
     return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
-_Rows = _struct(
+_Rows = struct_of(
     "_Rows",
     "row_capacity byte_capacity",
     "key_offsets key_data key_valid value_offsets value_data value_valid "
     "offsets timestamps timestamp_types",
 )
-_Headers = _struct(
+_Headers = struct_of(
     "_Headers",
     "row_capacity header_capacity key_capacity value_capacity",
     "list_offsets list_valid key_offsets key_data value_offsets value_data value_valid",
@@ -69,7 +69,7 @@ class _Numbers(Protocol):
     position: int
 
 
-_Result = _struct("_Result", " ".join(get_type_hints(_Numbers)))
+_Result = struct_of("_Result", " ".join(get_type_hints(_Numbers)))
 
 
 class Kernel:
@@ -129,10 +129,10 @@ class _Call:
             )
 
     def run_rows(self, function: ctypes._NamedFuncPointer) -> tuple[_Numbers, list[pa.Array]]:
-        rows, data = self.rows, self.bytes + _SLACK
-        key_offsets, key_data, key_valid = _allocate(4 * rows + 4, data, rows // 8 + 1)
-        value_offsets, value_data, value_valid = _allocate(4 * rows + 4, data, rows // 8 + 1)
-        offsets, timestamps, types = _allocate(8 * rows, 8 * rows, 4 * rows)
+        rows, data = self.rows, self.bytes + SLACK
+        key_offsets, key_data, key_valid = allocate(4 * rows + 4, data, rows // 8 + 1)
+        value_offsets, value_data, value_valid = allocate(4 * rows + 4, data, rows // 8 + 1)
+        offsets, timestamps, types = allocate(8 * rows, 8 * rows, 4 * rows)
         buffers = [key_offsets, key_data, key_valid, value_offsets, value_data, value_valid]
         buffers += [offsets, timestamps, types]
         found = self._run(function, _Rows(rows, self.bytes, *(b.address for b in buffers)))
@@ -145,22 +145,22 @@ class _Call:
         return found, [
             key,
             value,
-            pa.Array.from_buffers(columns.OFFSET.type, rows, [None, _cut(offsets, 8 * rows)], 0),
+            pa.Array.from_buffers(columns.OFFSET.type, rows, [None, cut(offsets, 8 * rows)], 0),
             pa.Array.from_buffers(
-                columns.TIMESTAMP.type, rows, [None, _cut(timestamps, 8 * rows)], 0
+                columns.TIMESTAMP.type, rows, [None, cut(timestamps, 8 * rows)], 0
             ),
             pa.Array.from_buffers(
-                columns.TIMESTAMP_TYPE.type, rows, [None, _cut(types, 4 * rows)], 0
+                columns.TIMESTAMP_TYPE.type, rows, [None, cut(types, 4 * rows)], 0
             ),
         ]
 
     def run_headers(self, function: ctypes._NamedFuncPointer, counted: _Numbers) -> pa.Array:
         rows, headers = counted.rows, counted.headers
         key_bytes, value_bytes = counted.header_key_bytes, counted.header_value_bytes
-        list_offsets, list_valid = _allocate(4 * rows + 4, rows // 8 + 1)
-        key_offsets, key_data = _allocate(4 * headers + 4, key_bytes)
-        value_offsets, value_data, value_valid = _allocate(
-            4 * headers + 4, value_bytes + _SLACK, headers // 8 + 1
+        list_offsets, list_valid = allocate(4 * rows + 4, rows // 8 + 1)
+        key_offsets, key_data = allocate(4 * headers + 4, key_bytes)
+        value_offsets, value_data, value_valid = allocate(
+            4 * headers + 4, value_bytes + SLACK, headers // 8 + 1
         )
         buffers = [list_offsets, list_valid, key_offsets, key_data]
         buffers += [value_offsets, value_data, value_valid]
@@ -188,7 +188,7 @@ class _Call:
         )
         if fault == 0:
             return found
-        if fault == _CAPACITY:
+        if fault == CAPACITY:
             raise Bug(
                 "the decode kernel ran out of the room it was given",
                 why="its capacities are upper bounds",
@@ -198,11 +198,11 @@ class _Call:
         raise bad_record(Fault(fault), found.payload, found.record, found.position)
 
 
-def _allocate(*sizes: int) -> list[pa.Buffer]:
+def allocate(*sizes: int) -> list[pa.Buffer]:
     return [pa.allocate_buffer(size, resizable=True) for size in sizes]
 
 
-def _cut(buffer: pa.Buffer, size: int) -> pa.Buffer:
+def cut(buffer: pa.Buffer, size: int) -> pa.Buffer:
     if buffer.size != size:
         buffer.resize(size, shrink_to_fit=True)
     return buffer
@@ -211,7 +211,7 @@ def _cut(buffer: pa.Buffer, size: int) -> pa.Buffer:
 def _binary(
     rows: int, valid: pa.Buffer, nulls: int, offsets: pa.Buffer, data: pa.Buffer, size: int
 ) -> pa.Array:
-    buffers = [valid if nulls else None, _cut(offsets, 4 * rows + 4), _cut(data, size)]
+    buffers = [valid if nulls else None, cut(offsets, 4 * rows + 4), cut(data, size)]
     return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
 
 

@@ -1,10 +1,11 @@
 """What the ledger holds, as frozen values and as rows. Pure: Arrow is the only library.
 
 One row per event. A *plan* row says what will be read; an *outcome* row says what became
-of it, with the files. Both have their ranges as an array, so that one row is one fact and
-SQL can explode it. A plan row also carries what its writer knew: the coverage so far, and
-the plans that were under way. So coverage needs the newest rows alone, however long the
-ledger is.
+of it, with the files. Where several drivers share a plan, a *part* row says what one of
+them has read of it so far. All have their ranges as an array, so that one row is one fact
+and SQL can explode it. A plan row also carries what its writer knew: the coverage so far,
+and the plans that were under way. So coverage needs the newest rows alone, however long
+the ledger is.
 """
 
 from __future__ import annotations
@@ -18,22 +19,25 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.delta.schema import UTC_MICROS
-from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition, Range
+from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition, Range, Receipt
 from rangeland.planning.intervals import Interval
 
 PLAN = "plan"
 OUTCOME = "outcome"
+PART = "part"
 
 
 @dataclass(frozen=True, slots=True)
 class RangeEntry:
     """One range of a plan or an outcome; the rest comes with the outcome. ``gaps`` are the
-    offsets without a row; None where they were not kept."""
+    offsets without a row; None where they were not kept. ``in_bytes``: offsets are the
+    positions of entries, so rows are fewer, or share one."""
 
     range: Range
     counts: Counts | None = None
     leader: str | None = None
     gaps: tuple[Interval, ...] | None = None
+    in_bytes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,35 @@ class OutcomeEntry:
     attempt: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PartEntry:
+    """What one driver has read of a plan that it shares: whole slices, and their files.
+    ``number`` counts the parts of a plan from 1; no slice is in two of them."""
+
+    application: str
+    job: str
+    sequence: int
+    plan_hash: str
+    number: int
+    member: str
+    receipts: tuple[Receipt, ...]
+    files: tuple[FileEntry, ...]
+    written_at_ms: int
+
+    @property
+    def ranges(self) -> tuple[RangeEntry, ...]:
+        """One for each slice, as SQL sees them."""
+        return tuple(
+            RangeEntry(
+                Range(r.partition, r.from_offset, r.until_offset), r.counts, r.leader, r.gaps
+            )
+            for r in self.receipts
+        )
+
+
+Entry = PlanEntry | OutcomeEntry | PartEntry
+
+
 # --- rows -------------------------------------------------------------------------------
 
 _WHERE = [
@@ -119,6 +152,7 @@ _RANGE = pa.struct(
         pa.field("leader", pa.string()),
         pa.field("estimated_bytes", pa.int64()),
         pa.field("gaps", pa.list_(pa.field("element", pa.struct(_OFFSETS)))),
+        pa.field("in_bytes", pa.bool_()),
     ]
 )
 _FILE = pa.struct(
@@ -158,12 +192,13 @@ SCHEMA = pa.schema(
 INDEXED = ("event", "application", "job", "sequence", "entered", "attempt", "plan")
 
 Row = dict[str, Any]
+_EVENTS: dict[type, str] = {PlanEntry: PLAN, OutcomeEntry: OUTCOME, PartEntry: PART}
 
 
-def to_row(entry: PlanEntry | OutcomeEntry) -> Row:
-    """The entry as a row of ``SCHEMA``."""
+def to_row(entry: Entry) -> Row:
+    """The entry as a row of ``SCHEMA``. A part has its number as the attempt."""
     row: Row = {
-        "event": PLAN if isinstance(entry, PlanEntry) else OUTCOME,
+        "event": _EVENTS[type(entry)],
         "application": entry.application,
         "job": entry.job,
         "sequence": entry.sequence,
@@ -173,6 +208,14 @@ def to_row(entry: PlanEntry | OutcomeEntry) -> Row:
     }
     if isinstance(entry, OutcomeEntry):
         return row | {"files": [_file_row(f) for f in entry.files], "attempt": entry.attempt}
+    if isinstance(entry, PartEntry):
+        document = {"member": entry.member, "slices": [_slice_row(r) for r in entry.receipts]}
+        files = [_file_row(f) for f in entry.files]
+        return row | {
+            "files": files,
+            "attempt": entry.number,
+            "document": json.dumps(document, separators=(",", ":")),
+        }
     return row | {
         "entered": entry.entered,
         "table_version": entry.table_version,
@@ -182,10 +225,12 @@ def to_row(entry: PlanEntry | OutcomeEntry) -> Row:
     }
 
 
-def from_row(row: Row) -> PlanEntry | OutcomeEntry:
+def from_row(row: Row) -> Entry:
     """The entry that ``to_row`` made this row of."""
     written_at_ms = round(row["written_at"].timestamp() * 1000)
     ranges = tuple(_range_entry(r) for r in row["ranges"])
+    if row["event"] == PART:
+        return _part(row, ranges, written_at_ms)
     if row["event"] == OUTCOME:
         return OutcomeEntry(
             row["application"],
@@ -213,6 +258,46 @@ def from_row(row: Row) -> PlanEntry | OutcomeEntry:
         entered=row["entered"],
         covered=covered,
         live=tuple((one["application"], one["sequence"]) for one in row["live"]),
+    )
+
+
+def _slice_row(receipt: Receipt) -> Row:
+    """What a range has no room for."""
+    return {
+        "index": receipt.slice_index,
+        "bytes_read": receipt.bytes_read,
+        "losses": receipt.losses,
+        "taken_up": receipt.taken_up,
+    }
+
+
+def _part(row: Row, ranges: tuple[RangeEntry, ...], written_at_ms: int) -> PartEntry:
+    told = json.loads(row["document"])
+    receipts = tuple(
+        Receipt(
+            slice_index=one["index"],
+            partition=entry.range.partition,
+            from_offset=entry.range.from_offset,
+            until_offset=entry.range.until_offset,
+            counts=entry.counts or Counts(),
+            leader=entry.leader or "",
+            bytes_read=one["bytes_read"],
+            losses=tuple((a, b, verdict, why) for a, b, verdict, why in one["losses"]),
+            gaps=entry.gaps,
+            taken_up=one["taken_up"],
+        )
+        for entry, one in zip(ranges, told["slices"], strict=True)
+    )
+    return PartEntry(
+        row["application"],
+        row["job"],
+        row["sequence"],
+        row["plan"],
+        row["attempt"],
+        told["member"],
+        receipts,
+        tuple(_file_entry(f) for f in row["files"]),
+        written_at_ms,
     )
 
 
@@ -259,6 +344,7 @@ def _range_row(entry: RangeEntry) -> Row:
         | {name: None if counts is None else getattr(counts, name) for name in COUNT_NAMES}
         | {"leader": entry.leader, "estimated_bytes": entry.range.estimated_bytes}
         | {"gaps": None if entry.gaps is None else [_gap_row(gap) for gap in entry.gaps]}
+        | {"in_bytes": entry.in_bytes or None}
     )
 
 
@@ -276,6 +362,7 @@ def _range_entry(row: Row) -> RangeEntry:
         counts,
         row["leader"],
         None if gaps is None else tuple((g["from_offset"], g["until_offset"]) for g in gaps),
+        bool(row.get("in_bytes")),
     )
 
 

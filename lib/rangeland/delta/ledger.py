@@ -2,7 +2,8 @@
 
 Plans of all jobs of a table are entered one after the other, by one transaction id: so two
 planners can never hold overlapping ranges, and whoever comes second plans again on what
-the first has entered. Outcomes are prepared once per plan, first writer wins.
+the first has entered. Outcomes are prepared once per plan, first writer wins. Drivers that
+share a plan hand in parts of it before, each on the ground of all that came before it.
 
 No Spark job runs here. A row is one small Parquet file, its statistics tell which event it
 is, and only the files that are needed are opened. ``OPTIMIZE`` by others is welcome: files
@@ -23,10 +24,13 @@ import pyarrow.parquet as pq
 from rangeland.delta.coverage import Coverage, held_by, with_ranges
 from rangeland.delta.entries import (
     OUTCOME,
+    PART,
     PLAN,
     SCHEMA,
+    Entry,
     HeldSpan,
     OutcomeEntry,
+    PartEntry,
     PlanEntry,
     from_row,
     stats_of,
@@ -53,7 +57,8 @@ _CONFIGURATION = {
 
 @dataclass(frozen=True, slots=True)
 class EventKey:
-    """Which event a row is, and the file that holds it. ``entered`` is 0 for outcomes."""
+    """Which event a row is, and the file that holds it. ``entered`` is 0 but for plans;
+    ``attempt`` is a part's number."""
 
     event: str
     application: str
@@ -116,6 +121,16 @@ class Ledger:
         key = self._key(OUTCOME, application, sequence)
         return None if key is None else self._outcome_at(key)
 
+    def parts(self, application: str, sequence: int) -> list[PartEntry]:
+        """What drivers have handed in of a plan that they share, in the order of numbers."""
+        wanted = (PART, application, sequence)
+        keys = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
+        found = [self._entry(key) for key in sorted(keys, key=lambda key: key.attempt)]
+        parts = [entry for entry in found if isinstance(entry, PartEntry)]
+        if [part.number for part in parts] != list(range(1, len(keys) + 1)):
+            raise self._broken(f"parts of {application} {sequence} are missing")
+        return parts
+
     def plans(self) -> Iterator[PlanEntry]:
         """All plans, newest first. Each is read when it is asked for."""
         return (self._plan_at(key) for key in reversed(self.events()) if key.event == PLAN)
@@ -142,11 +157,15 @@ class Ledger:
         outcomes: dict[tuple[str, int], OutcomeEntry] = {}
         plans: dict[tuple[str, int], PlanEntry] = {}
         for row in self._read_all():
+            if row["event"] == PART:
+                continue
             entry = from_row(row)
             key = (entry.application, entry.sequence)
             if isinstance(entry, PlanEntry):
                 plans[key] = entry
-            elif key not in outcomes or outcomes[key].attempt < entry.attempt:
+            elif isinstance(entry, OutcomeEntry) and (
+                key not in outcomes or outcomes[key].attempt < entry.attempt
+            ):
                 outcomes[key] = entry
         in_order = sorted(plans.values(), key=lambda plan: plan.entered)
         found = [(plan, outcomes.get((plan.application, plan.sequence))) for plan in in_order]
@@ -224,7 +243,12 @@ class Ledger:
             )
         return False
 
-    def _append(self, entry: PlanEntry | OutcomeEntry, transaction: tuple[str, int]) -> bool:
+    def hand_in(self, part: PartEntry) -> bool:
+        """Writes a part of a plan. False where another has that number: then look at the
+        parts again. So whoever writes one has seen all that came before it."""
+        return self._append(part, (f"{part.application}/parts/{part.sequence}", part.number))
+
+    def _append(self, entry: Entry, transaction: tuple[str, int]) -> bool:
         view = self._seen()
         file = self._write(entry)
         done = self._kernel.append(view.snapshot, [file], transaction)
@@ -242,7 +266,7 @@ class Ledger:
             return
         self._view = _View(done.snapshot, _in_order([*view.keys, added]))
 
-    def _write(self, entry: PlanEntry | OutcomeEntry) -> DataFile:
+    def _write(self, entry: Entry) -> DataFile:
         row = to_row(entry)
         name = f"{OUR_FILES}{row['event']}-{uuid.uuid4()}.zstd.parquet"
         full = f"{self._root}/{name}"
@@ -307,7 +331,7 @@ class Ledger:
             raise self._broken(f"{key.path} should hold an outcome")
         return entry
 
-    def _entry(self, key: EventKey) -> PlanEntry | OutcomeEntry:
+    def _entry(self, key: EventKey) -> Entry:
         for row in self._read(key.path):
             if (row["event"], row["application"], row["sequence"]) == (
                 key.event,
@@ -328,7 +352,7 @@ class Ledger:
         return rows
 
     def _read_all(self) -> list[dict[str, object]]:
-        paths = sorted({f"{self._root}/{key.path}" for key in self.events()})
+        paths = sorted({f"{self._root}/{key.path}" for key in self.events() if key.event != PART})
         if not paths:
             return []
         try:

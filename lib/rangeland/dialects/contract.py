@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import JobFileError
+from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.model import (
     Address,
     AtTime,
@@ -30,10 +30,44 @@ from rangeland.model import (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request to send, not above ``max_version`` of its kind."""
+    """A request to send, not above ``max_version`` of its kind. ``wait_ms``: how long its
+    answer may take, where that is longer than usual."""
 
     request: Any
     max_version: int | None = None
+    wait_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Ask these brokers in turn, until one answers; all questions to the same broker."""
+
+    seeds: tuple[Address, ...]
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Nobody answered: why, by address. ``strangers`` of them speak another protocol."""
+
+    tried: Mapping[Address, str]
+    strangers: int = 0
+
+
+Search = Generator[Asking, "list[Any] | Silence", "ClusterView"]
+"""Looks for leaders: yields what to ask, is sent the answers, returns what it found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nature:
+    """What sets a dialect's logs apart. ``numbered_per_broker``: each broker has partitions
+    of its own, which nobody else can serve. ``offsets_are_bytes``: an offset is the position
+    of an entry in the log, so ranges begin and end at entries, and only there. ``columns``
+    come after those that all dialects have; they are Arrow fields."""
+
+    numbered_per_broker: bool = False
+    offsets_are_bytes: bool = False
+    columns: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +85,25 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Who is there and who leads what, as one broker told it."""
+    """Who is there and who leads what. ``unreachable``: brokers, by their name in
+    partitions, that did not say which partitions they have, and why."""
 
     brokers: tuple[Address, ...]
     topics: Mapping[str, TopicView]
+    unreachable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetAnswer:
-    """``offset`` None: no record is that late, or ``verdict`` says why there is none."""
+    """``offset`` None: no record is that late, or ``verdict`` says why there is none.
+    ``is_exact`` False: the broker only knows that the offset is at or before the time.
+    ``borders`` are offsets at which entries are known to begin, sorted."""
 
     verdict: Verdict
     code: str
     offset: int | None
+    is_exact: bool = True
+    borders: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +153,8 @@ class FetchTerms:
 
 
 class DecodedChunk(Protocol):
-    """A piece of a fetch: offsets up to ``next_offset`` are classed in ``counts``."""
+    """A piece of a fetch: offsets up to ``next_offset`` are classed in ``counts``, or taken
+    up by its entries where offsets are bytes."""
 
     @property
     def next_offset(self) -> int: ...
@@ -127,7 +168,7 @@ class Session(Protocol):
     """The state of one connection, without its socket."""
 
     def open(self) -> bytes:
-        """The first frame to send, before any request."""
+        """The first frame to send, before any request; empty where nothing comes first."""
 
     def negotiated(self, answer: memoryview) -> bytes | None:
         """Takes the answer to the last opening frame; gives the next one, or None when done."""
@@ -147,30 +188,49 @@ class Credentials:
 
 
 class Dialect(Protocol):
-    """See the head of this file."""
+    """See the head of this file. Questions that come in a list are for one broker and are
+    sent in one go; their answers come in the same order."""
 
+    @property
+    def NATURE(self) -> Nature: ...
     def open_session(self, client_id: str) -> Session: ...
     def login(self, credentials: Credentials) -> Generator[Question, Any, None]: ...
-    def ask_cluster(self, topics: Sequence[str] | None) -> Question: ...
-    def read_cluster(self, answer: Any) -> ClusterView: ...
+    def find_leaders(
+        self,
+        topics: Sequence[str] | None,
+        seeds: Sequence[Address],
+        members: Mapping[str, Address],
+    ) -> Search:
+        """``topics`` None: all there are. ``seeds`` to be asked first; ``members`` are the
+        brokers by name, where names are known."""
+
     def ask_offsets(
         self,
         leaders: Mapping[Partition, Leader],
         when: Earliest | Latest | AtTime,
         isolation: Isolation,
-    ) -> Question: ...
-    def read_offsets(self, answer: Any) -> dict[Partition, OffsetAnswer]: ...
-    def ask_sizes(self, partitions: Sequence[Partition]) -> Question: ...
-    def read_sizes(self, answer: Any) -> dict[Partition, int]: ...
-    def ask_coordinator(self, group: str) -> Question: ...
-    def read_coordinator(self, answer: Any) -> Address: ...
-    def ask_group_offsets(self, group: str, partitions: Sequence[Partition]) -> Question: ...
-    def read_group_offsets(self, answer: Any) -> dict[Partition, int | None]: ...
-    def ask_records(self, asked: Sequence[Asked], terms: FetchTerms) -> Question: ...
+    ) -> list[Question]: ...
+    def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]: ...
+    def ask_sizes(self, partitions: Sequence[Partition]) -> list[Question]: ...
+    def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]: ...
+    def open_home(self, edge: Any) -> Any:
+        """The home of this dialect's groups (``groups.Home``), given a ``groups.Edge``."""
+
+    def ask_records(self, asked: Sequence[Asked], terms: FetchTerms) -> list[Question]: ...
     def read_records(
-        self, answer: Any, asked: Sequence[Asked], isolation: Isolation
+        self, answers: Sequence[Any], asked: Sequence[Asked], isolation: Isolation
     ) -> FetchAnswer: ...
-    def next_offset(self, records: memoryview) -> int | None: ...
+    def next_offset(self, records: memoryview, from_offset: int) -> int | None:
+        """Behind the last complete batch or entry of what was fetched at ``from_offset``;
+        None where none is complete."""
+
+    def entry_around(
+        self, records: memoryview, from_offset: int, target: int
+    ) -> tuple[int, int | None]:
+        """Where the entry begins and ends that ``target`` is in or begins, walking from
+        ``from_offset``, at which an entry begins. End None: it was not reached; then the
+        first is where the walk stopped."""
+
     def decode_chunks(
         self,
         records: memoryview,
@@ -178,7 +238,28 @@ class Dialect(Protocol):
         until_offset: int,
         isolation: Isolation,
         aborted: Sequence[tuple[int, int]],
-    ) -> Iterator[DecodedChunk]: ...
+    ) -> Iterator[DecodedChunk]:
+        """The offsets from ``from_offset`` on. Where offsets are bytes, ``records`` begin
+        there; else they may begin before."""
+
+
+def nobody_answers(silence: Silence) -> RangelandError:
+    """The error for a search that nobody has answered: every address and why."""
+    reasons = "; ".join(f"{address}: {why}" for address, why in silence.tried.items())
+    tried = {str(address): why for address, why in silence.tried.items()}
+    if tried and silence.strangers == len(tried):
+        return JobFileError(
+            "no server answers as a broker does",
+            why=reasons,
+            do="check host, port and security in source",
+            tried=tried,
+        )
+    return Unreachable(
+        f"no broker could be reached, {len(tried)} tried",
+        why=reasons,
+        do="check source.servers, the network and that the brokers are up, then run again",
+        tried=tried,
+    )
 
 
 def dialect_names() -> list[str]:

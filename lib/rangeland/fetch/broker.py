@@ -24,6 +24,8 @@ MAX_FRAME_BYTES = 1 << 31
 # Until a peer has shown that it is a broker: "HTTP" read as a length is more than a gigabyte.
 MAX_OPENING_BYTES = 1 << 20
 RECEIVE_BUFFER_BYTES = 4 << 20
+# Where nothing is said before the first request, its answer may be records: but not so many.
+MAX_FIRST_BYTES = 1 << 30
 POOLED_BYTES = 1 << 16
 
 
@@ -73,19 +75,16 @@ class Connection:
             raise self._lost("shake hands over TLS with", error) from error
 
     def _open(self, dialect: Dialect) -> None:
+        question: bytes | None = self._session.open()
+        self._is_known = bool(question)
         try:
-            question: bytes | None = self._session.open()
-            while question is not None:
+            while question:
                 self._send(question)
-                question = self._session.negotiated(self._receive())
+                question = self._session.negotiated(self._receive(self._settings.request_ms))
         except RemoteProtocolError as error:
-            raise NoBroker(
-                f"{self.address} does not answer as a broker does",
-                why="; ".join(part for part in (error.what, error.why, error.do) if part),
-                do="check host, port and source.security",
-                broker=str(self.address),
-            ) from error
-        self._frames = FrameReader(MAX_FRAME_BYTES, _pooled)
+            raise self._stranger(error) from error
+        limit = MAX_FRAME_BYTES if self._is_known else MAX_FIRST_BYTES
+        self._frames = FrameReader(limit, _pooled)
         sasl = self._settings.sasl
         if sasl is None:
             return
@@ -100,21 +99,33 @@ class Connection:
     def call(self, question: Question) -> Any:
         """Sends and waits. Raises Lost, or RemoteProtocolError for bytes that make no sense."""
         self.send(question)
-        return self.receive()
+        return self.receive(question.wait_ms)
 
     def send(self, question: Question) -> None:
         """Sends without waiting for the answer, which ``receive`` gives later."""
         self._send(self._session.encode(question.request, question.max_version)[1])
 
-    def receive(self) -> Any:
-        """The next answer."""
-        frame = self._receive()
+    def receive(self, wait_ms: int | None = None) -> Any:
+        """The next answer, waited for as long as any, or for ``wait_ms`` if that is longer."""
         try:
-            return self._session.decode(frame)[1]
+            frame = self._receive(max(self._settings.request_ms, wait_ms or 0))
+            answer = self._session.decode(frame)[1]
         except RangelandError as error:
             self.close()
+            if isinstance(error, RemoteProtocolError) and not self._is_known:
+                raise self._stranger(error) from error
             error.facts.setdefault("broker", str(self.address))
             raise
+        self._is_known = True
+        return answer
+
+    def _stranger(self, error: RemoteProtocolError) -> NoBroker:
+        return NoBroker(
+            f"{self.address} does not answer as a broker does",
+            why="; ".join(part for part in (error.what, error.why, error.do) if part),
+            do="check host, port and source.security",
+            broker=str(self.address),
+        )
 
     def close(self) -> None:
         self._socket.close()
@@ -127,8 +138,8 @@ class Connection:
             self.close()
             raise self._lost("send to", error) from error
 
-    def _receive(self) -> memoryview:
-        deadline = time.monotonic() + self._settings.request_ms / 1000
+    def _receive(self, wait_ms: int) -> memoryview:
+        deadline = time.monotonic() + wait_ms / 1000
         while True:
             left = deadline - time.monotonic()
             try:
@@ -140,7 +151,7 @@ class Connection:
                     raise ConnectionError("the broker closed the connection")
             except TimeoutError as error:
                 self.close()
-                silence = TimeoutError(f"no whole answer in {self._settings.request_ms} ms")
+                silence = TimeoutError(f"no whole answer in {wait_ms} ms")
                 raise self._lost("receive from", silence) from error
             except OSError as error:
                 self.close()

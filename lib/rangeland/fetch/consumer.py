@@ -18,6 +18,7 @@ from rangeland.dialects.contract import Asked, ClusterView, FetchAnswer, Fetched
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, Bug, Unreachable
 from rangeland.fetch.broker import Lost
+from rangeland.fetch.leaders import ask_leaders
 from rangeland.fetch.loop import FetchLoop
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
@@ -30,7 +31,6 @@ from rangeland.fetch.steps import (
     WaitUntil,
     Want,
 )
-from rangeland.fetch.survey import ask_leaders
 from rangeland.fetch.tally import Chunk
 from rangeland.model import (
     Address,
@@ -81,7 +81,8 @@ def read_slices(
         for piece in fetcher.pieces():
             piece_slice = by_index[piece.index]
             if piece.loss is not None or not len(piece.records):
-                yield _without_rows(piece)
+                in_bytes = fetcher.brokers.dialect.NATURE.offsets_are_bytes
+                yield _without_rows(piece, in_bytes=in_bytes)
                 continue
             size = len(piece.records)
             for chunk in _decode(piece, piece_slice, fetcher.brokers, settings):
@@ -94,7 +95,7 @@ def read_slices(
         fetcher.stop()
 
 
-def _without_rows(piece: _Piece) -> Chunk:
+def _without_rows(piece: _Piece, *, in_bytes: bool) -> Chunk:
     width = piece.until_offset - piece.from_offset
     counts = Counts(lost=width) if piece.loss is not None else Counts(compacted=width)
     return Chunk(
@@ -104,6 +105,7 @@ def _without_rows(piece: _Piece) -> Chunk:
         counts,
         leader=piece.leader,
         loss=piece.loss,
+        taken_up=width if in_bytes else None,
     )
 
 
@@ -114,12 +116,23 @@ def _decode(
     skips it: then what stands before it is decoded, and its own offsets are counted lost."""
     position, until_offset = piece.from_offset, piece.until_offset
     end_of_good = until_offset
+    in_bytes = brokers.dialect.NATURE.offsets_are_bytes
     while position < until_offset:
+        # Where offsets are bytes, the first byte of the records is at the position.
+        records = piece.records[position - piece.from_offset :] if in_bytes else piece.records
         try:
             for part in brokers.dialect.decode_chunks(
-                piece.records, position, end_of_good, settings.isolation, piece.aborted
+                records, position, end_of_good, settings.isolation, piece.aborted
             ):
-                yield Chunk(piece.index, position, part.next_offset, part.counts, part.batch)
+                taken_up = part.next_offset - position if in_bytes else None
+                yield Chunk(
+                    piece.index,
+                    position,
+                    part.next_offset,
+                    part.counts,
+                    part.batch,
+                    taken_up=taken_up,
+                )
                 position = part.next_offset
             if end_of_good == until_offset:
                 return
@@ -133,7 +146,9 @@ def _decode(
         if position < first:
             raise Bug(f"{piece_slice}: what stands before offset {first} was not decoded")
         loss = Loss(piece_slice.partition, first, last, LossVerdict.CORRUPT, bad.what)
-        yield Chunk(piece.index, first, last, Counts(lost=last - first), loss=loss)
+        counts = Counts(lost=last - first)
+        taken_up = last - first if in_bytes else None
+        yield Chunk(piece.index, first, last, counts, loss=loss, taken_up=taken_up)
         position, end_of_good = last, until_offset
 
 
@@ -272,17 +287,17 @@ class _Fetcher:
 
     def _answer(self, leader: Address, asked: list[Asked], is_sent: bool) -> FetchAnswer:
         dialect = self.brokers.dialect
-        question = dialect.ask_records(asked, self._terms)
+        questions = dialect.ask_records(asked, self._terms)
         if is_sent:
             try:
-                answer = self.brokers.connect(leader).receive()
+                answers = self.brokers.receive_all(leader, questions)
             except Lost:
                 # The once-more of SimpleConsumer: a fresh connection, the same request.
                 self.brokers.drop(leader)
-                answer = self.brokers.call(leader, question)
+                answers = self.brokers.call_all(leader, questions)
         else:
-            answer = self.brokers.call(leader, question)
-        return dialect.read_records(answer, asked, self._settings.isolation)
+            answers = self.brokers.call_all(leader, questions)
+        return dialect.read_records(answers, asked, self._settings.isolation)
 
     def _send_ahead(self) -> Ask | None:
         """Sends the next fetch if the loop wants one now; its answer is taken later."""
@@ -291,12 +306,10 @@ class _Fetcher:
             return None
         asked = [Asked(w.partition, w.topic_id, w.epoch, w.offset, w.max_bytes) for w in step.wants]
         try:
-            connection = self.brokers.connect(step.leader)
-            connection.send(self.brokers.dialect.ask_records(asked, self._terms))
+            self.brokers.send_all(step.leader, self.brokers.dialect.ask_records(asked, self._terms))
         except Lost:
             self.brokers.drop(step.leader)
             return None
-        self.brokers.requests += 1
         return step
 
     def _take(
@@ -313,7 +326,7 @@ class _Fetcher:
             self._loop.on_verdict(want, part.verdict, part.code)
             return None
         try:
-            next_offset = self.brokers.dialect.next_offset(part.records)
+            next_offset = self.brokers.dialect.next_offset(part.records, want.offset)
         except BadRecord as error:
             raise _at(error, want.partition, str(leader)) from error
         if next_offset is None:
@@ -349,9 +362,10 @@ class _Fetcher:
         leader = {want.partition: Leader(address, want.epoch)}
         found: list[int] = []
         for when in (Earliest(), Latest()):
-            question = dialect.ask_offsets(leader, when, Isolation.READ_UNCOMMITTED)
+            questions = dialect.ask_offsets(leader, when, Isolation.READ_UNCOMMITTED)
             try:
-                part = dialect.read_offsets(self.brokers.call(address, question))[want.partition]
+                answers = self.brokers.call_all(address, questions)
+                part = dialect.read_offsets(answers)[want.partition]
             except Lost as error:
                 self._loop.on_lost(address, f"{error.what}: {error.why}")
                 return
@@ -364,6 +378,8 @@ class _Fetcher:
 
 def _is_unknown(view: ClusterView, partition: Partition) -> bool:
     """True where the cluster says that there is no such topic, or no such partition in it."""
+    if partition.broker in view.unreachable:
+        return False
     topic = view.topics.get(partition.topic)
     return topic is None or topic.verdict is Verdict.OK or topic.is_unknown
 

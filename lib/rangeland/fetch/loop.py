@@ -241,6 +241,12 @@ class FetchLoop:
         be compacted away: asked alone and unthrottled, again and again, a leader that has
         all of the slice's offsets has no record in them."""
         reading = self._current(want)
+        if high_watermark < 0:
+            # Some brokers do not tell: an idle log, one cut short and one that is gone look
+            # the same, so it is asked where the log ends.
+            self._pause(reading, "its leader answered without records")
+            reading.phase = Phase.MEASURING
+            return False
         if high_watermark < reading.slice.until_offset:
             reading.empty_answers = 0
             self._pause(reading, f"its leader's log is readable up to {high_watermark} only")

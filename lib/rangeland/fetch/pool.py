@@ -6,12 +6,16 @@ a second time on a fresh connection. A second failure is the caller's to judge.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rangeland.dialects.contract import Dialect, Question, load_dialect
 from rangeland.fetch.broker import Connection, Lost
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Address
+
+AHEAD = 256
+"""Questions on their way to one broker before an answer is read."""
 
 
 class Brokers:
@@ -25,23 +29,45 @@ class Brokers:
 
     def call(self, address: Address, question: Question) -> Any:
         """Raises Lost after the second failure, and what the answer itself raises."""
+        return self._once_more(address, (question,))[0]
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        """The answers to all, in order, each batch of questions sent before its answers are
+        read. Raises Lost after the second failure of a batch."""
+        answers: list[Any] = []
+        for start in range(0, len(questions), AHEAD):
+            answers += self._once_more(address, questions[start : start + AHEAD])
+        return answers
+
+    def _once_more(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         fresh = address not in self._open
         try:
-            return self._call(address, question)
+            return self._call(address, questions)
         except Lost:
             self.drop(address)
             if fresh:
                 raise
         try:
-            return self._call(address, question)
+            return self._call(address, questions)
         except Lost:
             self.drop(address)
             raise
 
-    def _call(self, address: Address, question: Question) -> Any:
+    def _call(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        self.send_all(address, questions)
+        return self.receive_all(address, questions)
+
+    def send_all(self, address: Address, questions: Sequence[Question]) -> None:
+        """Sends without waiting for the answers, which ``receive_all`` gives later."""
         connection = self.connect(address)
-        self.requests += 1
-        return connection.call(question)
+        self.requests += len(questions)
+        for question in questions:
+            connection.send(question)
+
+    def receive_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        """The answers to what was sent on the open connection. Raises Lost."""
+        connection = self.connect(address)
+        return [connection.receive(question.wait_ms) for question in questions]
 
     def connect(self, address: Address) -> Connection:
         """The open connection to a broker, or a new one. Raises Lost."""

@@ -32,7 +32,8 @@ class SaslSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """``seeds`` are asked first; the cluster names its other brokers itself."""
+    """``seeds`` are asked first; where the cluster does not name its brokers itself,
+    ``members`` has them by name."""
 
     dialect: str
     seeds: tuple[Address, ...]
@@ -45,3 +46,4 @@ class ClusterSettings:
     survey_ms: int = 30_000
     no_progress_ms: int = 120_000
     policy: Policy = field(default_factory=Policy)
+    members: tuple[tuple[str, Address], ...] = ()

@@ -1,9 +1,10 @@
 """One look at the cluster: leaders, where each log begins and ends, offsets for times.
 
-Requests are per broker and kind, never per partition: a thousand partitions cost what ten
-do. Whatever has no answer yet (a leader being elected, a broker that just left) is asked
-again with fresh metadata until the deadline; then the survey fails with every address it
-tried and why. A topic that is not there is the job's mistake and said at once.
+Requests are per broker and kind, or sent in one go where a protocol has one per partition:
+a thousand partitions cost what ten do. Whatever has no answer yet (a leader being elected,
+a broker that just left) is asked again with fresh metadata until the deadline; then the
+survey fails with every address it tried and why, or goes on without those partitions where
+the job's policy holds them back. A topic that is not there is the job's mistake.
 """
 
 from __future__ import annotations
@@ -11,13 +12,21 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from rangeland.dialects.contract import ClusterView, OffsetAnswer, TopicView
+from rangeland.dialects.contract import (
+    Asked,
+    ClusterView,
+    FetchTerms,
+    OffsetAnswer,
+    TopicView,
+)
+from rangeland.dialects.groups import Home
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.fetch.broker import Lost, NoBroker
+from rangeland.errors import BadRecord, JobFileError, RangelandError, Unreachable
+from rangeland.fetch.broker import Lost
+from rangeland.fetch.leaders import ask_leaders
 from rangeland.fetch.pool import Brokers
 from rangeland.model import (
     Address,
@@ -30,81 +39,83 @@ from rangeland.model import (
     Partition,
     Survey,
 )
+from rangeland.planning.policy import Action
 
 PAUSE_MS = 200
+WALK_BYTES = 8 << 20
+LARGEST_ENTRY_BYTES = 1 << 30
 When = Earliest | Latest | AtTime
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What to look at. Exactly one of ``topics`` and ``topic_pattern`` is given; the pattern
-    is anchored and never matches internal topics. ``partitions`` restricts by topic."""
+    is anchored and never matches internal topics. ``partitions`` restricts by topic: numbers,
+    or ``broker-number`` where partitions are numbered per broker. ``known`` are topics that
+    were landed before: one that is gone is no mistake of the job's. ``offsets`` are those
+    that the job names itself, to be checked where not every offset will do."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
-    partitions: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
     times_ms: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()
+    offsets: tuple[tuple[Partition, int], ...] = ()
 
 
-def take_survey(brokers: Brokers, wanted: Wanted, now: Callable[[], float] = time.time) -> Survey:
-    """Raises JobFileError for topics or partitions that are not there and Unreachable when
-    the deadline of the settings passes."""
+def take_survey(
+    brokers: Brokers,
+    wanted: Wanted,
+    now: Callable[[], float] = time.time,
+    home: Home | None = None,
+) -> Survey:
+    """``home`` is where the groups that are wanted live. Raises JobFileError for topics or
+    partitions that are not there and Unreachable when the deadline of the settings passes."""
     look = _Look(brokers, wanted)
     leaders = look.leaders()
     isolation = brokers.settings.isolation
+    nature = brokers.dialect.NATURE
     start = look.offsets(leaders, Earliest(), isolation)
     end = look.offsets(leaders, Latest(), isolation)
     times = {t: look.offsets(leaders, AtTime(t), isolation) for t in wanted.times_ms}
     sizes = look.sizes(leaders)
-    groups = {g: look.group_offsets(g, tuple(leaders)) for g in wanted.groups}
-    return Survey(
+    there = [p for p in sorted(leaders) if p in start and p in end]
+    logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in there}
+    if nature.offsets_are_bytes:
+        logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
+    groups = {g: home.offsets(g, there) for g in wanted.groups} if home is not None else {}
+    survey = Survey(
         taken_at_ms=int(now() * 1000),
-        logs={
-            p: LogState(p, leaders[p], _known(start, p), _known(end, p), sizes.get(p))
-            for p in sorted(leaders)
+        logs=logs,
+        offsets_for_times={
+            (p, t): found[p].offset for t, found in times.items() for p in there if p in found
         },
-        offsets_for_times={(p, t): found[p] for t, found in times.items() for p in leaders},
-        group_offsets={(p, g): found.get(p) for g, found in groups.items() for p in leaders},
+        group_offsets={(p, g): found.get(p) for g, found in groups.items() for p in there},
         requests=brokers.requests,
         elsewhere=frozenset(look.elsewhere),
+        inexact=frozenset(
+            (p, t) for t, found in times.items() for p in found if not found[p].is_exact
+        ),
+        entries=look.entries(logs, _committed(groups)) if nature.offsets_are_bytes else {},
+        unreachable=look.unreachable,
+        brokers=frozenset(look.brokers),
+        silent=look.silent,
     )
+    return replace(survey, requests=brokers.requests)
 
 
-def _known(offsets: Mapping[Partition, int | None], partition: Partition) -> int:
-    found = offsets[partition]
-    return 0 if found is None else found
+def _log(
+    leader: Leader, partition: Partition, start: OffsetAnswer, end: OffsetAnswer, size: int | None
+) -> LogState:
+    return LogState(partition, leader, start.offset or 0, end.offset or 0, size)
 
 
-def ask_leaders(
-    brokers: Brokers, topics: Sequence[str] | None, seeds: Sequence[Address]
-) -> ClusterView:
-    """Asks the seeds in turn; the first that answers is believed. Raises Unreachable naming
-    every address and why, or JobFileError when somebody else listens at each of them.
-    (``findLeader`` of SimpleConsumer, for all partitions at once.)"""
-    tried: dict[str, str] = {}
-    strangers = 0
-    for seed in dict.fromkeys(seeds):
-        try:
-            answer = brokers.call(seed, brokers.dialect.ask_cluster(topics))
-            return brokers.dialect.read_cluster(answer)
-        except Lost as error:
-            tried[str(seed)] = error.why
-            strangers += isinstance(error, NoBroker)
-    reasons = "; ".join(f"{address}: {why}" for address, why in tried.items())
-    if tried and strangers == len(tried):
-        raise JobFileError(
-            "no server answers as a broker does",
-            why=reasons,
-            do="check host, port and security in source",
-            tried=tried,
-        )
-    raise Unreachable(
-        f"no broker could be reached, {len(tried)} tried",
-        why=reasons,
-        do="check source.servers, the network and that the brokers are up, then run again",
-        tried=tried,
-    )
+def _of_bytes(log: LogState, start: OffsetAnswer, end: OffsetAnswer) -> LogState:
+    """Where offsets are bytes, sizes are exact, and cuts are made where entries begin."""
+    known = {*start.borders, *end.borders, log.start_offset, log.end_offset}
+    borders = tuple(sorted(b for b in known if log.start_offset <= b <= log.end_offset))
+    return replace(log, size_bytes=log.end_offset - log.start_offset, borders=borders)
 
 
 class _Look:
@@ -116,10 +127,17 @@ class _Look:
         self._deadline = time.monotonic() + brokers.settings.survey_ms / 1000
         self._trouble: RangelandError | None = None
         self._seeds: list[Address] = list(brokers.settings.seeds)
+        self._holds = brokers.settings.policy.unreachable is Action.HOLD
         self.elsewhere: set[Partition] = set()
+        self.unreachable: dict[Partition, str] = {}
+        self.silent: dict[str, str] = {}
+        self.brokers: set[str] = set()
+
+    def _is_over(self) -> bool:
+        return time.monotonic() + PAUSE_MS / 1000 >= self._deadline
 
     def _pause(self, what: str) -> None:
-        if time.monotonic() + PAUSE_MS / 1000 < self._deadline:
+        if not self._is_over():
             time.sleep(PAUSE_MS / 1000)
             return
         if self._trouble is not None:
@@ -131,44 +149,59 @@ class _Look:
         )
 
     def leaders(self) -> dict[Partition, Leader]:
-        """All partitions that are wanted; each has a leader."""
+        """All partitions that are wanted; each has a leader. Those that have none when time is
+        up are left out, and named in ``unreachable``, where the policy holds them back."""
         while True:
             try:
                 view = self._view()
                 found = self._wanted_partitions(view)
-                leaderless = [str(p) for p, leader in found.items() if leader.address is None]
-                if not leaderless:
-                    self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
-                    return found
+                leaderless = [p for p, leader in found.items() if leader.address is None]
+                led = {p: x for p, x in found.items() if x.address is not None}
+                if not leaderless and not view.unreachable:
+                    return self._seen(view, led)
+                if self._holds and led and self._is_over():
+                    self.unreachable |= dict.fromkeys(leaderless, "it has no leader")
+                    return self._seen(view, led)
                 self._trouble = None
-                what = f"{len(leaderless)} partitions have no leader: {', '.join(leaderless[:5])}"
+                what = _who_is_missing(leaderless, view.unreachable)
             except Unreachable as error:
                 self._trouble, what = error, error.what
             self._pause(what)
+
+    def _seen(self, view: ClusterView, led: dict[Partition, Leader]) -> dict[Partition, Leader]:
+        self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
+        self.silent = dict(view.unreachable)
+        members = [name for name, _ in self._brokers.settings.members]
+        self.brokers = {name for name in members if name not in view.unreachable}
+        return led
 
     def _view(self) -> ClusterView:
         topics = self._wanted.topics if self._wanted.topic_pattern is None else None
         return ask_leaders(self._brokers, topics, self._seeds)
 
     def _wanted_partitions(self, view: ClusterView) -> dict[Partition, Leader]:
-        names = self._names(view)
+        names = [name for name in self._names(view) if not self._is_gone(name, view)]
         found: dict[Partition, Leader] = {}
         for name in names:
             topic = view.topics.get(name)
             if topic is None or topic.verdict is not Verdict.OK:
                 self._refuse_topic(name, topic)
             only = self._wanted.partitions.get(name)
-            for number in only or ():
-                if Partition(name, number) not in topic.leaders:
-                    there = sorted(p.number for p in topic.leaders)
+            for which in only or ():
+                if not any(_is(p, which) for p in topic.leaders) and not view.unreachable:
+                    there = ", ".join(str(p).rpartition("/")[2] for p in sorted(topic.leaders))
                     raise JobFileError(
-                        f"{name} has no partition {number}",
+                        f"{name} has no partition {which}",
                         why=f"it has {there}",
                         do="correct source.partitions",
                     )
-            found |= {p: x for p, x in topic.leaders.items() if not only or p.number in only}
+            found |= {
+                p: x
+                for p, x in topic.leaders.items()
+                if not only or any(_is(p, which) for which in only)
+            }
             self.elsewhere |= set(topic.leaders) - set(found)
-        if not found:
+        if names and not found:
             raise Unreachable(f"the topics {', '.join(names)} have no partitions yet")
         return found
 
@@ -181,13 +214,18 @@ class _Look:
             for t in view.topics.values()
             if not t.is_internal and re.fullmatch(pattern, t.name)
         )
-        if not matching:
+        if not matching and not any(re.fullmatch(pattern, name) for name in self._wanted.known):
             raise JobFileError(
                 f"no topic matches {pattern}",
                 why=f"the cluster has {len(view.topics)} topics; the pattern is anchored",
                 do="correct source.topic_pattern or create the topic",
             )
         return matching
+
+    def _is_gone(self, name: str, view: ClusterView) -> bool:
+        topic = view.topics.get(name)
+        denied = topic is None or topic.is_unknown
+        return denied and name in self._wanted.known
 
     def _refuse_topic(self, name: str, topic: TopicView | None) -> NoReturn:
         code = topic.code if topic else "nothing"
@@ -209,34 +247,44 @@ class _Look:
 
     def offsets(
         self, leaders: dict[Partition, Leader], when: When, isolation: Isolation
-    ) -> dict[Partition, int | None]:
-        """One request per leader; what has moved meanwhile is asked again at its new leader,
+    ) -> dict[Partition, OffsetAnswer]:
+        """Asked at each leader; what has moved meanwhile is asked again at its new leader,
         which is noted in ``leaders``."""
-        found: dict[Partition, int | None] = {}
+        found: dict[Partition, OffsetAnswer] = {}
         while True:
-            missing = {p: leader for p, leader in leaders.items() if p not in found}
+            missing = {
+                p: leader
+                for p, leader in leaders.items()
+                if p not in found and p not in self.unreachable
+            }
             if not missing:
                 return found
             found |= self._ask_each_leader(missing, when, isolation)
-            if all(p in found for p in leaders):
+            left = [p for p in missing if p not in found]
+            if not left:
+                continue
+            if self._holds and len(left) < len(leaders) and self._is_over():
+                why = "its leader does not answer" if self._trouble is None else self._trouble.why
+                self.unreachable |= dict.fromkeys(left, why)
                 continue
             self._pause("some partitions' offsets could not be had")
             leaders |= {p: x for p, x in self.leaders().items() if p in leaders}
 
     def _ask_each_leader(
         self, missing: Mapping[Partition, Leader], when: When, isolation: Isolation
-    ) -> dict[Partition, int | None]:
-        found: dict[Partition, int | None] = {}
+    ) -> dict[Partition, OffsetAnswer]:
+        found: dict[Partition, OffsetAnswer] = {}
         dialect = self._brokers.dialect
         for address, group in _by_leader(missing).items():
             try:
-                answer = self._brokers.call(address, dialect.ask_offsets(group, when, isolation))
+                questions = dialect.ask_offsets(group, when, isolation)
+                answers = self._brokers.call_all(address, questions)
             except Lost as error:
                 self._trouble = error
                 continue
-            for partition, part in dialect.read_offsets(answer).items():
+            for partition, part in dialect.read_offsets(answers).items():
                 if part.verdict is Verdict.OK:
-                    found[partition] = part.offset
+                    found[partition] = part
                 else:
                     self._note(partition, part)
         return found
@@ -259,32 +307,56 @@ class _Look:
         found: dict[Partition, int] = {}
         for address, group in _by_leader(leaders).items():
             try:
-                question = self._brokers.dialect.ask_sizes(tuple(group))
-                answer = self._brokers.call(address, question)
+                questions = self._brokers.dialect.ask_sizes(tuple(group))
+                answers = self._brokers.call_all(address, questions)
             except RangelandError:
                 # Old brokers do not know this request and some clients may not ask it.
                 continue
-            sizes = self._brokers.dialect.read_sizes(answer)
+            sizes = self._brokers.dialect.read_sizes(answers)
             found |= {p: size for p, size in sizes.items() if p in group}
         return found
 
-    def group_offsets(
-        self, group: str, partitions: Sequence[Partition]
-    ) -> dict[Partition, int | None]:
-        """What a group has committed, from its coordinator."""
+    def entries(
+        self, logs: Mapping[Partition, LogState], committed: Sequence[tuple[Partition, int]]
+    ) -> dict[tuple[Partition, int], tuple[int, int]]:
+        """For each offset that the job names, or a group of its: the entry it is in. An offset
+        of the log's ends or beyond them is left out."""
+        found = {}
+        for partition, offset in {*self._wanted.offsets, *committed}:
+            log = logs.get(partition)
+            if log is None or not log.start_offset < offset < log.end_offset:
+                continue
+            found[partition, offset] = self._entry_around(log, offset)
+        return found
+
+    def _entry_around(self, log: LogState, offset: int) -> tuple[int, int]:
+        """Reads from the nearest known entry before: the log itself has no index."""
         dialect = self._brokers.dialect
-        while True:
-            for seed in self._seeds:
-                try:
-                    found = self._brokers.call(seed, dialect.ask_coordinator(group))
-                    answer = self._brokers.call(
-                        dialect.read_coordinator(found),
-                        dialect.ask_group_offsets(group, partitions),
-                    )
-                    return dialect.read_group_offsets(answer)
-                except Unreachable as error:
-                    self._trouble = error
-            self._pause(f"the offsets of group {group} could not be had")
+        position = max(b for b in log.borders or (log.start_offset,) if b <= offset)
+        max_bytes = WALK_BYTES
+        terms = FetchTerms(self._brokers.settings.isolation, 0, LARGEST_ENTRY_BYTES)
+        address = log.leader.address
+        assert address is not None
+        while position < offset and max_bytes <= LARGEST_ENTRY_BYTES:
+            asked = [Asked(log.partition, log.leader.topic_id, None, position, max_bytes)]
+            answers = self._brokers.call_all(address, dialect.ask_records(asked, terms))
+            read = dialect.read_records(answers, asked, terms.isolation)
+            records = read.parts[0].records if read.parts else memoryview(b"")
+            try:
+                start, end = dialect.entry_around(records, position, offset)
+            except BadRecord as error:
+                raise BadRecord(
+                    f"{log.partition}: whether an entry begins at {offset} cannot be told",
+                    why=f"{error.what}: {error.why}",
+                    do=error.do,
+                    partition=str(log.partition),
+                    offset=offset,
+                ) from error
+            if end is not None:
+                return start, end
+            max_bytes = WALK_BYTES if start > position else max_bytes * 2
+            position = start
+        return position, position
 
 
 def _by_leader(leaders: Mapping[Partition, Leader]) -> dict[Address, dict[Partition, Leader]]:
@@ -293,3 +365,23 @@ def _by_leader(leaders: Mapping[Partition, Leader]) -> dict[Address, dict[Partit
         if leader.address is not None:
             groups.setdefault(leader.address, {})[partition] = leader
     return groups
+
+
+def _committed(
+    groups: Mapping[str, Mapping[Partition, int | None]],
+) -> list[tuple[Partition, int]]:
+    return [(p, at) for found in groups.values() for p, at in found.items() if at is not None]
+
+
+def _is(partition: Partition, which: int | str) -> bool:
+    """``which`` is a partition's number, or ``broker-number``."""
+    if isinstance(which, int):
+        return partition.number == which
+    return f"{partition.broker}-{partition.number}" == which
+
+
+def _who_is_missing(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
+    if leaderless:
+        named = ", ".join(str(p) for p in leaderless[:5])
+        return f"{len(leaderless)} partitions have no leader: {named}"
+    return "; ".join(f"broker {name} cannot be asked: {why}" for name, why in silent.items())

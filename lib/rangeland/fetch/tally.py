@@ -27,7 +27,8 @@ MAX_GAPS = 10_000
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A piece of one slice: offsets ``[from_offset, until_offset)``, the rows of those that
-    are records (a RecordBatch or None), and a class for each offset."""
+    are records (a RecordBatch or None), and a class for each offset. ``taken_up`` is how many
+    offsets its entries take up, where those are not as many as its records: bytes."""
 
     slice_index: int
     from_offset: int
@@ -37,6 +38,7 @@ class Chunk:
     leader: str = ""
     bytes_read: int = 0
     loss: Loss | None = None
+    taken_up: int | None = None
 
 
 @dataclass(slots=True)
@@ -48,6 +50,7 @@ class _Line:
     bytes_read: int
     losses: list[Loss]
     gaps: list[tuple[int, int]] = field(default_factory=list)
+    taken_up: int | None = None
 
     def without_rows(self, start: int, end: int) -> None:
         if self.gaps and self.gaps[-1][1] == start:
@@ -66,7 +69,8 @@ class Tally:
         line = self._lines[chunk.slice_index]
         width = chunk.until_offset - chunk.from_offset
         rows = chunk.batch.num_rows if chunk.batch is not None else 0
-        adds_up = chunk.counts.total == width and rows == chunk.counts.landed
+        offsets = chunk.counts.total if chunk.taken_up is None else chunk.taken_up
+        adds_up = offsets == width and rows == chunk.counts.landed
         if chunk.from_offset != line.position or not adds_up:
             raise ProofFailed(
                 f"a piece of {line.slice} does not add up",
@@ -75,7 +79,9 @@ class Tally:
                 do="report this; nothing was committed",
                 slice=line.slice.index,
             )
-        if len(line.gaps) <= MAX_GAPS:
+        if chunk.taken_up is not None:
+            line.taken_up = (line.taken_up or 0) + chunk.taken_up
+        elif len(line.gaps) <= MAX_GAPS:
             for start, end in gaps_of(chunk):
                 line.without_rows(start, end)
         line.position = chunk.until_offset
@@ -107,7 +113,10 @@ class Tally:
                     (loss.from_offset, loss.until_offset, loss.verdict.value, loss.evidence)
                     for loss in line.losses
                 ),
-                gaps=tuple(line.gaps) if len(line.gaps) <= MAX_GAPS else None,
+                gaps=None
+                if len(line.gaps) > MAX_GAPS or line.taken_up is not None
+                else tuple(line.gaps),
+                taken_up=line.taken_up,
             )
             for line in self._lines.values()
         )

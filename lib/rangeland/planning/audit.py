@@ -12,7 +12,8 @@ numbers again, and the pieces of both lives ask for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import reduce
 
 import numpy as np
 
@@ -26,11 +27,24 @@ Runs = tuple[np.ndarray, np.ndarray]
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A landed range, and how many of its offsets have a row: None where only a part is
-    left of a range whose gaps were not kept."""
+    left of a range whose gaps were not kept. ``in_bytes``: its offsets are the positions of
+    entries, ``landed`` counts rows, and only the whole range can be told to be there."""
 
     range: Range
     landed: int | None
     gaps: tuple[Interval, ...] | None = None
+    in_bytes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Rows of a partition whose offsets are bytes. ``rows`` are the distinct ones of each of
+    its pieces, in their order; ``twice`` are offsets of which a row is there again,
+    ``strange`` offsets in no piece."""
+
+    rows: tuple[int, ...]
+    twice: tuple[int, ...] = ()
+    strange: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +111,53 @@ def _without(old: Piece, new: Range) -> list[Piece]:
 def _part(old: Piece, rest: Interval) -> Piece:
     where = replace(old.range, from_offset=rest[0], until_offset=rest[1])
     if old.gaps is None:
-        return Piece(where, None)
+        return Piece(where, None, in_bytes=old.in_bytes)
     gaps = tuple(overlap(rest, old.gaps))
     return Piece(where, where.width - width(gaps), gaps)
 
 
-def audit(pieces: Sequence[Piece], found: Mapping[Partition, Runs]) -> Audit:
-    """Every offset of every piece against the rows that were found."""
+def audit(
+    pieces: Sequence[Piece],
+    found: Mapping[Partition, Runs],
+    counted: Mapping[Partition, Counted] | None = None,
+) -> Audit:
+    """Every offset of every piece against the rows that were found; of partitions whose
+    offsets are bytes, every piece against the rows that were ``counted``."""
+    in_bytes = [_audit_counted(pieces, p, c) for p, c in sorted((counted or {}).items())]
+    whole = _audit_runs([piece for piece in pieces if not piece.in_bytes], found)
+    return reduce(_both, in_bytes, whole)
+
+
+def _both(one: Audit, other: Audit) -> Audit:
+    return Audit(
+        *(tuple(sorted((*getattr(one, f.name), *getattr(other, f.name)))) for f in fields(Audit))
+    )
+
+
+def pieces_in_bytes(pieces: Iterable[Piece]) -> dict[Partition, list[Piece]]:
+    """Those whose offsets are bytes, of each partition, in the order of the log."""
+    found: dict[Partition, list[Piece]] = {}
+    for piece in sorted((p for p in pieces if p.in_bytes), key=lambda p: p.range):
+        found.setdefault(piece.range.partition, []).append(piece)
+    return found
+
+
+def _audit_counted(pieces: Sequence[Piece], partition: Partition, counted: Counted) -> Audit:
+    mine = pieces_in_bytes(pieces)[partition]
+    pairs = list(zip(mine, counted.rows, strict=True))
+    torn = tuple(p.range for p, rows in pairs if p.landed is not None and rows < p.landed)
+    swollen = [p.range for p, rows in pairs if p.landed is not None and rows > p.landed]
+    strange = [Range(partition, at, at + 1) for at in counted.strange]
+    return Audit(
+        holes=torn,
+        duplicates=tuple(Range(partition, at, at + 1) for at in counted.twice),
+        strangers=tuple(sorted([*strange, *swollen])),
+        suspect=torn,
+        unproved=tuple(p.range for p in mine if p.landed is None),
+    )
+
+
+def _audit_runs(pieces: Sequence[Piece], found: Mapping[Partition, Runs]) -> Audit:
     holes: list[Range] = []
     duplicates: list[Range] = []
     strangers: list[Range] = []

@@ -9,10 +9,10 @@ error here and never an empty success later.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
-from rangeland.errors import JobFileError, RangeLost
+from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.model import (
     AtOffset,
     AtTime,
@@ -61,6 +61,8 @@ class Request:
     policy: Policy
     topic_pattern: str = ""
     """Asked for by pattern: a topic that matches it and is gone has not been taken out."""
+    topics: tuple[str, ...] = ()
+    """Asked for by name: one that has a checkpoint and is gone is no typing mistake."""
 
 
 def times_asked(request: Request) -> list[int]:
@@ -69,6 +71,18 @@ def times_asked(request: Request) -> list[int]:
     for side in (request.from_bounds, request.until_bounds):
         bounds += [side.default, *side.listed.values()]
     return sorted({bound.time_ms for bound in bounds if isinstance(bound, AtTime)})
+
+
+def offsets_asked(request: Request) -> list[tuple[Partition, int]]:
+    """All offsets that the request itself names."""
+    return sorted(
+        {
+            (partition, bound.offset)
+            for side in (request.from_bounds, request.until_bounds)
+            for partition, bound in side.listed.items()
+            if isinstance(bound, AtOffset)
+        }
+    )
 
 
 def groups_asked(request: Request) -> list[str]:
@@ -91,7 +105,10 @@ def resolve(
     Raises JobFileError for a request that makes no sense and RangeLost for a loss whose
     policy is *fail*; all losses of all partitions are named in that one error.
     """
-    _refuse_unknown_partitions(request, survey)
+    vanished = _vanished(request, survey, checkpoint)
+    out_of_reach = _unreachable(request, survey, checkpoint)
+    gone = {loss.partition for loss in (*vanished, *out_of_reach)}
+    _refuse_unknown_partitions(request, survey, gone)
     ranges: list[Range] = []
     losses: list[Loss] = []
     for partition in sorted(survey.logs):
@@ -101,8 +118,10 @@ def resolve(
             continue
         ranges.append(found[0])
         losses += _not_landed(found[1], log.leader.topic_id, landed or Coverage())
-    losses += _vanished(request, survey, checkpoint)
+    losses += vanished
+    losses += out_of_reach
     notes = _maybe_expired(request, survey, ranges, landed or Coverage())
+    notes += _inexact(request, survey, ranges)
     return replace(judge(request.policy, ranges, losses), notes=tuple(notes))
 
 
@@ -146,6 +165,8 @@ def _resolve_one(
         # A partition that appears after the first landing holds only newer records.
         fallback = Earliest() if checkpoint else request.first_run
         lower = AtOffset(mark.until_offset) if mark is not None else fallback
+    for bound in (lower, upper):
+        _refuse_inside(bound, survey, log)
     from_offset = _offset(lower, survey, log)
     until_offset = _offset(upper, survey, log)
     if from_offset > until_offset:
@@ -196,6 +217,27 @@ def _offset(bound: Bound, survey: Survey, log: LogState) -> int:
                 "'checkpoint' can only be where a range begins",
                 do="use latest, a time or an offset for until",
             )
+
+
+def _refuse_inside(bound: Bound, survey: Survey, log: LogState) -> None:
+    """An offset that no entry begins at cannot be read from, nor up to."""
+    if isinstance(bound, GroupOffset):
+        offset = survey.group_offsets.get((log.partition, bound.group))
+    else:
+        offset = bound.offset if isinstance(bound, AtOffset) else None
+    if offset is None or (log.partition, offset) not in survey.entries:
+        return
+    start, end = survey.entries[log.partition, offset]
+    if start != offset:
+        raise JobFileError(
+            f"{log.partition}: no entry begins at {describe(bound)}",
+            why=f"{offset} is inside the entry [{start}, {end}); the offsets of this log are the "
+            "positions of its entries in bytes",
+            do=f"use {start} or {end}",
+            partition=str(log.partition),
+            offset=offset,
+            nearest=[start, end],
+        )
 
 
 def _refuse_backwards(
@@ -253,35 +295,84 @@ def _recreation(mark: Mark, log: LogState) -> Loss:
 
 
 def _vanished(request: Request, survey: Survey, checkpoint: Mapping[Partition, Mark]) -> list[Loss]:
-    if not isinstance(request.from_bounds.default, FromCheckpoint):
-        return []
     topics = {partition.topic for partition in survey.logs}
+    follows = isinstance(request.from_bounds.default, FromCheckpoint)
+
+    def is_asked(topic: str) -> bool:
+        if topic in topics or _matches(request.topic_pattern, topic):
+            return follows
+        return topic in request.topics
+
     return [
         Loss(
             partition,
             mark.until_offset,
             mark.until_offset,
             Verdict.VANISHED,
-            "the cluster no longer names this partition",
+            f"the cluster no longer names this {kind}",
         )
         for partition, mark in sorted(checkpoint.items())
+        for kind in ("partition" if partition.topic in topics else "topic",)
         if partition not in survey.logs
         and partition not in survey.elsewhere
-        and (partition.topic in topics or _matches(request.topic_pattern, partition.topic))
+        and partition not in survey.unreachable
+        and not _is_out_of_sight(partition, survey)
+        and is_asked(partition.topic)
         and request.from_bounds.of(partition) is not None
         and request.until_bounds.of(partition) is not None
     ]
+
+
+def _unreachable(
+    request: Request, survey: Survey, checkpoint: Mapping[Partition, Mark]
+) -> list[Loss]:
+    """Partitions that nobody serves now: as they are known, or from the checkpoint where a
+    broker that has partitions of its own does not answer."""
+    found = {p: why for p, why in survey.unreachable.items() if p not in survey.logs}
+    for partition in checkpoint:
+        if not _is_out_of_sight(partition, survey) or partition in found:
+            continue
+        if partition.topic in request.topics or _matches(request.topic_pattern, partition.topic):
+            why = survey.silent.get(partition.broker, "no broker of that name is registered")
+            found[partition] = f"broker {partition.broker}: {why}"
+    return [
+        Loss(partition, at, at, Verdict.UNREACHABLE, found[partition])
+        for partition in sorted(found)
+        for at in (checkpoint[partition].until_offset if partition in checkpoint else 0,)
+        if request.from_bounds.of(partition) is not None
+        and request.until_bounds.of(partition) is not None
+    ]
+
+
+def _is_out_of_sight(partition: Partition, survey: Survey) -> bool:
+    return partition.broker != "" and partition.broker not in survey.brokers
+
+
+def _inexact(request: Request, survey: Survey, ranges: list[Range]) -> list[str]:
+    """Sides of ranges that are by time, of logs that know only about when offsets came."""
+    notes = []
+    for r in ranges:
+        for word, side in (("begins", request.from_bounds), ("ends", request.until_bounds)):
+            bound = side.of(r.partition)
+            if isinstance(bound, AtTime) and (r.partition, bound.time_ms) in survey.inexact:
+                at = r.from_offset if word == "begins" else r.until_offset
+                notes.append(
+                    f"{r.partition} {word} at {at}, which is at or before the time that was asked "
+                    "for: its broker only knows when segments of its log were written"
+                )
+    return notes
 
 
 def _matches(pattern: str, topic: str) -> bool:
     return bool(pattern) and re.fullmatch(pattern, topic) is not None
 
 
-def _refuse_unknown_partitions(request: Request, survey: Survey) -> None:
+def _refuse_unknown_partitions(request: Request, survey: Survey, gone: Set[Partition]) -> None:
     for side in (request.from_bounds, request.until_bounds):
         for partition in side.listed:
-            if partition not in survey.logs:
-                there = [p.number for p in sorted(survey.logs) if p.topic == partition.topic]
+            if partition not in survey.logs and partition not in gone:
+                numbers = [_short(p) for p in sorted(survey.logs) if p.topic == partition.topic]
+                there = ", ".join(numbers)
                 raise JobFileError(
                     f"the range names {partition}, which does not exist",
                     why=f"topic {partition.topic} has partitions {there}"
@@ -290,15 +381,22 @@ def _refuse_unknown_partitions(request: Request, survey: Survey) -> None:
                     do="correct the range in the job file or on the command line",
                     partition=str(partition),
                 )
-    if not survey.logs:
+    if not survey.logs and not gone:
         raise JobFileError(
             "there is no partition to read", do="name at least one topic that exists"
         )
 
 
+def _short(partition: Partition) -> str:
+    return str(partition).rpartition("/")[2]
+
+
 def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> Resolved:
     """What the policy makes of the losses. Raises RangeLost for those that it fails on."""
     failing = [loss for loss in losses if policy.of(loss.verdict) is Action.FAIL]
+    out_of_reach = [loss for loss in failing if loss.verdict is Verdict.UNREACHABLE]
+    if out_of_reach and len(out_of_reach) == len(failing):
+        raise unreachable(out_of_reach)
     if failing:
         raise range_lost(failing)
     held = [loss for loss in losses if policy.of(loss.verdict) is Action.HOLD]
@@ -317,9 +415,22 @@ REMEDY = {
     "unclean leader election use `policy: {truncated: skip}`.",
     Verdict.CORRUPT: "Restore the log from a good replica, or go on without the batch with "
     "`policy: {corrupt: skip}`, which records what is lost.",
+    Verdict.UNREACHABLE: "Start the broker, then run again.",
     Verdict.VANISHED: "Take the topic or partition out of the job, or use "
     "`policy: {vanished: skip}`.",
 }
+
+
+def unreachable(losses: list[Loss]) -> Unreachable:
+    """One error for all partitions that nobody serves."""
+    more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
+    return Unreachable(
+        f"{losses[0].partition}{more} cannot be read now",
+        why=losses[0].evidence,
+        do="start the broker and run again, or land the other partitions with "
+        "`policy: {unreachable: hold}`",
+        partitions=[str(loss.partition) for loss in losses],
+    )
 
 
 def range_lost(losses: list[Loss]) -> RangeLost:

@@ -29,6 +29,11 @@ class Standing:
     sequence: int
     """Of the next plan."""
 
+    @property
+    def topics(self) -> frozenset[str]:
+        """Those that have a checkpoint."""
+        return frozenset(partition.topic for partition in self.checkpoint)
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -66,11 +71,10 @@ def draft(terms: Terms, survey: Survey, standing: Standing) -> Draft:
     open_ranges = [
         with_estimate(r, survey.logs[r.partition]) for r in leave_out(asked, standing.landed)
     ]
-    ranges = [r for r in apply_limits(open_ranges, terms.limits) if r.width > 0]
+    ranges = [r for r in apply_limits(open_ranges, terms.limits, survey.logs) if r.width > 0]
     # Of the other verdicts nothing is recorded as gone, since those offsets may yet come.
     losses = _losses_inside(ranges, resolved.losses, (Verdict.EXPIRED,))
-    leaders = {partition: log.leader.address for partition, log in survey.logs.items()}
-    slices = cut(_readable(ranges, losses), terms.slicing, leaders)
+    slices = cut(_readable(ranges, losses), terms.slicing, survey.logs)
     plan = Plan(
         job=terms.job,
         application=terms.application,
@@ -106,7 +110,6 @@ def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Rang
         for r in _readable(list(resolved.ranges), coming)
     ]
     gone = _losses_inside(ranges, resolved.losses, _FOR_GOOD)
-    leaders = {partition: log.leader.address for partition, log in survey.logs.items()}
     plan = Plan(
         job=terms.job,
         application=terms.application,
@@ -114,7 +117,7 @@ def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Rang
         dialect=terms.dialect,
         isolation=terms.isolation,
         ranges=tuple(ranges),
-        slices=tuple(cut(_readable(ranges, gone), terms.slicing, leaders)),
+        slices=tuple(cut(_readable(ranges, gone), terms.slicing, survey.logs)),
         losses=tuple(gone),
         checkpoint=standing.checkpoint,
         made_at_ms=survey.taken_at_ms,

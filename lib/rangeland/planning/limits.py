@@ -7,10 +7,11 @@ its limit takes everything. Ranges are cut at their end; the next run goes on fr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rangeland.model import Partition, Range
+from rangeland.errors import JobFileError
+from rangeland.model import LogState, Partition, Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,11 @@ def share_out(total: int, wanted: Sequence[int]) -> list[int]:
     return shares
 
 
-def apply_limits(ranges: Sequence[Range], limits: Limits) -> list[Range]:
+def apply_limits(
+    ranges: Sequence[Range], limits: Limits, logs: Mapping[Partition, LogState] | None = None
+) -> list[Range]:
     """The same ranges, ended earlier where a partition's share is smaller than it wants.
+    Where a log has borders, a range ends at the last one within its share, or at the first.
 
     A partition with several ranges spends its share on them in order, so that nothing
     after a cut is taken and a checkpoint never jumps over a hole. Estimated bytes shrink
@@ -57,7 +61,45 @@ def apply_limits(ranges: Sequence[Range], limits: Limits) -> list[Range]:
         wanted = [sum(r.estimated_bytes for r in group) for group in groups]
         shares = share_out(limits.max_bytes, wanted)
         groups = [_spend_bytes(g, share) for g, share in zip(groups, shares, strict=True)]
+    if logs is not None:
+        _refuse_records(ranges, limits, logs)
+        groups = [_at_borders(group, ranges, logs) for group in groups]
     return sorted(r for group in groups for r in group)
+
+
+def _refuse_records(
+    ranges: Sequence[Range], limits: Limits, logs: Mapping[Partition, LogState]
+) -> None:
+    by_bytes = [r for r in ranges if (log := logs.get(r.partition)) and log.borders is not None]
+    if limits.max_records is not None and by_bytes:
+        raise JobFileError(
+            "limits.max_records cannot be kept",
+            why=f"the offsets of {by_bytes[0].partition} are bytes: how many records lie between "
+            "two of them is not known before they are read",
+            do="use limits.max_bytes",
+        )
+
+
+def _at_borders(
+    group: list[Range], asked: Sequence[Range], logs: Mapping[Partition, LogState]
+) -> list[Range]:
+    """Of one partition: its last range, if it was cut, ends where the log can be cut."""
+    log = logs.get(group[0].partition) if group else None
+    if log is None or log.borders is None or group[-1] in asked:
+        return group
+    last = group[-1]
+    whole = next(r for r in asked if (r.partition, r.from_offset) == _start(last))
+    before = [b for b in log.borders if last.from_offset < b <= last.until_offset]
+    behind = [b for b in log.borders if b > last.until_offset]
+    end = before[-1] if before else last.from_offset
+    if not before and len(group) == 1:
+        # At least one piece, or one larger than the limit would never be landed.
+        end = min(behind[0], whole.until_offset) if behind else whole.until_offset
+    return [*group[:-1], truncate(whole, end - last.from_offset)]
+
+
+def _start(r: Range) -> tuple[Partition, int]:
+    return r.partition, r.from_offset
 
 
 def _spend_records(group: list[Range], share: int) -> list[Range]:

@@ -228,9 +228,12 @@ class RangeOutcome:
     gaps: tuple[Interval, ...] | None = None
     leader: str = ""
     """Who served the last of it."""
+    in_bytes: bool = False
+    """Its offsets are the positions of entries: rows are fewer, or share one."""
 
 
-_Piece = tuple[int, int, Counts, tuple[Interval, ...] | None]
+_Piece = tuple[int, int, Counts, "tuple[Interval, ...] | None", int]
+"""From, until, classes, offsets without a row, how many offsets are accounted for."""
 
 
 def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
@@ -254,16 +257,23 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
     served: dict[tuple[Partition, int], str] = {}
     for piece in plan.slices:
         receipt = receipts[piece.index]
-        entry = (piece.from_offset, piece.until_offset, receipt.counts, receipt.gaps)
+        ends = (piece.from_offset, piece.until_offset)
+        entry = (*ends, receipt.counts, receipt.gaps, receipt.offsets)
         pieces.setdefault(piece.partition, []).append(entry)
         if receipt.leader:
             served[piece.partition, piece.from_offset] = receipt.leader
     for loss in plan.losses:
         gone = (loss.from_offset, loss.until_offset)
-        pieces.setdefault(loss.partition, []).append((*gone, Counts(lost=loss.width), (gone,)))
+        entry = (*gone, Counts(lost=loss.width), (gone,), loss.width)
+        pieces.setdefault(loss.partition, []).append(entry)
     _refuse_strays(plan, receipts)
+    in_bytes = {r.partition for r in receipts.values() if r.taken_up is not None}
     return [
-        replace(_prove_range(r, pieces.get(r.partition, [])), leader=_last_leader(r, served))
+        replace(
+            _prove_range(r, pieces.get(r.partition, [])),
+            leader=_last_leader(r, served),
+            in_bytes=r.partition in in_bytes,
+        )
         for r in plan.ranges
     ]
 
@@ -299,7 +309,7 @@ def _check_receipt(piece: Slice, receipt: Receipt) -> None:
         piece.from_offset,
         piece.until_offset,
     )
-    counted = receipt.counts.total == piece.width and all(
+    counted = receipt.offsets == piece.width and all(
         getattr(receipt.counts, name) >= 0 for name in COUNT_NAMES
     )
     lost = sum(until - start for start, until, _, _ in receipt.losses)
@@ -309,7 +319,7 @@ def _check_receipt(piece: Slice, receipt: Receipt) -> None:
         raise ProofFailed(
             f"slice {piece.index} ({piece}) does not add up",
             why=f"its receipt is for [{receipt.from_offset}, {receipt.until_offset}) of "
-            f"{receipt.partition} and classes {receipt.counts.total} of {piece.width} offsets, "
+            f"{receipt.partition} and accounts for {receipt.offsets} of {piece.width} offsets, "
             f"with losses of {lost} and gaps {receipt.gaps}: {receipt.counts}",
             do="report this with the plan; nothing was committed",
             slice=piece.index,
@@ -323,21 +333,22 @@ def _prove_range(r: Range, pieces: list[_Piece]) -> RangeOutcome:
         key=lambda p: p[0],
     )
     position = r.from_offset
-    for start, end, _, _ in inside:
+    for start, end, *_ in inside:
         if start != position:
             break
         position = end
-    counts = Counts.sum(counts for _, _, counts, _ in inside)
-    if position != r.until_offset or counts.total != r.width:
+    counts = Counts.sum(counts for _, _, counts, _, _ in inside)
+    offsets = sum(accounted for *_, accounted in inside)
+    if position != r.until_offset or offsets != r.width:
         raise ProofFailed(
             f"{r} does not add up",
-            why=f"its slices and losses are continuous up to {position} and class "
-            f"{counts.total} of {r.width} offsets: {counts}",
+            why=f"its slices and losses are continuous up to {position} and account for "
+            f"{offsets} of {r.width} offsets: {counts}",
             do="report this with the plan; nothing was committed",
         )
-    if any(gaps is None for _, _, _, gaps in inside):
+    if any(gaps is None for *_, gaps, _ in inside):
         return RangeOutcome(r, counts, None)
-    return RangeOutcome(r, counts, tuple(merge(g for *_, gaps in inside for g in gaps or ())))
+    return RangeOutcome(r, counts, tuple(merge(g for *_, gaps, _ in inside for g in gaps or ())))
 
 
 def advance(

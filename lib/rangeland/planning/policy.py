@@ -21,6 +21,8 @@ class Verdict(StrEnum):
     TRUNCATED = "truncated"
     VANISHED = "vanished"
     CORRUPT = "corrupt"
+    UNREACHABLE = "unreachable"
+    """Not lost: nobody serves the partition now. Never skipped."""
 
 
 class Action(StrEnum):
@@ -39,6 +41,7 @@ class Policy:
     truncated: Action = Action.FAIL
     vanished: Action = Action.FAIL
     corrupt: Action = Action.FAIL
+    unreachable: Action = Action.FAIL
 
     def of(self, verdict: Verdict) -> Action:
         action: Action = getattr(self, verdict.value)

@@ -2,7 +2,8 @@
 
 A big partition becomes many slices, so that one partition can use all cores; many small
 slices of one leader become one task, so that they share its requests. Cuts are made by
-offset in proportion to estimated bytes; they need not fall on batch borders.
+offset in proportion to estimated bytes; they need not fall on batch borders, except where
+the log can only be cut at some offsets.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
 
-from rangeland.model import Address, Partition, Range, Slice
+from rangeland.model import Address, LogState, Partition, Range, Slice
 
 SMALLEST_SLICE_BYTES = 8 << 20
 """Below this a slice costs more to start than to read, so ``min_slices`` cuts no finer."""
@@ -27,9 +28,10 @@ class Slicing:
 
 
 def cut(
-    ranges: Sequence[Range], slicing: Slicing, leaders: Mapping[Partition, Address | None]
+    ranges: Sequence[Range], slicing: Slicing, logs: Mapping[Partition, LogState]
 ) -> list[Slice]:
-    """Slices that tile the ranges exactly, in order; empty ranges give none.
+    """Slices that tile the ranges exactly, in order; empty ranges give none. A log with
+    borders is cut at the nearest of them, so it may give fewer slices than wanted.
 
     With ``min_slices`` the target shrinks until the total divides into that many, but not
     below ``SMALLEST_SLICE_BYTES`` unless the job's own target is smaller still."""
@@ -44,14 +46,19 @@ def cut(
         pieces = [min(r.width, max(1, ceil(r.estimated_bytes / target))) for r in ranges]
     slices: list[Slice] = []
     for r, count in zip(ranges, pieces, strict=True):
-        slices += _cut_one(r, count, len(slices), leaders.get(r.partition))
+        slices += _cut_one(r, count, len(slices), logs.get(r.partition))
     return slices
 
 
-def _cut_one(r: Range, pieces: int, first_index: int, leader: Address | None) -> list[Slice]:
+def _cut_one(r: Range, pieces: int, first_index: int, log: LogState | None) -> list[Slice]:
     if r.width <= 0:
         return []
+    leader = log.leader.address if log is not None else None
     borders = [r.from_offset + r.width * i // pieces for i in range(pieces + 1)]
+    if log is not None and log.borders is not None:
+        inner = [_nearest(log.borders, wanted) for wanted in borders[1:-1]]
+        kept = {b for b in inner if r.from_offset < b < r.until_offset}
+        borders = [r.from_offset, *sorted(kept), r.until_offset]
     return [
         Slice(
             index=first_index + i,
@@ -64,6 +71,10 @@ def _cut_one(r: Range, pieces: int, first_index: int, leader: Address | None) ->
         )
         for i, (start, end) in enumerate(pairwise(borders))
     ]
+
+
+def _nearest(borders: Sequence[int], wanted: int) -> int:
+    return min(borders, key=lambda border: (abs(border - wanted), border))
 
 
 def pack(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list[list[Slice]]:

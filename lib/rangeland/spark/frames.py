@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from rangeland.decode.columns import row_schema
+from rangeland.dialects.contract import load_dialect
+from rangeland.dialects.rows import rows_of
 from rangeland.errors import JobFileError, RangelandError
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
@@ -57,9 +58,9 @@ def load_transform(name: str) -> Transform:
     return transform
 
 
-def transformed_schema(spark: Any, transform: Transform) -> pa.Schema:
-    """The columns that a transform makes, without reading anything."""
-    empty = spark.createDataFrame([], from_arrow_schema(row_schema()))
+def transformed_schema(spark: Any, transform: Transform, rows: pa.Schema) -> pa.Schema:
+    """The columns that a transform makes of such rows, without reading anything."""
+    empty = spark.createDataFrame([], from_arrow_schema(rows))
     schema: pa.Schema = to_arrow_schema(transform(empty).schema, timezone="UTC")
     return schema
 
@@ -80,7 +81,8 @@ def plan_frame(
                 yield from frame_batches(frozen[number], cluster, receipts)
 
     numbers = spark.range(0, len(frozen), 1, max(1, len(frozen)))
-    frame: DataFrame = numbers.mapInArrow(read, from_arrow_schema(row_schema()))
+    rows = from_arrow_schema(rows_of(cluster.dialect))
+    frame: DataFrame = numbers.mapInArrow(read, rows)
     return frame
 
 
@@ -114,20 +116,22 @@ def land_transformed(
     writer: WriterSettings,
     transform: Transform,
     on_read: Callable[[SliceOffsets], None],
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     """Reads through the transform and writes what it makes: receipts by slice, and files.
+    Raises Stopped where ``stop`` has ended it.
 
     Where the rows still have topic, partition and offset, offsets that no row came of are
     counted as filtered. An offset whose rows a transform spreads over several tasks counts
     as made by each, which can only make fewer of them filtered."""
     receipts = spark.sparkContext.accumulator({}, ByKey())
     frame = transform(plan_frame(spark, tasks, cluster, receipts))
-    written = frame.mapInArrow(_writing(writer, plan.slices), FILES_SCHEMA)
+    written = frame.mapInArrow(_writing(writer, plan.slices, cluster.dialect), FILES_SCHEMA)
 
     def widths(seen: dict[int, Receipt]) -> None:
         on_read({index: r.until_offset - r.from_offset for index, r in seen.items()})
 
-    rows = watch(spark, written.collect, receipts, widths)
+    rows = watch(spark, written.collect, receipts, widths, stop)
     files: list[DataFile] = []
     made: dict[int, int] | None = {}
     for row in rows:
@@ -156,11 +160,11 @@ def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) ->
 
 
 def _writing(
-    writer: WriterSettings, slices: Sequence[Slice]
+    writer: WriterSettings, slices: Sequence[Slice], dialect: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = open_writer(writer)
-        offsets = SeenOffsets(slices)
+        offsets = SeenOffsets(slices, load_dialect(dialect).NATURE)
         try:
             for batch in batches:
                 if batch.num_rows:

@@ -29,6 +29,10 @@ LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lo
 SliceOffsets = dict[int, int]
 
 
+class Stopped(Exception):
+    """The driver was told to stop before the tasks were done."""
+
+
 class ByKey(AccumulatorParam[dict[Any, Any]]):
     """Dictionaries that are merged; a key that comes again says the same again."""
 
@@ -73,6 +77,48 @@ def land_tasks(
     return watch(spark, rdd.collect, done, on_read)
 
 
+def land_until(
+    spark: Any,
+    tasks: Sequence[Sequence[Slice]],
+    cluster: ClusterSettings,
+    writer: WriterSettings,
+    on_read: Callable[[SliceOffsets], None],
+    stop: Callable[[], bool],
+) -> tuple[list[TaskResult], RangelandError | None]:
+    """As ``land_tasks``, but results come home as tasks end: the tasks that have ended by the
+    time ``stop`` says so or another one fails, and the error if there was one."""
+    context = spark.sparkContext
+    done = context.accumulator({}, ByKey())
+    ended = context.accumulator({}, ByKey())
+    attempts = int(context.getConf().get("spark.task.maxFailures", "4"))
+    local = context.master.startswith("local")
+
+    def work(items: Iterator[list[Slice]]) -> Iterator[RangelandError]:
+        for slices in items:
+            try:
+                result = land_slices(slices, cluster, writer)
+            except RangelandError as error:
+                if not local and may_pass_elsewhere(error, attempts):
+                    raise
+                done.add({ERROR: error})
+                yield error
+                continue
+            done.add({s.index: s.width for s in slices})
+            ended.add({slices[0].index: result})
+
+    rdd = context.parallelize([list(task) for task in tasks], max(1, len(tasks))).mapPartitions(
+        work
+    )
+    failed = None
+    try:
+        watch(spark, rdd.collect, done, on_read, stop)
+    except Stopped:
+        pass
+    except RangelandError as error:
+        failed = error
+    return list(ended.value.values()), failed
+
+
 def may_pass_elsewhere(error: RangelandError, attempts: int) -> bool:
     """True while Spark would try this task again, perhaps on another machine."""
     context = TaskContext.get()
@@ -85,9 +131,10 @@ def watch(
     action: Callable[[], list[Any]],
     done: Any,
     on_read: Callable[[dict[Any, Any]], None],
+    stop: Callable[[], bool] = lambda: False,
 ) -> list[Any]:
     """Runs a Spark action in a thread of its own and reports from this one. The first error
-    that a task hands in ends the others."""
+    that a task hands in ends the others. Raises Stopped where ``stop`` has ended it."""
     group = f"rangeland-{uuid.uuid4()}"
     context = spark.sparkContext
     outcome: list[Any] = []
@@ -102,6 +149,7 @@ def watch(
     thread = InheritableThread(target=act, name="rangeland-job", daemon=True)
     thread.start()
     failed: RangelandError | None = None
+    stopped = False
     try:
         while thread.is_alive():
             thread.join(POLL_SECONDS)
@@ -112,11 +160,17 @@ def watch(
                 failed = error
                 context.cancelJobGroup(group)
             on_read(seen)
+            if failed is None and (stopped or stop()):
+                # Said again until it is heard: the job may not have begun when first said.
+                stopped = True
+                context.cancelJobGroup(group)
     except BaseException:
         context.cancelJobGroup(group)
         raise
     if failed is not None:
         raise failed
+    if stopped and isinstance(outcome[0], BaseException):
+        raise Stopped
     return settled(outcome[0])
 
 

@@ -7,7 +7,7 @@ passed over: their rows are then among the holes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 
 from rangeland.errors import TableRefused
 from rangeland.model import Partition
-from rangeland.planning.audit import Runs, runs_of
+from rangeland.planning.audit import Counted, Piece, Runs, runs_of
 
 NEEDED = {"topic": "string", "partition": "int", "offset": "bigint"}
 _MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
 _RUNS = "topic string, partition int, broker string, first bigint, until bigint"
+_COUNTS = "topic string, partition int, broker string, kind string, number bigint, n bigint"
+_PIECE, _TWICE, _STRANGE = "piece", "twice", "strange"
 _SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -65,6 +67,90 @@ def runs_in(spark: Any, frame: Any, *, by_broker: bool = False) -> dict[Partitio
         )
         for partition, parts in found.items()
     }
+
+
+def rows_of_entries(
+    spark: Any, frame: Any, pieces: Mapping[Partition, Sequence[Piece]]
+) -> dict[Partition, Counted]:
+    """The distinct rows of every piece, told by offset and position. ``pieces`` of each
+    partition are sorted and apart. Raises TableRefused where rows have no position."""
+    from pyspark.sql import functions as f
+
+    types = {name.lower(): kind for name, kind in frame.dtypes}
+    if types.get("position") != "int" or types.get("broker") != "string":
+        raise TableRefused(
+            "the rows of the table do not say which record of an entry they are",
+            why="there is no column position or broker of the type of the contract",
+            do="let the transform keep broker, offset and position as they are",
+        )
+    keys = ["topic", "partition", "broker", "offset", "position"]
+    borders = {
+        (p.topic, p.number, p.broker): (
+            [piece.range.from_offset for piece in mine],
+            [piece.range.until_offset for piece in mine],
+        )
+        for p, mine in pieces.items()
+    }
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _count_pieces(batches, borders)
+
+    with _passing_over_missing_files(spark):
+        rows = frame.where(f.col("broker").isNotNull()).groupBy(*keys).agg(f.count("*").alias("n"))
+        table = rows.mapInArrow(count, _COUNTS).toArrow()
+    return {partition: _counted(table, partition, len(mine)) for partition, mine in pieces.items()}
+
+
+def _count_pieces(
+    batches: Iterator[pa.RecordBatch],
+    borders: Mapping[tuple[str, int, str], tuple[list[int], list[int]]],
+) -> Iterator[pa.RecordBatch]:
+    """Rows (partition, kind, number, n): of a piece, how many distinct rows it has; of an
+    offset, that a row of it is there again, or that it is in no piece."""
+    for batch in batches:
+        for topic, number, broker, offsets, _, copies in _groups(pa.Table.from_batches([batch])):
+            if (topic, number, broker) not in borders:
+                continue
+            starts, ends = (np.array(side, np.int64) for side in borders[topic, number, broker])
+            place = np.searchsorted(starts, offsets, side="right") - 1
+            inside = (place >= 0) & (offsets < ends[np.maximum(place, 0)])
+            which, rows = np.unique(place[inside], return_counts=True)
+            found = {
+                _PIECE: (which, rows),
+                _TWICE: np.unique(offsets[inside & (copies > 1)], return_counts=True),
+                _STRANGE: np.unique(offsets[~inside], return_counts=True),
+            }
+            for kind, (numbers, counts) in found.items():
+                size = len(numbers)
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        pa.repeat(pa.scalar(topic, pa.string()), size),
+                        pa.repeat(pa.scalar(number, pa.int32()), size),
+                        pa.repeat(pa.scalar(broker, pa.string()), size),
+                        pa.repeat(pa.scalar(kind, pa.string()), size),
+                        pa.array(numbers, pa.int64()),
+                        pa.array(counts, pa.int64()),
+                    ],
+                    names=["topic", "partition", "broker", "kind", "number", "n"],
+                )
+
+
+def _counted(table: pa.Table, partition: Partition, pieces: int) -> Counted:
+    mine = [
+        (row["kind"], row["number"], row["n"])
+        for row in table.to_pylist()
+        if (row["topic"], row["partition"], row["broker"])
+        == (partition.topic, partition.number, partition.broker)
+    ]
+    rows = [0] * pieces
+    for kind, number, n in mine:
+        if kind == _PIECE:
+            rows[number] += n
+    twice, strange = (
+        tuple(sorted({number for kind, number, _ in mine if kind == wanted}))
+        for wanted in (_TWICE, _STRANGE)
+    )
+    return Counted(tuple(rows), twice, strange)
 
 
 def has_rows(spark: Any, frame: Any, where: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from rangeland.errors import Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
 from rangeland.planning.audit import Replaced
+from rangeland.spark.names import literal
 
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
 
@@ -29,13 +30,13 @@ def condition(frame: Any, ranges: Sequence[Range]) -> str:
     spelled = {name.lower(): f"`{name}`" for name in keys_of(frame, True)}
     pieces = []
     for r in ranges:
-        topic = r.partition.topic.replace("\\", "\\\\").replace("'", "\\'")
         piece = (
-            f"{spelled['topic']} = '{topic}' AND {spelled['partition']} = {r.partition.number} "
+            f"{spelled['topic']} = {literal(r.partition.topic)} "
+            f"AND {spelled['partition']} = {r.partition.number} "
             f"AND {spelled['offset']} >= {r.from_offset} AND {spelled['offset']} < {r.until_offset}"
         )
         if r.partition.broker:
-            piece += f" AND {spelled['broker']} = '{r.partition.broker}'"
+            piece += f" AND {spelled['broker']} = {literal(r.partition.broker)}"
         pieces.append(f"({piece})")
     return " OR ".join(pieces)
 

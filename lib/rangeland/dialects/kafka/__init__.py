@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 from rangeland.dialects.kafka.answers import (
-    ask_cluster,
-    ask_coordinator,
-    ask_group_offsets,
+    NATURE,
     ask_offsets,
     ask_records,
     ask_sizes,
+    find_leaders,
     login,
-    read_cluster,
-    read_coordinator,
-    read_group_offsets,
     read_offsets,
     read_records,
     read_sizes,
 )
-from rangeland.dialects.kafka.records import decode_chunks, next_offset
+from rangeland.dialects.kafka.groups import open_home
+from rangeland.dialects.kafka.records import decode_chunks, entry_around, next_offset
 from rangeland.dialects.kafka.session import Session as open_session
 
 __all__ = [
-    "ask_cluster",
-    "ask_coordinator",
-    "ask_group_offsets",
+    "NATURE",
     "ask_offsets",
     "ask_records",
     "ask_sizes",
     "decode_chunks",
+    "entry_around",
+    "find_leaders",
     "login",
     "next_offset",
+    "open_home",
     "open_session",
-    "read_cluster",
-    "read_coordinator",
-    "read_group_offsets",
     "read_offsets",
     "read_records",
     "read_sizes",

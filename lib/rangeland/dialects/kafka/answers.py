@@ -12,24 +12,42 @@ from typing import Any, TypeVar
 
 from rangeland.dialects.contract import (
     Asked,
+    Asking,
     ClusterView,
     Credentials,
     FetchAnswer,
     Fetched,
     FetchTerms,
+    Nature,
     OffsetAnswer,
     Question,
+    Search,
+    Silence,
     TopicView,
+    nobody_answers,
 )
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.codes import judge
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import Bug, JobFileError, Unreachable
+from rangeland.errors import Bug, JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
 LAST_FETCH_BY_NAME = 12
 UNKNOWN_TOPIC = (3, 100)
 T = TypeVar("T")
+
+
+NATURE = Nature()
+
+
+def find_leaders(
+    topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
+) -> Search:
+    """The first seed that answers is believed: any broker knows the whole cluster."""
+    answers = yield Asking(tuple(seeds), (ask_cluster(topics),))
+    if isinstance(answers, Silence):
+        raise nobody_answers(answers)
+    return read_cluster(answers[0])
 
 
 def ask_cluster(topics: Sequence[str] | None) -> Question:
@@ -74,7 +92,7 @@ def _leader(
 
 def ask_offsets(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
-) -> Question:
+) -> list[Question]:
     """One request for all partitions; all must be led by the broker that is asked."""
     match when:
         case Earliest():
@@ -97,12 +115,12 @@ def ask_offsets(
         )
         for topic, partitions in _by_topic(leaders, lambda p: p).items()
     )
-    return Question(m.ListOffsetsRequest(isolation_level=_level(isolation), topics=topics))
+    return [Question(m.ListOffsetsRequest(isolation_level=_level(isolation), topics=topics))]
 
 
-def read_offsets(answer: m.ListOffsetsResponse) -> dict[Partition, OffsetAnswer]:
+def read_offsets(answers: Sequence[m.ListOffsetsResponse]) -> dict[Partition, OffsetAnswer]:
     found = {}
-    for topic in answer.topics:
+    for topic in (topic for answer in answers for topic in answer.topics):
         for part in topic.partitions:
             code = judge(part.error_code)
             offset = part.offset if code.verdict is Verdict.OK and part.offset >= 0 else None
@@ -111,18 +129,18 @@ def read_offsets(answer: m.ListOffsetsResponse) -> dict[Partition, OffsetAnswer]
     return found
 
 
-def ask_sizes(partitions: Sequence[Partition]) -> Question:
+def ask_sizes(partitions: Sequence[Partition]) -> list[Question]:
     topics = tuple(
         m.DescribableLogDirTopic(topic=topic, partitions=tuple(p.number for p in group))
         for topic, group in _by_topic(partitions, lambda p: p).items()
     )
-    return Question(m.DescribeLogDirsRequest(topics=topics))
+    return [Question(m.DescribeLogDirsRequest(topics=topics))]
 
 
-def read_sizes(answer: m.DescribeLogDirsResponse) -> dict[Partition, int]:
+def read_sizes(answers: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, int]:
     """Bytes on this broker's disks; empty where the broker will not say."""
     sizes: dict[Partition, int] = {}
-    for directory in answer.results:
+    for directory in (directory for answer in answers for directory in answer.results):
         for topic in directory.topics:
             for part in topic.partitions:
                 if not part.is_future_key:
@@ -130,51 +148,7 @@ def read_sizes(answer: m.DescribeLogDirsResponse) -> dict[Partition, int]:
     return sizes
 
 
-def ask_coordinator(group: str) -> Question:
-    # Up to version 3 the key stands alone, which any broker that is still run understands.
-    return Question(m.FindCoordinatorRequest(key=group), max_version=3)
-
-
-def read_coordinator(answer: m.FindCoordinatorResponse) -> Address:
-    """Raises Unreachable while there is none."""
-    code = judge(answer.error_code)
-    if code.verdict is not Verdict.OK:
-        raise Unreachable(
-            "the group's coordinator is not to be had",
-            why=f"{code.name}: {code.description}",
-            do="try again in a moment",
-            code=code.name,
-        )
-    return Address(answer.host, answer.port)
-
-
-def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> Question:
-    topics = tuple(
-        m.OffsetFetchTopic(name=topic, partition_indexes=tuple(p.number for p in found))
-        for topic, found in _by_topic(partitions, lambda p: p).items()
-    )
-    return Question(m.OffsetFetchRequest(group_id=group, topics=topics), max_version=7)
-
-
-def read_group_offsets(answer: m.OffsetFetchResponse) -> dict[Partition, int | None]:
-    """None: the group has committed nothing there. Raises Unreachable for an error."""
-    found: dict[Partition, int | None] = {}
-    for topic in answer.topics:
-        for part in topic.partitions:
-            code = judge(part.error_code or answer.error_code)
-            if code.verdict is not Verdict.OK:
-                raise Unreachable(
-                    f"the group's offset of {topic.name}/{part.partition_index} is not to be had",
-                    why=f"{code.name}: {code.description}",
-                    do="check the group and the rights of this client",
-                    code=code.name,
-                )
-            offset = part.committed_offset if part.committed_offset >= 0 else None
-            found[Partition(topic.name, part.partition_index)] = offset
-    return found
-
-
-def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> Question:
+def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
     """A full fetch without a session, in the order of ``asked``: a broker fills in order."""
     topics = tuple(
         m.FetchTopic(
@@ -200,13 +174,14 @@ def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> Question:
         topics=topics,
     )
     with_ids = all(a.topic_id for a in asked)
-    return Question(request, None if with_ids else LAST_FETCH_BY_NAME)
+    return [Question(request, None if with_ids else LAST_FETCH_BY_NAME)]
 
 
 def read_records(
-    answer: m.FetchResponse, asked: Sequence[Asked], isolation: Isolation
+    answers: Sequence[m.FetchResponse], asked: Sequence[Asked], isolation: Isolation
 ) -> FetchAnswer:
     """Parts in the order they came. A topic that comes by its id gets its name back."""
+    (answer,) = answers
     names = {a.topic_id: a.partition.topic for a in asked if a.topic_id}
     whole = judge(answer.error_code)
     parts = []

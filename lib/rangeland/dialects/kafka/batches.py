@@ -124,8 +124,9 @@ def entries(records: memoryview) -> Iterator[Entry]:
         yield reader(records[position:end])
 
 
-def next_offset(records: memoryview) -> int | None:
-    """The offset after the last complete entry, found without decoding anything.
+def next_offset(records: memoryview, from_offset: int = 0) -> int | None:
+    """The offset after the last complete entry, found without decoding anything. The bytes
+    say it themselves: ``from_offset`` is for dialects whose bytes do not.
 
     None if there is no complete entry: the fetch was too small for the next one, or brought
     nothing. Raises BadRecord."""

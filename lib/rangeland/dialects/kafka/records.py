@@ -26,7 +26,7 @@ from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.layouts import CONTROL_KEY
 
-__all__ = ["Aborted", "Chunk", "decode_chunk", "decode_chunks", "next_offset"]
+__all__ = ["Aborted", "Chunk", "decode_chunk", "decode_chunks", "entry_around", "next_offset"]
 
 MAX_CHUNK_BYTES = 64 << 20
 """A chunk ends after the batch with which its unpacked records pass this."""
@@ -86,6 +86,11 @@ def decode_chunk(
         if walk.at >= until_offset or walk.unpacked_bytes >= max_bytes:
             break
     return walk.finish()
+
+
+def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[int, int | None]:
+    """Any offset may begin or end a range."""
+    return target, target + 1
 
 
 class _Transactions:

@@ -146,9 +146,10 @@ class OffsetFetchGroup:
 class OffsetFetchRequest:
     """Source: OffsetFetchRequest.json. ``topics`` None: all that the group has committed; not
     before version 2. Version 0 reads the offsets that are in ZooKeeper, all others the group
-    coordinator's. With ``require_stable`` offsets of open transactions are an error (88)."""
+    coordinator's. With ``require_stable`` offsets of open transactions are an error (88);
+    brokers that do not know it give the last ones that are settled."""
 
     group_id: String = since(0, until=7, default="")
     topics: Array[OffsetFetchTopic] | None = since(0, until=7, default=(), nullable_from=2)
     groups: Array[OffsetFetchGroup] = since(8, default=())
-    require_stable: Bool = since(7, default=False)
+    require_stable: Bool = since(7, default=False, ignorable=True)

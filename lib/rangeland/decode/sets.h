@@ -1,0 +1,165 @@
+/* Message sets of the oldest log format: entries of magic 1, straight into Arrow buffers.
+ *
+ * Part of kernel.c, whose rules hold here too; what it must equal is sets_reference.py. An
+ * entry is `int32 length | int8 magic | int8 attributes | uint32 crc | payload`, where the
+ * length counts what follows it and the CRC-32 is the payload's. `walk` hops over entries
+ * by their lengths; `decode` checks and copies those of sets that are already unpacked.
+ * The struct layouts and fault numbers are mirrored in sets_kernel.py and sets.py. */
+
+enum {
+    ENTRY_LENGTH_BYTES = 4,
+    ENTRY_HEADER_BYTES = 6, /* magic, attributes, crc: the least that a length can be */
+    ENTRY_MAGIC = 1,
+    ENTRY_CODEC_MASK = 3,
+};
+
+enum set_fault {
+    ENTRY_TOO_SHORT = 32,
+    ENTRY_PAST_SET = 33,
+    UNKNOWN_MAGIC = 34,
+    NOT_PLAIN = 35,
+    BAD_CHECKSUM = 36,
+};
+
+typedef struct {
+    const uint8_t *data;
+    int64_t length, base_offset, is_packed, first_position;
+} set_t;
+
+typedef struct {
+    int64_t row_capacity, byte_capacity;
+    int32_t *value_offsets;
+    uint8_t *value_data;
+    int64_t *offsets;
+    int32_t *positions;
+} messages_t;
+
+typedef struct {
+    int64_t entries, start, end;
+} walked_t;
+
+typedef struct {
+    int64_t rows, value_bytes, set, record, position; /* the last three are the fault's */
+} decoded_t;
+
+typedef uint32_t crc_table_t[8][256];
+
+INLINE uint32_t big32(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+INLINE uint32_t little32(const uint8_t *p) {
+    return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
+}
+
+/* Made anew by each call: a few microseconds, and no state is kept. */
+static void fill_crc_table(crc_table_t table) {
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t crc = i;
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+        table[0][i] = crc;
+    }
+    for (int slice = 1; slice < 8; slice++)
+        for (int i = 0; i < 256; i++) {
+            uint32_t crc = table[slice - 1][i];
+            table[slice][i] = crc >> 8 ^ table[0][crc & 0xff];
+        }
+}
+
+/* Eight bytes at a time, each with a table of its own (slicing-by-8). */
+INLINE uint32_t crc32_of(const crc_table_t t, const uint8_t *p, int64_t length) {
+    uint32_t crc = 0xffffffffu;
+    for (; length >= 8; length -= 8, p += 8) {
+        uint32_t low = crc ^ little32(p), high = little32(p + 4);
+        crc = t[7][low & 0xff] ^ t[6][low >> 8 & 0xff] ^ t[5][low >> 16 & 0xff] ^ t[4][low >> 24] ^
+              t[3][high & 0xff] ^ t[2][high >> 8 & 0xff] ^ t[1][high >> 16 & 0xff] ^
+              t[0][high >> 24];
+    }
+    for (; length > 0; length--, p++) crc = t[0][(crc ^ *p) & 0xff] ^ crc >> 8;
+    return ~crc;
+}
+
+/* The length of the entry at `at`, or a fault; `room` is how many bytes there are. */
+INLINE int entry_length(const uint8_t *at, int64_t room, int64_t *length) {
+    if (UNLIKELY(room < ENTRY_LENGTH_BYTES)) return ENTRY_PAST_SET;
+    *length = (int32_t)big32(at);
+    if (UNLIKELY(*length < ENTRY_HEADER_BYTES)) return ENTRY_TOO_SHORT;
+    if (UNLIKELY(*length > room - ENTRY_LENGTH_BYTES)) return ENTRY_PAST_SET;
+    return OK;
+}
+
+INLINE int entry_kind(const uint8_t *at) {
+    if (UNLIKELY(at[ENTRY_LENGTH_BYTES] != ENTRY_MAGIC)) return UNKNOWN_MAGIC;
+    return UNLIKELY(at[ENTRY_LENGTH_BYTES + 1] & ENTRY_CODEC_MASK) ? NOT_PLAIN : OK;
+}
+
+/* Whole entries that begin before `until`: how many, and where the last begins and ends.
+ * Bytes that are no whole entry end the walk. With `plain_only` it stops before an entry
+ * that is not a plain message, and says why. */
+EXPORT int32_t rangeland_walk_entries(const uint8_t *data, int64_t size, int64_t until,
+                                      int32_t plain_only, walked_t *result) {
+    walked_t found = {0};
+    int fault = OK;
+    while (found.end < until) {
+        int64_t length;
+        fault = entry_length(data + found.end, size - found.end, &length);
+        if (!fault && plain_only) fault = entry_kind(data + found.end);
+        if (UNLIKELY(fault)) break;
+        found.entries++;
+        found.start = found.end;
+        found.end += ENTRY_LENGTH_BYTES + length;
+    }
+    *result = found;
+    return fault == ENTRY_PAST_SET ? OK : fault;
+}
+
+INLINE int put_message(const set_t *set, const uint8_t *at, int64_t length, int64_t record,
+                       const messages_t *out, decoded_t *sum) {
+    const uint8_t *payload = at + ENTRY_LENGTH_BYTES + ENTRY_HEADER_BYTES;
+    int64_t bytes = length - ENTRY_HEADER_BYTES, row = sum->rows;
+    if (UNLIKELY(row >= out->row_capacity)) return CAPACITY;
+    if (UNLIKELY(sum->value_bytes + bytes > out->byte_capacity)) return CAPACITY;
+    copy_bytes(out->value_data + sum->value_bytes, payload, bytes,
+               set->data + set->length - payload);
+    sum->value_bytes += bytes;
+    out->value_offsets[row + 1] = (int32_t)sum->value_bytes;
+    int64_t inside = set->is_packed ? 0 : at - set->data;
+    out->offsets[row] = (int64_t)((uint64_t)set->base_offset + (uint64_t)inside);
+    out->positions[row] = (int32_t)(set->is_packed ? set->first_position + record : 0);
+    sum->rows++;
+    return OK;
+}
+
+/* All messages of all sets, each of which must be whole and plain. */
+EXPORT int32_t rangeland_decode_sets(const set_t *sets, int64_t count, const messages_t *out,
+                                     decoded_t *result) {
+    crc_table_t table;
+    decoded_t sum = {0};
+    fill_crc_table(table);
+    out->value_offsets[0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const set_t *set = &sets[i];
+        const uint8_t *at = set->data, *end = at + set->length;
+        for (int64_t record = 0; at < end; record++) {
+            int64_t length;
+            int fault = entry_length(at, end - at, &length);
+            if (!fault) fault = entry_kind(at);
+            if (!fault && big32(at + ENTRY_LENGTH_BYTES + 2) !=
+                              crc32_of((const uint32_t(*)[256])table,
+                                       at + ENTRY_LENGTH_BYTES + ENTRY_HEADER_BYTES,
+                                       length - ENTRY_HEADER_BYTES))
+                fault = BAD_CHECKSUM;
+            if (!fault) fault = put_message(set, at, length, record, out, &sum);
+            if (UNLIKELY(fault)) {
+                sum.set = i;
+                sum.record = record;
+                sum.position = at - set->data;
+                *result = sum;
+                return fault;
+            }
+            at += ENTRY_LENGTH_BYTES + length;
+        }
+    }
+    *result = sum;
+    return OK;
+}

@@ -1,0 +1,116 @@
+"""Message sets of the oldest log format: what goes into their decoder, and what may be wrong.
+
+An entry is ``int32 length | int8 magic | int8 attributes | uint32 crc | payload``: no key, no
+timestamp, and no offset, which is the entry's own place in the log. A set is entries one
+behind the other. The slow obvious functions are in ``sets_reference``, the fast ones in
+``sets_kernel``; both give the same for any bytes.
+
+Rules: no decoding here, and nothing of packed entries but that there are such: whoever walks
+a log unpacks them and gives their sets.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from rangeland.decode import columns
+from rangeland.errors import BadRecord
+
+POSITION = pa.field("position", pa.int32())
+MESSAGES = pa.schema([*columns.RECORDS, POSITION])
+"""What decoding gives: of ``RECORDS`` only value and offset, the others are null."""
+
+LENGTH_BYTES = 4
+HEADER_BYTES = 6
+"""Magic, attributes and checksum, which the length counts."""
+MAGIC = 1
+CODEC_MASK = 3
+
+
+class MessageSet(NamedTuple):
+    """Plain entries. ``data`` is anything with the buffer protocol.
+
+    As they lie in the log: ``base_offset`` is that of the first byte, each entry's offset is
+    its place, and positions are 0. ``is_packed``: they come out of an entry at
+    ``base_offset``, which is the offset of all; positions count up from ``first_position``."""
+
+    data: Any
+    base_offset: int
+    is_packed: bool = False
+    first_position: int = 0
+
+
+class SetFault(IntEnum):
+    """Ways in which an entry can be malformed. Numbers as in ``sets.h``, apart from those of
+    ``payload.Fault``."""
+
+    ENTRY_TOO_SHORT = 32
+    ENTRY_PAST_SET = 33
+    UNKNOWN_MAGIC = 34
+    NOT_PLAIN = 35
+    BAD_CHECKSUM = 36
+
+    @property
+    def reason(self) -> str:
+        return _REASONS[self]
+
+
+_REASONS = {
+    SetFault.ENTRY_TOO_SHORT: "its length is below that of an entry's header",
+    SetFault.ENTRY_PAST_SET: "it is longer than the rest of its set",
+    SetFault.UNKNOWN_MAGIC: "its format (magic) is not known",
+    SetFault.NOT_PLAIN: "it is packed where a plain message belongs",
+    SetFault.BAD_CHECKSUM: "its checksum is wrong",
+}
+
+
+class Walked(NamedTuple):
+    """``entries`` were hopped over; the last begins at ``start`` and ends at ``end``, as bytes
+    from the first. ``fault`` is why the walk did not go on at ``end``, where it is one."""
+
+    entries: int
+    start: int
+    end: int
+    fault: SetFault | None
+
+
+class SetDecoder(Protocol):
+    """What both decoders have."""
+
+    def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> Walked:
+        """Over whole entries that begin before ``until``; bytes that are no whole entry end
+        it without a fault. ``plain_only``: it stops before any other with a fault."""
+
+    def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
+        """All messages of all sets, as ``MESSAGES``. Raises BadRecord with the facts set,
+        record (indexes from 0), position (bytes into the set), fault (a number) and reason."""
+
+
+def bad_entry(fault: SetFault, index: int, record: int, position: int) -> BadRecord:
+    """The error both decoders raise."""
+    return BadRecord(
+        f"entry {record} of set {index} cannot be decoded at byte {position}",
+        why=fault.reason,
+        set=index,
+        record=record,
+        position=position,
+        fault=int(fault),
+        reason=fault.reason,
+    )
+
+
+def messages_batch(values: pa.Array, offsets: pa.Array, positions: pa.Array) -> pa.RecordBatch:
+    """A batch of ``MESSAGES``."""
+    filled = {
+        columns.VALUE.name: values,
+        columns.OFFSET.name: offsets,
+        POSITION.name: positions,
+    }
+    arrays = [
+        filled[field.name] if field.name in filled else pa.nulls(len(values), field.type)
+        for field in MESSAGES
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGES)

@@ -1,0 +1,36 @@
+"""The Jafka dialect (the Kafka 0.7 line): what ``contract.Dialect`` asks for, in one place."""
+
+from __future__ import annotations
+
+from rangeland.dialects.jafka.answers import (
+    NATURE,
+    ask_offsets,
+    ask_records,
+    ask_sizes,
+    find_leaders,
+    login,
+    open_home,
+    read_offsets,
+    read_records,
+    read_sizes,
+)
+from rangeland.dialects.jafka.entries import entry_around, next_offset
+from rangeland.dialects.jafka.records import decode_chunks
+from rangeland.dialects.jafka.session import Session as open_session
+
+__all__ = [
+    "NATURE",
+    "ask_offsets",
+    "ask_records",
+    "ask_sizes",
+    "decode_chunks",
+    "entry_around",
+    "find_leaders",
+    "login",
+    "next_offset",
+    "open_home",
+    "open_session",
+    "read_offsets",
+    "read_records",
+    "read_sizes",
+]

@@ -1,0 +1,236 @@
+"""Jafka's messages: requests as declarations, answers as values that know their request.
+
+A request is ``int32 size | int16 key | body``, an answer ``int32 size | int16 error | body``.
+There is no version, no correlation id and no client: the answers of a connection come in the
+order of its requests, and what an answer is about is only in its request.
+
+Lists are counted by an int16 or not at all, which no type of ``wire`` has; those few bytes
+are put together here. Whatever the bytes, reading gives a value or RemoteProtocolError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from rangeland.errors import LocalProtocolError, RemoteProtocolError
+from rangeland.wire.fields import Part
+from rangeland.wire.layouts import I8, I16, I32, U32, Layout
+from rangeland.wire.messages import (
+    Array,
+    Int32,
+    Int64,
+    Records,
+    String,
+    decode_from,
+    encode,
+    message,
+    since,
+    spec_of,
+)
+from rangeland.wire.refusals import BAD_LENGTH, LEFT_OVER, refusal, take
+
+LATEST_TIME: Final = -1
+EARLIEST_TIME: Final = -2
+MAX_PARTS: Final = 2**15 - 1
+MULTI_FETCH_KEY: Final = 2
+
+
+class RequestHeader(NamedTuple):
+    """Before the body of every request."""
+
+    key: I16
+
+
+class ResponseHeader(NamedTuple):
+    """Before the body of every answer."""
+
+    error_code: I16
+
+
+class PartHeader(NamedTuple):
+    """Before each part of a multi-fetch's answer. ``size`` counts what follows itself."""
+
+    size: I32
+    error_code: I16
+
+
+class EntryHeader(NamedTuple):
+    """What begins every entry of a log. ``length`` counts what follows itself; ``crc`` is
+    CRC-32 of the payload alone."""
+
+    length: I32
+    magic: I8
+    attributes: I8
+    crc: U32
+
+
+REQUEST_HEADER = Layout(RequestHeader)
+RESPONSE_HEADER = Layout(ResponseHeader)
+PART_HEADER = Layout(PartHeader)
+ENTRY_HEADER = Layout(EntryHeader)
+_SIZE_BYTES: Final = PART_HEADER.position_of("error_code")
+
+
+# --- requests ---------------------------------------------------------------------------
+
+
+@message(key=0, versions=(0, 0), name="Produce")
+class ProduceRequest:
+    """Has no answer. ``partition`` -1 leaves the choice to the broker."""
+
+    topic: String
+    partition: Int32
+    messages: Records
+
+
+@message(key=1, versions=(0, 0), name="Fetch")
+class FetchRequest:
+    topic: String
+    partition: Int32
+    offset: Int64
+    max_bytes: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class MultiFetchRequest:
+    """Many slices in one request; at most ``MAX_PARTS``."""
+
+    parts: tuple[FetchRequest, ...]
+
+
+@message(key=4, versions=(0, 0), name="Offsets")
+class OffsetsRequest:
+    """``time_ms`` may be ``LATEST_TIME`` or ``EARLIEST_TIME``. ``broker`` is who is asked, by
+    name; no version sends it."""
+
+    topic: String
+    partition: Int32
+    time_ms: Int64
+    max_count: Int32
+    broker: String = since(1, default="", ignorable=True)
+
+
+Request = ProduceRequest | FetchRequest | MultiFetchRequest | OffsetsRequest
+
+
+def encode_request(request: Request) -> list[Part]:
+    """Key and body. Raises LocalProtocolError for what cannot be sent."""
+    if not isinstance(request, MultiFetchRequest):
+        return [REQUEST_HEADER.write(RequestHeader(spec_of(type(request)).key)), encode(request, 0)]
+    count = len(request.parts)
+    if count > MAX_PARTS:
+        raise LocalProtocolError(
+            f"a fetch of {count} parts cannot be sent", why=f"{MAX_PARTS} fit", parts=count
+        )
+    head = REQUEST_HEADER.write(RequestHeader(MULTI_FETCH_KEY)) + count.to_bytes(2, "big")
+    return [head, *(encode(part, 0) for part in request.parts)]
+
+
+# --- answers ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """``records`` are entries as they lie in the log; the last may be cut off."""
+
+    request: FetchRequest
+    error_code: int
+    records: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class MultiFetchResponse:
+    """``error_code`` has always been 0: each part has its own."""
+
+    error_code: int
+    parts: tuple[FetchResponse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsResponse:
+    """``offsets`` are segment starts, newest first; for the latest, the log's end comes before
+    them."""
+
+    request: OffsetsRequest
+    error_code: int
+    offsets: tuple[int, ...]
+
+
+Response = FetchResponse | MultiFetchResponse | OffsetsResponse
+
+
+@message(key=4, versions=(0, 0), name="Offsets")
+class _OffsetList:
+    offsets: Array[Int64]
+
+
+def read_response(request: Request, buffer: memoryview, offset: int = 0) -> tuple[Response, int]:
+    """The answer to ``request`` at ``offset``, and where it ends. A plain fetch's goes on to
+    the end of the buffer."""
+    name = type(request).__name__.replace("Request", "Response")
+    return _named(name, lambda: _READERS[type(request)](request, buffer, offset))
+
+
+def _named(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[Response, int]:
+    try:
+        return read()
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(
+            f"{name} cannot be read",
+            why=error.why or error.what,
+            do="Check that the peer is a broker of this dialect",
+            **{**error.facts, "message": name},
+        ) from error
+
+
+def read_whole(request: Request, buffer: memoryview) -> Response:
+    """The answer that all of ``buffer`` is; bytes left over are refused."""
+    value, used = read_response(request, buffer)
+    if used == len(buffer):
+        return value
+    why = f"{len(buffer) - used} bytes are left over at byte {used} of {len(buffer)}"
+    raise refusal(LEFT_OVER, why, buffer, used)
+
+
+def _read_error_code(buffer: memoryview, offset: int) -> tuple[int, int]:
+    end = take(buffer, offset, RESPONSE_HEADER.size)
+    return RESPONSE_HEADER.read(buffer, offset).error_code, end
+
+
+def _read_fetch(
+    request: FetchRequest, buffer: memoryview, offset: int
+) -> tuple[FetchResponse, int]:
+    error_code, start = _read_error_code(buffer, offset)
+    return FetchResponse(request, error_code, buffer[start:]), len(buffer)
+
+
+def _read_multi_fetch(
+    request: MultiFetchRequest, buffer: memoryview, offset: int
+) -> tuple[MultiFetchResponse, int]:
+    error_code, place = _read_error_code(buffer, offset)
+    parts = []
+    for asked in request.parts:
+        start = take(buffer, place, PART_HEADER.size)
+        header = PART_HEADER.read(buffer, place)
+        if header.size < PART_HEADER.size - _SIZE_BYTES:
+            raise refusal(BAD_LENGTH, f"a part of length {header.size}", buffer, place)
+        place = take(buffer, place + _SIZE_BYTES, header.size)
+        parts.append(FetchResponse(asked, header.error_code, buffer[start:place]))
+    return MultiFetchResponse(error_code, tuple(parts)), place
+
+
+def _read_offsets(
+    request: OffsetsRequest, buffer: memoryview, offset: int
+) -> tuple[OffsetsResponse, int]:
+    error_code, start = _read_error_code(buffer, offset)
+    listed, end = decode_from(_OffsetList, 0, buffer, start)
+    return OffsetsResponse(request, error_code, listed.offsets), end
+
+
+_READERS: Final[dict[type[Any], Callable[[Any, memoryview, int], tuple[Response, int]]]] = {
+    FetchRequest: _read_fetch,
+    MultiFetchRequest: _read_multi_fetch,
+    OffsetsRequest: _read_offsets,
+}

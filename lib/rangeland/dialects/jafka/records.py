@@ -1,0 +1,186 @@
+"""From fetched bytes to rows, with every byte of the log accounted for.
+
+A walk takes runs of plain entries as they lie, opens packed ones, and stops at the end that
+is wanted, which must be the end of an entry. All messages are then decoded in one go.
+
+Counting is done twice over: the walk says how many messages there are, the decoder says how
+many rows it made. If the two do not fit, nothing is given out.
+
+Rules: no I/O, no state between calls. The bytes begin with an entry at ``from_offset``; they
+do not say it themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rangeland.decode import MessageSet, set_decoder
+from rangeland.decode.sets import SetFault
+from rangeland.dialects.jafka.entries import (
+    LENGTH_BYTES,
+    Unpacked,
+    at_fault,
+    bad_entry,
+    check_begun,
+)
+from rangeland.dialects.jafka.messages import ENTRY_HEADER
+from rangeland.dialects.kafka.compression import Undecodable
+from rangeland.errors import BadRecord, JobFileError, ProofFailed
+from rangeland.model import Counts, Isolation
+
+MAX_CHUNK_BYTES = 64 << 20
+"""A chunk ends after the entry with which its unpacked messages pass this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The messages of the entries that take up ``[from_offset, next_offset)``. ``batch`` has
+    the columns ``decode.sets.MESSAGES``, or is None without rows."""
+
+    next_offset: int
+    batch: pa.RecordBatch | None
+    counts: Counts
+
+
+def decode_chunks(
+    records: memoryview,
+    from_offset: int,
+    until_offset: int,
+    isolation: Isolation,
+    aborted: Sequence[tuple[int, int]],
+) -> Iterator[Chunk]:
+    """All of one fetch answer, whose first byte is at ``from_offset``, in chunks of bounded
+    memory. Their ranges follow on each other; the last ends at ``until_offset`` or behind the
+    last complete entry. There are no transactions: ``isolation`` and ``aborted`` say nothing.
+
+    Raises BadRecord with the fact base_offset and, where known, next_offset behind it, and
+    JobFileError where ``until_offset`` is inside an entry."""
+    while from_offset < until_offset:
+        chunk = decode_chunk(records, from_offset, until_offset)
+        if chunk.next_offset == from_offset:
+            return
+        yield chunk
+        records = records[chunk.next_offset - from_offset :]
+        from_offset = chunk.next_offset
+
+
+def decode_chunk(
+    records: memoryview,
+    from_offset: int,
+    until_offset: int,
+    *,
+    max_bytes: int = MAX_CHUNK_BYTES,
+) -> Chunk:
+    """The complete entries at the beginning of ``records``, up to ``until_offset`` or until
+    ``max_bytes`` are unpacked. ``next_offset`` of the result is ``from_offset`` if there is
+    none. Raises as ``decode_chunks`` does."""
+    walk = _Walk(records, from_offset, until_offset - from_offset)
+    while walk.place < walk.width and walk.unpacked_bytes < max_bytes:
+        if not walk.take(max_bytes - walk.unpacked_bytes):
+            break
+    if walk.place == 0:
+        check_begun(records, from_offset)
+    return walk.finish()
+
+
+class _Walk:
+    """All entries before ``place`` (a byte of ``records``) are in ``sets``."""
+
+    def __init__(self, records: memoryview, from_offset: int, width: int) -> None:
+        self.records, self.from_offset, self.width = records, from_offset, width
+        self.place = 0
+        self.sets: list[MessageSet] = []
+        self.ends: list[int] = []
+        """Where the packed entry of a set ends, as an offset; of plain ones, nothing."""
+        self.messages = 0
+        self.unpacked_bytes = 0
+
+    def take(self, max_bytes: int) -> bool:
+        """A run of plain entries, and the packed one behind it. False: there is neither."""
+        start = self.place
+        rest = self.records[start:]
+        limit = min(self.width - start, max_bytes)
+        found = set_decoder().walk_entries(rest, limit, plain_only=True)
+        if found.entries:
+            self.sets.append(MessageSet(rest[: found.end], self.from_offset + start))
+            self.ends.append(-1)
+            self.messages += found.entries
+            self.unpacked_bytes += found.end
+            self._go_to(start + found.start, start + found.end)
+        if found.fault is SetFault.NOT_PLAIN:
+            self._take_packed()
+        elif found.fault is not None:
+            raise at_fault(self.records, self.place, self.from_offset, found.fault)
+        return self.place > start
+
+    def _take_packed(self) -> None:
+        start = self.place
+        end = start + LENGTH_BYTES + ENTRY_HEADER.read(self.records, start).length
+        unpacked = Unpacked(self.from_offset + start)
+        try:
+            unpacked.add(self.records[start:end])
+        except Undecodable as error:
+            known = at_fault(self.records, start, self.from_offset, SetFault.NOT_PLAIN)
+            raise bad_entry(unpacked.offset, str(error), **_without_reason(known)) from None
+        self.sets += unpacked.sets
+        self.ends += [self.from_offset + end] * len(unpacked.sets)
+        self.messages += unpacked.messages
+        self.unpacked_bytes += max(unpacked.size_bytes, end - start)
+        self._go_to(start, end)
+
+    def _go_to(self, last_start: int, end: int) -> None:
+        self.place = end
+        if end > self.width:
+            raise inside_an_entry(
+                self.from_offset + self.width, self.from_offset + last_start, self.from_offset + end
+            )
+
+    def finish(self) -> Chunk:
+        batch = self._decode() if self.sets else None
+        rows = batch.num_rows if batch is not None else 0
+        if rows != self.messages:
+            raise ProofFailed(
+                f"offsets [{self.from_offset}, {self.from_offset + self.place}) became {rows} rows",
+                why=f"{self.messages} messages were counted in them",
+                from_offset=self.from_offset,
+                next_offset=self.from_offset + self.place,
+                landed=rows,
+            )
+        return Chunk(self.from_offset + self.place, batch if rows else None, Counts(landed=rows))
+
+    def _decode(self) -> pa.RecordBatch:
+        try:
+            return set_decoder().decode_sets(self.sets)
+        except BadRecord as error:
+            raise self._in_the_log(error) from None
+
+    def _in_the_log(self, error: BadRecord) -> BadRecord:
+        """The decoder counts sets; people and policies know entries by offset."""
+        index, place = error.facts["set"], error.facts["position"]
+        one, end = self.sets[index], self.ends[index]
+        fault = SetFault(error.facts["fault"])
+        if one.is_packed:
+            record = one.first_position + error.facts["record"]
+            why = f"of message {record} in it, {fault.reason}"
+            return bad_entry(one.base_offset, why, next_offset=end, position=record)
+        place += one.base_offset - self.from_offset
+        return at_fault(self.records, place, self.from_offset, fault)
+
+
+def inside_an_entry(offset: int, start: int, end: int) -> JobFileError:
+    """The error for a range that ends at ``offset``, in an entry of ``[start, end)``."""
+    return JobFileError(
+        f"a range cannot end at offset {offset}",
+        why=f"an entry takes up [{start}, {end}), and its messages cannot be told apart by offset",
+        do=f"end the range at {start} or at {end}",
+        offset=offset,
+        entry_start=start,
+        entry_end=end,
+    )
+
+
+def _without_reason(error: BadRecord) -> dict[str, object]:
+    return {k: v for k, v in error.facts.items() if k not in ("base_offset", "reason")}

@@ -1,0 +1,64 @@
+"""One connection's state as a value: which requests are still unanswered, in their order.
+
+Bytes in, bytes out; whoever has the socket sends what comes out of here. Nothing is
+negotiated and nothing is said first: a connection is ready as soon as it stands. An answer
+carries no id, so it is the answer to the oldest request that has none yet; ids are counted
+here so that callers need not know.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from rangeland.dialects.jafka.messages import ProduceRequest, Request, encode_request, read_whole
+from rangeland.errors import LocalProtocolError, RemoteProtocolError
+from rangeland.wire.frames import frame
+
+
+class Session:
+    """Not for several threads at once. A connection that was lost takes its session with it.
+    ``client_id`` is not sent: the protocol has no place for it."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._pending: deque[tuple[int, Request]] = deque()
+        self._next_id = 0
+
+    @property
+    def unanswered(self) -> int:
+        """Requests whose answers have not come."""
+        return len(self._pending)
+
+    def open(self) -> bytes:
+        """Nothing."""
+        return b""
+
+    def negotiated(self, answer: memoryview) -> bytes | None:
+        """Nothing was asked, so no answer can be taken for one."""
+        raise LocalProtocolError("an answer was taken for that to an opening, and there is none")
+
+    def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
+        """The request's id and its frame. An answer is waited for, unless it is a Produce,
+        which has none. ``max_version`` says nothing: there are no versions."""
+        whole = frame(*encode_request(request))
+        request_id = self._next_id
+        self._next_id += 1
+        if not isinstance(request, ProduceRequest):
+            self._pending.append((request_id, request))
+        return request_id, whole
+
+    def decode(self, answer: memoryview) -> tuple[int, Any]:
+        """The id of the oldest unanswered request and the value of a whole frame. Records in
+        it are slices of the frame. Raises RemoteProtocolError for an answer nobody waits for."""
+        if not self._pending:
+            raise RemoteProtocolError(
+                "an answer came that nothing was asked for",
+                why=f"it has {len(answer)} bytes",
+                do="Close the connection: what follows cannot be matched either",
+                size=len(answer),
+            )
+        request_id, request = self._pending[0]
+        value = read_whole(request, answer)
+        self._pending.popleft()
+        return request_id, value

@@ -1,0 +1,153 @@
+"""Who reads what: the group leader's arithmetic. Pure, and the same for the same input.
+
+*range* and *roundrobin* give what Kafka's RangeAssignor and RoundRobinAssignor give when no
+racks are named: any member may lead the group, so all must agree. *sticky* keeps what
+Kafka's StickyAssignor promises (KIP-54): balance first, and of all balanced assignments one
+that takes the fewest partitions away. Which of several such it is may differ from Kafka's.
+
+Members sort by their instance id where they have one, then by member id, as Kafka sorts them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rangeland.errors import JobFileError
+from rangeland.model import Partition
+
+Assignment = dict[str, list[Partition]]
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """What one member said. ``held`` of ``generation`` (-1: none) is what it comes from."""
+
+    topics: frozenset[str]
+    held: frozenset[Partition] = frozenset()
+    generation: int = -1
+    instance_id: str | None = None
+
+
+Members = Mapping[str, Subscribed]
+
+
+def assign(strategy: str, partitions: Iterable[Partition], members: Members) -> Assignment:
+    """Every partition that somebody subscribes to, at exactly one of its subscribers; all
+    members are in the answer. Raises JobFileError for a strategy that is not known."""
+    if strategy not in STRATEGIES:
+        raise JobFileError(
+            f"there is no assignment {strategy}",
+            do=f"use one of: {', '.join(sorted(STRATEGIES))}",
+            assignment=strategy,
+        )
+    topics = {topic for member in members.values() for topic in member.topics}
+    wanted = sorted({partition for partition in partitions if partition.topic in topics})
+    return STRATEGIES[strategy](wanted, members)
+
+
+def _ordered(members: Members) -> list[str]:
+    def place(member_id: str) -> tuple[bool, str, str]:
+        instance = members[member_id].instance_id
+        return instance is None, instance or "", member_id
+
+    return sorted(members, key=place)
+
+
+def _range(partitions: list[Partition], members: Members) -> Assignment:
+    """Each topic by itself, in consecutive pieces; the first members get the longer ones."""
+    found: Assignment = {member: [] for member in members}
+    ordered = _ordered(members)
+    for topic in sorted({partition.topic for partition in partitions}):
+        logs = [partition for partition in partitions if partition.topic == topic]
+        takers = [member for member in ordered if topic in members[member].topics]
+        size, extra = divmod(len(logs), len(takers))
+        start = 0
+        for index, member in enumerate(takers):
+            end = start + size + (1 if index < extra else 0)
+            found[member] += logs[start:end]
+            start = end
+    return found
+
+
+def _roundrobin(partitions: list[Partition], members: Members) -> Assignment:
+    """All partitions in order, dealt to the members in turn; who does not subscribe to a
+    topic is passed over."""
+    found: Assignment = {member: [] for member in members}
+    ordered = _ordered(members)
+    turn = 0
+    for partition in partitions:
+        while partition.topic not in members[ordered[turn % len(ordered)]].topics:
+            turn += 1
+        found[ordered[turn % len(ordered)]].append(partition)
+        turn += 1
+    return found
+
+
+# --- sticky -----------------------------------------------------------------------------
+
+
+def _sticky(partitions: list[Partition], members: Members) -> Assignment:
+    """Keep, deal out, even out. The last step moves a partition only from the fullest member
+    that can give one up to the emptiest that takes it, and only while that evens them out; so
+    no place is filled that somebody who had to give could have kept."""
+    found = _kept(partitions, members)
+    kept = {member: frozenset(held) for member, held in found.items()}
+    ordered = _ordered(members)
+    takers = {
+        topic: [member for member in ordered if topic in members[member].topics]
+        for topic in {partition.topic for partition in partitions}
+    }
+    held = {partition for owned in found.values() for partition in owned}
+    unowned = [partition for partition in partitions if partition not in held]
+    for partition in sorted(unowned, key=lambda p: (len(takers[p.topic]), p)):
+        found[_emptiest(takers[partition.topic], found)].append(partition)
+    while (move := _next_move(found, takers, kept)) is not None:
+        giver, taker, partition = move
+        found[giver].remove(partition)
+        found[taker].append(partition)
+    return {member: sorted(owned) for member, owned in found.items()}
+
+
+def _kept(partitions: list[Partition], members: Members) -> Assignment:
+    """What each member had and may keep. Where two say they had the same partition, the one
+    of the later generation is right; of the same generation, neither is believed."""
+    claims: dict[Partition, list[str]] = {partition: [] for partition in partitions}
+    for member_id, member in members.items():
+        for partition in member.held:
+            if partition in claims and partition.topic in member.topics:
+                claims[partition].append(member_id)
+    found: Assignment = {member: [] for member in members}
+    for partition, claimants in claims.items():
+        generations = Counter(members[claimant].generation for claimant in claimants)
+        if claimants and generations[latest := max(generations)] == 1:
+            (owner,) = (c for c in claimants if members[c].generation == latest)
+            found[owner].append(partition)
+    return found
+
+
+def _emptiest(members: list[str], found: Assignment) -> str:
+    return min(members, key=lambda member: len(found[member]))
+
+
+def _next_move(
+    found: Assignment, takers: Mapping[str, list[str]], kept: Mapping[str, frozenset[Partition]]
+) -> tuple[str, str, Partition] | None:
+    """Who gives what to whom; None once nothing evens out any more. What a member had goes
+    last."""
+    for giver in sorted(found, key=lambda member: (-len(found[member]), member)):
+        for topic in sorted({partition.topic for partition in found[giver]}):
+            taker = _emptiest(takers[topic], found)
+            if len(found[taker]) + 1 < len(found[giver]):
+                of_topic = (p for p in found[giver] if p.topic == topic)
+                return giver, taker, max(of_topic, key=lambda p: (p not in kept[giver], p))
+    return None
+
+
+STRATEGIES: Final[Mapping[str, Callable[[list[Partition], Members], Assignment]]] = {
+    "range": _range,
+    "roundrobin": _roundrobin,
+    "sticky": _sticky,
+}

@@ -1,0 +1,44 @@
+"""Who leads what, now: ``findLeader`` of SimpleConsumer, for all partitions at once.
+
+A dialect says whom to ask what, as values; here its questions are sent, to each address in
+turn until one answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rangeland.dialects.contract import Asking, ClusterView, Silence
+from rangeland.fetch.broker import Lost, NoBroker
+from rangeland.fetch.pool import Brokers
+from rangeland.model import Address
+
+
+def ask_leaders(
+    brokers: Brokers, topics: Sequence[str] | None, seeds: Sequence[Address]
+) -> ClusterView:
+    """The cluster as it says it is. ``topics`` None: all of them. Raises Unreachable naming
+    every address and why, or JobFileError when somebody else listens at each of them."""
+    search = brokers.dialect.find_leaders(
+        topics, tuple(dict.fromkeys(seeds)), dict(brokers.settings.members)
+    )
+    try:
+        asking = next(search)
+        while True:
+            asking = search.send(_ask_in_turn(brokers, asking))
+    except StopIteration as done:
+        view: ClusterView = done.value
+        return view
+
+
+def _ask_in_turn(brokers: Brokers, asking: Asking) -> list[Any] | Silence:
+    tried: dict[Address, str] = {}
+    strangers = 0
+    for seed in asking.seeds:
+        try:
+            return brokers.call_all(seed, asking.questions)
+        except Lost as error:
+            tried[seed] = error.why
+            strangers += isinstance(error, NoBroker)
+    return Silence(tried, strangers)

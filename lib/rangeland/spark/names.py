@@ -1,0 +1,38 @@
+"""Names of tables in catalogs, as SQL takes them.
+
+A job file names a table as people do, ``my-catalog.sales.orders-2024`` or with backticks
+of its own; SQL takes a hyphen, a leading digit or a reserved word only in backticks. All
+SQL that names a table of a catalog is put together from here: each part is quoted, whether
+it needs it or not.
+"""
+
+from __future__ import annotations
+
+import re
+
+LEDGER_SUFFIX = "__rangeland"
+
+_PART = re.compile(r"`(?:[^`]|``)*`(?=\.|$)|[^.]+")
+
+
+def parts_of(name: str) -> list[str]:
+    """The parts between the dots, without backticks. Those inside of a part are its own."""
+    return [_plain(part) for part in _PART.findall(name)]
+
+
+def quoted(name: str, suffix: str = "") -> str:
+    """The name with each part in backticks; the suffix goes to the last of them."""
+    *outer, last = parts_of(name)
+    return ".".join(f"`{part.replace('`', '``')}`" for part in (*outer, last + suffix))
+
+
+def literal(text: str) -> str:
+    """The text as a string of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _plain(part: str) -> str:
+    if len(part) > 1 and part[0] == part[-1] == "`":
+        return part[1:-1].replace("``", "`")
+    return part

@@ -1,0 +1,48 @@
+"""A look at a job's cluster: the one way from a job to a survey.
+
+Puts together what a survey needs: connections, and the home of the groups whose offsets it
+is to have. Where a registry knows the topics, a pattern is matched against its list.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from rangeland.errors import JobFileError
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.homes import open_home
+from rangeland.job import Job
+from rangeland.model import Isolation, Survey
+from rangeland.settings import cluster_settings, registry_of
+
+
+def survey_of(job: Job, wanted: Wanted, isolation: Isolation | None = None) -> Survey:
+    """Raises what ``take_survey`` raises, and Unreachable where a registry or the home of a
+    group that is wanted cannot be asked."""
+    settings = cluster_settings(job)
+    if isolation is not None:
+        settings = replace(settings, isolation=isolation)
+    home = open_home(job, settings) if wanted.groups else None
+    try:
+        with Brokers(settings) as brokers:
+            if wanted.topic_pattern and brokers.dialect.NATURE.numbered_per_broker:
+                wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
+            return take_survey(brokers, wanted, home=home)
+    finally:
+        if home is not None:
+            home.close()
+
+
+def _matching(job: Job, wanted: Wanted) -> tuple[str, ...]:
+    pattern = wanted.topic_pattern or ""
+    topics = {*registry_of(job).topics, *wanted.known}
+    found = tuple(sorted(topic for topic in topics if re.fullmatch(pattern, topic)))
+    if not found:
+        raise JobFileError(
+            f"no topic matches {pattern}",
+            why=f"{len(topics)} topics are registered; the pattern is anchored",
+            do="correct source.topic_pattern, or create the topic",
+        )
+    return found

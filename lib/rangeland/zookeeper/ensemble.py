@@ -1,0 +1,62 @@
+"""Where a ZooKeeper is: ``host:port,host:port/chroot``, read from a job file's text.
+
+Pure. The port may be left out, as in ZooKeeper's own tools, and an IPv6 host stands in
+brackets. The chroot is the node under which everything of one cluster is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rangeland.errors import JobFileError
+from rangeland.model import Address
+
+DEFAULT_PORT = 2181
+_SERVER = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\]@]+))(?::(?P<port>\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """``chroot`` is empty, or begins with ``/`` and does not end with it."""
+
+    servers: tuple[Address, ...]
+    chroot: str = ""
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(map(str, self.servers))
+
+    def __str__(self) -> str:
+        return self.hosts + self.chroot
+
+
+def read_ensemble(text: str) -> Ensemble:
+    """Raises JobFileError, saying which part of the text is wrong."""
+    servers, slash, rest = text.strip().partition("/")
+    parts = rest.rstrip("/").split("/") if rest.strip("/") else []
+    if any(part in ("", ".", "..") or part != part.strip() for part in parts):
+        raise _unreadable(text, f"the path {slash + rest!r} is not the path of a node")
+    addresses = tuple(_read_server(text, server.strip()) for server in servers.split(","))
+    return Ensemble(addresses, "".join(f"/{part}" for part in parts))
+
+
+def _read_server(text: str, server: str) -> Address:
+    found = _SERVER.fullmatch(server)
+    if found is None:
+        why = f"{server!r} is not host:port" if server else "a server is missing"
+        raise _unreadable(text, why)
+    port = int(found["port"] or DEFAULT_PORT)
+    if not 0 < port < 65_536:
+        raise _unreadable(text, f"{port} is not a port")
+    return Address(found["six"] or found["host"], port)
+
+
+def _unreadable(text: str, why: str) -> JobFileError:
+    if "@" in text:  # what stands before it may be a password
+        text, why = "the address", "user and password do not belong in it"
+    return JobFileError(
+        f"{text} does not say where the ZooKeeper is",
+        why=why,
+        do="write source.zookeeper as host:port[,host:port...][/path]",
+    )

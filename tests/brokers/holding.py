@@ -1,0 +1,47 @@
+"""A driver that does nothing but hold its place in a group and commit, until it is fenced.
+
+``python -m tests.brokers.holding ZOOKEEPER GROUP JOB SESSION_MS PARTITION...`` prints what it
+holds, then commits a rising number for each of its partitions, many times a second, whatever
+its beats say: what stops it is the fence, and it ends with code 3 then.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from itertools import count
+
+from rangeland.dialects.groups import Fenced, Joining, Standing
+from rangeland.model import Partition
+from rangeland.zookeeper.group import ZooKeeperHome
+from rangeland.zookeeper.layout import partition_name, read_partition
+
+FENCED = 3
+TOPIC = "orders"
+
+
+def main(zookeeper: str, group: str, job: str, session_ms: str, *names: str) -> int:
+    partitions = tuple(p for name in names if (p := read_partition(TOPIC, name)) is not None)
+    membership = ZooKeeperHome(zookeeper, job).join(
+        Joining(group, job, partitions, session_ms=int(session_ms))
+    )
+    _say("holds", membership.owned)
+    for number in count(1):
+        try:
+            membership.commit(dict.fromkeys(membership.owned, number))
+        except Fenced as fence:
+            print("fenced:", fence, flush=True)
+            return FENCED
+        if membership.beat() is Standing.REBALANCING:
+            membership.rejoin()
+            _say("holds", membership.owned)
+        time.sleep(0.02)
+    return 0
+
+
+def _say(word: str, partitions: frozenset[Partition]) -> None:
+    print(word, *sorted(map(partition_name, partitions)), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

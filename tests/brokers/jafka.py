@@ -1,0 +1,101 @@
+"""Reads topics of Jafka brokers with the library's own fetch room: survey, slices, receipts.
+
+Rows become tuples of (broker, partition, offset, position, value), sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rangeland.fetch.consumer import read_slices
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.steps import Patience
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.fetch.tally import Tally
+from rangeland.model import Counts, LogState, Receipt, Slice, Survey
+from rangeland.testing.jafka import JafkaCluster
+from rangeland.words import parse_member
+
+Row = tuple[str, int, int, int, bytes]
+
+
+def settings_of(cluster: JafkaCluster, **changed: Any) -> ClusterSettings:
+    """Settings with which a mistake shows within seconds."""
+    members = tuple(parse_member(server) for server in cluster.servers)
+    base = ClusterSettings(
+        "jafka",
+        tuple(address for _, address in members),
+        members=members,
+        connect_ms=2_000,
+        request_ms=10_000,
+        survey_ms=4_000,
+        no_progress_ms=4_000,
+    )
+    return replace(base, **changed)
+
+
+def look(settings: ClusterSettings, **wanted: Any) -> Survey:
+    with Brokers(settings) as brokers:
+        return take_survey(brokers, Wanted(**wanted))
+
+
+def log_of(settings: ClusterSettings, topic: str, number: int = 0, broker: str = "1") -> LogState:
+    survey = look(settings, topics=(topic,))
+    return next(
+        log
+        for p, log in survey.logs.items()
+        if (p.topic, p.number, p.broker) == (topic, number, broker)
+    )
+
+
+def slice_of(
+    log: LogState, from_offset: int | None = None, until_offset: int | None = None
+) -> Slice:
+    """``[from_offset, until_offset)`` of a log, or all of it."""
+    start = log.start_offset if from_offset is None else from_offset
+    end = log.end_offset if until_offset is None else until_offset
+    return Slice(0, log.partition, start, end, 0, None, log.leader.address)
+
+
+def slices_of(survey: Survey) -> list[Slice]:
+    """All that the survey saw, a slice per log."""
+    return [replace(slice_of(log), index=i) for i, log in enumerate(survey.logs.values())]
+
+
+@dataclass(frozen=True)
+class Read:
+    """What came of a reading."""
+
+    rows: list[Row]
+    receipts: tuple[Receipt, ...]
+
+    @property
+    def values(self) -> list[bytes]:
+        return [row[-1] for row in self.rows]
+
+    @property
+    def counts(self) -> Counts:
+        return Counts.sum(receipt.counts for receipt in self.receipts)
+
+
+def read(
+    slices: Sequence[Slice], settings: ClusterSettings, patience: Patience | None = None
+) -> Read:
+    tally = Tally(slices)
+    rows: list[Row] = []
+    for chunk in read_slices(slices, settings, patience):
+        tally.add(chunk)
+        rows += rows_of(chunk.batch)
+    return Read(sorted(rows), tally.receipts())
+
+
+def rows_of(batch: Any) -> Iterable[Row]:
+    if batch is None:
+        return
+    for row in batch.to_pylist():
+        nothing = [row[name] for name in ("key", "timestamp", "timestampType", "headers")]
+        assert nothing == [None] * 4
+        yield row["broker"], row["partition"], row["offset"], row["position"], row["value"]

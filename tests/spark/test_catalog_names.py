@@ -1,0 +1,71 @@
+"""A table of a catalog is found and made by its name, whatever has to be quoted in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rangeland.decode.columns import row_schema
+from rangeland.errors import Conflict
+from rangeland.spark.names import LEDGER_SUFFIX, parts_of, quoted
+from rangeland.target import Target
+from tests.spark.landings import job_of
+
+pytestmark = pytest.mark.spark
+
+OTHER = "my-catalog"
+"""A second name of the session's catalog, one that has to be quoted."""
+
+
+@pytest.fixture(scope="module")
+def catalog(spark: Any) -> Iterator[None]:
+    manager = spark._jsparkSession.sessionState().catalogManager()
+    delta = spark._jvm.org.apache.spark.sql.delta.catalog.DeltaCatalog()
+    delta.setDelegateCatalog(manager.catalog("spark_catalog"))
+    field = manager.getClass().getDeclaredField("catalogs")
+    field.setAccessible(True)
+    catalogs = field.get(manager)
+    catalogs.put(OTHER, delta)
+    yield
+    catalogs.remove(OTHER)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["default.2024", "default.1e5", "`default`.`orders_a`", f"{OTHER}.default.orders_b",
+     f"`{OTHER}`.default.3e7"],
+)  # fmt: skip
+def test_a_table_and_its_ledger_are_made_and_found_by_name(
+    catalog: None, spark: Any, name: str
+) -> None:
+    job = job_of(["127.0.0.1:9"], name, "orders")
+    assert Target(spark, job).path is None
+    try:
+        made = Target(spark, job)
+        made.open_or_create(row_schema())
+        found = Target(spark, job)
+        assert (found.path, found.version) == (made.path, 0)
+        found.open_or_create(row_schema())
+        last = parts_of(name)[-1]
+        tables = {row["tableName"] for row in spark.sql("SHOW TABLES IN default").collect()}
+        assert {last, last + LEDGER_SUFFIX} <= tables
+        assert spark.table(quoted(name, LEDGER_SUFFIX)).count() == 0
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {quoted(name, LEDGER_SUFFIX)}")
+        spark.sql(f"DROP TABLE IF EXISTS {quoted(name)}")
+
+
+@pytest.mark.parametrize("name", ["my-catalog.db.orders-2024", "`a``b`.`c`.`2024`", "x.order"])
+def test_spark_reads_the_parts_that_were_meant(spark: Any, name: str) -> None:
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    parts = parser.parseMultipartIdentifier(quoted(name))
+    assert [parts.apply(i) for i in range(parts.size())] == parts_of(name)
+
+
+def test_a_name_that_the_catalog_does_not_take_is_a_conflict(spark: Any) -> None:
+    target = Target(spark, job_of(["127.0.0.1:9"], "default.orders-2024", "orders"))
+    with pytest.raises(Conflict, match=re.escape("default.orders-2024 could not be created")):
+        target.open_or_create(row_schema())

@@ -1,0 +1,140 @@
+"""A job with a group of a real Kafka: claimed, mirrored, shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from rangeland import inspection
+from rangeland.dialects.groups import Home
+from rangeland.errors import Conflict, Unreachable
+from rangeland.homes import open_home
+from rangeland.job import Job
+from rangeland.model import Partition
+from rangeland.pushing import push
+from rangeland.results import Silent
+from rangeland.run import run
+from rangeland.settings import cluster_settings
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.producing import create_topic, numbered, produce
+from tests.spark.landings import job_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.brokers]
+
+COUNT, MORE = 30, 5
+
+
+@pytest.fixture
+def job(kafka: KafkaCluster, topic: str, table: str) -> Job:
+    create_topic(kafka.bootstrap, topic, partitions=2)
+    for number in range(2):
+        produce(kafka.bootstrap, topic, numbered(COUNT), partition=number)
+    group = {"id": f"group-of-{topic}", "session_ms": 6_000}
+    return job_of(kafka.bootstrap, table, topic, group=group)
+
+
+@contextmanager
+def home_of(job: Job) -> Iterator[Home]:
+    home = open_home(job, cluster_settings(job))
+    try:
+        yield home
+    finally:
+        home.close()
+
+
+@contextmanager
+def live_consumer(kafka: KafkaCluster, job: Job) -> Iterator[None]:
+    """Somebody else, who reads with the group of the job."""
+    assert job.group is not None
+    consumer = Consumer(
+        {
+            "bootstrap.servers": ",".join(kafka.bootstrap),
+            "group.id": job.group.id,
+            "client.id": "billing",
+            "session.timeout.ms": 6_000,
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.subscribe(list(job.source.topics))
+        deadline = time.monotonic() + 30
+        while not consumer.assignment():
+            assert time.monotonic() < deadline, "the consumer was given nothing"
+            consumer.poll(0.1)
+        yield
+    finally:
+        consumer.close()
+
+
+def group_id(job: Job) -> str:
+    assert job.group is not None
+    return job.group.id
+
+
+def test_a_landing_is_mirrored_and_shown(kafka: KafkaCluster, job: Job, spark: Any) -> None:
+    (topic,) = job.source.topics
+    assert run(job, spark, Silent()).warnings == ()
+    before_ms = int(time.time() * 1000)
+    produce(kafka.bootstrap, topic, numbered(MORE), partition=1)
+    shown = inspection.status(job, spark, Silent()).to_json()
+    assert [p["group_offset"] for p in shown["partitions"]] == [COUNT, COUNT]
+    assert [(p["checkpoint"], p["end"], p["lag"]) for p in shown["partitions"]] == [
+        (COUNT, COUNT, 0),
+        (COUNT, COUNT + MORE, MORE),
+    ]
+    landed, behind = shown["partitions"]
+    assert landed["lag_ms"] is None
+    assert 0 <= behind["lag_ms"] <= int(time.time() * 1000) - before_ms + 1_000
+    assert (shown["group"]["id"], shown["group"]["state"]) == (group_id(job), "empty")
+    assert "coordinator" in shown["group"]["home"]
+
+
+def test_the_checkpoint_is_pushed_once_and_read_back(job: Job, spark: Any) -> None:
+    assert push(job, spark, Silent()).state == "nothing-landed"
+    run(job, spark, Silent())
+    assert push(job, spark, Silent()).state == "unchanged"
+    (topic,) = job.source.topics
+    with home_of(job) as home:
+        home.commit(group_id(job), {Partition(topic, 0): 3})
+    result = push(job, spark, Silent())
+    assert result.state == "mirrored"
+    first, second = result.partitions
+    assert (first.checkpoint, first.before, first.after) == (COUNT, 3, COUNT)
+    assert (second.before, second.after, second.lag) == (COUNT, COUNT, 0)
+
+
+def test_a_live_consumer_is_never_worked_against(kafka: KafkaCluster, job: Job, spark: Any) -> None:
+    with live_consumer(kafka, job):
+        with pytest.raises(Conflict, match="billing"):
+            run(job, spark, Silent())
+        shown = inspection.status(job, spark, Silent()).to_json()
+        assert shown["sequence"] == 0
+        (member,) = shown["group"]["members"]
+        assert (member["client"], member["is_ours"]) == ("billing", False)
+        assert {p["owner"] for p in shown["partitions"]} == {member["member"]}
+        with pytest.raises(Conflict, match="billing"):
+            push(job, spark, Silent())
+    assert run(job, spark, Silent()).state == "landed"
+    with home_of(job) as home:
+        partitions = [Partition(job.source.topics[0], n) for n in range(2)]
+        assert home.offsets(group_id(job), partitions) == dict.fromkeys(partitions, COUNT)
+
+
+def test_status_without_the_home_shows_the_rest(
+    job: Job, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(job, spark, Silent())
+
+    def away(*_: object) -> Home:
+        raise Unreachable("the coordinator is away")
+
+    monkeypatch.setattr(inspection, "open_home", away)
+    shown = inspection.status(job, spark, Silent()).to_json()
+    assert [p["checkpoint"] for p in shown["partitions"]] == [COUNT, COUNT]
+    assert [p["group_offset"] for p in shown["partitions"]] == [None, None]
+    assert "is away" in shown["group"]["why"]

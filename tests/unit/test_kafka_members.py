@@ -1,0 +1,356 @@
+"""One member's life: every answer of a coordinator, and what follows from it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from rangeland.dialects.groups import Fenced, Joining, Membership, Standing
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka import open_home
+from rangeland.dialects.kafka.subscriptions import (
+    assignment_bytes,
+    owner_of,
+    read_assignment,
+    read_subscription,
+    subscription_bytes,
+)
+from rangeland.errors import Conflict, JobFileError, Unreachable
+from rangeland.model import Partition
+from tests.scripted import (
+    LOST,
+    ScriptedEdge,
+    beaten,
+    committed,
+    described,
+    found,
+    joined,
+    left,
+    synced,
+)
+
+ALL = tuple(Partition("orders", number) for number in range(4))
+ONE, TWO = assignment_bytes(ALL[:1]), assignment_bytes(ALL[:2])
+JOINING = Joining("g", "nightly", ALL, session_ms=9_000, rebalance_ms=20_000)
+OURS = subscription_bytes(["orders"], (), -1, owner_of("nightly"))
+THEIRS = subscription_bytes(["orders"], (), -1, "")
+OVER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
+
+
+def a_join(*script: tuple[type[Any], Any], joining: Joining = JOINING) -> Any:
+    """The edge, and what comes of a join into an empty group with these answers."""
+    edge = ScriptedEdge([found(), described(state="Empty"), *script])
+    return edge, open_home(edge).join(joining)
+
+
+def a_place() -> tuple[ScriptedEdge, Membership]:
+    """A follower that holds two partitions in generation 1."""
+    edge, place = a_join(joined(), synced(TWO))
+    assert (place.member_id, place.generation, place.owned) == ("me", 1, frozenset(ALL[:2]))
+    assert not edge.script
+    edge.asked.clear()
+    return edge, place
+
+
+# --- joining ------------------------------------------------------------------------------
+
+
+def test_a_member_joins_with_the_id_that_it_is_given() -> None:
+    edge, place = a_join(
+        joined("MEMBER_ID_REQUIRED", "given"), joined(member_id="given"), synced(TWO)
+    )
+    assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["", "given"]
+    assert place.member_id == "given"
+
+
+def test_a_join_says_job_and_times_and_may_take_as_long_as_the_rebalance() -> None:
+    edge, _ = a_join(joined(), synced(TWO))
+    questions = {type(question.request): question for _, question in edge.asked}
+    request = questions[m.JoinGroupRequest].request
+    assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (9_000, 20_000)
+    ((name, metadata),) = [(p.name, p.metadata) for p in request.protocols]
+    assert (name, metadata) == ("range", OURS)
+    for kind in (m.JoinGroupRequest, m.SyncGroupRequest):
+        wait_ms = questions[kind].wait_ms
+        assert wait_ms is not None
+        assert wait_ms > 20_000
+
+
+def test_a_follower_syncs_empty_handed() -> None:
+    edge, _ = a_join(joined(generation=5), synced(TWO))
+    (request,) = edge.requests(m.SyncGroupRequest)
+    assert (request.generation_id, request.member_id, request.assignments) == (5, "me", ())
+
+
+def test_a_leader_sends_everybody_s_share() -> None:
+    members = {"me": OURS, "you": OURS, "late": OURS}
+    edge, _ = a_join(joined(leader="me", members=members), synced(TWO))
+    (request,) = edge.requests(m.SyncGroupRequest)
+    shares = {x.member_id: read_assignment(x.assignment) for x in request.assignments}
+    assert shares == {"late": {*ALL[:2]}, "me": {ALL[2]}, "you": {ALL[3]}}
+
+
+def test_a_leader_that_is_told_to_leave_all_as_it_is_sends_nothing() -> None:
+    kind, answer = joined(leader="me", members={"me": OURS})
+    kept = m.JoinGroupResponse(
+        error_code=0, leader="me", member_id="me", members=answer.members, skip_assignment=True
+    )
+    edge, _ = a_join((kind, kept), synced(TWO))
+    assert edge.requests(m.SyncGroupRequest)[0].assignments == ()
+
+
+def test_what_the_job_leaves_out_is_for_other_consumers_alone() -> None:
+    parts = tuple(
+        m.MetadataPartition(
+            error_code=0, partition_index=number, leader_id=1, replica_nodes=(), isr_nodes=()
+        )
+        for number in range(6)
+    )
+    topics = (m.MetadataTopic(error_code=0, name="orders", partitions=parts),)
+    metadata = (m.MetadataRequest, m.MetadataResponse(brokers=(), topics=topics))
+    members = {"me": OURS, "stranger": THEIRS}
+    edge, _ = a_join(joined(leader="me", members=members), metadata, synced(TWO))
+    (request,) = edge.requests(m.SyncGroupRequest)
+    shares = {x.member_id: read_assignment(x.assignment) for x in request.assignments}
+    more = {Partition("orders", number) for number in (2, 3, 4, 5)}
+    assert shares == {"me": {*ALL[:2]}, "stranger": more}
+
+
+def test_partitions_that_another_leader_gives_beyond_the_job_are_not_owned() -> None:
+    beyond = assignment_bytes([ALL[0], Partition("orders", 9), Partition("other", 0)])
+    _, place = a_join(joined(), synced(beyond))
+    assert place.owned == {ALL[0]}
+
+
+def test_a_member_that_gets_no_bytes_owns_nothing() -> None:
+    _, place = a_join(joined(), synced(b""))
+    assert place.owned == frozenset()
+
+
+@pytest.mark.parametrize("code", ["REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"])
+def test_a_sync_that_comes_too_late_joins_again_with_the_same_id(code: str) -> None:
+    edge, place = a_join(joined(), synced(code=code), joined(generation=2), synced(TWO))
+    assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["", "me"]
+    assert place.generation == 2
+
+
+def test_a_sync_of_a_member_that_is_not_known_joins_anew() -> None:
+    edge, _ = a_join(joined(), synced(code="UNKNOWN_MEMBER_ID"), joined(), synced(TWO))
+    assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["", ""]
+
+
+def test_a_group_that_does_not_come_to_rest_is_unreachable() -> None:
+    endless = [joined(), synced(code="REBALANCE_IN_PROGRESS")] * 400
+    with pytest.raises(Unreachable, match="does not come to rest"):
+        a_join(*endless)
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [("INCONSISTENT_GROUP_PROTOCOL", "use one assignment"), ("GROUP_MAX_SIZE_REACHED", "fewer")],
+)
+def test_a_group_that_takes_no_such_member_is_a_conflict(code: str, remedy: str) -> None:
+    with pytest.raises(Conflict, match=f"assignment range: {code}.*{remedy}"):
+        a_join(joined(code), described())
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("GROUP_AUTHORIZATION_FAILED", "grant the user of source.security READ on the group g"),
+        ("INVALID_SESSION_TIMEOUT", "group.min.session.timeout.ms"),
+        ("INVALID_GROUP_ID", "another group.id"),
+    ],
+)
+def test_what_would_be_refused_again_is_for_the_job_s_author(code: str, remedy: str) -> None:
+    with pytest.raises(JobFileError, match=f"{code}.*{remedy}"):
+        a_join(joined(code))
+
+
+def test_a_coordinator_that_fails_is_unreachable() -> None:
+    with pytest.raises(Unreachable, match="UNKNOWN_SERVER_ERROR"):
+        a_join(joined("UNKNOWN_SERVER_ERROR"))
+
+
+# --- heartbeats ---------------------------------------------------------------------------
+
+
+def test_a_heartbeat_comes_three_times_in_a_session() -> None:
+    edge, place = a_place()
+    edge.then(beaten())
+    assert place.beat_ms == 3_000
+    assert place.beat() is Standing.HOLDS
+    (request,) = edge.requests(m.HeartbeatRequest)
+    assert (request.generation_id, request.member_id) == (1, "me")
+
+
+def test_a_rebalance_is_joined_with_the_same_id_and_what_was_held() -> None:
+    edge, place = a_place()
+    edge.then(beaten("REBALANCE_IN_PROGRESS"))
+    assert place.beat() is Standing.REBALANCING
+    assert place.owned == frozenset(ALL[:2])
+    edge.then(joined(generation=2), synced(ONE))
+    place.rejoin()
+    (request,) = edge.requests(m.JoinGroupRequest)
+    said = read_subscription(request.protocols[0].metadata, "sticky")
+    assert (request.member_id, said.held, said.generation) == ("me", frozenset(ALL[:2]), 1)
+    assert (place.generation, place.owned) == (2, frozenset(ALL[:1]))
+
+
+@pytest.mark.parametrize("code", OVER)
+def test_a_place_that_is_lost_owns_nothing_and_asks_nothing(code: str) -> None:
+    edge, place = a_place()
+    edge.then(beaten(code))
+    assert place.beat() is Standing.LOST
+    assert place.beat() is Standing.LOST
+    assert place.owned == frozenset()
+    with pytest.raises(Fenced):
+        place.commit({ALL[0]: 1})
+    assert len(edge.asked) == 1
+
+
+@pytest.mark.parametrize(("code", "member_id"), list(zip(OVER, ("me", "", ""), strict=True)))
+def test_who_lost_its_place_joins_as_new(code: str, member_id: str) -> None:
+    edge, place = a_place()
+    edge.then(beaten(code), joined(member_id="new", generation=7), synced(ONE))
+    place.beat()
+    place.rejoin()
+    assert edge.requests(m.JoinGroupRequest)[0].member_id == member_id
+    assert (place.member_id, place.generation, place.owned) == ("new", 7, frozenset(ALL[:1]))
+
+
+def test_an_id_that_the_coordinator_has_forgotten_is_given_up() -> None:
+    edge, place = a_place()
+    edge.then(joined("UNKNOWN_MEMBER_ID"), joined(member_id="new"), synced(ONE))
+    place.rejoin()
+    assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["me", ""]
+
+
+def test_a_heartbeat_that_cannot_be_sent_is_unreachable_within_its_time() -> None:
+    edge, place = a_place()
+    edge.then((m.HeartbeatRequest, LOST))
+    edge.then(*[(m.FindCoordinatorRequest, LOST)] * 40)
+    with pytest.raises(Unreachable, match="seed-a:1: refused; seed-b:2: refused"):
+        place.beat()
+    assert edge.clock_ms <= place.beat_ms + 250
+    assert place.owned == frozenset(ALL[:2])
+
+
+def test_a_heartbeat_without_the_right_is_for_the_job_s_author() -> None:
+    edge, place = a_place()
+    edge.then(beaten("GROUP_AUTHORIZATION_FAILED"))
+    with pytest.raises(JobFileError, match="a member sent its heartbeat"):
+        place.beat()
+
+
+def test_a_heartbeat_of_another_thread_waits_for_the_join() -> None:
+    edge, place = a_place()
+    joining, go_on = threading.Event(), threading.Event()
+
+    def slow(_: Any) -> Any:
+        joining.set()
+        assert go_on.wait(10)
+        return joined(generation=2)[1]
+
+    edge.then((m.JoinGroupRequest, slow), synced(ONE), beaten())
+    beats: list[Standing] = []
+    threads = [
+        threading.Thread(target=place.rejoin),
+        threading.Thread(target=lambda: beats.append(place.beat())),
+    ]
+    threads[0].start()
+    assert joining.wait(10)
+    threads[1].start()
+    threads[1].join(0.1)
+    assert beats == []
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert beats == [Standing.HOLDS]
+    assert edge.requests(m.HeartbeatRequest)[0].generation_id == 2
+
+
+# --- commits ------------------------------------------------------------------------------
+
+
+def test_a_commit_carries_member_and_generation() -> None:
+    edge, place = a_place()
+    edge.then(committed())
+    place.commit({ALL[1]: 8, ALL[0]: 7})
+    (request,) = edge.requests(m.OffsetCommitRequest)
+    assert (request.generation_id_or_member_epoch, request.member_id) == (1, "me")
+    ((name, parts),) = [(topic.name, topic.partitions) for topic in request.topics]
+    assert (name, [(p.partition_index, p.committed_offset) for p in parts]) == (
+        "orders",
+        [(0, 7), (1, 8)],
+    )
+
+
+def test_no_offsets_are_no_question() -> None:
+    edge, place = a_place()
+    place.commit({})
+    assert edge.asked == []
+
+
+@pytest.mark.parametrize("code", [*OVER, "GROUP_ID_NOT_FOUND"])
+def test_a_commit_of_a_generation_that_is_over_is_fenced(code: str) -> None:
+    edge, place = a_place()
+    edge.then(committed(code, code))
+    with pytest.raises(Fenced, match=f"member me of group g.*generation 1: {code}") as caught:
+        place.commit({ALL[0]: 7, ALL[1]: 8})
+    assert (caught.value.exit_code, caught.value.facts["member"]) == (73, "me")
+    assert place.owned == frozenset()
+    assert place.beat() is Standing.LOST
+
+
+@pytest.mark.parametrize("last", ["NONE", "UNKNOWN_MEMBER_ID"])
+def test_a_commit_during_a_rebalance_is_asked_again_until_it_is_certain(last: str) -> None:
+    edge, place = a_place()
+    edge.then(committed("REBALANCE_IN_PROGRESS"), committed("REBALANCE_IN_PROGRESS"))
+    edge.then(committed(last))
+    if last == "NONE":
+        place.commit({ALL[0]: 7})
+    else:
+        with pytest.raises(Fenced):
+            place.commit({ALL[0]: 7})
+    first, second, third = edge.requests(m.OffsetCommitRequest)
+    assert first == second == third
+    assert edge.clock_ms > 0
+
+
+def test_a_commit_during_an_endless_rebalance_is_unreachable() -> None:
+    edge, place = a_place()
+    edge.then(*[committed("REBALANCE_IN_PROGRESS")] * 100)
+    with pytest.raises(Unreachable, match="REBALANCE_IN_PROGRESS"):
+        place.commit({ALL[0]: 7})
+
+
+def test_what_lasts_decides_over_what_passes() -> None:
+    edge, place = a_place()
+    edge.then(committed("COORDINATOR_LOAD_IN_PROGRESS", "TOPIC_AUTHORIZATION_FAILED"))
+    with pytest.raises(JobFileError, match="READ on the topics"):
+        place.commit({ALL[0]: 7, ALL[1]: 8})
+
+
+# --- leaving ------------------------------------------------------------------------------
+
+
+def test_who_leaves_owns_nothing_and_leaves_once() -> None:
+    edge, place = a_place()
+    edge.then(left())
+    place.leave()
+    place.leave()
+    assert (place.owned, place.member_id) == (frozenset(), "")
+    (asked,) = edge.asked
+    assert (asked[1].request.member_id, asked[1].max_version) == ("me", 2)
+    with pytest.raises(Fenced, match="does not hold its place"):
+        place.commit({ALL[0]: 7})
+
+
+def test_leaving_a_coordinator_that_is_gone_ends_with_the_session() -> None:
+    edge, place = a_place()
+    edge.then((m.LeaveGroupRequest, LOST), *[(m.FindCoordinatorRequest, LOST)] * 40)
+    place.leave()
+    assert place.owned == frozenset()

@@ -1,0 +1,205 @@
+"""Logs whose offsets are the positions of entries, and brokers that nobody can stand in for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rangeland.errors import JobFileError, ProofFailed, Unreachable
+from rangeland.model import (
+    Address,
+    AtOffset,
+    AtTime,
+    Bound,
+    Bounds,
+    Counts,
+    Earliest,
+    FromCheckpoint,
+    GroupOffset,
+    Isolation,
+    Latest,
+    Leader,
+    LogState,
+    Partition,
+    Range,
+    Receipt,
+    Slice,
+    Survey,
+)
+from rangeland.planning.audit import Counted, Piece, audit
+from rangeland.planning.bounds import Mark, Request, offsets_asked, resolve
+from rangeland.planning.limits import Limits, apply_limits
+from rangeland.planning.plan import Plan, prove
+from rangeland.planning.policy import Action, Policy, Verdict
+
+ONE, TWO = Partition("orders", 0, "1"), Partition("orders", 0, "2")
+B1 = Address("b1", 9092)
+
+
+def log(partition: Partition = ONE, start: int = 0, end: int = 1000) -> LogState:
+    borders = (start, start + 300, start + 700, end)
+    return LogState(partition, Leader(B1), start, end, end - start, borders)
+
+
+def request(lower: Bound | Bounds, upper: Bound | Bounds, **actions: Action) -> Request:
+    sides = [b if isinstance(b, Bounds) else Bounds(b) for b in (lower, upper)]
+    return Request(sides[0], sides[1], Earliest(), Policy(**actions), topics=("orders",))
+
+
+RUN = request(FromCheckpoint(), Latest())
+HOLD = request(FromCheckpoint(), Latest(), unreachable=Action.HOLD)
+BOTH = {ONE: Mark(300), TWO: Mark(500)}
+
+
+def only_one_answers() -> Survey:
+    return Survey(1, {ONE: log()}, brokers=frozenset({"1"}), silent={"2": "connection refused"})
+
+
+# --- inside an entry --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["from", "until"])
+def test_an_offset_inside_an_entry_is_refused_with_the_nearest_valid_ones(side: str) -> None:
+    listed = Bounds(Earliest(), {ONE: AtOffset(310)}, only_listed=True)
+    asked = request(listed, Latest()) if side == "from" else request(Earliest(), listed)
+    assert offsets_asked(asked) == [(ONE, 310)]
+    survey = Survey(1, {ONE: log()}, entries={(ONE, 310): (300, 340)}, brokers=frozenset({"1"}))
+    with pytest.raises(JobFileError, match="no entry begins at offset 310") as caught:
+        resolve(asked, survey, {})
+    assert caught.value.do == "use 300 or 340"
+    assert caught.value.facts["nearest"] == [300, 340]
+
+
+def test_a_groups_offset_inside_an_entry_is_refused_too() -> None:
+    survey = Survey(
+        1,
+        {ONE: log()},
+        group_offsets={(ONE, "g"): 310},
+        entries={(ONE, 310): (300, 340)},
+        brokers=frozenset({"1"}),
+    )
+    with pytest.raises(JobFileError, match="group:g"):
+        resolve(request(GroupOffset("g"), Latest()), survey, {})
+
+
+def test_an_offset_at_which_an_entry_begins_is_fine() -> None:
+    listed = Bounds(Earliest(), {ONE: AtOffset(310)}, only_listed=True)
+    survey = Survey(1, {ONE: log()}, entries={(ONE, 310): (310, 340)}, brokers=frozenset({"1"}))
+    (found,) = resolve(request(listed, Latest()), survey, {}).ranges
+    assert (found.from_offset, found.until_offset) == (310, 1000)
+
+
+def test_a_time_that_a_broker_knows_only_about_is_said_to_be_so() -> None:
+    survey = Survey(
+        1,
+        {ONE: log()},
+        {(ONE, 5): 300},
+        inexact=frozenset({(ONE, 5)}),
+        brokers=frozenset({"1"}),
+    )
+    found = resolve(request(AtTime(5), Latest()), survey, {})
+    assert "begins at 300, which is at or before the time" in found.notes[0]
+    exact = replace(survey, inexact=frozenset())
+    assert resolve(request(AtTime(5), Latest()), exact, {}).notes == ()
+
+
+# --- unreachable ------------------------------------------------------------------------
+
+
+def test_a_broker_that_is_gone_takes_its_partitions_out_of_reach_and_they_are_not_lost() -> None:
+    with pytest.raises(Unreachable, match=r"orders/2-0 cannot be read now.*refused"):
+        resolve(RUN, only_one_answers(), BOTH)
+
+
+def test_a_broker_that_is_not_registered_any_more_is_unreachable_too() -> None:
+    survey = replace(only_one_answers(), silent={})
+    with pytest.raises(Unreachable, match="no broker of that name is registered"):
+        resolve(RUN, survey, BOTH)
+
+
+def test_a_policy_holds_what_is_unreachable_and_lands_the_others() -> None:
+    found = resolve(HOLD, only_one_answers(), BOTH)
+    assert [r.partition for r in found.ranges] == [ONE]
+    assert [(loss.partition, loss.verdict) for loss in found.held] == [(TWO, Verdict.UNREACHABLE)]
+
+
+def test_a_partition_without_a_leader_is_held_as_well() -> None:
+    survey = Survey(1, {ONE: log()}, unreachable={TWO: "it has no leader"}, brokers=frozenset("12"))
+    assert [loss.partition for loss in resolve(HOLD, survey, {}).held] == [TWO]
+    with pytest.raises(Unreachable, match="it has no leader"):
+        resolve(RUN, survey, {})
+
+
+def test_a_partition_that_a_living_broker_no_longer_has_has_vanished() -> None:
+    survey = Survey(1, {ONE: log()}, brokers=frozenset({"1", "2"}))
+    skip = request(FromCheckpoint(), Latest(), vanished=Action.SKIP)
+    (loss,) = resolve(skip, survey, BOTH).losses
+    assert (loss.partition, loss.verdict) == (TWO, Verdict.VANISHED)
+
+
+# --- limits -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "until"), [(900, 700), (700, 700), (699, 300), (10, 300), (5000, 1000)]
+)
+def test_a_limit_ends_a_range_at_a_border(max_bytes: int, until: int) -> None:
+    asked = Range(ONE, 0, 1000, None, 1000)
+    (found,) = apply_limits([asked], Limits(max_bytes=max_bytes), {ONE: log()})
+    assert (found.from_offset, found.until_offset) == (0, until)
+
+
+def test_a_limit_of_records_cannot_be_kept_where_offsets_are_bytes() -> None:
+    with pytest.raises(JobFileError, match="max_records") as caught:
+        apply_limits([Range(ONE, 0, 1000)], Limits(max_records=5), {ONE: log()})
+    assert caught.value.do == "use limits.max_bytes"
+
+
+# --- the proof --------------------------------------------------------------------------
+
+
+def plan_of(width: int) -> Plan:
+    return Plan(
+        job="j",
+        application="rangeland/j",
+        sequence=1,
+        dialect="any",
+        isolation=Isolation.READ_COMMITTED,
+        ranges=(Range(ONE, 0, width),),
+        slices=(Slice(0, ONE, 0, width),),
+    )
+
+
+def test_entries_that_take_up_the_whole_slice_are_its_proof() -> None:
+    receipt = Receipt(0, ONE, 0, 1000, Counts(landed=3), taken_up=1000)
+    (outcome,) = prove(plan_of(1000), {0: receipt})
+    assert outcome.counts.landed == 3
+    assert outcome.in_bytes
+
+
+@pytest.mark.parametrize("taken_up", [999, 1001, None])
+def test_entries_that_do_not_are_none(taken_up: int | None) -> None:
+    receipt = Receipt(0, ONE, 0, 1000, Counts(landed=3), taken_up=taken_up)
+    with pytest.raises(ProofFailed, match="does not add up"):
+        prove(plan_of(1000), {0: receipt})
+
+
+# --- after the fact ---------------------------------------------------------------------
+
+PIECES = [
+    Piece(Range(ONE, 0, 300), 10, in_bytes=True),
+    Piece(Range(ONE, 300, 1000), 20, in_bytes=True),
+]
+
+
+def test_a_piece_with_fewer_rows_than_were_landed_is_torn() -> None:
+    found = audit(PIECES, {}, {ONE: Counted((10, 19))})
+    assert found.holes == found.suspect == (Range(ONE, 300, 1000),)
+    assert audit(PIECES, {}, {ONE: Counted((10, 20))}).is_clean
+
+
+def test_rows_that_are_there_again_are_duplicates_and_others_strangers() -> None:
+    found = audit(PIECES, {}, {ONE: Counted((10, 20), twice=(60,), strange=(1200,))})
+    assert found.duplicates == (Range(ONE, 60, 61),)
+    assert found.strangers == (Range(ONE, 1200, 1201),)

@@ -1,0 +1,124 @@
+"""What ``mirror`` answers, and whom it leaves alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import RenderableType
+
+from rangeland.cli import main
+from rangeland.dialects.groups import GroupView, Holder
+from rangeland.drawing import console_for
+from rangeland.errors import Conflict, JobFileError
+from rangeland.group_pictures import group_lines, mirror_picture
+from rangeland.job import Job
+from rangeland.model import Partition
+from rangeland.pictures import status_picture
+from rangeland.pushing import Pushed, PushResult, group_of, refuse_members
+from rangeland.results import GroupStatus, PartitionStatus, Status
+
+P0, P1 = Partition("orders", 0), Partition("orders", 1)
+RESULT = PushResult(
+    job="hourly",
+    group="g",
+    home="the coordinator of group g at h:9092",
+    state="mirrored",
+    partitions=(Pushed(P0, 15, 9, 15, 1_020), Pushed(P1, 7, None, 7, 7)),
+    seconds=0.5,
+)
+
+
+def drawn(*pictures: RenderableType) -> str:
+    stream = io.StringIO()
+    for picture in pictures:
+        console_for(stream).print(picture)
+    return stream.getvalue()
+
+
+def test_the_answer_has_what_the_group_had_and_has() -> None:
+    document = json.loads(json.dumps(RESULT.to_json()))
+    assert (document["group"], document["state"]) == ("g", "mirrored")
+    assert document["partitions"][0] == {
+        "topic": "orders",
+        "partition": 0,
+        "broker": None,
+        "checkpoint": 15,
+        "group_before": 9,
+        "group_after": 15,
+        "end": 1_020,
+        "lag": 1_005,
+    }
+
+
+def test_the_picture_shows_both_offsets_and_the_lag() -> None:
+    text = drawn(mirror_picture(RESULT))
+    first = next(line for line in text.splitlines() if line.startswith("orders/0"))
+    assert first.split() == ["orders/0", "15", "9", "15", "1,020", "1,005"]
+    assert "2 offsets written" in text
+    nothing = PushResult("hourly", "g", "h", "nothing-landed", (), 0.1)
+    assert "nothing has landed yet" in drawn(mirror_picture(nothing))
+
+
+def test_a_group_with_members_is_left_alone_and_they_are_named() -> None:
+    consumer = Holder("c-1", "billing", "/10.0.0.7", frozenset({P0}))
+    with pytest.raises(Conflict, match=r"billing at /10\.0\.0\.7") as caught:
+        refuse_members("g", GroupView("stable", (consumer,)))
+    assert "stop it" in caught.value.do
+    with pytest.raises(Conflict, match="a run of this job is under way"):
+        refuse_members("g", GroupView("stable", (Holder("m-1", is_ours=True),)))
+    refuse_members("g", GroupView("empty"))
+
+
+def test_a_job_without_a_group_is_told_what_to_add() -> None:
+    source = {"servers": ["h:1"], "topics": ["orders"]}
+    job = Job.parse(json.dumps({"job": "hourly", "source": source, "sink": {"table": "t"}}))
+    with pytest.raises(JobFileError) as caught:
+        group_of(job)
+    assert "group: {id: NAME}" in caught.value.do
+
+
+def test_the_command_says_so_before_spark_is_started(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("{job: hourly, source: {servers: [h:1], topics: [orders]}, sink: {table: t}}")
+    assert main(["mirror", str(path), "--json"]) == 78
+    sys.stdout.flush()
+    said = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert (said["error"], said["exit"]) == ("JobFileError", 78)
+    assert "has no group" in said["message"]
+
+
+def test_status_shows_the_members_or_why_they_are_not_to_be_seen() -> None:
+    members = (
+        Holder("m-1", "rangeland", "h1", frozenset({P0, P1}), True),
+        Holder("c-9", "billing", "h2"),
+    )
+    lines = drawn(*group_lines(GroupStatus("g", "the coordinator", "stable", members)))
+    assert "group g: stable, 2 members, kept by the coordinator" in lines
+    assert "m-1 at h1: 2 partitions\n" in lines
+    assert "c-9 at h2: 0 partitions, not a driver of this job" in lines
+    assert "not to be seen: it is away" in drawn(*group_lines(GroupStatus("g", why="it is away")))
+    assert group_lines(None) == []
+
+
+def test_status_has_a_column_for_age_and_owner_where_they_are_known() -> None:
+    partitions = (
+        PartitionStatus(P0, 15, 10, 20, 12, lag_ms=90_000, owner="rangeland-host-4711-" + "x" * 40),
+        PartitionStatus(P1, 20, 10, 20, 20),
+    )
+    group = GroupStatus("g", "the coordinator", "stable")
+    lines = drawn(status_picture(Status("o", "t", 1, 1, partitions, group=group))).splitlines()
+    head = next(line for line in lines if "checkpoint" in line)
+    assert head.split()[-3:] == ["age", "group", "owner"]
+    first = next(line for line in lines if line.startswith("orders/0"))
+    assert "1 min 30 s" in first
+    assert "..." in first  # an owner's name may be long
+    assert all(len(line) <= 100 for line in lines)
+    bare = drawn(status_picture(Status("o", "t", 1, 1, partitions[1:])))
+    assert "owner" not in bare
+    assert "age" not in bare
