@@ -1,8 +1,9 @@
 """The one command: ``python -m tests.check`` runs what must hold before a change lands.
 
-Each step prints its command before it runs, so any of them can be run alone. Nothing is
-passed over: the first step that fails decides the exit code, after all have run.
-``--quick`` leaves out the rings that start Spark or brokers.
+Each step prints its command before it runs, so any of them can be run alone, and what it
+said when it has ended. Nothing is passed over: a step that fails decides the exit code, after
+all have run. The rings that start Spark or brokers mostly wait, so they go in two lanes side
+by side. ``--quick`` leaves them out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shlex
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 PYTHON = sys.executable
 QUICK_RINGS = ["tests/unit", "tests/property", "tests/contract", "tests/golden"]
@@ -25,29 +27,47 @@ STATIC = [
     [PYTHON, "-c", "from importlinter.cli import lint_imports_command as run; run()"],
 ]
 PURE = [[PYTHON, "-m", "pytest", "-q", "-n", "2", *QUICK_RINGS]]
-# Rings of their own, one after the other: each may fill all cores.
-REAL = [
-    [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/brokers"],
-    [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/spark"],
-    [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/cluster"],
-    [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "tests/chaos"],
-]
+
+
+def _ring(name: str) -> list[str]:
+    return [PYTHON, "-m", "pytest", "-q", "-m", "not slow", "--durations=5", f"tests/{name}"]
+
+
+LANES = [[_ring("spark"), _ring("cluster")], [_ring("brokers"), _ring("chaos")]]
 
 
 def main(arguments: list[str]) -> int:
-    steps = [*STATIC, *PURE] + ([] if "--quick" in arguments else REAL)
-    failed: list[str] = []
-    for command in steps:
-        line = shlex.join(["python", *command[1:]])
-        print(f"\n$ {line}", flush=True)
-        started = time.monotonic()
-        code = subprocess.run(command, env=_environment(), check=False).returncode
-        print(f"-> {code} in {time.monotonic() - started:.0f} s", flush=True)
-        if code != 0:
-            failed.append(line)
+    failed = _run([*STATIC, *PURE])
+    if "--quick" not in arguments:
+        with ThreadPoolExecutor(len(LANES)) as pool:
+            failed += [line for found in pool.map(_run, LANES) for line in found]
     for line in failed:
         print(f"failed: {line}", flush=True)
     return 1 if failed else 0
+
+
+def _run(steps: list[list[str]]) -> list[str]:
+    """The commands that have failed."""
+    failed: list[str] = []
+    for command in steps:
+        line = shlex.join(["python", *command[1:]])
+        print(f"$ {line}", flush=True)
+        started = time.monotonic()
+        done = subprocess.run(
+            command,
+            env=_environment(),
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        seconds = time.monotonic() - started
+        # In one write, so that lanes do not mix.
+        print(f"{done.stdout}-> {done.returncode} in {seconds:.0f} s: {line}\n", flush=True)
+        if done.returncode != 0:
+            failed.append(line)
+    return failed
 
 
 def _environment() -> dict[str, str]:

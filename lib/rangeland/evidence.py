@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rangeland.delta.commit import landing_commit
-from rangeland.delta.entries import OutcomeEntry, PlanEntry
+from rangeland.delta.entries import OutcomeEntry, PlanEntry, RangeEntry
 from rangeland.errors import TableRefused, UsageError
 from rangeland.model import Partition, Range
 from rangeland.planning.audit import (
@@ -107,7 +107,8 @@ def find(spark: Any, target: Target, partition: Partition, offset: int) -> Findi
     """Which landing an offset came by, and where its row is."""
     landings = [pair for pair in target.landings() if _holds(pair[1], partition, offset)]
     path = _path(target)
-    files = files_with(spark, table_frame(spark, path), partition, offset)
+    frame = table_frame(spark, path)
+    files = files_with(spark, frame, partition, offset)
     if not landings:
         state = "stranger" if files else "not-landed"
         return Finding(partition, offset, state, tuple(files))
@@ -117,6 +118,8 @@ def find(spark: Any, target: Target, partition: Partition, offset: int) -> Findi
         state = "landed"
     elif any(start <= offset < end for start, end in entry.gaps or ()):
         state = "no-row"
+    elif entry.in_bytes:
+        state = "no-row" if _is_whole(spark, frame, entry) else "no-row-or-missing"
     else:
         whole = entry.counts is not None and entry.counts.landed == entry.range.width
         state = "missing" if whole or entry.gaps is not None else "no-row-or-missing"
@@ -137,6 +140,15 @@ def find(spark: Any, target: Target, partition: Partition, offset: int) -> Findi
         range=entry.range,
         earlier=tuple((p.application, p.sequence) for p, _ in landings[:-1]),
     )
+
+
+def _is_whole(spark: Any, frame: Any, entry: RangeEntry) -> bool:
+    """All rows of a range are there whose offsets are bytes, so no entry begins elsewhere."""
+    if entry.counts is None:
+        return False
+    piece = Piece(entry.range, entry.counts.landed, in_bytes=True)
+    counted = rows_of_entries(spark, frame, {entry.range.partition: [piece]})
+    return counted[entry.range.partition].rows[0] >= entry.counts.landed
 
 
 def _holds(outcome: OutcomeEntry, partition: Partition, offset: int) -> bool:

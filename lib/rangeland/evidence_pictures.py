@@ -41,7 +41,7 @@ def verify_picture(result: VerifyResult) -> RenderableType:
     )
     parts: list[RenderableType] = [title, Text(), _coverage_table(result), Text()]
     if result.is_well:
-        said_well = f"every one of {counted(landed, 'landed offset')} is there once"
+        said_well = f"every one of {counted(landed, 'landed record')} is there once"
         parts.append(Text(said_well, "bold green"))
     parts += listed("missing", _lines(found.holes), "bold red")
     parts += listed("more rows than were landed", _lines(found.duplicates), "bold red")
@@ -101,7 +101,8 @@ def _lines(ranges: Sequence[Range]) -> list[str]:
 
 _STATES = {
     "landed": "landed",
-    "no-row": "dealt with, and no row: a marker, an aborted or compacted record, or lost",
+    "no-row": "dealt with, and no row: a marker, an aborted or compacted record, inside an entry "
+    "that begins before it, or lost",
     "missing": "landed, and its row is gone from the table",
     "no-row-or-missing": "landed without a row, or its row is gone: the ledger has counts only",
     "not-landed": "not landed in this table",

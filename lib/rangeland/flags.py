@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rangeland.dialects.contract import load_dialect
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job import EXPECTED_BOUND, Job, parse_bounds
 from rangeland.jobfile import JobText, override, put, read_job_text
-from rangeland.model import Bounds, FromCheckpoint
+from rangeland.model import Bounds, FromCheckpoint, Partition
+from rangeland.words import parse_partition
 
 SIDES = {"--from": "from", "--until": "until"}
 
@@ -61,6 +63,32 @@ def read_bound(flag: str, given: str) -> Any:
     except ValueError as error:
         raise _bad_flag(flag, given, str(error)) from error
     return value
+
+
+def read_partition(job: Job, topic: str, which: str, broker: str = "") -> Partition:
+    """The partition that is meant by a number, or by ``1-0``, which names the broker too.
+
+    Raises UsageError for neither, and where a broker is named that should not be or is not."""
+    try:
+        named = parse_partition(topic, which)
+    except ValueError as error:
+        raise _bad_partition(which, str(error)) from error
+    if broker and named.broker not in ("", broker):
+        raise _bad_partition(which, f"one of broker {broker}, which --broker names")
+    per_broker = load_dialect(job.source.dialect).NATURE.numbered_per_broker
+    found = Partition(topic, named.number, named.broker or broker)
+    if bool(found.broker) != per_broker:
+        each = "broker-number: each broker has partitions of its own"
+        raise _bad_partition(which, each if per_broker else "a number: brokers share partitions")
+    return found
+
+
+def _bad_partition(which: str, expected: str) -> UsageError:
+    return UsageError(
+        f"the partition {which} is not understood",
+        why=f"expected {expected}",
+        do="Write its number, or broker-number such as 1-0 where brokers number their own",
+    )
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

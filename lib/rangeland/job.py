@@ -135,7 +135,7 @@ class Source(_Part):
     servers: tuple[Server, ...] = Field(
         default=(),
         description="Some of the cluster's brokers; the others are found through them. Jafka's "
-        "are all listed, as `id:host:port`, unless `zookeeper` says who they are.",
+        "are all listed, as `id:host:port`, or `zookeeper` says who they are.",
     )
     zookeeper: str | None = Field(
         default=None,
@@ -167,9 +167,17 @@ class Source(_Part):
     timeouts: Timeouts = Timeouts()
 
     @property
+    def names_brokers(self) -> bool:
+        """The servers are enough to find and to name all that is read."""
+        if self.dialect != "jafka":
+            return bool(self.servers)
+        return bool(self.servers) and all(name.isdecimal() for name, _ in self.members)
+
+    @property
     def where(self) -> str:
         """Whom to ask, for a person."""
-        return ", ".join(self.servers) or f"the registry at {self.zookeeper}"
+        named = self.names_brokers or not self.zookeeper
+        return ", ".join(self.servers) if named else f"the registry at {self.zookeeper}"
 
     def reads(self, topic: str) -> bool:
         """True for a topic that this job asks for."""
@@ -391,6 +399,15 @@ class Job(_Part):
                 if not self.source.reads(topic):
                     expected = f"ranges of topics of this job, not of {topic!r}"
                     raise _Misplaced(expected, "range", side, topic)
+        return self
+
+    @model_validator(mode="after")
+    def _layout(self) -> Job:
+        column = r"(?i)(?:(?:date|hour)\(\s*)?timestamp(?:type)?\s*\)?"
+        timed = [w for w in self.sink.partition_by if re.fullmatch(column, w.strip())]
+        if self.source.dialect == "jafka" and timed and not self.sink.transform:
+            expected = f"other columns than {timed[0]}: messages of jafka have no timestamp"
+            raise _Misplaced(expected, "sink", "partition_by")
         return self
 
     @staticmethod

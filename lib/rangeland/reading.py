@@ -20,7 +20,16 @@ from rangeland.planning.plan import Plan
 from rangeland.settings import cluster_settings, wanted_of
 from rangeland.surveying import survey_of
 
-_OF_A_JOB = {"servers", "topics", "topicpattern", "isolation", "dialect", "from", "until"}
+_OF_A_JOB = {
+    "servers",
+    "zookeeper",
+    "topics",
+    "topicpattern",
+    "isolation",
+    "dialect",
+    "from",
+    "until",
+}
 
 
 def job_of_options(options: Mapping[str, str]) -> Job:
@@ -33,15 +42,18 @@ def job_of_options(options: Mapping[str, str]) -> Job:
                 do="leave out one or the other",
             )
         return Job.load(options["job"])
-    if "servers" not in options:
+    if "servers" not in options and "zookeeper" not in options:
         raise UsageError(
             "format rangeland does not know where to read",
             do="give the options servers and topics, or job with the path of a job file",
         )
-    source: dict[str, Any] = {"servers": _listed(options["servers"])}
+    source: dict[str, Any] = {}
+    if "servers" in options:
+        source["servers"] = _listed(options["servers"])
     if "topics" in options:
         source["topics"] = _listed(options["topics"])
-    renamed = {"topicpattern": "topic_pattern", "isolation": "isolation", "dialect": "dialect"}
+    renamed = {"topicpattern": "topic_pattern"}
+    renamed |= {name: name for name in ("isolation", "dialect", "zookeeper")}
     source |= {field: options[name] for name, field in renamed.items() if name in options}
     sides = {name: bound_of_text(options[name]) for name in ("from", "until") if name in options}
     return Job.parse(

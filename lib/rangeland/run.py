@@ -103,7 +103,7 @@ class Runner:
     def survey(self, standing: Standing) -> Survey:
         """One look at the cluster for all that the job's range asks."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
-        survey = survey_of(self.job, wanted_of(self.job, standing.topics))
+        survey = survey_of(self.job, wanted_of(self.job, standing.topics, standing.checkpoint))
         self.logs = survey.logs
         return survey
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,8 @@ from rangeland.errors import JobFileError, Unreachable
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
 from rangeland.fetch.survey import Wanted
 from rangeland.job import Job, Tls
-from rangeland.planning.bounds import groups_asked, offsets_asked, times_asked
+from rangeland.model import Partition
+from rangeland.planning.bounds import Mark, groups_asked, offsets_asked, times_asked
 
 if TYPE_CHECKING:
     from rangeland.zookeeper.registry import Registry
@@ -29,7 +30,7 @@ def cluster_settings(job: Job) -> ClusterSettings:
     source = job.source
     sasl = source.security.sasl
     members = source.members
-    if source.zookeeper and (not members or source.dialect == "jafka"):
+    if source.zookeeper and not source.names_brokers:
         # A registry knows the brokers' own names, which partitions and groups go by.
         members = tuple(sorted(registry_of(job).brokers.items()))
         if not members:
@@ -68,9 +69,11 @@ def groups_in_zookeeper(job: Job) -> bool:
     return job.source.zookeeper is not None
 
 
-def wanted_of(job: Job, known: Iterable[str] = ()) -> Wanted:
+def wanted_of(
+    job: Job, known: Iterable[str] = (), checkpoint: Mapping[Partition, Mark] | None = None
+) -> Wanted:
     """What a survey must look at to resolve the job's range. ``known`` are topics that the job
-    has landed before."""
+    has landed before, up to the ``checkpoint``."""
     source = job.source
     return Wanted(
         topics=source.topics,
@@ -80,6 +83,7 @@ def wanted_of(job: Job, known: Iterable[str] = ()) -> Wanted:
         groups=tuple(groups_asked(job.request)),
         offsets=tuple(offsets_asked(job.request)),
         known=frozenset(known),
+        marks=tuple((p, mark.until_offset) for p, mark in (checkpoint or {}).items()),
     )
 
 

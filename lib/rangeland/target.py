@@ -306,15 +306,14 @@ class Target:
         return [f for f in own if f.path in gone]
 
     def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
-        """Where the newest plans of an application end."""
+        """Where the newest plans of an application begin and end: a group may have stood at
+        either, since a first run may begin where the group was."""
         if self._ledger is None:
             return set()
-        plans = (plan for plan in self._ledger.plans() if plan.application == application)
-        return {
-            (partition, mark.until_offset)
-            for entry in islice(plans, limit)
-            for partition, mark in _plan_of(entry).checkpoint.items()
-        }
+        entries = (plan for plan in self._ledger.plans() if plan.application == application)
+        plans = [_plan_of(entry) for entry in islice(entries, limit)]
+        ends = {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
+        return ends | {(r.partition, r.from_offset) for plan in plans for r in plan.ranges}
 
     def history(self, application: str, limit: int) -> list[OutcomeEntry]:
         """The newest outcomes of an application, newest first."""

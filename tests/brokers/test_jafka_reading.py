@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -12,10 +16,11 @@ from rangeland.dialects.jafka import ask_records, messages, next_offset, read_re
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.steps import Patience
-from rangeland.model import Isolation, Partition, Slice
+from rangeland.model import Address, Isolation, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import JafkaClient, message, message_set, produce
+from rangeland.testing.ports import free_ports
 from tests.brokers.jafka import log_of, look, read, settings_of, slice_of, slices_of
 
 pytestmark = pytest.mark.brokers
@@ -114,6 +119,36 @@ def test_a_silent_broker_is_named(harmed: JafkaCluster, topic: str) -> None:
         look(settings_of(harmed, survey_ms=500), topics=(topic,))
 
 
+def test_a_broker_whose_partitions_nobody_asks_for_may_be_away(
+    jafka: JafkaCluster, topic: str
+) -> None:
+    produce(jafka.address(), topic, [b"v"])
+    away = ("3", Address("127.0.0.1", free_ports(1)[0]))
+    base = settings_of(jafka, survey_ms=500)
+    settings = replace(base, members=(*base.members, away))
+    survey = look(settings, topics=(topic,), partitions={topic: ["1-0", "1-1"]})
+    assert {p.number for p in survey.logs} == {0, 1}
+    assert "3" not in survey.brokers
+    for partitions in ({topic: ["1-0", "3-0"]}, {topic: [0]}, {}):
+        with pytest.raises(Unreachable, match="broker 3"):
+            look(settings, topics=(topic,), partitions=partitions)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
+def test_a_mark_is_named_only_where_no_entry_begins(
+    jafka: JafkaCluster, topic: str, packed: bool
+) -> None:
+    values = values_of("v", 400)
+    end = produce(jafka.address(), topic, values, batch=40, packed=packed)
+    settings, partition = settings_of(jafka), Partition(topic, 0, "1")
+    size = len(message_set(values[:40], packed=True)) if packed else len(message(values[0]))
+    for offset in (0, size, end, end + 9):
+        assert look(settings, topics=(topic,), marks=((partition, offset),)).entries == {}
+    place = (partition, size + 3)
+    (found,) = look(settings, topics=(topic,), marks=(place,)).entries.items()
+    assert (found[0], found[1][0]) == (place, size)
+
+
 # --- what is read -----------------------------------------------------------------------
 
 
@@ -207,6 +242,44 @@ def test_a_fetch_ends_with_its_segment(jafka: JafkaCluster, topic: str) -> None:
             at = behind
             seen.append(at)
     assert seen == [*segments[1:], *([end] if segments[-1] != end else [])]
+
+
+def test_a_broker_is_found_where_it_is_now_and_no_other_answers_for_it(
+    jafka: JafkaCluster, topic: str
+) -> None:
+    """Its former address, which a plan may still name, may be another's by now."""
+    for broker in jafka.ids:
+        produce(jafka.address(broker), topic, [b"of broker %d" % broker])
+    settings = settings_of(jafka, no_progress_ms=500)
+    first, second = log_of(settings, topic), log_of(settings, topic, broker="2")
+    misled = replace(slice_of(first), leader=second.leader.address)
+    assert read([misled], settings).values == [b"of broker 1"]
+    alone = replace(settings, members=settings.members[1:], seeds=settings.seeds[1:])
+    with pytest.raises(Unreachable, match=f"{topic}/1-0") as caught:
+        read([misled], alone)
+    assert "no broker of that name is registered" in caught.value.why
+
+
+WITHOUT_KAZOO = """
+import pickle, sys
+sys.modules["kazoo"] = None
+from rangeland.spark import tasks
+from rangeland.fetch.tally import Tally
+slices, settings = pickle.load(sys.stdin.buffer)
+tally = Tally(slices)
+for chunk in tasks.read_slices(slices, settings):
+    tally.add(chunk)
+print(sum(receipt.counts.landed for receipt in tally.receipts()))
+"""
+
+
+def test_executors_need_no_client_of_zookeeper(jafka: JafkaCluster, topic: str) -> None:
+    produce(jafka.address(), topic, values_of("v", 600), batch=20)
+    settings = settings_of(jafka)
+    task = pickle.dumps((slices_of(look(settings, topics=(topic,))), settings))
+    command = [sys.executable, "-c", WITHOUT_KAZOO]
+    done = subprocess.run(command, input=task, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, [b"600"]), done.stderr.decode()
 
 
 def test_many_slices_of_a_broker_are_asked_for_at_once(jafka: JafkaCluster, topic: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Message
 
 from rangeland import inspection
 from rangeland.dialects.groups import Home
@@ -48,8 +48,8 @@ def home_of(job: Job) -> Iterator[Home]:
 
 
 @contextmanager
-def live_consumer(kafka: KafkaCluster, job: Job) -> Iterator[None]:
-    """Somebody else, who reads with the group of the job."""
+def live_consumer(kafka: KafkaCluster, job: Job) -> Iterator[tuple[Consumer, list[Message]]]:
+    """Somebody else, who reads with the group of the job; and what came to it at once."""
     assert job.group is not None
     consumer = Consumer(
         {
@@ -62,13 +62,29 @@ def live_consumer(kafka: KafkaCluster, job: Job) -> Iterator[None]:
     )
     try:
         consumer.subscribe(list(job.source.topics))
+        early: list[Message] = []
         deadline = time.monotonic() + 30
         while not consumer.assignment():
             assert time.monotonic() < deadline, "the consumer was given nothing"
-            consumer.poll(0.1)
-        yield
+            if (message := consumer.poll(0.1)) is not None:
+                early.append(message)
+        yield consumer, early
     finally:
         consumer.close()
+
+
+def taken(consumer: Consumer, early: list[Message], count: int) -> list[tuple[int, int]]:
+    """Partition and offset of the next records; one more would be an error."""
+    found = [(message.partition(), message.offset()) for message in early]
+    deadline = time.monotonic() + 30
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"only {found} came"
+        message = consumer.poll(0.5)
+        if message is not None:
+            assert message.error() is None
+            found.append((message.partition(), message.offset()))
+    assert consumer.poll(0.5) is None
+    return found
 
 
 def group_id(job: Job) -> str:
@@ -92,6 +108,23 @@ def test_a_landing_is_mirrored_and_shown(kafka: KafkaCluster, job: Job, spark: A
     assert 0 <= behind["lag_ms"] <= int(time.time() * 1000) - before_ms + 1_000
     assert (shown["group"]["id"], shown["group"]["state"]) == (group_id(job), "empty")
     assert "coordinator" in shown["group"]["home"]
+
+
+def test_a_consumer_goes_on_exactly_where_a_run_stopped_and_a_run_where_it_did(
+    kafka: KafkaCluster, job: Job, table: str, spark: Any
+) -> None:
+    (topic,) = job.source.topics
+    run(job, spark, Silent())
+    produce(kafka.bootstrap, topic, numbered(MORE, COUNT), partition=1)
+    with live_consumer(kafka, job) as (consumer, early):
+        assert taken(consumer, early, MORE) == [(1, COUNT + n) for n in range(MORE)]
+        consumer.commit(asynchronous=False)
+    produce(kafka.bootstrap, topic, numbered(2, COUNT + MORE), partition=1)
+    takes_over = {"from": f"group:{group_id(job)}"}
+    taker = job_of(kafka.bootstrap, f"{table}-taken", topic, name="taker", range=takes_over)
+    result = run(taker, spark, Silent())
+    begins = {r.range.partition.number: r.range.from_offset for r in result.ranges}
+    assert (result.to_json()["landed"], begins) == (2, {1: COUNT + MORE})
 
 
 def test_the_checkpoint_is_pushed_once_and_read_back(job: Job, spark: Any) -> None:

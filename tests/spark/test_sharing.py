@@ -187,6 +187,32 @@ def unchanged(frame: Any) -> Any:
     return frame
 
 
+def test_a_plan_with_a_transform_is_read_on_while_another_driver_joins(
+    homes: Homes, kafka: KafkaCluster, topic: str, table: str, spark: Any
+) -> None:
+    sink = {"transform": "tests.spark.test_sharing:slowly"}
+    job = shared_job(kafka, topic, table, sink=sink)
+    one = homes.driver("a", job, spark).start()
+    one.wait_at(PLANNED)
+    other = homes.driver("b", job, spark).start()
+    other.wait_at(WAITING)
+    assert one.home is not None
+    assert one.home.memberships[0].generation == 2
+    assert not any(text.startswith(WRITTEN) for text in one.told)
+    assert one.landed().counts == other.landed().counts
+    assert [text for text in other.told if text.startswith(WRITTEN)] == []
+    judge(spark, job, homes)
+
+
+def slowly(frame: Any) -> Any:
+    def wait(batches: Any) -> Any:
+        for batch in batches:
+            time.sleep(4)
+            yield batch
+
+    return frame.mapInArrow(wait, frame.schema)
+
+
 # --- without the home ----------------------------------------------------------------------
 
 

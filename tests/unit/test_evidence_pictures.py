@@ -20,7 +20,7 @@ def verified(audit: Audit, *missing_files: str) -> VerifyResult:
 
 def test_a_clean_table_is_said_to_be_proved() -> None:
     text = drawn(verify_picture(verified(Audit())))
-    assert "every one of 240 landed offsets is there once" in text
+    assert "every one of 240 landed records is there once" in text
     assert "3 landings" in text
     assert "--missing" not in text
     assert lines_with(text, "orders/0")[0][-4:] == ["100", "300", "0", "0"]

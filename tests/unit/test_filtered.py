@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rangeland.model import Partition, Slice
 from rangeland.dialects.contract import Nature
+from rangeland.model import Partition, Slice
 from rangeland.spark.filtered import SeenOffsets
 
 SLICES = [

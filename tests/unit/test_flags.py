@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.flags import load_job, require_closed_range
+from rangeland.flags import load_job, read_partition, require_closed_range
 from rangeland.model import AtOffset, AtTime, Earliest, Latest, Partition
 from tests import answers as made
 
@@ -106,3 +106,22 @@ def test_the_files_own_range_will_do_for_a_backfill(job_file: Path) -> None:
     job, text = load_job(job_file)
     require_closed_range(text, job)
     assert job.range.until.default == Latest()
+
+
+def test_a_partition_is_named_as_its_dialect_numbers_it(job_file: Path) -> None:
+    kafka, _ = load_job(job_file)
+    jafka, _ = load_job(job_file, ["source.dialect=jafka"])
+    assert read_partition(kafka, "orders", "3") == Partition("orders", 3)
+    assert read_partition(jafka, "orders", "1-3") == Partition("orders", 3, "1")
+    assert read_partition(jafka, "orders", "3", "1") == Partition("orders", 3, "1")
+    assert read_partition(jafka, "orders", "1-3", "1") == Partition("orders", 3, "1")
+    for job, which, broker in (
+        (kafka, "1-3", ""),
+        (kafka, "3", "1"),
+        (kafka, "first", ""),
+        (kafka, "", ""),
+        (jafka, "3", ""),
+        (jafka, "1-3", "2"),
+    ):
+        with pytest.raises(UsageError, match="the partition"):
+            read_partition(job, "orders", which, broker)

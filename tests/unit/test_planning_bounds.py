@@ -178,7 +178,7 @@ def test_a_group_without_a_committed_offset_is_refused_by_name() -> None:
 def test_a_partition_that_is_not_there_is_named_with_those_that_are(side: str) -> None:
     listed = Bounds(Earliest(), {P2: AtOffset(20)})
     asked = request(listed, Latest()) if side == "from" else request(Earliest(), listed)
-    with pytest.raises(JobFileError, match="t/2.*partitions 0, 1"):
+    with pytest.raises(JobFileError, match=r"t/2.*partitions 0, 1"):
         resolved(asked, log(P0), log(P1))
 
 

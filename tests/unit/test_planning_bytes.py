@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.errors import JobFileError, ProofFailed, Unreachable
+from rangeland.errors import JobFileError, ProofFailed, RangeLost, Unreachable
 from rangeland.model import (
     Address,
     AtOffset,
@@ -54,6 +54,24 @@ BOTH = {ONE: Mark(300), TWO: Mark(500)}
 
 def only_one_answers() -> Survey:
     return Survey(1, {ONE: log()}, brokers=frozenset({"1"}), silent={"2": "connection refused"})
+
+
+# --- a log that was written anew --------------------------------------------------------
+
+
+def test_a_mark_inside_an_entry_shows_that_the_log_was_written_anew() -> None:
+    survey = Survey(1, {ONE: log()}, entries={(ONE, 310): (300, 340)}, brokers=frozenset({"1"}))
+    checkpoint = {ONE: Mark(310)}
+    with pytest.raises(RangeLost, match=r"\[310, 340\) truncated.*written anew"):
+        resolve(RUN, survey, checkpoint)
+    skips = request(FromCheckpoint(), Latest(), truncated=Action.SKIP)
+    skipped = resolve(skips, survey, checkpoint)
+    assert [(r.from_offset, r.until_offset) for r in skipped.ranges] == [(340, 1000)]
+    assert [(x.verdict, x.width) for x in skipped.losses] == [(Verdict.TRUNCATED, 30)]
+    held = resolve(request(FromCheckpoint(), Latest(), truncated=Action.HOLD), survey, checkpoint)
+    assert (held.ranges, len(held.held)) == ((), 1)
+    sound = Survey(1, {ONE: log()}, entries={(ONE, 310): (310, 340)}, brokers=frozenset({"1"}))
+    assert resolve(RUN, sound, checkpoint).ranges[0].from_offset == 310
 
 
 # --- inside an entry --------------------------------------------------------------------

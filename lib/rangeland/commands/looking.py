@@ -111,7 +111,10 @@ def find(
     ctx: typer.Context,
     job_file: JobPath,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="Its number.")],
+    partition: Annotated[
+        str,
+        typer.Argument(metavar="PARTITION", help="Its number, or 1-0 for that of broker 1."),
+    ],
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="Of the record.")],
     broker: Annotated[
         str, typer.Option("--broker", help="Where partitions are numbered per broker.")
@@ -126,19 +129,19 @@ def find(
     Exit 66 if its row should be in the table and is not. Asks no broker.
 
     \b
-    Example:
+    Examples:
       rangeland find orders.yaml orders 0 123456
+      rangeland find clicks.yaml clicks 1-0 123456
     """
-    from rangeland.flags import load_job
+    from rangeland.flags import load_job, read_partition
 
     end = ending_of(ctx)
     job, _ = load_job(job_file, settings or ())
+    wanted = read_partition(job, topic, partition, broker)
 
     from rangeland.evidence_pictures import find_picture
     from rangeland.inspection import find as find_offset
-    from rangeland.model import Partition
 
-    wanted = Partition(topic, partition, broker)
     result = find_offset(job, spark_for(end, job), wanted, offset, end.progress())
     end.answer(result.to_json(), find_picture(result))
     if result.state == "missing":

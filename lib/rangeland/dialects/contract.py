@@ -132,13 +132,15 @@ class FetchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a fetch asks of one partition."""
+    """What a fetch asks of one partition. ``until_offset``: records from there on are of no
+    use; they may come all the same."""
 
     partition: Partition
     topic_id: str | None
     epoch: int | None
     offset: int
     max_bytes: int
+    until_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +178,9 @@ class Session(Protocol):
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """A whole frame, and the id that its answer will carry."""
 
-    def decode(self, answer: memoryview) -> tuple[int, Any]:
-        """The id and the answer of a frame."""
+    def decode(self, answer: memoryview) -> tuple[int, Any] | None:
+        """The id and the answer that is whole with this frame, in whatever order answers
+        come; None where it takes more frames, or this one is no answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from collections import deque
 from typing import Any
 
 import pyarrow as pa
@@ -40,13 +41,16 @@ class NoBroker(Lost):
 class Connection:
     """Connected and negotiated when made; not for several threads at once.
 
-    Answers come in the order of the requests. After any error it is closed for good."""
+    Answers are given in the order of the requests, in whatever order they come. After any
+    error it is closed for good."""
 
     def __init__(self, address: Address, dialect: Dialect, settings: ClusterSettings) -> None:
         self.address = address
         self._settings = settings
         self._session = dialect.open_session(settings.client_id)
         self._frames = FrameReader(MAX_OPENING_BYTES)
+        self._unanswered: deque[int] = deque()
+        self._early: dict[int, Any] = {}
         self._socket = self._connect()
         try:
             self._open(dialect)
@@ -103,13 +107,21 @@ class Connection:
 
     def send(self, question: Question) -> None:
         """Sends without waiting for the answer, which ``receive`` gives later."""
-        self._send(self._session.encode(question.request, question.max_version)[1])
+        request_id, data = self._session.encode(question.request, question.max_version)
+        self._send(data)
+        self._unanswered.append(request_id)
 
     def receive(self, wait_ms: int | None = None) -> Any:
-        """The next answer, waited for as long as any, or for ``wait_ms`` if that is longer."""
+        """The answer to the oldest request that has none yet, waited for as long as any, or
+        for ``wait_ms`` if that is longer."""
+        wanted = self._unanswered.popleft()
         try:
-            frame = self._receive(max(self._settings.request_ms, wait_ms or 0))
-            answer = self._session.decode(frame)[1]
+            wait_ms = max(self._settings.request_ms, wait_ms or 0)
+            deadline = time.monotonic() + wait_ms / 1000
+            while wanted not in self._early:
+                answered = self._session.decode(self._receive(wait_ms, deadline))
+                if answered is not None:
+                    self._early[answered[0]] = answered[1]
         except RangelandError as error:
             self.close()
             if isinstance(error, RemoteProtocolError) and not self._is_known:
@@ -117,7 +129,7 @@ class Connection:
             error.facts.setdefault("broker", str(self.address))
             raise
         self._is_known = True
-        return answer
+        return self._early.pop(wanted)
 
     def _stranger(self, error: RemoteProtocolError) -> NoBroker:
         return NoBroker(
@@ -138,8 +150,9 @@ class Connection:
             self.close()
             raise self._lost("send to", error) from error
 
-    def _receive(self, wait_ms: int) -> memoryview:
-        deadline = time.monotonic() + wait_ms / 1000
+    def _receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
+        """The next frame. ``deadline`` is that of whoever waits for more than this one."""
+        deadline = deadline or time.monotonic() + wait_ms / 1000
         while True:
             left = deadline - time.monotonic()
             try:

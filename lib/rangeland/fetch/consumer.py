@@ -201,11 +201,20 @@ class _Fetcher:
         self._slices = {s.index: s for s in slices}
         self._patience = patience
         self._terms = FetchTerms(settings.isolation, MAX_WAIT_MS, patience.request_bytes)
-        self._loop = FetchLoop(slices, patience, settings.policy, _now_ms())
+        self._members = _named(settings) if self.brokers.dialect.NATURE.numbered_per_broker else {}
+        led = [self._led(s) for s in slices]
+        self._loop = FetchLoop(led, patience, settings.policy, _now_ms())
         self._pieces: queue.SimpleQueue[_Piece | BaseException | None] = queue.SimpleQueue()
         self._budget = _Budget(PREFETCH_BYTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
+
+    def _led(self, piece: Slice) -> Slice:
+        """Where brokers number partitions of their own, the slice as its broker is found now:
+        at its old address another may listen, and answer with other records."""
+        if not self._members:
+            return piece
+        return replace(piece, leader=self._members.get(piece.partition.broker))
 
     def start(self) -> None:
         self._thread.start()
@@ -260,7 +269,7 @@ class _Fetcher:
 
     def _fetch(self, ask: Ask, *, is_sent: bool) -> Ask | None:
         """Takes one answer. Gives the next request, sent before the answer is handed over."""
-        asked = [Asked(w.partition, w.topic_id, w.epoch, w.offset, w.max_bytes) for w in ask.wants]
+        asked = self._asked(ask)
         try:
             answer = self._answer(ask.leader, asked, is_sent)
         except Lost as error:
@@ -285,6 +294,19 @@ class _Fetcher:
             self._pieces.put(piece)
         return sent
 
+    def _asked(self, ask: Ask) -> list[Asked]:
+        return [
+            Asked(
+                w.partition,
+                w.topic_id,
+                w.epoch,
+                w.offset,
+                w.max_bytes,
+                self._slices[w.index].until_offset,
+            )
+            for w in ask.wants
+        ]
+
     def _answer(self, leader: Address, asked: list[Asked], is_sent: bool) -> FetchAnswer:
         dialect = self.brokers.dialect
         questions = dialect.ask_records(asked, self._terms)
@@ -304,7 +326,7 @@ class _Fetcher:
         step = self._loop.next(_now_ms())
         if not isinstance(step, Ask):
             return None
-        asked = [Asked(w.partition, w.topic_id, w.epoch, w.offset, w.max_bytes) for w in step.wants]
+        asked = self._asked(step)
         try:
             self.brokers.send_all(step.leader, self.brokers.dialect.ask_records(asked, self._terms))
         except Lost:
@@ -353,8 +375,22 @@ class _Fetcher:
             return
         known = [topic.leaders for topic in view.topics.values() if topic.verdict is Verdict.OK]
         leaders = {p: leader for found in known for p, leader in found.items()}
-        unknown = {p for p in step.partitions if p not in leaders and _is_unknown(view, p)}
-        self._loop.on_leaders(leaders, unknown)
+        away = {p: why for p in step.partitions if (why := self._away(view, p))}
+        unknown = {
+            p
+            for p in step.partitions
+            if p not in leaders and p not in away and _is_unknown(view, p)
+        }
+        self._loop.on_leaders(leaders, unknown, away)
+
+    def _away(self, view: ClusterView, partition: Partition) -> str | None:
+        """Why the one broker that has a partition cannot be asked for it; None if it can."""
+        name = partition.broker
+        if name in view.unreachable:
+            return f"broker {name}: {view.unreachable[name]}"
+        if self._members and name not in self._members:
+            return f"broker {name}: no broker of that name is registered"
+        return None
 
     def _measure(self, address: Address, want: Want) -> None:
         """Asks the leader itself where its log begins and ends, as it is readable for all."""
@@ -376,10 +412,13 @@ class _Fetcher:
         self._loop.on_log_range(want, found[0], found[1])
 
 
+def _named(settings: ClusterSettings) -> dict[str, Address]:
+    """The brokers by name, if they have names of their own."""
+    return {name: at for name, at in settings.members if name != str(at)}
+
+
 def _is_unknown(view: ClusterView, partition: Partition) -> bool:
     """True where the cluster says that there is no such topic, or no such partition in it."""
-    if partition.broker in view.unreachable:
-        return False
     topic = view.topics.get(partition.topic)
     return topic is None or topic.verdict is Verdict.OK or topic.is_unknown
 

@@ -312,10 +312,14 @@ class FetchLoop:
                 self._leave(reading, trouble)
 
     def on_leaders(
-        self, leaders: Mapping[Partition, Leader], unknown: Collection[Partition] = ()
+        self,
+        leaders: Mapping[Partition, Leader],
+        unknown: Collection[Partition] = (),
+        away: Mapping[Partition, str] | None = None,
     ) -> None:
-        """Metadata came. A partition that is not in it has no known leader yet; of those in
-        ``unknown`` the cluster says that they do not exist, which is believed if it stays so."""
+        """Metadata came. A partition that is not in it has no known leader yet, for the reason
+        in ``away`` if it is there; of those in ``unknown`` the cluster says that they do not
+        exist, which is believed if it stays so."""
         for reading in self.readings.values():
             if reading.phase is not Phase.FINDING or reading.resume_at_ms > self.now_ms:
                 continue
@@ -326,7 +330,8 @@ class FetchLoop:
                 self._pause(reading, evidence)
                 continue
             if found is None or found.address is None:
-                self._pause(reading, "it has no leader")
+                why = (away or {}).get(reading.slice.partition, "it has no leader")
+                self._pause(reading, why)
                 continue
             if not self._check_life(reading, found):
                 continue

@@ -15,18 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from rangeland.dialects.contract import (
-    Asked,
-    ClusterView,
-    FetchTerms,
-    OffsetAnswer,
-    TopicView,
-)
+from rangeland.dialects.contract import ClusterView, OffsetAnswer, TopicView
 from rangeland.dialects.groups import Home
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import BadRecord, JobFileError, RangelandError, Unreachable
+from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.fetch.broker import Lost
 from rangeland.fetch.leaders import ask_leaders
+from rangeland.fetch.places import entries_at
 from rangeland.fetch.pool import Brokers
 from rangeland.model import (
     Address,
@@ -42,8 +37,6 @@ from rangeland.model import (
 from rangeland.planning.policy import Action
 
 PAUSE_MS = 200
-WALK_BYTES = 8 << 20
-LARGEST_ENTRY_BYTES = 1 << 30
 When = Earliest | Latest | AtTime
 
 
@@ -53,7 +46,8 @@ class Wanted:
     is anchored and never matches internal topics. ``partitions`` restricts by topic: numbers,
     or ``broker-number`` where partitions are numbered per broker. ``known`` are topics that
     were landed before: one that is gone is no mistake of the job's. ``offsets`` are those
-    that the job names itself, to be checked where not every offset will do."""
+    that the job names itself, to be checked where not every offset will do; ``marks`` are
+    those that a landing ended at."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
@@ -62,6 +56,7 @@ class Wanted:
     groups: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
     offsets: tuple[tuple[Partition, int], ...] = ()
+    marks: tuple[tuple[Partition, int], ...] = ()
 
 
 def take_survey(
@@ -97,7 +92,9 @@ def take_survey(
         inexact=frozenset(
             (p, t) for t, found in times.items() for p in found if not found[p].is_exact
         ),
-        entries=look.entries(logs, _committed(groups)) if nature.offsets_are_bytes else {},
+        entries=entries_at(brokers, logs, (*wanted.offsets, *_committed(groups)), wanted.marks)
+        if nature.offsets_are_bytes
+        else {},
         unreachable=look.unreachable,
         brokers=frozenset(look.brokers),
         silent=look.silent,
@@ -157,13 +154,14 @@ class _Look:
                 found = self._wanted_partitions(view)
                 leaderless = [p for p, leader in found.items() if leader.address is None]
                 led = {p: x for p, x in found.items() if x.address is not None}
-                if not leaderless and not view.unreachable:
+                missed = self._missed(view)
+                if not leaderless and not missed:
                     return self._seen(view, led)
                 if self._holds and led and self._is_over():
                     self.unreachable |= dict.fromkeys(leaderless, "it has no leader")
                     return self._seen(view, led)
                 self._trouble = None
-                what = _who_is_missing(leaderless, view.unreachable)
+                what = _who_is_missing(leaderless, missed)
             except Unreachable as error:
                 self._trouble, what = error, error.what
             self._pause(what)
@@ -173,7 +171,16 @@ class _Look:
         self.silent = dict(view.unreachable)
         members = [name for name, _ in self._brokers.settings.members]
         self.brokers = {name for name in members if name not in view.unreachable}
+        self.brokers |= {p.broker for topic in view.topics.values() for p in topic.leaders} - {""}
         return led
+
+    def _missed(self, view: ClusterView) -> Mapping[str, str]:
+        """The brokers that do not answer, without those whose partitions nobody asks for."""
+        listed = [self._wanted.partitions.get(topic) for topic in self._wanted.topics]
+        if not listed or not all(only and all(isinstance(w, str) for w in only) for only in listed):
+            return view.unreachable
+        asked = {str(which).rpartition("-")[0] for only in listed for which in only or ()}
+        return {name: why for name, why in view.unreachable.items() if name in asked}
 
     def _view(self) -> ClusterView:
         topics = self._wanted.topics if self._wanted.topic_pattern is None else None
@@ -315,48 +322,6 @@ class _Look:
             sizes = self._brokers.dialect.read_sizes(answers)
             found |= {p: size for p, size in sizes.items() if p in group}
         return found
-
-    def entries(
-        self, logs: Mapping[Partition, LogState], committed: Sequence[tuple[Partition, int]]
-    ) -> dict[tuple[Partition, int], tuple[int, int]]:
-        """For each offset that the job names, or a group of its: the entry it is in. An offset
-        of the log's ends or beyond them is left out."""
-        found = {}
-        for partition, offset in {*self._wanted.offsets, *committed}:
-            log = logs.get(partition)
-            if log is None or not log.start_offset < offset < log.end_offset:
-                continue
-            found[partition, offset] = self._entry_around(log, offset)
-        return found
-
-    def _entry_around(self, log: LogState, offset: int) -> tuple[int, int]:
-        """Reads from the nearest known entry before: the log itself has no index."""
-        dialect = self._brokers.dialect
-        position = max(b for b in log.borders or (log.start_offset,) if b <= offset)
-        max_bytes = WALK_BYTES
-        terms = FetchTerms(self._brokers.settings.isolation, 0, LARGEST_ENTRY_BYTES)
-        address = log.leader.address
-        assert address is not None
-        while position < offset and max_bytes <= LARGEST_ENTRY_BYTES:
-            asked = [Asked(log.partition, log.leader.topic_id, None, position, max_bytes)]
-            answers = self._brokers.call_all(address, dialect.ask_records(asked, terms))
-            read = dialect.read_records(answers, asked, terms.isolation)
-            records = read.parts[0].records if read.parts else memoryview(b"")
-            try:
-                start, end = dialect.entry_around(records, position, offset)
-            except BadRecord as error:
-                raise BadRecord(
-                    f"{log.partition}: whether an entry begins at {offset} cannot be told",
-                    why=f"{error.what}: {error.why}",
-                    do=error.do,
-                    partition=str(log.partition),
-                    offset=offset,
-                ) from error
-            if end is not None:
-                return start, end
-            max_bytes = WALK_BYTES if start > position else max_bytes * 2
-            position = start
-        return position, position
 
 
 def _by_leader(leaders: Mapping[Partition, Leader]) -> dict[Address, dict[Partition, Leader]]:

@@ -162,6 +162,9 @@ def _resolve_one(
         if mark is not None and recreated(mark, log):
             losses.append(_recreation(mark, log))
             mark = Mark(log.start_offset, log.leader.topic_id)
+        elif mark is not None and (other := _rewritten(mark, survey, log)) is not None:
+            losses.append(other)
+            mark = replace(mark, until_offset=other.until_offset)
         # A partition that appears after the first landing holds only newer records.
         fallback = Earliest() if checkpoint else request.first_run
         lower = AtOffset(mark.until_offset) if mark is not None else fallback
@@ -292,6 +295,19 @@ def _recreation(mark: Mark, log: LogState) -> Loss:
         f"{mark.until_offset} was reached and is {log.leader.topic_id} now"
     )
     return Loss(log.partition, mark.until_offset, mark.until_offset, Verdict.RECREATED, evidence)
+
+
+def _rewritten(mark: Mark, survey: Survey, log: LogState) -> Loss | None:
+    """Where offsets are bytes: what of an entry is behind the mark that is inside of it. An
+    entry ended there when it was landed, so the log has been cut off and written anew."""
+    start, end = survey.entries.get((log.partition, mark.until_offset), (mark.until_offset, 0))
+    if start == mark.until_offset:
+        return None
+    evidence = (
+        f"the last landing ended at {mark.until_offset}, which is inside the entry "
+        f"[{start}, {end}) now: the log on {log.leader.address} was cut short and written anew"
+    )
+    return Loss(log.partition, mark.until_offset, end, Verdict.TRUNCATED, evidence)
 
 
 def _vanished(request: Request, survey: Survey, checkpoint: Mapping[Partition, Mark]) -> list[Loss]:

@@ -36,6 +36,8 @@ from rangeland.model import Partition
 
 JOIN_SLACK_MS: Final = 5_000
 """How much later than the rebalance's own time the answer to a join may come."""
+LONGEST_BEAT_MS: Final = 3_000
+"""A member that joins waits for the others to hear of it at their next beat."""
 BEATS_PER_SESSION: Final = 3
 _LAST_WITH_ONE_MEMBER: Final = 2
 
@@ -81,7 +83,7 @@ class Member:
 
     @property
     def beat_ms(self) -> int:
-        return self._joining.session_ms // BEATS_PER_SESSION
+        return min(LONGEST_BEAT_MS, self._joining.session_ms // BEATS_PER_SESSION)
 
     # --- joining -----------------------------------------------------------------------
 
