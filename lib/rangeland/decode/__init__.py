@@ -3,7 +3,8 @@
 ``decode_records`` is the kernel where a library for this platform is at hand. Where none
 is, it is the reference, with one warning per process. ``RANGELAND_DECODER`` set to
 ``kernel`` or ``reference`` forces one of them; a forced kernel that is not there is an
-error. ``set_decoder`` is the same for the message sets of the oldest log format.
+error. ``set_decoder`` is the same for the message sets of the oldest log format,
+``stored_decoder`` for the stored messages of RocketMQ.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from functools import cache
 
 import pyarrow as pa
 
-from rangeland.decode import library, reference
+from rangeland.decode import library, reference, stored_reference
 from rangeland.decode.kernel import Kernel
 from rangeland.decode.payload import Payload
 from rangeland.decode.sets import MessageSet, SetDecoder
 from rangeland.decode.sets_kernel import SetKernel
 from rangeland.decode.sets_reference import Reference
+from rangeland.decode.stored import StoredDecoder
+from rangeland.decode.stored_kernel import StoredKernel
 from rangeland.errors import UsageError
 
-__all__ = ["MessageSet", "Payload", "decode_records", "set_decoder"]
+__all__ = ["MessageSet", "Payload", "decode_records", "set_decoder", "stored_decoder"]
 
 DECODER_VARIABLE = "RANGELAND_DECODER"
 
@@ -47,6 +50,13 @@ def set_decoder() -> SetDecoder:
     """The decoder of message sets, which is chosen in the same way."""
     loaded = _library()
     return Reference() if loaded is None else SetKernel(loaded)
+
+
+@cache
+def stored_decoder() -> StoredDecoder:
+    """The decoder of stored messages, which is chosen in the same way."""
+    loaded = _library()
+    return stored_reference.Reference() if loaded is None else StoredKernel(loaded)
 
 
 @cache

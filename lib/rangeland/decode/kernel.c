@@ -13,12 +13,13 @@
  *   need) and `headers` (only called where some record has one). The compiler makes two
  *   functions of it.
  * - Struct layouts and FAULT numbers are mirrored in kernel.py and payload.py; raise
- *   KERNEL_ABI with any change of them, and of those in sets.h.
- * sets.h, at the end, has the message sets of the oldest format. */
+ *   KERNEL_ABI with any change of them, and of those in sets.h and stored.h.
+ * sets.h, at the end, has the message sets of the oldest format, stored.h the stored messages
+ * of RocketMQ. */
 
 #include <stdint.h>
 
-#define KERNEL_ABI 2
+#define KERNEL_ABI 3
 #define SLACK 64
 
 #if defined(_WIN32)
@@ -350,3 +351,4 @@ EXPORT int32_t rangeland_decode_headers(const payload_t *payloads, int64_t count
 }
 
 #include "sets.h"
+#include "stored.h"

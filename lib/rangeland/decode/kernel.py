@@ -169,7 +169,7 @@ class _Call:
 
         keys = pa.Array.from_buffers(pa.string(), headers, [None, key_offsets, key_data], 0)
         if found.keys_beyond_ascii:
-            keys = _as_text(keys)
+            keys = as_text(keys)
         nulls = found.header_value_nulls
         values = _binary(headers, value_valid, nulls, value_offsets, value_data, value_bytes)
         items = pa.StructArray.from_arrays([keys, values], fields=list(columns.HEADER))
@@ -215,7 +215,7 @@ def _binary(
     return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
 
 
-def _as_text(keys: pa.Array) -> pa.Array:
+def as_text(keys: pa.Array) -> pa.Array:
     """Header keys that are not all ASCII: left as they are where they are UTF-8."""
     try:
         keys.validate(full=True)

@@ -1,0 +1,111 @@
+"""Stored messages of RocketMQ: what their decoder gives, and what may be wrong with them.
+
+A pull brings whole messages of one queue, one behind the other, each with its place in the
+queue. The slow obvious functions are in ``stored_reference``, the fast ones in
+``stored_kernel``; both give the same for any bytes.
+
+Rules: no decoding here. Decoders unpack no bodies: a packed one is a value as it is stored,
+and its row says how.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from rangeland.decode import columns
+from rangeland.errors import BadRecord
+
+BORN_TIMESTAMP = pa.field("bornTimestamp", columns.TIMESTAMP.type)
+STORED = pa.schema([*columns.RECORDS, BORN_TIMESTAMP])
+"""Keys are the property KEYS, headers are all properties in their order, timestamps are those
+of the broker."""
+
+NOT_PACKED = -1
+LOG_APPEND_TIME = 1
+
+SMALLEST = 91
+"""No body, no topic, no properties, hosts of four bytes."""
+MAGIC_1, MAGIC_2 = 0xDAA320A7, 0xDAA320AB
+PACKED, BORN_V6, STORE_V6, INNER_BATCH = 0x1, 0x10, 0x20, 0xC0
+KEYS = b"KEYS"
+
+
+class StoredFault(IntEnum):
+    """Ways in which a message can be malformed. Numbers as in ``stored.h``."""
+
+    TOO_SHORT = 64
+    UNKNOWN_MAGIC = 65
+    ORDER = 66
+    INNER = 67
+    FIELD_PAST = 68
+    BAD_CHECKSUM = 69
+    TOO_LONG = 70
+    TIMESTAMP = 71
+
+    @property
+    def reason(self) -> str:
+        return _REASONS[self]
+
+    @property
+    def is_inside(self) -> bool:
+        """Where the message begins and ends, and its offset, are not in doubt."""
+        return self not in (StoredFault.TOO_SHORT, StoredFault.UNKNOWN_MAGIC, StoredFault.ORDER)
+
+
+_REASONS = {
+    StoredFault.TOO_SHORT: "its length is below that of its own fields",
+    StoredFault.UNKNOWN_MAGIC: "its format (magic) is not known",
+    StoredFault.ORDER: "its offset is not behind that of the message before",
+    StoredFault.INNER: "it holds a batch of messages, which is not read here",
+    StoredFault.FIELD_PAST: "a field in it is longer than its rest",
+    StoredFault.BAD_CHECKSUM: "the checksum of its body is wrong",
+    StoredFault.TOO_LONG: "bytes are left over behind its last field",
+    StoredFault.TIMESTAMP: "its time is beyond what can be told",
+}
+
+
+class Walked(NamedTuple):
+    """``messages`` were hopped over, and end at byte ``end``; the last is at ``last_offset``,
+    -1 where there is none. ``fault`` is why the walk did not go on, where it is one."""
+
+    messages: int
+    end: int
+    last_offset: int
+    fault: StoredFault | None
+
+
+class Stored(NamedTuple):
+    """``batch`` has the columns ``STORED``. ``codecs``: for each row how its value is packed,
+    ``NOT_PACKED`` where it is not; None where no row is. ``walked``: all messages there were,
+    rows or not."""
+
+    batch: pa.RecordBatch
+    codecs: np.ndarray[Any, Any] | None
+    walked: Walked
+
+
+class StoredDecoder(Protocol):
+    """What both decoders have. Bytes that are no whole message end a walk without a fault."""
+
+    def walk_stored(self, data: Any) -> Walked: ...
+
+    def decode_stored(self, data: Any, from_offset: int, until_offset: int) -> Stored:
+        """Messages in ``[from_offset, until_offset)`` as rows; those before are not looked
+        into. Raises BadRecord with the facts offset (the message's own, or that of the one
+        before where its own is in doubt), position, fault (a number) and reason."""
+
+
+def bad_stored(fault: StoredFault, offset: int, position: int) -> BadRecord:
+    """The error both decoders raise."""
+    return BadRecord(
+        f"the message at byte {position} cannot be decoded",
+        why=fault.reason,
+        offset=offset,
+        position=position,
+        fault=int(fault),
+        reason=fault.reason,
+    )

@@ -1,0 +1,248 @@
+"""RocketMQ's side of the dialect contract: questions into requests, answers into values.
+
+Pure. Name servers know who has which queues; each is asked in turn, and the next one for what
+the first does not know, since one that has just started knows little. A broker says 0 of a
+queue that it does not have, so whether a topic is there is told by its route alone.
+
+A queue's master is read from; a slave is where the master is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Final
+
+from rangeland.decode.stored import BORN_TIMESTAMP
+from rangeland.dialects.contract import (
+    Asked,
+    Asking,
+    ClusterView,
+    Credentials,
+    FetchAnswer,
+    Fetched,
+    FetchTerms,
+    Nature,
+    OffsetAnswer,
+    Question,
+    Search,
+    Silence,
+    TopicView,
+    nobody_answers,
+)
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.codes import (
+    MISSING,
+    REQUEST_NOT_SUPPORTED,
+    SUCCESS,
+    TOPIC_NOT_EXIST,
+    Code,
+    judge,
+    judge_pull,
+)
+from rangeland.dialects.rocketmq.routes import is_system_topic, read_route, read_topics
+from rangeland.dialects.rocketmq.session import number_of
+from rangeland.dialects.rocketmq.stored import first_offset
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import JobFileError
+from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
+
+NATURE: Final = Nature(numbered_per_broker=True, columns=(BORN_TIMESTAMP,))
+SIGNED: Final = "ACL"
+"""The mechanism of ``Credentials``: an access key, and the secret key that signs with it."""
+NOTHING: Final = memoryview(b"")
+MAX_INT64: Final = 2**63 - 1
+
+
+# --- leaders ----------------------------------------------------------------------------
+
+
+def find_leaders(
+    topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
+) -> Search:
+    """Raises Unreachable where no name server answers."""
+    silences: list[Silence] = []
+    views: dict[str, TopicView] = {}
+    wanted = None if topics is None else list(dict.fromkeys(topics))
+    has_answered = False
+    for seed in seeds:
+        if has_answered and not _unknown(wanted, views):
+            break
+        found = yield from _ask_server(seed, wanted if not views else _unknown(wanted, views))
+        if isinstance(found, Silence):
+            silences.append(found)
+        elif found is not None:
+            has_answered = True
+            views |= {name: view for name, view in found.items() if _is_news(view, views)}
+    if not has_answered:
+        raise nobody_answers(_joined(silences))
+    return ClusterView((), views)
+
+
+def _unknown(wanted: Sequence[str] | None, views: Mapping[str, TopicView]) -> list[str]:
+    if wanted is None:
+        return []
+    return [name for name in wanted if name not in views or views[name].is_unknown]
+
+
+def _is_news(view: TopicView, views: Mapping[str, TopicView]) -> bool:
+    return view.name not in views or not view.is_unknown
+
+
+def _ask_server(
+    seed: Address, wanted: Sequence[str] | None
+) -> Generator[Asking, Any, dict[str, TopicView] | Silence | None]:
+    """None: it is no name server, but a broker."""
+    if wanted is None:
+        answers = yield Asking((seed,), (Question(m.all_topics()),))
+        if isinstance(answers, Silence):
+            return answers
+        if answers[0].code == REQUEST_NOT_SUPPORTED:
+            return None
+        wanted = [] if answers[0].code != SUCCESS else read_topics(answers[0].body)
+        wanted = [name for name in wanted if not is_system_topic(name)]
+    if not wanted:
+        return {}
+    answers = yield Asking((seed,), tuple(Question(m.route(topic)) for topic in wanted))
+    if isinstance(answers, Silence):
+        return answers
+    if all(answer.code == REQUEST_NOT_SUPPORTED for answer in answers):
+        return None
+    return {t: _view(t, answer) for t, answer in zip(wanted, answers, strict=True)}
+
+
+def _view(topic: str, answer: m.Answer) -> TopicView:
+    code = judge(answer.code)
+    if answer.code != SUCCESS:
+        return TopicView(
+            topic,
+            code.verdict,
+            f"{code.name}: {answer.remark}" if answer.remark else code.name,
+            is_internal=is_system_topic(topic),
+            leaders={},
+            is_unknown=answer.code == TOPIC_NOT_EXIST,
+        )
+    route = read_route(answer.body)
+    return TopicView(topic, Verdict.OK, "", route.is_internal(topic), route.leaders(topic))
+
+
+def _joined(silences: Sequence[Silence]) -> Silence:
+    tried = {address: why for silence in silences for address, why in silence.tried.items()}
+    return Silence(tried, sum(silence.strangers for silence in silences))
+
+
+# --- offsets ----------------------------------------------------------------------------
+
+
+def ask_offsets(
+    leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
+) -> list[Question]:
+    """One question per queue. Times are those at which brokers stored messages."""
+    match when:
+        case Earliest():
+            return [Question(m.min_offset(queue)) for queue in leaders]
+        case Latest():
+            return [Question(m.max_offset(queue)) for queue in leaders]
+        case AtTime(time_ms):
+            return [Question(m.search_offset(queue, max(time_ms, 0))) for queue in leaders]
+
+
+def read_offsets(answers: Sequence[m.Answer]) -> dict[Partition, OffsetAnswer]:
+    found = {}
+    for answer in answers:
+        assert answer.request.about is not None
+        code = judge(answer.code)
+        # What has no code for success has no offset either.
+        offset = number_of(answer, "offset") if answer.code == SUCCESS else None
+        name = f"{code.name}: {answer.remark}" if answer.remark and offset is None else code.name
+        verdict = code.verdict
+        if offset is None and verdict is Verdict.OK:
+            verdict = Verdict.UNKNOWN
+        found[answer.request.about] = OffsetAnswer(verdict, name, offset)
+    return found
+
+
+def ask_sizes(partitions: Sequence[Partition]) -> list[Question]:
+    """Nothing: all queues of a broker lie in one log, and nobody knows each one's share."""
+    return []
+
+
+def read_sizes(answers: Sequence[Any]) -> dict[Partition, int]:
+    return {}
+
+
+# --- records ----------------------------------------------------------------------------
+
+
+def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
+    """A series of pulls for each queue, all of them on their way at once."""
+    return [
+        Question(
+            m.PullSeries(
+                about=a.partition,
+                offset=a.offset,
+                until_offset=MAX_INT64 if a.until_offset is None else a.until_offset,
+                max_bytes=a.max_bytes,
+            )
+        )
+        for a in asked
+    ]
+
+
+def read_records(
+    answers: Sequence[m.SeriesAnswer], asked: Sequence[Asked], isolation: Isolation
+) -> FetchAnswer:
+    """Of each series what came without a gap."""
+    parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(asked, answers, strict=True))
+    return FetchAnswer(Verdict.OK, "", parts)
+
+
+def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
+    """Where nothing came without a gap, the first pull's answer says why."""
+    bodies: list[Any] = []
+    position = series.request.offset
+    end = -1
+    for answer in series.answers:
+        if number_of(answer.request, "queueOffset") != position:
+            break
+        code = _judge(answer, position)
+        if code.verdict is not Verdict.OK and not bodies:
+            name = f"{code.name}: {answer.remark}" if answer.remark else code.name
+            return Fetched(partition, code.verdict, name, NOTHING)
+        if code.verdict is Verdict.OK and "maxOffset" in answer.fields:
+            end = max(end, number_of(answer, "maxOffset"))
+        if answer.code != SUCCESS or code.verdict is not Verdict.OK:
+            break
+        bodies.append(answer.body)
+        position = number_of(answer, "nextBeginOffset")
+    records = NOTHING if not bodies else memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
+    return Fetched(partition, Verdict.OK, "FOUND" if bodies else "PULL_NOT_FOUND", records, end)
+
+
+def _judge(answer: m.Answer, offset: int) -> Code:
+    """A broker that finds the offset's message gone goes on at the next one that is there:
+    whether that is for the log's beginning to have moved, its next question tells."""
+    code = judge_pull(answer.code, answer.remark, offset)
+    found = first_offset(answer.body) if answer.code == SUCCESS else None
+    return MISSING if found is not None and found != offset else code
+
+
+# --- access -----------------------------------------------------------------------------
+
+
+def login(credentials: Credentials) -> Generator[Question, Any, None]:
+    """Nobody logs in: each request is signed. Whether the signature is good is told by the
+    first request that needs it. Raises JobFileError for another mechanism."""
+    if credentials.mechanism != SIGNED:
+        raise JobFileError(
+            "servers of this dialect know access keys only",
+            why=f"{credentials.mechanism} was asked for",
+            do="set source.security.acl, and remove source.security.sasl",
+        )
+    answer = yield Question(m.Login(credentials))
+    code = judge(answer.code)
+    if code.verdict is Verdict.REFUSED:
+        raise JobFileError(
+            f"the access key {credentials.username} was refused",
+            why=f"{code.name}: {answer.remark}",
+            do="check the access key and where its secret key comes from",
+        )

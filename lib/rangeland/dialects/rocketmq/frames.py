@@ -1,0 +1,134 @@
+"""RocketMQ's frames: a header of fields by name, and a body that is bytes.
+
+Behind the length that all dialects have, a frame is ``uint8 kind, uint24 header length | header
+| body``. The header is JSON or a binary layout; a server answers in either. All values of
+fields are text. Requests are sent with the binary header, which is smaller and quicker.
+
+Whatever the bytes, reading gives a value or RemoteProtocolError. What fields mean is in
+``messages``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rangeland.errors import LocalProtocolError
+from rangeland.wire.fields import Part
+from rangeland.wire.refusals import BAD_LENGTH, BAD_TEXT, negative, refusal, take
+
+JSON_HEADER: Final = 0
+BINARY_HEADER: Final = 1
+ANSWER: Final = 1
+ONE_WAY: Final = 2
+PYTHON: Final = 3
+"""The number of our language, which a server only shows."""
+
+MAX_HEADER_BYTES: Final = (1 << 24) - 1
+_PREFIX: Final = struct.Struct(">I")
+_FIXED: Final = struct.Struct(">hbhii")
+_INT: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">h")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """``code`` is what is asked for, or how it went. ``opaque`` is the request's own number,
+    which its answer carries. ``remark`` is the server's sentence about it."""
+
+    code: int
+    opaque: int
+    flag: int = 0
+    remark: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    body: Part = b""
+
+    @property
+    def is_answer(self) -> bool:
+        return bool(self.flag & ANSWER)
+
+
+def write_frame(frame: Frame) -> list[Part]:
+    """Without the length before it. Raises LocalProtocolError for what cannot be sent."""
+    fields = b"".join(_entry(key, value) for key, value in frame.fields.items())
+    remark = frame.remark.encode()
+    header = b"".join(
+        (
+            _FIXED.pack(frame.code, PYTHON, 0, frame.opaque, frame.flag),
+            _INT.pack(len(remark)),
+            remark,
+            _INT.pack(len(fields)),
+            fields,
+        )
+    )
+    if len(header) > MAX_HEADER_BYTES:
+        raise LocalProtocolError(
+            f"a header of {len(header)} bytes cannot be sent", why=f"{MAX_HEADER_BYTES} fit"
+        )
+    return [_PREFIX.pack(BINARY_HEADER << 24 | len(header)), header, frame.body]
+
+
+def _entry(key: str, value: str) -> bytes:
+    name, text = key.encode(), value.encode()
+    return b"".join((_SHORT.pack(len(name)), name, _INT.pack(len(text)), text))
+
+
+def read_frame(buffer: memoryview) -> Frame:
+    """A whole frame, without the length before it; the body is a slice of ``buffer``."""
+    start = take(buffer, 0, _PREFIX.size)
+    (word,) = _PREFIX.unpack_from(buffer)
+    kind, end = word >> 24, take(buffer, start, word & MAX_HEADER_BYTES)
+    if kind == JSON_HEADER:
+        return _read_json(buffer, start, end)
+    if kind == BINARY_HEADER:
+        return _read_binary(buffer, start, end)
+    raise refusal(BAD_LENGTH, f"a header of kind {kind}, which is not known", buffer, 0)
+
+
+def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
+    try:
+        header: Any = json.loads(bytes(buffer[start:end]))
+        fields = header.get("extFields") or {}
+        return Frame(
+            code=int(header["code"]),
+            opaque=int(header["opaque"]),
+            flag=int(header.get("flag", 0)),
+            remark=str(header.get("remark") or ""),
+            fields={str(key): str(value) for key, value in fields.items()},
+            body=buffer[end:],
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as bad:
+        why = f"a header that is not the JSON of one: {type(bad).__name__}: {bad}"
+        raise refusal(BAD_TEXT, why, buffer, start) from None
+
+
+def _read_binary(buffer: memoryview, start: int, end: int) -> Frame:
+    inside = buffer[:end]
+    place = take(inside, start, _FIXED.size)
+    code, _, _, opaque, flag = _FIXED.unpack_from(buffer, start)
+    remark, place = _text(inside, place, _INT)
+    fields_end = take(inside, place, _INT.size)
+    (size,) = _INT.unpack_from(inside, place)
+    if size < 0:
+        raise negative(size, "fields", buffer, place)
+    place, fields_end = fields_end, take(inside, fields_end, size)
+    fields: dict[str, str] = {}
+    while place < fields_end:
+        key, place = _text(inside[:fields_end], place, _SHORT)
+        fields[key], place = _text(inside[:fields_end], place, _INT)
+    return Frame(code, opaque, flag, remark, fields, buffer[end:])
+
+
+def _text(buffer: memoryview, offset: int, length: struct.Struct) -> tuple[str, int]:
+    start = take(buffer, offset, length.size)
+    (size,) = length.unpack_from(buffer, offset)
+    if size < 0:
+        raise negative(size, "text", buffer, offset)
+    end = take(buffer, start, size)
+    try:
+        return str(buffer[start:end], "utf-8"), end
+    except UnicodeDecodeError as bad:
+        raise refusal(BAD_TEXT, f"text that is not UTF-8: {bad}", buffer, start) from None

@@ -1,0 +1,174 @@
+"""What is asked about groups, one line of the protocol each, and what their answers hold.
+
+As in ``messages``. Brokers tie a client to the connection that its heartbeats come by, while
+locks belong to whatever client id is named: both facts are used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from rangeland.dialects.rocketmq.messages import Answer, Request, fields_of
+from rangeland.errors import RemoteProtocolError
+from rangeland.model import Partition
+
+T = TypeVar("T")
+
+QUERY_OFFSET, UPDATE_OFFSET = 14, 15
+HEARTBEAT, UNREGISTER = 34, 35
+LOCK, UNLOCK = 41, 42
+CONNECTIONS = 203
+
+QUERY_NOT_FOUND: Final = 22
+GROUP_NOT_EXIST: Final = 26
+NOBODY_ONLINE: Final = 206
+
+RETRY_PREFIX: Final = "%RETRY%"
+"""Before a group's name: the topic that a broker makes when a member of it first appears."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A member of a group as one broker sees it."""
+
+    client_id: str
+    host: str = ""
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """``topics`` are what the group subscribes to, by its latest heartbeat."""
+
+    clients: tuple[Client, ...] = ()
+    topics: frozenset[str] = frozenset()
+
+
+# --- offsets ----------------------------------------------------------------------------
+
+
+def query_offset(group: str, queue: Partition) -> Request:
+    """Without the last field a broker says 0 where it has nothing."""
+    fields = fields_of(
+        consumerGroup=group, topic=queue.topic, queueId=queue.number, setZeroIfNotFound=False
+    )
+    return Request(QUERY_OFFSET, fields, about=queue)
+
+
+def update_offset(group: str, queue: Partition, offset: int) -> Request:
+    fields = fields_of(
+        consumerGroup=group, topic=queue.topic, queueId=queue.number, commitOffset=offset
+    )
+    return Request(UPDATE_OFFSET, fields, about=queue)
+
+
+# --- who is there -----------------------------------------------------------------------
+
+
+def connections(group: str) -> Request:
+    return Request(CONNECTIONS, fields_of(consumerGroup=group))
+
+
+def heartbeat(client: str, group: str, topics: Collection[str]) -> Request:
+    """Makes the client a member, and the group where there is none and the broker may. The
+    subscriptions count for all of the group."""
+    subscriptions = [
+        {
+            "classFilterMode": False,
+            "codeSet": [],
+            "expressionType": "TAG",
+            "subString": "*",
+            "subVersion": 0,
+            "tagsSet": [],
+            "topic": topic,
+        }
+        for topic in sorted(topics)
+    ]
+    consumer = {
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "consumeType": "CONSUME_ACTIVELY",
+        "groupName": group,
+        "messageModel": "CLUSTERING",
+        "subscriptionDataSet": subscriptions,
+        "unitMode": False,
+    }
+    said = {"clientID": client, "consumerDataSet": [consumer], "producerDataSet": []}
+    return Request(HEARTBEAT, {}, _json(said))
+
+
+def unregister(client: str, group: str) -> Request:
+    """Takes the connection that it comes by out of the group."""
+    return Request(UNREGISTER, fields_of(clientID=client, consumerGroup=group))
+
+
+def read_connections(answer: Answer) -> Connections:
+    """Raises RemoteProtocolError."""
+    return _reading(answer, _connections)
+
+
+def _connections(found: Any) -> Connections:
+    clients = tuple(
+        Client(
+            str(each["clientId"]),
+            str(each.get("clientAddr") or "").rpartition(":")[0].strip("[]"),
+            str(each.get("language") or ""),
+        )
+        for each in found.get("connectionSet") or ()
+    )
+    topics = (str(topic) for topic in found.get("subscriptionTable") or ())
+    return Connections(clients, frozenset(t for t in topics if not t.startswith(RETRY_PREFIX)))
+
+
+# --- locks ------------------------------------------------------------------------------
+
+
+def lock(client: str, group: str, queues: Collection[Partition]) -> Request:
+    """Takes queues that nobody has locked, or nobody any more, and renews those that the
+    client has. A lock ends a minute after that, and when the broker does."""
+    return Request(LOCK, {}, _locking(client, group, queues))
+
+
+def unlock(client: str, group: str, queues: Collection[Partition]) -> Request:
+    """Of these, the ones that the named client has locked."""
+    return Request(UNLOCK, {}, _locking(client, group, queues))
+
+
+def _locking(client: str, group: str, queues: Collection[Partition]) -> bytes:
+    listed = [
+        {"brokerName": q.broker, "queueId": q.number, "topic": q.topic} for q in sorted(queues)
+    ]
+    return _json({"clientId": client, "consumerGroup": group, "mqSet": listed})
+
+
+def read_locked(answer: Answer) -> frozenset[Partition]:
+    """Raises RemoteProtocolError."""
+    return _reading(answer, _locked)
+
+
+def _locked(found: Any) -> frozenset[Partition]:
+    return frozenset(
+        Partition(str(q["topic"]), int(q["queueId"]), str(q["brokerName"]))
+        for q in found.get("lockOKMQSet") or ()
+    )
+
+
+# --- JSON -------------------------------------------------------------------------------
+
+
+def _json(said: Mapping[str, Any]) -> bytes:
+    return json.dumps(said, separators=(",", ":")).encode()
+
+
+def _reading(answer: Answer, read: Callable[[Any], T]) -> T:
+    try:
+        return read(json.loads(bytes(answer.body)))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise RemoteProtocolError(
+            f"the answer to request {answer.request.code} cannot be read",
+            why=f"{type(error).__name__}: {error}",
+            size=len(answer.body),
+            code=answer.request.code,
+        ) from None

@@ -1,0 +1,172 @@
+"""Where a group is kept: on the masters of the brokers that have its queues.
+
+Name servers say which brokers there are and where they listen. A master that does not answer
+is looked up again, and one that has too much to do is asked again, until the asker's patience
+is over; then it is ``Unreachable``. Slaves hear that a client is there, and nothing else: an
+offset that is written to a slave stays there. Everything goes through the ``Edge``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from rangeland.dialects.contract import Question
+from rangeland.dialects.groups import Edge
+from rangeland.dialects.rocketmq import group_messages as g
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.codes import SUCCESS, TOPIC_NOT_EXIST, Code, judge
+from rangeland.dialects.rocketmq.routes import MASTER, Route, read_route
+from rangeland.dialects.rocketmq.session import number_of
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.model import Address, Partition
+
+PAUSE_MS: Final = 250
+PATIENCE_MS: Final = 10_000
+"""How long a master may be away or busy before a question is given up."""
+
+_PASSES: Final = (Verdict.RETRY, Verdict.FIND_LEADER)
+
+
+class Masters:
+    """The masters of brokers, as far as they are known. Not for several threads at once."""
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+        self._addresses: dict[str, Mapping[int, Address]] = {}
+
+    def ask(
+        self, broker: str, topic: str, request: m.Request, patience_ms: int = PATIENCE_MS
+    ) -> tuple[m.Answer, Code]:
+        """The answer and its code, which is none of those that pass by themselves. ``topic``:
+        one that the broker has queues of. Raises Unreachable."""
+        deadline_ms = self.edge.now_ms() + patience_ms
+        while True:
+            try:
+                address = self._master(broker, topic)
+                answer: m.Answer = self.edge.ask(address, Question(request))
+            except Unreachable as error:
+                trouble = error
+                self._addresses.pop(broker, None)
+            else:
+                code = judge(answer.code)
+                if code.verdict not in _PASSES:
+                    return answer, code
+                trouble = _not_ready(broker, address, code, answer.remark)
+                if code.verdict is Verdict.FIND_LEADER:
+                    self._addresses.pop(broker, None)
+            if self.edge.now_ms() >= deadline_ms:
+                raise trouble
+            self.edge.pause(PAUSE_MS)
+
+    def slaves(self, brokers: Collection[str]) -> list[Address]:
+        """Of brokers that were asked before."""
+        known = [self._addresses.get(broker, {}) for broker in brokers]
+        return [listed[number] for listed in known for number in sorted(listed) if number != MASTER]
+
+    def route(self, topic: str) -> Route | None:
+        """None: the topic is unknown to all name servers that answer. Raises Unreachable where
+        none does."""
+        tried: dict[str, str] = {}
+        is_unknown = False
+        for seed in self.edge.seeds:
+            try:
+                answer: m.Answer = self.edge.ask(seed, Question(m.route(topic)))
+            except Unreachable as error:
+                tried[str(seed)] = error.why or error.what
+                continue
+            if answer.code == SUCCESS:
+                return self._learned(read_route(answer.body))
+            is_unknown = is_unknown or answer.code == TOPIC_NOT_EXIST
+            tried[str(seed)] = f"{judge(answer.code).name}: {answer.remark}"
+        if is_unknown:
+            return None
+        raise Unreachable(
+            f"no name server says who has topic {topic}",
+            why="; ".join(f"{seed}: {why}" for seed, why in tried.items()),
+            do="try again in a moment",
+            topic=topic,
+            tried=tried,
+        )
+
+    def _learned(self, route: Route) -> Route:
+        for broker, (_, addresses) in route.brokers.items():
+            self._addresses[broker] = addresses
+        return route
+
+    def _master(self, broker: str, topic: str) -> Address:
+        if broker not in self._addresses:
+            self.route(topic)
+        listed = self._addresses.get(broker, {})
+        if MASTER not in listed:
+            raise Unreachable(
+                f"broker {broker} has no master",
+                why="the name servers do not know of one",
+                do="start it, or try again in a moment",
+                broker=broker,
+                topic=topic,
+            )
+        return listed[MASTER]
+
+
+# --- offsets ----------------------------------------------------------------------------
+
+
+def read_offset(masters: Masters, group: str, queue: Partition) -> int | None:
+    answer, code = masters.ask(queue.broker, queue.topic, g.query_offset(group, queue))
+    if answer.code == g.QUERY_NOT_FOUND:
+        return None
+    if answer.code != SUCCESS:
+        raise refusal(code, answer.remark, group, f"its offset of {queue} was asked for")
+    return number_of(answer, "offset")
+
+
+def write_offset(masters: Masters, group: str, queue: Partition, offset: int, me: str) -> None:
+    """Makes the group where there is none. ``me`` is a client id of nobody who is a member
+    over another connection."""
+    request = g.update_offset(group, queue, offset)
+    answer, code = masters.ask(queue.broker, queue.topic, request)
+    if answer.code == g.GROUP_NOT_EXIST:
+        # A broker makes a group that it has to look at for whoever takes his leave from it,
+        # and nobody has to join for that.
+        masters.ask(queue.broker, queue.topic, g.unregister(me, group))
+        answer, code = masters.ask(queue.broker, queue.topic, request)
+    if answer.code != SUCCESS:
+        raise refusal(code, answer.remark, group, f"its offset of {queue} was written")
+
+
+# --- how it is said ---------------------------------------------------------------------
+
+
+def _not_ready(broker: str, address: Address, code: Code, remark: str) -> Unreachable:
+    return Unreachable(
+        f"the master of {broker} at {address} does not do what it is asked",
+        why=f"{code.name}: {remark or code.description}",
+        do="try again in a moment",
+        broker=broker,
+        address=str(address),
+        code=code.name,
+    )
+
+
+_REMEDIES: Final = {
+    "NO_PERMISSION": "grant the user of source.security SUB on the group {group} and the topics",
+    "SUBSCRIPTION_GROUP_NOT_EXIST": "create the group {group}, or let the brokers do it"
+    " (autoCreateSubscriptionGroup)",
+}
+
+
+def refusal(code: Code, remark: str, group: str, when: str) -> RangelandError:
+    """What a code means that nobody was prepared for: the same would be refused again, or
+    the broker has failed. ``when`` is a whole sentence without its end."""
+    why = f"{code.name}: {remark or code.description}, when {when}"
+    facts = {"group": group, "code": code.name}
+    if code.verdict in (Verdict.REFUSED, Verdict.UNSUPPORTED):
+        remedy = _REMEDIES.get(code.name, "check the group and the brokers' settings")
+        return JobFileError(
+            f"the brokers refuse group {group}", why=why, do=remedy.format(group=group), **facts
+        )
+    return Unreachable(
+        f"the brokers of group {group} have failed", why=why, do="try again in a moment", **facts
+    )

@@ -1,0 +1,193 @@
+"""RocketMQ's requests and answers: a code, fields by name, and a body.
+
+A request is made by the function that is named for it, one line of the protocol each; an
+answer keeps its request, since it does not say what it is about. A pull brings a handful of
+messages, so many are asked for at once: ``PullSeries`` is one request here, which the session
+makes several of.
+
+Rules: names and numbers of the protocol live here and in ``codes``, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rangeland.dialects.contract import Credentials
+from rangeland.model import Partition
+from rangeland.wire.fields import Part
+
+SEND, PULL, CREATE_TOPIC = 10, 11, 17
+SEARCH_OFFSET, MAX_OFFSET, MIN_OFFSET = 29, 30, 31
+ROUTE, ALL_TOPICS = 105, 206
+HELLO = 32_000
+
+READER_GROUP: Final = "TOOLS_CONSUMER"
+"""The group that pulls are made for. A broker must know it, and makes those that it does not:
+this one every broker has from the start, for reading by upstream's own tools."""
+
+MOST_A_PULL: Final = 32
+"""How many messages a broker gives in one answer, unless its settings say otherwise."""
+
+SUBSCRIPTION_INSIDE: Final = 4
+"""The one bit of a pull's flags that is set: what is subscribed to is said in the request. Those
+for waiting (2) and for committing (1) are not: a broker looks at waiting pulls only every few
+seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``about`` is the queue it is about, which is not sent. ``is_one_way``: it has no
+    answer."""
+
+    code: int
+    fields: Mapping[str, str]
+    body: Part = b""
+    about: Partition | None = None
+    is_one_way: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PullSeries:
+    """Everything from ``offset`` on, until ``until_offset`` or about ``max_bytes``."""
+
+    about: Partition
+    offset: int
+    until_offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """From here on every request of the connection is signed."""
+
+    credentials: Credentials
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``body`` is a slice of its frame."""
+
+    request: Request
+    code: int
+    remark: str
+    fields: Mapping[str, str]
+    body: Part
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesAnswer:
+    """The answers to all pulls of a series, by offset."""
+
+    request: PullSeries
+    answers: tuple[Answer, ...]
+
+
+def fields_of(**values: Any) -> dict[str, str]:
+    """As the wire has them: all text, truths in small letters."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+    }
+
+
+def hello() -> Request:
+    """What no server knows, and each answers at once."""
+    return Request(HELLO, {})
+
+
+# --- name servers -----------------------------------------------------------------------
+
+
+def route(topic: str) -> Request:
+    return Request(ROUTE, fields_of(topic=topic))
+
+
+def all_topics() -> Request:
+    return Request(ALL_TOPICS, {})
+
+
+# --- brokers ----------------------------------------------------------------------------
+
+
+def max_offset(queue: Partition) -> Request:
+    """A broker answers 0 for a queue that is not there."""
+    return _of_queue(MAX_OFFSET, queue)
+
+
+def min_offset(queue: Partition) -> Request:
+    return _of_queue(MIN_OFFSET, queue)
+
+
+def search_offset(queue: Partition, time_ms: int) -> Request:
+    """The first message stored at or after the time; the end where there is none."""
+    return _of_queue(SEARCH_OFFSET, queue, timestamp=time_ms, boundaryType="LOWER")
+
+
+def _of_queue(code: int, queue: Partition, **more: Any) -> Request:
+    fields = fields_of(topic=queue.topic, queueId=queue.number, **more)
+    return Request(code, fields, about=queue)
+
+
+def pull(
+    queue: Partition, offset: int, count: int = MOST_A_PULL, group: str = READER_GROUP
+) -> Request:
+    """At most ``count`` messages from ``offset`` on, whatever their tags."""
+    return _of_queue(
+        PULL,
+        queue,
+        consumerGroup=group,
+        queueOffset=offset,
+        maxMsgNums=count,
+        sysFlag=SUBSCRIPTION_INSIDE,
+        commitOffset=0,
+        suspendTimeoutMillis=0,
+        subscription="*",
+        subVersion=0,
+        expressionType="TAG",
+    )
+
+
+# --- what only tests and the demo need --------------------------------------------------
+
+
+def create_topic(topic: str, queues: int) -> Request:
+    return Request(
+        CREATE_TOPIC,
+        fields_of(
+            topic=topic,
+            defaultTopic="TBW102",
+            readQueueNums=queues,
+            writeQueueNums=queues,
+            perm=6,
+            topicFilterType="SINGLE_TAG",
+            topicSysFlag=0,
+            order=False,
+        ),
+    )
+
+
+def send(
+    queue: Partition, body: bytes, properties: Mapping[str, str], born_ms: int, sys_flag: int = 0
+) -> Request:
+    return Request(
+        SEND,
+        fields_of(
+            producerGroup="rangeland-testing",
+            topic=queue.topic,
+            defaultTopic="TBW102",
+            defaultTopicQueueNums=1,
+            queueId=queue.number,
+            sysFlag=sys_flag,
+            bornTimestamp=born_ms,
+            flag=0,
+            properties="".join(f"{k}\x01{v}\x02" for k, v in properties.items()),
+            reconsumeTimes=0,
+            unitMode=False,
+            maxReconsumeTimes=0,
+            batch=False,
+        ),
+        body,
+        queue,
+    )

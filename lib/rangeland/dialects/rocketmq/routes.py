@@ -1,0 +1,131 @@
+"""What a name server knows: which brokers have queues of a topic, and where they listen.
+
+A route names brokers; each is a master (number 0) and its slaves, which hold the same queues.
+Queues are numbered from 0 by each broker for itself.
+
+The JSON of older servers is not JSON: the numbers of brokers stand there without quotes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from rangeland.errors import RemoteProtocolError
+from rangeland.model import Address, Leader, Partition
+from rangeland.wire.fields import Part
+
+T = TypeVar("T")
+
+MASTER: Final = 0
+_BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)')
+
+SYSTEM_TOPICS: Final = frozenset(
+    (
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "CHECKPOINT_TOPIC",
+    )
+)
+SYSTEM_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%", "%SYS%")
+REPLY_SUFFIX: Final = "_REPLY_TOPIC"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Of one topic. ``brokers`` by name: their cluster, and where each listens, by number.
+    ``queues`` by broker: how many there are to be read."""
+
+    brokers: dict[str, tuple[str, dict[int, Address]]]
+    queues: dict[str, int]
+
+    def leaders(self, topic: str) -> dict[Partition, Leader]:
+        """Of all queues. A slave where the master is gone, nobody where all are."""
+        return {
+            Partition(topic, number, broker): self._leader(broker)
+            for broker, count in sorted(self.queues.items())
+            for number in range(count)
+        }
+
+    def _leader(self, broker: str) -> Leader:
+        _, addresses = self.brokers.get(broker, ("", {}))
+        by_number = [addresses[number] for number in sorted(addresses)]
+        if not by_number:
+            return Leader(None)
+        slaves = tuple(addresses[number] for number in sorted(addresses) if number != MASTER)
+        return Leader(by_number[0], replicas=slaves)
+
+    def is_internal(self, topic: str) -> bool:
+        """Brokers and clusters have a topic of their own name each."""
+        named = {*self.brokers, *(cluster for cluster, _ in self.brokers.values())}
+        return topic in named or is_system_topic(topic)
+
+
+def is_system_topic(topic: str) -> bool:
+    """Made by brokers for themselves: transactions, delays, retries, traces."""
+    return (
+        topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIXES) or topic.endswith(REPLY_SUFFIX)
+    )
+
+
+def read_route(body: Part) -> Route:
+    """Raises RemoteProtocolError for what is no route."""
+    return _reading("a route", body, _route)
+
+
+def read_topics(body: Part) -> list[str]:
+    """The names of all topics. Raises RemoteProtocolError."""
+    return _reading("a list of topics", body, lambda it: sorted(map(str, it["topicList"])))
+
+
+def _route(found: Any) -> Route:
+    brokers = {
+        str(each["brokerName"]): (
+            str(each.get("cluster") or ""),
+            {int(n): parse_address(a) for n, a in (each.get("brokerAddrs") or {}).items()},
+        )
+        for each in found.get("brokerDatas") or ()
+    }
+    queues = {
+        str(each["brokerName"]): int(each["readQueueNums"])
+        for each in found.get("queueDatas") or ()
+    }
+    return Route(brokers, queues)
+
+
+def parse_address(text: str) -> Address:
+    """``host:port``; an IPv6 host may be in brackets. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    return Address(host.strip("[]"), int(port))
+
+
+def _reading(what: str, body: Part, read: Callable[[Any], T]) -> T:
+    try:
+        text = bytes(body).decode()
+        return read(_loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise RemoteProtocolError(
+            f"{what} cannot be read",
+            why=f"{type(error).__name__}: {error}",
+            do="Check that source.servers are name servers",
+            size=len(body),
+        ) from None
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(_BARE_KEY.sub(_quoted, text))
+
+
+def _quoted(found: re.Match[str]) -> str:
+    whole, before, number = found.groups()
+    return whole if whole is not None else f'{before}"{number}"'

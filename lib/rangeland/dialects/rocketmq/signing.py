@@ -1,0 +1,29 @@
+"""What an access key signs: requests of a client that a broker knows by name.
+
+The signature goes into the fields of each request, beside the name: Base64 of HMAC-SHA1 over
+the values of all other fields, in the order of their keys, and the body behind them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+
+from rangeland.dialects.contract import Credentials
+from rangeland.wire.fields import Part
+
+ACCESS_KEY = "AccessKey"
+SIGNATURE = "Signature"
+
+
+def signed(fields: Mapping[str, str], body: Part, credentials: Credentials) -> dict[str, str]:
+    """The fields with name and signature. ``username`` is the access key, ``password`` the
+    secret key."""
+    named = {**fields, ACCESS_KEY: credentials.username}
+    text = "".join(named[key] for key in sorted(named) if key != SIGNATURE)
+    mac = hmac.new(credentials.password.encode(), digestmod=hashlib.sha1)
+    mac.update(text.encode())
+    mac.update(body)
+    return {**named, SIGNATURE: base64.b64encode(mac.digest()).decode()}

@@ -1,0 +1,120 @@
+"""What writes to RocketMQ brokers and reads from them, for tests and the demo.
+
+`RocketmqClient` is a socket that speaks the dialect's own requests; `produce` writes with it.
+Upstream's own clients are Java, and are started by the tests that need them.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rangeland.dialects.contract import Credentials
+from rangeland.dialects.rocketmq.codes import SUCCESS, judge
+from rangeland.dialects.rocketmq.messages import Request, send
+from rangeland.dialects.rocketmq.session import Session, number_of
+from rangeland.errors import Unreachable
+from rangeland.model import Partition
+from rangeland.wire.frames import FrameReader
+
+TIMEOUT_S = 30
+MAX_FRAME_BYTES = 1 << 30
+AHEAD = 64
+
+
+class RocketmqClient:
+    """One connection to ``host:port``, to be closed or used by ``with``."""
+
+    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
+        host, _, port = address.rpartition(":")
+        self.address = address
+        self._session = Session("testing", credentials)
+        self._frames = FrameReader(MAX_FRAME_BYTES)
+        self._answers: dict[int, Any] = {}
+        try:
+            self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        except OSError as error:
+            raise Unreachable(f"{address} takes no connection", why=str(error)) from error
+
+    def send(self, request: Any) -> int:
+        """The id that ``receive`` wants."""
+        request_id, data = self._session.encode(request)
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise Unreachable(f"{self.address} takes no request", why=str(error)) from error
+        return request_id
+
+    def receive(self, request_id: int) -> Any:
+        while request_id not in self._answers:
+            answered = self._session.decode(self.receive_raw())
+            if answered is not None:
+                self._answers[answered[0]] = answered[1]
+        return self._answers.pop(request_id)
+
+    def receive_raw(self) -> memoryview:
+        """The next frame, without its length. Raises `Unreachable` if the server closes the
+        connection."""
+        while True:
+            try:
+                count = self._socket.recv_into(self._frames.buffer())
+            except OSError as error:
+                raise Unreachable(f"{self.address} does not answer", why=str(error)) from error
+            if count == 0:
+                raise Unreachable(f"{self.address} does not answer", why="it closed the connection")
+            if (whole := self._frames.advance(count)) is not None:
+                return whole
+
+    def ask(self, request: Any, *, check: bool = True) -> Any:
+        """``check``: raises `Unreachable` for an answer that is no success."""
+        answer = self.receive(self.send(request))
+        if check and isinstance(request, Request) and answer.code != SUCCESS:
+            why = f"{judge(answer.code).name}: {answer.remark}"
+            raise Unreachable(f"{self.address} refused request {request.code}", why=why)
+        return answer
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def produce(
+    address: str,
+    topic: str,
+    values: Sequence[bytes],
+    queue: int = 0,
+    *,
+    properties: Mapping[str, str] | None = None,
+    sys_flag: int = 0,
+    born_ms: int | None = None,
+) -> list[int]:
+    """Appends ``values`` to a queue of a master; gives their offsets. ``sys_flag`` is sent as
+    it is: values that are packed say so there. Raises `Unreachable` if one is not taken."""
+    about = Partition(topic, queue)
+    born = time.time_ns() // 1_000_000 if born_ms is None else born_ms
+    offsets: list[int] = []
+    with RocketmqClient(address) as client:
+        for start in range(0, len(values), AHEAD):
+            ids = [
+                client.send(send(about, value, properties or {}, born, sys_flag))
+                for value in values[start : start + AHEAD]
+            ]
+            for answer in map(client.receive, ids):
+                if answer.code != SUCCESS:
+                    why = f"{judge(answer.code).name}: {answer.remark}"
+                    raise Unreachable(f"{address} refused a message", why=why)
+                offsets.append(number_of(answer, "queueOffset"))
+    return offsets

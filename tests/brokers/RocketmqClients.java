@@ -1,0 +1,116 @@
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.TreeMap;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
+
+/**
+ * Upstream's own clients, for tests: produce NS TOPIC KIND COUNT, or consume NS TOPIC GROUP COUNT.
+ *
+ * <p>KIND is plain, large (bodies of 6,000 bytes, which the client packs), batch, transaction (the
+ * first third is committed, the second rolled back, the rest left open) or delayed (by a second).
+ * Body n begins with "KIND-n". A consumer prints queue, offset, body, and properties by name.
+ */
+public class RocketmqClients {
+    public static void main(String[] args) throws Exception {
+        if (args[0].equals("produce")) produce(args[1], args[2], args[3], Integer.parseInt(args[4]));
+        else consume(args[1], args[2], args[3], Integer.parseInt(args[4]));
+        System.exit(0);
+    }
+
+    static RPCHook hook() {
+        String key = System.getProperty("access.key");
+        if (key == null) return null;
+        return new AclClientRPCHook(new SessionCredentials(key, System.getProperty("secret.key")));
+    }
+
+    static Message message(String topic, String kind, int n) {
+        String body = kind + "-" + n + (kind.equals("large") ? "x".repeat(6000) : "");
+        Message made = new Message(topic, body.getBytes(StandardCharsets.UTF_8));
+        if (n % 3 != 2) made.setTags(n % 2 == 0 ? "even" : "odd");
+        if (n % 3 != 1) made.setKeys(List.of("key-" + n, "other"));
+        made.putUserProperty("größe", "ü" + n);
+        if (kind.equals("delayed")) made.setDelayTimeLevel(1);
+        return made;
+    }
+
+    static void produce(String server, String topic, String kind, int count) throws Exception {
+        DefaultMQProducer producer =
+                kind.equals("transaction")
+                        ? transactional(count)
+                        : new DefaultMQProducer("testing-producers", hook());
+        producer.setNamesrvAddr(server);
+        producer.setVipChannelEnabled(false);
+        producer.setSendMsgTimeout(10000);
+        producer.start();
+        List<Message> batch = new ArrayList<>();
+        for (int n = 0; n < count; n++) {
+            Message made = message(topic, kind, n);
+            if (kind.equals("batch")) batch.add(made);
+            else if (kind.equals("transaction")) producer.sendMessageInTransaction(made, n);
+            else print(producer.send(made));
+        }
+        if (!batch.isEmpty()) print(producer.send(batch));
+        producer.shutdown();
+    }
+
+    static void print(SendResult sent) {
+        System.out.println("@\t" + sent.getMessageQueue().getQueueId() + "\t" + sent.getQueueOffset());
+    }
+
+    static TransactionMQProducer transactional(int count) {
+        TransactionMQProducer made = new TransactionMQProducer("testing-transactions");
+        made.setTransactionListener(
+                new TransactionListener() {
+                    public LocalTransactionState executeLocalTransaction(Message message, Object n) {
+                        if ((Integer) n < count / 3) return LocalTransactionState.COMMIT_MESSAGE;
+                        if ((Integer) n < 2 * count / 3)
+                            return LocalTransactionState.ROLLBACK_MESSAGE;
+                        return LocalTransactionState.UNKNOW;
+                    }
+
+                    public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                        return LocalTransactionState.UNKNOW;
+                    }
+                });
+        return made;
+    }
+
+    static void consume(String server, String topic, String group, int count) throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group, hook());
+        consumer.setNamesrvAddr(server);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setAutoCommit(false);
+        consumer.subscribe(topic, "*");
+        consumer.start();
+        long deadline = System.currentTimeMillis() + 30_000;
+        for (int got = 0; got < count && System.currentTimeMillis() < deadline; ) {
+            for (MessageExt each : consumer.poll(1000)) {
+                got++;
+                String body = new String(each.getBody(), StandardCharsets.UTF_8);
+                System.out.println(
+                        "@\t"
+                                + each.getQueueId()
+                                + "\t"
+                                + each.getQueueOffset()
+                                + "\t"
+                                + body
+                                + "\t"
+                                + new TreeMap<>(each.getProperties()));
+            }
+        }
+        consumer.commit();
+        consumer.shutdown();
+    }
+}

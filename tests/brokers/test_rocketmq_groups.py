@@ -1,0 +1,294 @@
+"""Groups at real masters: drivers among themselves, and beside upstream's own consumer.
+
+A member of these tests is a driver: an edge, a home and a place of its own. Locks end soon
+here (``LOCK_S``), so that what a dead driver left can be waited for, and yet not so soon that
+a driver that is seen to die is not taken over from before that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from rangeland.dialects.groups import Fenced, Home, Joining, Membership, Standing
+from rangeland.dialects.rocketmq import group_messages as g
+from rangeland.dialects.rocketmq.groups import open_home
+from rangeland.errors import Conflict, JobFileError
+from rangeland.fetch.edge import BrokerEdge
+from rangeland.jvm.jars import class_path
+from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.keeping import Keeper
+from rangeland.model import Partition
+from rangeland.testing.processes import Process
+from rangeland.testing.rocketmq import RocketmqCluster
+from rangeland.testing.rocketmq_clients import RocketmqClient, produce
+from tests.brokers.rocketmq import CLIENTS, run_clients, settings_of
+
+pytestmark = pytest.mark.brokers
+
+LOCK_S = 6
+SOON_S = 3
+BROKERS = ("broker-a", "broker-b")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RocketmqCluster]:
+    locks = f"-Drocketmq.broker.rebalance.lockMaxLiveTime={LOCK_S * 1000}"
+    with RocketmqCluster(brokers=2, jvm=(locks,)) as started:
+        yield started
+
+
+@dataclass
+class Driver:
+    edge: BrokerEdge
+    home: Home
+    place: Membership
+
+    @property
+    def owned(self) -> frozenset[Partition]:
+        return self.place.owned
+
+    def step(self) -> Standing:
+        """What a driver does all the time: beat, and rejoin where it must."""
+        standing = self.place.beat()
+        if standing is not Standing.HOLDS:
+            self.place.rejoin()
+        return standing
+
+
+@dataclass
+class Drivers:
+    """Of one job, over a topic that has two queues at each broker."""
+
+    cluster: RocketmqCluster
+    topic: str
+    started: list[BrokerEdge] = field(default_factory=list)
+
+    @property
+    def group(self) -> str:
+        return f"group-{self.topic}"
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        return tuple(Partition(self.topic, n, b) for b in BROKERS for n in range(2))
+
+    def joining(self, host: str = "host-1", rebalance_ms: int = 20_000) -> Joining:
+        return Joining(self.group, "nightly", self.partitions, host=host, rebalance_ms=rebalance_ms)
+
+    def home(self) -> tuple[BrokerEdge, Home]:
+        edge = BrokerEdge(settings_of(self.cluster))
+        self.started.append(edge)
+        return edge, open_home(edge)
+
+    def first(self) -> Driver:
+        edge, home = self.home()
+        return Driver(edge, home, home.join(self.joining()))
+
+    def another(self, host: str, *others: Driver) -> Driver:
+        """Joins while the others go on."""
+        edge, home = self.home()
+        with ThreadPoolExecutor(1) as pool:
+            joins = pool.submit(home.join, self.joining(host))
+            while not joins.done():
+                for other in others:
+                    other.step()
+                time.sleep(0.1)
+            return Driver(edge, home, joins.result())
+
+
+@pytest.fixture
+def drivers(cluster: RocketmqCluster, topic: str) -> Iterator[Drivers]:
+    cluster.create_topic(topic, 2)
+    made = Drivers(cluster, topic)
+    yield made
+    for edge in made.started:
+        edge.close()
+
+
+# --- drivers among themselves -------------------------------------------------------------
+
+
+def test_two_drivers_share_and_who_stays_gets_all(drivers: Drivers) -> None:
+    first = drivers.first()
+    assert first.owned == set(drivers.partitions)
+    second = drivers.another("host-2", first)
+    assert (first.owned, second.owned) == (
+        set(drivers.partitions[:2]),
+        set(drivers.partitions[2:]),
+    )
+    assert (first.step(), second.step()) == (Standing.HOLDS, Standing.HOLDS)
+    view = second.home.view(drivers.group)
+    assert view.state == "stable"
+    assert {p: holder.member_id for p, holder in view.owners.items()} == {
+        p: driver.place.member_id for driver in (first, second) for p in driver.owned
+    }
+    assert all(holder.is_ours and holder.host == "127.0.0.1" for holder in view.members)
+
+    second.place.leave()
+    assert first.step() is Standing.REBALANCING
+    assert first.owned == set(drivers.partitions)
+    with pytest.raises(Fenced):
+        second.place.commit({drivers.partitions[3]: 1})
+    assert first.step() is Standing.HOLDS
+
+
+def test_who_is_seen_to_die_is_taken_over_from_at_once_and_fenced(drivers: Drivers) -> None:
+    first = drivers.first()
+    second = drivers.another("host-2", first)
+    second.place.beat()
+    second.edge.close()  # what a broker notices of a process that is killed
+    wait_until(lambda: bool(first.step()) and first.owned == set(drivers.partitions))
+    # It lives after all, and connects again.
+    with pytest.raises(Fenced, match="does not list it as a member"):
+        second.place.commit({drivers.partitions[3]: 1})
+    assert second.place.beat() is Standing.LOST
+    assert set(first.home.offsets(drivers.group, drivers.partitions).values()) == {None}
+
+
+def test_a_lock_that_a_dead_driver_has_left_ends_by_itself(drivers: Drivers) -> None:
+    drivers.first().edge.close()
+    began = time.monotonic()
+    assert drivers.first().owned == set(drivers.partitions)
+    assert LOCK_S - 2 < time.monotonic() - began < LOCK_S + 5
+
+
+def test_keepers_share_without_being_told_to(drivers: Drivers) -> None:
+    keepers: list[Keeper] = []
+    try:
+        for host in ("host-1", "host-2"):
+            _, home = drivers.home()
+            joining = replace(drivers.joining(host), session_ms=900)
+            keepers.append(Keeper(home.join(joining), joining.session_ms))
+        first, second = keepers
+        assert (first.owned, second.owned) == (
+            set(drivers.partitions[:2]),
+            set(drivers.partitions[2:]),
+        )
+        for keeper in keepers:
+            keeper.commit(dict.fromkeys(keeper.owned, 5))
+        asked = second.asked(lambda: home.offsets(drivers.group, drivers.partitions))
+        assert asked == dict.fromkeys(drivers.partitions, 5)
+        first.close()
+        wait_until(lambda: second.owned == set(drivers.partitions))
+        assert (first.gone, second.gone) == (None, None)
+    finally:
+        for keeper in keepers:
+            keeper.close()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SOON_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_driver_that_does_not_give_way_is_named(drivers: Drivers) -> None:
+    first = drivers.first()
+    _, home = drivers.home()
+    with pytest.raises(Conflict, match=f"could not be claimed .*{first.place.member_id}"):
+        home.join(drivers.joining("host-2", rebalance_ms=500))
+    assert first.step() is Standing.HOLDS
+
+
+def test_offsets_of_a_group_that_nobody_is_in(drivers: Drivers) -> None:
+    _, home = drivers.home()
+    assert home.view(drivers.group).state == "absent"
+    assert home.offsets(drivers.group, drivers.partitions) == dict.fromkeys(drivers.partitions)
+    wanted = {p: n for n, p in enumerate(drivers.partitions)}
+    home.commit(drivers.group, wanted)
+    assert home.offsets(drivers.group, drivers.partitions) == wanted
+    first = drivers.first()
+    with pytest.raises(Conflict, match=first.place.member_id):
+        home.commit(drivers.group, wanted)
+
+
+# --- beside upstream's own consumer -------------------------------------------------------
+
+
+def produced(drivers: Drivers, count: int) -> None:
+    for partition in drivers.partitions:
+        values = [f"{partition.broker}-{partition.number}-{n}".encode() for n in range(count)]
+        produce(drivers.cluster.address(partition.broker), drivers.topic, values, partition.number)
+
+
+def test_upstream_s_consumer_goes_on_where_a_driver_committed(drivers: Drivers) -> None:
+    produced(drivers, 6)
+    first = drivers.first()
+    first.place.commit(dict.fromkeys(drivers.partitions, 4))
+    first.place.leave()
+    server = drivers.cluster.servers[0]
+    came = run_clients("consume", server, drivers.topic, drivers.group, "8")
+    assert sorted(fields[2] for fields in came) == sorted(
+        f"{p.broker}-{p.number}-{n}" for p in drivers.partitions for n in (4, 5)
+    )
+    after = first.home.offsets(drivers.group, drivers.partitions)
+    assert after == dict.fromkeys(drivers.partitions, 6)
+
+
+def test_upstream_s_live_consumer_is_respected_and_named(drivers: Drivers, tmp_path: Path) -> None:
+    produced(drivers, 1)
+    server = drivers.cluster.servers[0]
+    command = [find_java(), "-Xmx128m", *SMALL_JVM, f"-Duser.home={tmp_path}"]
+    command += ["-cp", class_path("rocketmq-5.5.0"), str(CLIENTS), "consume", server]
+    command += [drivers.topic, drivers.group, "1000"]
+    consumer = Process("consumer", command, log=tmp_path / "consumer.log")
+    try:
+        consumer.wait_for_line(r"^@\t", 30)
+        _, home = drivers.home()
+        with pytest.raises(Conflict, match=r"client .*@\d+.*\(host 127\.0\.0\.1, JAVA\)") as caught:
+            home.join(drivers.joining())
+        with pytest.raises(Conflict, match="were not written"):
+            home.commit(drivers.group, {drivers.partitions[0]: 1})
+        view = home.view(drivers.group)
+        (holder,) = view.members
+        assert (holder.is_ours, holder.partitions) == (False, set(drivers.partitions))
+        assert caught.value.facts["members"][0]["client"] == holder.client_id
+        assert set(home.offsets(drivers.group, drivers.partitions).values()) <= {None, 0}
+    finally:
+        consumer.kill()
+
+
+# --- brokers ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_place_is_lost_and_found_when_a_master_begins_anew(topic: str) -> None:
+    with RocketmqCluster(slaves=True) as cluster:
+        cluster.create_topic(topic, 2)
+        partitions = (Partition(topic, 0, "broker-a"), Partition(topic, 1, "broker-a"))
+        edge = BrokerEdge(settings_of(cluster))
+        home = open_home(edge)
+        place = home.join(Joining("g", "nightly", partitions))
+        place.commit(dict.fromkeys(partitions, 3))
+        with RocketmqClient(cluster.address("broker-a-slave")) as client:
+            seen = g.read_connections(client.ask(g.connections("g")))
+        assert [each.client_id for each in seen.clients] == [place.member_id]
+        time.sleep(1)  # offsets reach the disk a little later
+        cluster.stop("broker-a")
+        cluster.restart("broker-a")
+        assert place.beat() is Standing.LOST
+        place.rejoin()
+        assert place.owned == set(partitions)
+        assert home.offsets("g", partitions) == dict.fromkeys(partitions, 3)
+        edge.close()
+
+
+@pytest.mark.slow
+def test_brokers_that_make_no_groups_take_neither_members_nor_offsets(topic: str) -> None:
+    with RocketmqCluster(properties={"autoCreateSubscriptionGroup": "false"}) as cluster:
+        cluster.create_topic(topic, 1)
+        partition = Partition(topic, 0, "broker-a")
+        edge = BrokerEdge(settings_of(cluster))
+        home = open_home(edge)
+        with pytest.raises(JobFileError, match="do not take members of group g"):
+            home.join(Joining("g", "nightly", (partition,)))
+        with pytest.raises(JobFileError, match="create the group g"):
+            home.commit("g", {partition: 3})
+        assert home.offsets("g", (partition,)) == {partition: None}
+        edge.close()

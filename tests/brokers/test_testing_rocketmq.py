@@ -1,0 +1,57 @@
+"""The RocketMQ clusters that tests start: what they promise about themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rangeland.errors import Unreachable, UsageError
+from rangeland.testing.ports import is_listening
+from rangeland.testing.rocketmq import RocketmqCluster
+from rangeland.testing.rocketmq_clients import RocketmqClient, produce
+
+pytestmark = pytest.mark.brokers
+
+
+def test_nothing_is_left_when_a_cluster_is_closed(topic: str) -> None:
+    with RocketmqCluster() as cluster:
+        pids = [cluster.process(name).pid for name in cluster.names]
+        folder, ports = cluster.directory, list(cluster.ports.values())
+        assert cluster.running == ["namesrv-1", "broker-a"]
+        cluster.create_topic(topic, 1)
+        assert produce(cluster.address(), topic, [b"a", b"b"]) == [0, 1]
+        with pytest.raises(Unreachable, match="TOPIC_NOT_EXIST"):
+            produce(cluster.address(), f"{topic}-none", [b"v"])
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert not folder.exists()
+    assert not any(is_listening(port) for port in ports)
+
+
+@pytest.mark.slow
+def test_a_broker_goes_on_where_it_was_after_a_crash(topic: str, tmp_path: Path) -> None:
+    with RocketmqCluster(directory=tmp_path / "r") as cluster:
+        cluster.create_topic(topic, 1)
+        produce(cluster.address(), topic, [b"a"])
+        cluster.kill()
+        with pytest.raises(Unreachable):
+            RocketmqClient(cluster.address())
+        cluster.restart()
+        assert produce(cluster.address(), topic, [b"b"]) == [1]
+    assert "boot success" in (tmp_path / "r" / "logs" / "broker-a.log").read_text()
+    assert not (tmp_path / "r" / "data").exists()
+
+
+def test_a_broker_that_cannot_start_says_what_it_said() -> None:
+    cluster = RocketmqCluster(properties={"brokerRole": "SLAVE"})
+    with pytest.raises(Unreachable, match="Slave's brokerId"):
+        cluster.start()
+    assert cluster.running == []
+
+
+def test_a_cluster_of_none_and_an_unknown_version_are_refused() -> None:
+    with pytest.raises(UsageError, match="no brokers"):
+        RocketmqCluster(brokers=0)
+    with pytest.raises(UsageError, match=r"Use one of: 5\.5\.0"):
+        RocketmqCluster("1.0")

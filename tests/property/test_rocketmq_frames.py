@@ -1,0 +1,156 @@
+"""RocketMQ's frames, routes and messages: whatever the bytes, a value or the one error."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from rangeland.dialects.rocketmq import decode_chunks, next_offset
+from rangeland.dialects.rocketmq.frames import Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.routes import read_route, read_topics
+from rangeland.errors import BadRecord, RemoteProtocolError
+from rangeland.model import Counts, Isolation
+from tests.stored import messages, stored
+
+COMMITTED = Isolation.READ_COMMITTED
+many = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+
+texts = st.text(max_size=20)
+frames = st.builds(
+    Frame,
+    st.integers(-(2**15), 2**15 - 1),
+    st.integers(-(2**31), 2**31 - 1),
+    st.integers(-(2**31), 2**31 - 1),
+    texts,
+    st.dictionaries(texts, texts, max_size=5),
+    st.binary(max_size=40),
+)
+heads = st.sampled_from([b"", b"\0\0\0", b"\x01\0\0", b"\0\0\0\x04null", b"\0\0\0\x02{}"])
+junk = st.builds(lambda head, rest: head + rest, heads, st.binary(max_size=60))
+
+
+def bytes_of(frame: Frame) -> bytes:
+    return b"".join(bytes(part) for part in write_frame(frame))
+
+
+@many
+@given(frame=frames)
+def test_frames_go_there_and_back(frame: Frame) -> None:
+    read = read_frame(memoryview(bytes_of(frame)))
+    assert (read.code, read.opaque, read.flag) == (frame.code, frame.opaque, frame.flag)
+    assert (read.remark, dict(read.fields)) == (frame.remark, dict(frame.fields))
+    assert bytes(read.body) == bytes(frame.body)
+
+
+@many
+@given(
+    data=st.one_of(junk, frames.map(bytes_of)), place=st.integers(0, 200), to=st.integers(0, 255)
+)
+def test_any_bytes_are_a_frame_or_refused(data: bytes, place: int, to: int) -> None:
+    damaged = bytearray(data)
+    if place < len(damaged):
+        damaged[place] = to
+    refused: RemoteProtocolError | None = None
+    try:
+        read_frame(memoryview(bytes(damaged)))
+    except RemoteProtocolError as error:
+        refused = error
+    assert refused is None or refused.facts["reason"]
+
+
+words = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 3), st.text(max_size=5), st.just([]), st.just({})
+)
+names = st.sampled_from(
+    ["brokerDatas", "queueDatas", "brokerName", "brokerAddrs", "readQueueNums", "0", "topicList"]
+)
+documents: Any = st.recursive(
+    words,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(names, inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@many
+@given(document=documents)
+@example(document={"brokerDatas": [{"brokerName": "a", "brokerAddrs": {"0": "h:99999999999"}}]})
+def test_any_document_is_a_route_or_refused(document: Any) -> None:
+
+    body = json.dumps(document).encode()
+    for read in (read_route, read_topics):
+        try:
+            found = read(body)
+        except RemoteProtocolError:
+            continue
+        if not isinstance(found, list):
+            assert found.leaders("t") is not None
+
+
+@many
+@given(body=st.binary(max_size=60))
+def test_any_bytes_are_a_route_or_refused(body: bytes) -> None:
+    for read in (read_route, read_topics):
+        try:
+            read(body)
+        except RemoteProtocolError:
+            continue
+
+
+# --- messages ---------------------------------------------------------------------------
+
+
+@many
+@given(
+    widths=st.lists(st.integers(1, 4), max_size=8),
+    first=st.integers(0, 40),
+    end=st.integers(0, 60),
+    packed=st.sets(st.integers(0, 7)),
+)
+def test_every_offset_has_a_class_whatever_is_asked_for(
+    widths: list[int], first: int, end: int, packed: set[int]
+) -> None:
+
+    offsets = [sum(widths[: i + 1]) for i in range(len(widths))]
+    data = b"".join(
+        stored(zlib.compress(b"body"), offset, flags=1) if i in packed else stored(b"body", offset)
+        for i, offset in enumerate(offsets)
+    )
+    chunks = list(decode_chunks(memoryview(data), first, end, COMMITTED, ()))
+    wanted = [offset for offset in offsets if first <= offset < end]
+    found = [row for c in chunks if c.batch is not None for row in c.batch.to_pylist()]
+    assert [row["offset"] for row in found] == wanted
+    assert all(row["value"] == b"body" for row in found)
+    position = first
+    for chunk in chunks:
+        assert chunk.counts.total == chunk.next_offset - position
+        position = chunk.next_offset
+    behind = next_offset(memoryview(data), 0)
+    reached = min(end, behind) if behind is not None else first
+    assert position == max(first, reached)
+
+
+@many
+@given(data=st.one_of(st.binary(max_size=200), st.just(messages([b"v"] * 4))), cut=st.integers(0))
+def test_any_bytes_are_messages_or_a_bad_record(data: bytes, cut: int) -> None:
+    records = memoryview(data[:cut])
+    refused: list[BadRecord] = []
+    for read in (
+        lambda: next_offset(records, 0),
+        lambda: list(decode_chunks(records, 0, 9, COMMITTED, ())),
+    ):
+        try:
+            read()
+        except BadRecord as error:
+            refused.append(error)
+    assert all(error.facts["base_offset"] >= 0 for error in refused)
+
+
+def test_counts_of_nothing_are_nothing() -> None:
+    assert (
+        Counts.sum(c.counts for c in decode_chunks(memoryview(b""), 0, 9, COMMITTED, ()))
+        == Counts()
+    )

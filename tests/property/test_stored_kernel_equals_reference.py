@@ -1,0 +1,182 @@
+"""The kernel reads stored messages as the reference does, for any bytes: the same rows, or the
+same fault at the same place. `RANGELAND_EXAMPLES` sets how many examples are tried per claim.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from rangeland.decode.stored import Stored, StoredDecoder, StoredFault
+from rangeland.decode.stored_kernel import StoredKernel
+from rangeland.decode.stored_reference import Reference
+from rangeland.errors import BadRecord
+from tests.property.sanitized import kernel_library, run_under_sanitizers
+from tests.stored import BORN_V6, MAGIC_1, MAGIC_2, PACKED, STORE_V6, messages, stored
+
+EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "500"))
+KERNEL, REFERENCE = StoredKernel(kernel_library()), Reference()
+
+many = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+# --- what may come ----------------------------------------------------------------------
+
+bodies = st.one_of(st.binary(max_size=40), st.integers(0, 300).map(lambda n: b"x" * n))
+texts = st.one_of(st.binary(max_size=6), st.sampled_from([b"KEYS", b"TAGS", "größe".encode()]))
+good_pairs = st.builds(lambda k, v: k + b"\1" + v + b"\2", texts, st.binary(max_size=20))
+properties = st.one_of(
+    st.lists(good_pairs, max_size=4).map(b"".join),
+    st.lists(good_pairs, max_size=3).map(lambda pairs: b"".join(pairs)[:-1]),
+    st.lists(st.sampled_from([b"\1", b"\2", b"KEYS", b"a", b"\xff", b"\0"]), max_size=8).map(
+        b"".join
+    ),
+)
+flags = st.sampled_from([0, 0, BORN_V6, STORE_V6, BORN_V6 | STORE_V6, PACKED, PACKED | 0x300, 8])
+kinds = st.sampled_from([MAGIC_1, MAGIC_1, MAGIC_2])
+far = st.sampled_from([-(1 << 63), -1, 0, (1 << 63) - 1, (1 << 63) // 1000])
+
+
+@st.composite
+def good_runs(draw: st.DrawFn) -> bytes:
+    offset = draw(st.integers(0, 100))
+    data = b""
+    for _ in range(draw(st.integers(0, 6))):
+        data += stored(draw(bodies), offset, draw(properties), flags=draw(flags), magic=draw(kinds))
+        offset += draw(st.integers(1, 3))
+    return data
+
+
+odd_messages = st.one_of(
+    st.builds(lambda b, o: stored(b, o), bodies, st.integers(-2, 50)),
+    st.builds(lambda b, m: stored(b, 7, magic=m), bodies, st.sampled_from([0, 1, MAGIC_1 + 1])),
+    st.builds(lambda b, c: stored(b, 7, crc=c), bodies, st.integers(0, (1 << 32) - 1)),
+    st.builds(lambda b, n: stored(b, 7, length=n), bodies, st.integers(-3, 200)),
+    st.builds(
+        lambda b, n: stored(b, 7, body_length=n),
+        bodies,
+        st.one_of(st.integers(-3, 60), st.sampled_from([-(1 << 31), (1 << 31) - 1])),
+    ),
+    st.builds(lambda f: stored(b"v", 7, flags=f), st.integers(0, (1 << 32) - 1)),
+    st.builds(lambda a, b: stored(b"v", 7, born_ms=a, stored_ms=b), far, far),
+)
+odd_runs = st.builds(
+    lambda first, odd, rest, tail: first + b"".join(odd) + rest + tail,
+    good_runs(),
+    st.lists(odd_messages, max_size=3),
+    good_runs(),
+    st.one_of(st.just(b""), st.binary(max_size=20)),
+)
+
+
+@st.composite
+def damaged_runs(draw: st.DrawFn) -> bytes:
+    data = bytearray(draw(good_runs()))
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, max(len(data) - 1, 0)))
+        kind = draw(st.sampled_from(["set", "cut", "insert"]))
+        if kind == "set" and data:
+            data[place] = draw(st.integers(0, 255))
+        elif kind == "cut":
+            del data[place:]
+        elif kind == "insert":
+            data[place:place] = draw(st.binary(max_size=4))
+    return bytes(data)
+
+
+any_bytes = st.one_of(good_runs(), odd_runs, damaged_runs(), st.binary(max_size=120))
+ends = st.one_of(st.integers(-2, 120), st.just((1 << 63) - 1))
+
+# --- the claims -------------------------------------------------------------------------
+
+
+def outcome(decoder: StoredDecoder, data: bytes, first: int, end: int) -> Stored | BadRecord:
+    try:
+        return decoder.decode_stored(data, first, end)
+    except BadRecord as error:
+        return error
+
+
+def assert_same(data: bytes, first: int = 0, end: int = (1 << 63) - 1) -> bool:
+    """Whether there were rows rather than a fault."""
+    wanted, found = (outcome(each, data, first, end) for each in (REFERENCE, KERNEL))
+    if isinstance(wanted, BadRecord) or isinstance(found, BadRecord):
+        assert (str(found), found.facts) == (str(wanted), wanted.facts)  # type: ignore[union-attr]
+        return False
+    found.batch.validate(full=True)
+    assert found.batch.schema.equals(wanted.batch.schema, check_metadata=True)
+    assert found.batch.equals(wanted.batch)
+    assert found.walked == wanted.walked
+    assert (found.codecs is None) == (wanted.codecs is None)
+    if found.codecs is not None and wanted.codecs is not None:
+        assert found.codecs.tolist() == wanted.codecs.tolist()
+    return True
+
+
+@many
+@given(data=good_runs())
+def test_good_messages_give_the_same_rows(data: bytes) -> None:
+    assert assert_same(data)
+
+
+@many
+@given(data=any_bytes, first=st.integers(-2, 120), end=ends)
+@example(data=stored(b"v", crc=0), first=0, end=9)
+@example(data=stored(b"v")[:-1], first=0, end=9)
+@example(data=b"\0\0\0", first=0, end=9)
+@example(data=stored(b"v", properties=b"KEYS\1a\2KEYS\1b"), first=0, end=9)
+@example(data=stored(b"v", properties=b"\1\2\2a\2b\1\2\1c"), first=0, end=9)
+def test_any_bytes_give_the_same_rows_or_the_same_fault(data: bytes, first: int, end: int) -> None:
+    assert_same(data, first, end)
+
+
+@many
+@given(data=any_bytes)
+def test_any_bytes_are_walked_in_the_same_way(data: bytes) -> None:
+    assert KERNEL.walk_stored(data) == REFERENCE.walk_stored(data)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 63, 64, 65, 1000])
+def test_checksums_of_any_length_are_the_same(size: int) -> None:
+    body = bytes(range(256)) * 4
+    assert assert_same(stored(body[:size]))
+
+
+def test_every_fault_is_reached_and_told_alike() -> None:
+    good = stored(b"v", 5)
+    cases = {
+        StoredFault.TOO_SHORT: stored(b"v", 6, length=90),
+        StoredFault.UNKNOWN_MAGIC: stored(b"v", 6, magic=0),
+        StoredFault.ORDER: stored(b"v", 5),
+        StoredFault.INNER: stored(b"v", 6, flags=0x80),
+        StoredFault.FIELD_PAST: stored(b"v", 6, body_length=60),
+        StoredFault.BAD_CHECKSUM: stored(b"v", 6, crc=1),
+        StoredFault.TOO_LONG: stored(b"v", 6, length=97)[:-2] + b"\0\0\0\0",
+        StoredFault.TIMESTAMP: stored(b"v", 6, stored_ms=(1 << 63) - 1),
+    }
+    assert set(cases) == set(StoredFault)
+    for fault, bad in cases.items():
+        data = good + bad + good
+        error = outcome(REFERENCE, data, 0, 99)
+        assert isinstance(error, BadRecord), fault
+        assert error.facts["fault"] == fault, (fault, error.facts)
+        assert error.facts["position"] == len(good)
+        assert not assert_same(data)
+
+
+def test_many_rows_of_many_properties_are_the_same() -> None:
+    pairs = b"".join(b"name%d\1%s\2" % (i, b"v" * i) for i in range(30)) + b"KEYS\1a b\2"
+    assert assert_same(messages([b"v" * i for i in range(300)], 10, pairs))
+
+
+@pytest.mark.slow
+def test_the_kernel_touches_only_its_own_memory(tmp_path: Path) -> None:
+    run_under_sanitizers(__file__, tmp_path)

@@ -1,0 +1,134 @@
+"""RocketMQ's queues in Delta tables: real brokers, each message once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import rangeland
+from rangeland.job import Job
+from rangeland.model import Counts
+from rangeland.testing.rocketmq import RocketmqCluster
+from rangeland.testing.rocketmq_clients import produce
+from tests.spark.landings import CONTRACT, job_of, table_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.brokers]
+
+Row = tuple[str, int, int, bytes]
+QUEUES = [("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-b", 1)]
+BORN_MS = 1_600_000_000_000
+
+
+@pytest.fixture(scope="module")
+def rocketmq() -> Iterator[RocketmqCluster]:
+    """Two masters. Do not harm them."""
+    with RocketmqCluster(brokers=2) as cluster:
+        yield cluster
+
+
+class Written:
+    """One topic with two queues of each broker, and the rows that a landing should have."""
+
+    def __init__(self, cluster: RocketmqCluster, topic: str) -> None:
+        self.cluster, self.topic = cluster, topic
+        self.rows: list[Row] = []
+        cluster.create_topic(topic, 2)
+
+    def add(self, broker: str, queue: int, name: str, count: int) -> None:
+        values = [f"{name}-{number:05d}".encode() for number in range(count)]
+        named = {"TAGS": "A", "KEYS": f"key-{broker}"}
+        offsets = produce(
+            self.cluster.address(broker),
+            self.topic,
+            values,
+            queue,
+            properties=named,
+            born_ms=BORN_MS,
+        )
+        self.rows += [(broker, queue, o, v) for o, v in zip(offsets, values, strict=True)]
+
+    def fill(self, name: str, count: int) -> None:
+        for broker, queue in QUEUES:
+            self.add(broker, queue, f"{name}-{broker}-{queue}", count)
+
+
+@pytest.fixture
+def written(rocketmq: RocketmqCluster, topic: str) -> Written:
+    made = Written(rocketmq, topic)
+    made.fill("first", 200)
+    return made
+
+
+def rocketmq_job(written: Written, table: str, **sections: Any) -> Job:
+    source = {"dialect": "rocketmq", **sections.pop("source", {})}
+    return job_of(written.cluster.servers, table, written.topic, source=source, **sections)
+
+
+def landed_rows(spark: Any, table: str) -> list[Row]:
+    rows = table_of(spark, table).select("broker", "partition", "offset", "value").collect()
+    return sorted((r.broker, r.partition, r.offset, bytes(r.value)) for r in rows)
+
+
+def test_what_was_produced_is_landed_and_no_more(written: Written, spark: Any, table: str) -> None:
+    job = rocketmq_job(written, table)
+    first = rangeland.land(job, spark)
+    assert landed_rows(spark, table) == sorted(written.rows)
+    assert first.counts == Counts(landed=800)
+    answer = json.loads(json.dumps(first.to_json()))
+    assert [(p["broker"], p["partition"], p["until_offset"]) for p in answer["partitions"]] == [
+        (broker, queue, 200) for broker, queue in sorted(QUEUES, key=lambda q: (q[1], q[0]))
+    ]
+    assert rangeland.land(job, spark).state == "nothing"
+    written.add("broker-b", 1, "more", 30)
+    assert rangeland.land(job, spark).counts == Counts(landed=30)
+    assert landed_rows(spark, table) == sorted(written.rows)
+
+
+def test_rows_have_the_columns_of_the_contract_the_broker_and_when_it_was_made(
+    written: Written, spark: Any, table: str
+) -> None:
+    rangeland.land(rocketmq_job(written, table), spark)
+    frame = table_of(spark, table)
+    own = ",broker:string,bornTimestamp:timestamp>"
+    assert frame.schema.simpleString() == CONTRACT.removesuffix(">") + own
+    row = frame.where("broker = 'broker-b' and partition = 0 and offset = 7").collect()[0]
+    assert bytes(row.key) == b"key-broker-b"
+    headers = {header.key: bytes(header.value) for header in row.headers}
+    assert headers["TAGS"] == b"A"
+    assert headers["KEYS"] == b"key-broker-b"
+    assert row.timestampType == 1
+    assert row.bornTimestamp.astimezone(UTC) == datetime.fromtimestamp(BORN_MS / 1000, UTC)
+
+
+def test_a_dataframe_and_a_landing_have_the_same_rows(
+    written: Written, spark: Any, table: str
+) -> None:
+    job = rocketmq_job(written, table)
+    frame = rangeland.plan(job, spark).read(spark)
+    found = sorted((r.broker, r.partition, r.offset, bytes(r.value)) for r in frame.collect())
+    assert found == sorted(written.rows)
+
+
+def test_a_range_is_taken_by_offsets_and_by_the_time_of_storing(
+    written: Written, spark: Any, table: str
+) -> None:
+    time.sleep(0.05)
+    between = datetime.now(UTC).isoformat()
+    time.sleep(0.05)
+    written.fill("second", 10)
+    late = [row for row in written.rows if row[3].startswith(b"second")]
+    job = rocketmq_job(written, table, range={"from": between})
+    assert rangeland.land(job, spark).counts == Counts(landed=len(late))
+    assert landed_rows(spark, table) == sorted(late)
+
+
+def test_many_slices_of_one_queue_are_landed_once(written: Written, spark: Any, table: str) -> None:
+    job = rocketmq_job(written, table, slices={"min_slices": 8})
+    assert len(rangeland.plan(job, spark).slices) >= 8
+    assert rangeland.land(job, spark).counts == Counts(landed=800)
+    assert landed_rows(spark, table) == sorted(written.rows)

@@ -1,0 +1,472 @@
+"""RocketMQ's frames, routes, series of pulls and codes, without a broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from rangeland.dialects.contract import Asked, Asking, Credentials, FetchTerms, Silence
+from rangeland.dialects.rocketmq import (
+    ask_offsets,
+    ask_records,
+    decode_chunks,
+    find_leaders,
+    next_offset,
+    read_offsets,
+    read_records,
+)
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.codes import CODES, STATUSES, judge, judge_pull
+from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.routes import is_system_topic, parse_address, read_route
+from rangeland.dialects.rocketmq.session import FIRST_PULLS, MOST_PULLS, Session
+from rangeland.dialects.rocketmq.signing import signed
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
+from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
+from rangeland.wire.frames import FrameReader
+from tests.stored import messages, stored
+
+QUEUE = Partition("t", 0, "broker-a")
+COMMITTED = Isolation.READ_COMMITTED
+TERMS = FetchTerms(COMMITTED, 0, 1 << 20)
+
+
+def frames_in(data: bytes) -> list[Frame]:
+    return [read_frame(frame) for frame in FrameReader(1 << 20).feed(data)]
+
+
+def whole(frame: Frame) -> memoryview:
+    return memoryview(b"".join(bytes(part) for part in write_frame(frame)))
+
+
+def json_frame(header: Any, body: bytes = b"") -> memoryview:
+    text = json.dumps(header).encode()
+    return memoryview(len(text).to_bytes(4, "big") + text + body)
+
+
+# --- frames -----------------------------------------------------------------------------
+
+
+def test_a_frame_is_read_as_it_was_written() -> None:
+    frame = Frame(11, 7, ANSWER, "größe", {"topic": "t", "empty": ""}, b"body")
+    read = read_frame(whole(frame))
+    assert (read.code, read.opaque, read.flag, read.remark) == (11, 7, ANSWER, "größe")
+    assert dict(read.fields) == {"topic": "t", "empty": ""}
+    assert bytes(read.body) == b"body"
+
+
+def test_a_json_header_is_read_too() -> None:
+    header = {"code": 0, "opaque": 9, "flag": 1, "extFields": {"offset": "5"}, "language": "JAVA"}
+    read = read_frame(json_frame(header, b"b"))
+    assert (read.opaque, read.fields["offset"], bytes(read.body)) == (9, "5", b"b")
+    assert read_frame(json_frame({"code": 0, "opaque": 1, "extFields": None})).fields == {}
+
+
+@pytest.mark.parametrize(
+    "bytes_",
+    [
+        b"",
+        b"\0\0\0",
+        b"\0\0\0\x09{}",
+        b"\0\0\0\x02{}",
+        b"\0\0\0\x02[]",
+        b"\x02\0\0\0",
+        b"\0\0\0\x04\xff\xff\xff\xff",
+        bytes(json_frame({"code": "x", "opaque": 1})),
+        bytes(json_frame({"code": 1, "opaque": 1, "extFields": [1]})),
+        b"\x01\0\0\x15" + bytes(13) + b"\xff\xff\xff\xff" + bytes(4),
+    ],
+)
+def test_what_is_no_frame_is_refused(bytes_: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        read_frame(memoryview(bytes_))
+
+
+def test_every_cut_of_a_binary_header_is_refused() -> None:
+    data = bytes(whole(Frame(1, 2, 1, "why", {"key": "value"})))
+    for size in range(len(data)):
+        with pytest.raises(RemoteProtocolError):
+            read_frame(memoryview(data[:size]))
+
+
+# --- sessions ---------------------------------------------------------------------------
+
+
+def answer_to(sent: Frame, fields: dict[str, Any] | None = None, **more: Any) -> memoryview:
+    texts = {name: str(value) for name, value in (fields or {}).items()}
+    return whole(Frame(more.pop("code", 0), sent.opaque, ANSWER, fields=texts, **more))
+
+
+def test_answers_are_matched_by_number_in_any_order() -> None:
+    session = Session("test")
+    first_id, first = session.encode(m.min_offset(QUEUE))
+    second_id, second = session.encode(m.max_offset(QUEUE))
+    (first_frame,), (second_frame,) = frames_in(first), frames_in(second)
+    found_id, found = session.decode(answer_to(second_frame, {"offset": 2}))  # type: ignore[misc]
+    assert (found_id, found.request.code, found.fields["offset"]) == (second_id, 30, "2")
+    found_id, found = session.decode(answer_to(first_frame, {"offset": 1}))  # type: ignore[misc]
+    assert (found_id, found.request.code) == (first_id, 31)
+    assert session.unanswered == 0
+
+
+def test_a_request_of_the_server_is_no_answer() -> None:
+    session = Session("test")
+    _, sent = session.encode(m.min_offset(QUEUE))
+    (frame,) = frames_in(sent)
+    assert session.decode(whole(Frame(40, frame.opaque))) is None
+    assert session.unanswered == 1
+
+
+def test_an_answer_to_nothing_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="nothing was asked"):
+        Session("test").decode(whole(Frame(0, 5, ANSWER)))
+
+
+def test_a_one_way_request_waits_for_nothing() -> None:
+    session = Session("test")
+    session.encode(m.Request(34, {}, is_one_way=True))
+    assert session.unanswered == 0
+
+
+class Broker:
+    """One queue of ``end`` messages, of which an answer brings ``most``."""
+
+    def __init__(self, end: int, most: int = 32, body_bytes: int = 10) -> None:
+        self.end, self.most = end, most
+        self.data = [stored(bytes(body_bytes), offset) for offset in range(end)]
+        self.session = Session("test")
+        self.pulls = 0
+
+    def ask(self, series: m.PullSeries) -> m.SeriesAnswer:
+        _, sent = self.session.encode(series)
+        frames = frames_in(sent)
+        self.pulls += len(frames)
+        found: Any = None
+        for frame in reversed(frames):
+            assert found is None
+            found = self.session.decode(self._answer(frame))
+        answer: m.SeriesAnswer = found[1]
+        return answer
+
+    def _answer(self, frame: Frame) -> memoryview:
+        at, count = int(frame.fields["queueOffset"]), int(frame.fields["maxMsgNums"])
+        until = min(self.end, at + min(count, self.most))
+        fields = {"nextBeginOffset": max(until, at), "minOffset": 0, "maxOffset": self.end}
+        if at >= self.end:
+            fields["nextBeginOffset"] = self.end
+            beyond = at > self.end
+            remark = "OFFSET_OVERFLOW_BADLY" if beyond else "OFFSET_OVERFLOW_ONE"
+            return answer_to(frame, fields, code=21 if beyond else 19, remark=remark)
+        return answer_to(frame, fields, remark="FOUND", body=b"".join(self.data[at:until]))
+
+    def read(self, until: int, max_bytes: int = 1 << 20) -> int:
+        """Reads [0, until) as the fetch room does; gives how many series it took."""
+        position = series = 0
+        while position < until:
+            asked = [Asked(QUEUE, None, None, position, max_bytes, until)]
+            (question,) = ask_records(asked, TERMS)
+            (part,) = read_records([self.ask(question.request)], asked, COMMITTED).parts
+            assert part.verdict is Verdict.OK
+            assert part.readable_end == self.end
+            behind = next_offset(part.records, position)
+            assert behind is not None
+            assert position < behind <= self.end
+            chunks = list(decode_chunks(part.records, position, until, COMMITTED, ()))
+            assert sum(chunk.counts.landed for chunk in chunks) == min(behind, until) - position
+            position = behind
+            series += 1
+        return series
+
+
+def test_a_series_is_as_long_as_what_is_wanted() -> None:
+    broker = Broker(1000)
+    answers = broker.ask(m.PullSeries(QUEUE, 0, 70, 1 << 20)).answers
+    asked = [(a.request.fields["queueOffset"], a.request.fields["maxMsgNums"]) for a in answers]
+    assert asked == [("0", "32"), ("32", "32"), ("64", "6")]
+    assert len(broker.ask(m.PullSeries(QUEUE, 70, 71, 1 << 20)).answers) == 1
+
+
+def test_the_first_series_is_short_and_later_ones_are_of_as_many_bytes_as_asked() -> None:
+    broker = Broker(40_000)
+    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, 1 << 20)).answers) == FIRST_PULLS
+    size = len(broker.data[0])
+    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, size * 320)).answers) == 10
+    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, 1 << 30)).answers) == MOST_PULLS
+
+
+@pytest.mark.parametrize("most", [1, 7, 8, 31, 32])
+def test_how_much_a_broker_gives_is_learned(most: int) -> None:
+    broker = Broker(3_000, most)
+    broker.read(3_000)
+    assert broker.pulls <= 3_000 / most * 1.2 + 2 * FIRST_PULLS
+
+
+def test_a_broker_that_gives_more_again_is_noticed() -> None:
+    broker = Broker(10_000, 8)
+    broker.read(1_000)
+    broker.most, broker.pulls = 32, 0
+    broker.read(10_000)
+    assert broker.pulls < 10_000 / 32 * 1.3 + 200
+
+
+def test_a_series_ends_with_the_queue() -> None:
+    broker = Broker(45)
+    asked = [Asked(QUEUE, None, None, 0, 1 << 20, 1_000)]
+    (question,) = ask_records(asked, TERMS)
+    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
+    assert next_offset(part.records, 0) == 45
+    assert part.readable_end == 45
+    asked = [Asked(QUEUE, None, None, 45, 1 << 20, 1_000)]
+    (question,) = ask_records(asked, TERMS)
+    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
+    assert (part.verdict, len(part.records), part.readable_end) == (Verdict.OK, 0, 45)
+
+
+# --- pulls that bring nothing -----------------------------------------------------------
+
+
+def pulled(offset: int, *answers: tuple[int, str, dict[str, int], bytes]) -> Any:
+    """What a series at ``offset`` comes to, with an answer per pull."""
+    requests = [m.pull(QUEUE, offset + 32 * i) for i in range(len(answers))]
+    made = tuple(
+        m.Answer(request, code, remark, {k: str(v) for k, v in fields.items()}, memoryview(body))
+        for request, (code, remark, fields, body) in zip(requests, answers, strict=True)
+    )
+    series = m.PullSeries(QUEUE, offset, 1_000, 1 << 20)
+    asked = [Asked(QUEUE, None, None, offset, 1 << 20, 1_000)]
+    (part,) = read_records([m.SeriesAnswer(series, made)], asked, COMMITTED).parts
+    return part
+
+
+ENDS = {"nextBeginOffset": 9, "minOffset": 0, "maxOffset": 9}
+
+
+@pytest.mark.parametrize(
+    ("code", "remark", "offset", "verdict"),
+    [
+        (19, "OFFSET_OVERFLOW_ONE", 9, Verdict.OK),
+        (20, "OFFSET_OVERFLOW_ONE", 9, Verdict.OK),  # as a slave says it
+        (21, "OFFSET_OVERFLOW_BADLY", 11, Verdict.OUT_OF_RANGE),
+        (20, "OFFSET_TOO_SMALL", 1, Verdict.OUT_OF_RANGE),
+        (21, "OFFSET_TOO_SMALL", 1, Verdict.OUT_OF_RANGE),
+        (21, "OFFSET_RESET", 1, Verdict.RETRY),
+        (20, "MESSAGE_WAS_REMOVING", 1, Verdict.OUT_OF_RANGE),
+        (19, "NO_MESSAGE_IN_QUEUE", 0, Verdict.OK),
+        (21, "NO_MATCHED_LOGIC_QUEUE", 5, Verdict.OUT_OF_RANGE),
+        (17, "topic[t] not exist", 0, Verdict.FIND_LEADER),
+        (29, "queueId[9] is illegal", 0, Verdict.FIND_LEADER),
+        (16, "the topic is forbidden", 0, Verdict.REFUSED),
+        (24, "the group info not exist", 0, Verdict.REFUSED),
+        (26, "subscription group does not exist", 0, Verdict.REFUSED),
+        (2, "busy", 0, Verdict.RETRY),
+        (14, "down", 0, Verdict.RETRY),
+        (4711, "new", 0, Verdict.UNKNOWN),
+    ],
+)
+def test_a_pull_is_judged_by_status_and_code(
+    code: int, remark: str, offset: int, verdict: Verdict
+) -> None:
+    part = pulled(offset, (code, remark, ENDS, b""))
+    assert part.verdict is verdict
+    assert not len(part.records)
+
+
+def test_pulls_behind_a_gap_are_not_taken() -> None:
+    first, third = messages([b"v"] * 20, 0), messages([b"v"] * 32, 64)
+    part = pulled(
+        0,
+        (0, "FOUND", {"nextBeginOffset": 20, "maxOffset": 99}, first),
+        (0, "FOUND", {"nextBeginOffset": 64, "maxOffset": 99}, messages([b"v"] * 32, 32)),
+        (0, "FOUND", {"nextBeginOffset": 96, "maxOffset": 99}, third),
+    )
+    assert next_offset(part.records, 0) == 20
+
+
+def test_an_error_behind_messages_does_not_spoil_them() -> None:
+    part = pulled(
+        0,
+        (0, "FOUND", {"nextBeginOffset": 32, "maxOffset": 99}, messages([b"v"] * 32)),
+        (2, "busy", {}, b""),
+    )
+    assert next_offset(part.records, 0) == 32
+
+
+def test_messages_that_begin_behind_the_offset_are_not_taken_for_all_there_are() -> None:
+    body = messages([b"v"] * 3, 7)
+    part = pulled(5, (0, "FOUND", {"nextBeginOffset": 10, "maxOffset": 10}, body))
+    assert (part.verdict, part.code.split(":")[0]) == (Verdict.OUT_OF_RANGE, "OFFSETS_MISSING")
+
+
+def test_offsets_between_messages_are_counted_as_compacted() -> None:
+    records = memoryview(stored(b"a", 5) + stored(b"b", 8))
+    (chunk,) = decode_chunks(records, 5, 9, COMMITTED, ())
+    assert (chunk.next_offset, chunk.counts) == (9, Counts(landed=2, compacted=2))
+    (chunk,) = decode_chunks(records, 5, 7, COMMITTED, ())
+    assert (chunk.next_offset, chunk.counts) == (7, Counts(landed=1, compacted=1))
+
+
+@pytest.mark.parametrize("flags", [1, 1 | 0x100, 1 | 0x200, 1 | 0x300, 1 | 0x500])
+@pytest.mark.parametrize(
+    "body", [b"", b"junk", b"\x04\x22\x4d\x18" + bytes(3), b"\x28\xb5\x2f\xfd"]
+)
+def test_a_body_that_cannot_be_unpacked_is_named(flags: int, body: bytes) -> None:
+    records = memoryview(stored(b"a", 5) + stored(body, 6, flags=flags) + stored(b"b", 7))
+    with pytest.raises(BadRecord) as caught:
+        list(decode_chunks(records, 5, 8, COMMITTED, ()))
+    assert (caught.value.facts["base_offset"], caught.value.facts["next_offset"]) == (6, 7)
+    before = list(decode_chunks(records, 5, 6, COMMITTED, ()))
+    behind = list(decode_chunks(records, 7, 8, COMMITTED, ()))
+    assert [chunk.counts for chunk in (*before, *behind)] == [Counts(landed=1)] * 2
+
+
+# --- name servers -----------------------------------------------------------------------
+
+
+ROUTE = (
+    b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911",1:"[fd00::1]:10911"},'
+    b'"brokerName":"broker, 2:\\"x\\"","cluster":"c"},{"brokerAddrs":{2:"h:1"},'
+    b'"brokerName":"b","cluster":"c"},{"brokerAddrs":{},"brokerName":"none"}],'
+    b'"queueDatas":[{"brokerName":"broker, 2:\\"x\\"","perm":6,"readQueueNums":2},'
+    b'{"brokerName":"b","readQueueNums":1},{"brokerName":"none","readQueueNums":1}]}'
+)
+
+
+def test_a_route_with_bare_numbers_is_read() -> None:
+    leaders = read_route(ROUTE).leaders("t")
+    master, slave = Address("10.0.0.1", 10911), Address("fd00::1", 10911)
+    assert leaders == {
+        Partition("t", 0, 'broker, 2:"x"'): Leader(master, replicas=(slave,)),
+        Partition("t", 1, 'broker, 2:"x"'): Leader(master, replicas=(slave,)),
+        Partition("t", 0, "b"): Leader(Address("h", 1), replicas=(Address("h", 1),)),
+        Partition("t", 0, "none"): Leader(None),
+    }
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"brokerDatas":[1]}', b"\xff"])
+def test_what_is_no_route_is_refused(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="name servers"):
+        read_route(body)
+
+
+def test_topics_of_brokers_for_themselves_are_internal() -> None:
+    route = read_route(ROUTE)
+    assert all(route.is_internal(topic) for topic in ("b", "c", "TBW102", "%RETRY%g"))
+    assert not route.is_internal("orders")
+    assert is_system_topic("RMQ_SYS_TRANS_HALF_TOPIC")
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:port"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        parse_address(text)
+
+
+def search(topics: Sequence[str] | None, script: dict[Address, Any]) -> Any:
+    """Runs a search; ``script`` has what each server answers to a route, or a Silence."""
+    going = find_leaders(topics, tuple(script), {})
+    asking = next(going)
+    while True:
+        (seed,) = asking.seeds
+        given = script[seed]
+        answers = (
+            given if isinstance(given, Silence) else [given(q.request) for q in asking.questions]
+        )
+        try:
+            asking = going.send(answers)
+            assert isinstance(asking, Asking)
+        except StopIteration as done:
+            return done.value
+
+
+def knows(*topics: str) -> Any:
+    def answer(request: m.Request) -> m.Answer:
+        if request.code == m.ALL_TOPICS:
+            body = json.dumps({"topicList": list(topics)}).encode()
+            return m.Answer(request, 0, "", {}, body)
+        there = request.fields["topic"] in topics
+        return m.Answer(request, 0 if there else 17, "", {}, ROUTE if there else b"")
+
+    return answer
+
+
+def is_a_broker(request: m.Request) -> m.Answer:
+    return m.Answer(request, 3, "not supported", {}, b"")
+
+
+FIRST, SECOND = Address("one", 1), Address("two", 2)
+
+
+def test_the_next_name_server_is_asked_for_what_the_first_does_not_know() -> None:
+    view = search(["t", "u"], {FIRST: knows("t"), SECOND: knows("u")})
+    assert [view.topics[name].verdict for name in ("t", "u")] == [Verdict.OK] * 2
+    view = search(["t", "u"], {FIRST: knows("t"), SECOND: knows()})
+    assert view.topics["u"].is_unknown
+    assert view.topics["t"].verdict is Verdict.OK
+
+
+def test_a_broker_among_the_seeds_is_passed_over() -> None:
+    silent = Silence({FIRST: "refused"})
+    assert search(["t"], {FIRST: is_a_broker, SECOND: knows("t")}).topics["t"].leaders
+    assert search(["t"], {FIRST: silent, SECOND: knows("t")}).topics["t"].leaders
+    assert search(None, {FIRST: is_a_broker, SECOND: knows("t", "TBW102")}).topics.keys() == {"t"}
+    with pytest.raises(Unreachable, match="refused"):
+        search(["t"], {FIRST: silent, SECOND: is_a_broker})
+
+
+# --- offsets ----------------------------------------------------------------------------
+
+
+def test_each_queue_is_asked_for_itself() -> None:
+    leaders = {QUEUE: Leader(FIRST), Partition("t", 1, "broker-a"): Leader(FIRST)}
+    codes = {Earliest(): 31, Latest(): 30, AtTime(5): 29}
+    for when, code in codes.items():
+        asked = ask_offsets(leaders, when, COMMITTED)
+        assert [question.request.code for question in asked] == [code, code]
+        answers = [m.Answer(q.request, 0, "", {"offset": "7"}, b"") for q in asked]
+        assert {p: a.offset for p, a in read_offsets(answers).items()} == dict.fromkeys(leaders, 7)
+
+
+def test_an_offset_that_is_refused_is_none() -> None:
+    (question,) = ask_offsets({QUEUE: Leader(FIRST)}, Latest(), COMMITTED)
+    found = read_offsets([m.Answer(question.request, 16, "no right", {}, b"")])[QUEUE]
+    assert (found.verdict, found.offset, found.code) == (
+        Verdict.REFUSED,
+        None,
+        "NO_PERMISSION: no right",
+    )
+    with pytest.raises(RemoteProtocolError, match="offset"):
+        read_offsets([m.Answer(question.request, 0, "", {}, b"")])
+
+
+def test_codes_are_listed_once() -> None:
+    assert len({code.number for code in CODES}) == len(CODES)
+    assert len({code.name for code in (*CODES, *STATUSES)}) == len(CODES) + len(STATUSES)
+    assert judge(99_999).verdict is Verdict.UNKNOWN
+    assert judge_pull(0, "FOUND", 5).verdict is Verdict.OK
+
+
+# --- signing ----------------------------------------------------------------------------
+
+
+def test_a_request_is_signed_over_its_values_in_order_of_their_keys_and_its_body() -> None:
+    # Made with upstream's AclClientRPCHook.
+    fields = signed(
+        {"topic": "orders", "queueId": "3"}, b"body", Credentials("ACL", "key", "secret")
+    )
+    assert fields["AccessKey"] == "key"
+    assert fields["Signature"] == "0iRjBWfo+S16mh9AtJHqz8462q4="
+    again = signed(fields, b"body", Credentials("ACL", "key", "secret"))
+    assert again == fields
+
+
+def test_a_session_with_credentials_signs_every_request() -> None:
+    session = Session("test", Credentials("ACL", "key", "secret"))
+    _, sent = session.encode(m.PullSeries(QUEUE, 0, 100, 1 << 20))
+    frames = frames_in(sent)
+    assert len(frames) > 1
+    assert len({frame.fields["Signature"] for frame in frames}) == len(frames)
+    assert "secret" not in repr(session.__dict__)

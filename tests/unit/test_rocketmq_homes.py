@@ -1,0 +1,182 @@
+"""Where RocketMQ's groups live: offsets on the masters, who is there, and who holds what."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.dialects.groups import Home, Joining
+from rangeland.dialects.rocketmq import group_messages as g
+from rangeland.dialects.rocketmq.clients import client_id
+from rangeland.dialects.rocketmq.groups import open_home
+from rangeland.errors import (
+    Conflict,
+    JobFileError,
+    RangelandError,
+    RemoteProtocolError,
+    Unreachable,
+)
+from rangeland.model import Partition
+from tests.fakes.rocketmq import MASTERS, SEEDS, Cluster, FakeEdge
+
+A0, A1, B0, B1 = ALL = tuple(
+    Partition("orders", number, broker) for broker in MASTERS for number in range(2)
+)
+JOINING = Joining("g", "nightly", ALL, host="10.0.0.1", session_ms=9_000, rebalance_ms=20_000)
+JAVA = "10.0.0.9@12#77"
+
+
+def a_home(cluster: Cluster | None = None) -> tuple[Cluster, FakeEdge, Home]:
+    cluster = cluster or Cluster()
+    edge = cluster.edge("home")
+    return cluster, edge, open_home(edge)
+
+
+def test_a_home_is_named_by_its_name_servers_and_closes_its_edge() -> None:
+    _, edge, home = a_home()
+    assert home.name == "the brokers of the name servers at names-a:1, names-b:2"
+    home.close()
+    assert edge.is_closed
+
+
+# --- offsets ------------------------------------------------------------------------------
+
+
+def test_an_offset_that_is_not_there_is_none_and_never_zero() -> None:
+    cluster, _, home = a_home()
+    cluster.offsets["g", A0] = 0
+    cluster.offsets["other", A1] = 9
+    assert home.offsets("g", ALL) == {A0: 0, A1: None, B0: None, B1: None}
+
+
+def test_a_route_is_asked_for_once_and_of_the_next_where_the_first_is_silent() -> None:
+    _, edge, home = a_home()
+    edge.strange = lambda _: Unreachable("gone") if edge.asked[-1][0] == SEEDS[0] else None
+    home.offsets("g", ALL)
+    home.offsets("g", ALL)
+    assert [address for address, _ in edge.asked if address in SEEDS] == list(SEEDS)
+
+
+def test_offsets_that_nobody_can_be_asked_for_are_unreachable() -> None:
+    _, edge, home = a_home()
+    edge.strange = lambda _: Unreachable("no connection", why="refused")
+    with pytest.raises(Unreachable, match="no name server says who has topic orders: names-a:1"):
+        home.offsets("g", ALL)
+
+
+def test_an_offset_that_is_no_number_is_the_broker_s_mistake() -> None:
+    _, edge, home = a_home()
+    edge.strange = lambda r: (0, {"offset": "many"}, {}) if r.code == g.QUERY_OFFSET else None
+    with pytest.raises(RemoteProtocolError):
+        home.offsets("g", ALL)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [(16, JobFileError, "grant the user of source.security"), (1, Unreachable, "broker-a at a:1")],
+)
+def test_what_is_refused_is_told_with_its_remedy(
+    code: int, kind: type[RangelandError], words: str
+) -> None:
+    _, edge, home = a_home()
+    edge.strange = lambda r: (code, {}, {}) if r.code == g.QUERY_OFFSET else None
+    with pytest.raises(kind, match=words):
+        home.offsets("g", ALL)
+
+
+# --- commits of nobody --------------------------------------------------------------------
+
+
+def test_a_group_that_the_brokers_do_not_know_is_made_without_joining_it() -> None:
+    cluster, edge, home = a_home()
+    home.commit("g", {A0: 5, B0: 7})
+    assert cluster.offsets == {("g", A0): 5, ("g", B0): 7}
+    assert g.HEARTBEAT not in edge.codes()
+    assert home.offsets("g", (A0, A1)) == {A0: 5, A1: None}
+
+
+def test_a_group_that_may_not_be_made_is_for_somebody_to_make() -> None:
+    _, _, home = a_home(Cluster(may_make_groups=False))
+    with pytest.raises(JobFileError, match="create the group g"):
+        home.commit("g", {A0: 5})
+
+
+@pytest.mark.parametrize("client", [JAVA, client_id("h", 1, "nightly", "1")])
+def test_a_commit_into_a_group_with_members_names_them(client: str) -> None:
+    cluster, _, home = a_home()
+    cluster.stranger(client, "broker-b")
+    with pytest.raises(Conflict, match=f"not written: group g is in use: it has client {client}"):
+        home.commit("g", {A0: 5, B0: 7})
+    assert cluster.offsets == {}
+
+
+def test_no_offsets_are_no_question() -> None:
+    _, edge, home = a_home()
+    assert home.offsets("g", ()) == {}
+    home.commit("g", {})
+    assert edge.asked == []
+
+
+# --- who is there -------------------------------------------------------------------------
+
+
+def test_a_group_that_no_broker_has_met_is_absent() -> None:
+    _, _, home = a_home()
+    assert home.view("g").state == "absent"
+    home.offsets("g", ALL)
+    assert home.view("g").state == "absent"
+
+
+def test_a_group_that_all_have_left_is_empty() -> None:
+    cluster, _, home = a_home()
+    cluster.groups.add("g")
+    assert (home.view("g").state, home.view("g").members) == ("empty", ())
+
+
+def test_of_other_consumers_upstream_s_rule_says_who_holds_what() -> None:
+    cluster, _, home = a_home()
+    cluster.stranger(JAVA)
+    cluster.stranger("10.0.0.8@1#2")
+    view = home.view("g")
+    assert view.state == "stable"
+    assert {queue: holder.member_id for queue, holder in view.owners.items()} == {
+        A0: "10.0.0.8@1#2",
+        A1: "10.0.0.8@1#2",
+        B0: JAVA,
+        B1: JAVA,
+    }
+    assert [(m.client_id, m.host, m.is_ours) for m in view.members][1] == (JAVA, "10.0.0.7", False)
+
+
+def test_brokers_that_show_different_members_are_a_rebalance() -> None:
+    cluster, _, home = a_home()
+    cluster.stranger(JAVA)
+    cluster.stranger("10.0.0.8@1#2", "broker-b")
+    assert home.view("g").state == "rebalancing"
+
+
+def test_drivers_share_what_the_job_reads_and_not_all_of_the_topic() -> None:
+    cluster, _, home = a_home()
+    one = Joining("g", "nightly", (A0, A1), host="10.0.0.1")
+    place = home.join(one)
+    cluster.queues["orders"]["broker-c"] = 4
+    view = home.view("g")
+    assert view.state == "stable"
+    assert {holder.member_id for holder in view.owners.values()} == {place.member_id}
+    assert set(view.owners) == {A0, A1}
+    assert [holder.is_ours for holder in view.members] == [True]
+
+
+def test_a_group_is_not_stable_for_who_has_not_seen_a_change_yet() -> None:
+    cluster, _, home = a_home()
+    home.join(JOINING)
+    cluster.stranger(client_id("10.0.0.3", 1, "nightly", "new"))
+    assert home.view("g").state == "rebalancing"
+
+
+def test_a_driver_of_another_job_is_not_ours_to_who_has_joined() -> None:
+    cluster, _, home = a_home()
+    cluster.stranger(client_id("10.0.0.3", 1, "hourly", "x"))
+    assert [holder.is_ours for holder in home.view("g").members] == [True]
+    with pytest.raises(Conflict):
+        home.join(JOINING)
+    assert [holder.is_ours for holder in home.view("g").members] == [False]

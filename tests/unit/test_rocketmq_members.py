@@ -1,0 +1,398 @@
+"""A driver's place among RocketMQ's brokers: its share, its locks, and how it loses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rangeland.dialects.groups import Fenced, Joining, Membership, Standing
+from rangeland.dialects.rocketmq import group_messages as g
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.clients import client_id, job_of
+from rangeland.dialects.rocketmq.groups import open_home
+from rangeland.errors import Conflict, JobFileError, RemoteProtocolError, Unreachable
+from rangeland.model import Address, Partition
+from tests.fakes.rocketmq import LOCK_MS, MASTERS, SLAVES, Cluster, FakeEdge
+
+A0, A1, B0, B1 = ALL = tuple(
+    Partition("orders", number, broker) for broker in MASTERS for number in range(2)
+)
+JOINING = Joining("g", "nightly", ALL, host="10.0.0.1", session_ms=9_000, rebalance_ms=20_000)
+JAVA = "10.0.0.9@12#77"
+
+
+class Driver:
+    """An edge of its own and a place. ``host`` decides its turn among the others."""
+
+    def __init__(self, cluster: Cluster, host: str = "10.0.0.1", **changed: Any) -> None:
+        self.cluster = cluster
+        self.edge: FakeEdge = cluster.edge(host)
+        self.joining = replace(JOINING, host=host, **changed)
+        self.home = open_home(self.edge)
+        self.place: Membership
+
+    def join(self, meanwhile: Callable[[], None] = lambda: None) -> Driver:
+        self.edge.meanwhile = meanwhile
+        self.place = self.home.join(self.joining)
+        self.edge.meanwhile = lambda: None
+        return self
+
+    def step(self) -> None:
+        if self.place.beat() is not Standing.HOLDS:
+            self.place.rejoin()
+
+    @property
+    def owned(self) -> frozenset[Partition]:
+        return self.place.owned
+
+
+def pair() -> tuple[Cluster, Driver, Driver]:
+    cluster = Cluster()
+    first = Driver(cluster).join()
+    second = Driver(cluster, "10.0.0.2").join(first.step)
+    return cluster, first, second
+
+
+# --- joining ------------------------------------------------------------------------------
+
+
+def test_who_is_alone_gets_all_and_has_it_locked() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    assert driver.owned == set(ALL)
+    assert cluster.holders() == dict.fromkeys(ALL, driver.place.member_id)
+    assert (driver.place.generation, driver.place.beat_ms) == (1, 3_000)
+
+
+def test_a_member_says_whose_driver_it_is() -> None:
+    driver = Driver(Cluster()).join()
+    assert driver.place.member_id.startswith("10.0.0.1@")
+    assert job_of(driver.place.member_id) == "nightly"
+
+
+@pytest.mark.parametrize(
+    "client", [JAVA, "10.0.0.1@7", "x@1#rangeland.#1", "x#rangeland.nightly#1"]
+)
+def test_ids_of_others_are_no_driver_s(client: str) -> None:
+    assert job_of(client) == ""
+    assert job_of(client_id("a#b", 7, "nightly.x", "1")) == "nightly.x"
+
+
+def test_nobody_hears_of_a_driver_before_it_knows_who_is_there() -> None:
+    driver = Driver(Cluster()).join()
+    assert driver.edge.codes().index(g.CONNECTIONS) < driver.edge.codes().index(g.HEARTBEAT)
+
+
+def test_masters_and_slaves_hear_of_a_member() -> None:
+    driver = Driver(Cluster()).join()
+    heard = {address for address, request in driver.edge.asked if request.code == g.HEARTBEAT}
+    assert heard == {*MASTERS.values(), *SLAVES.values()}
+
+
+def test_a_slave_that_is_silent_is_asked_once() -> None:
+    cluster, silent = Cluster(), SLAVES["broker-a"]
+    driver = Driver(cluster)
+    driver.edge.strange = lambda _: (
+        Unreachable("it is silent") if driver.edge.asked[-1][0] == silent else None
+    )
+    driver.join()
+    assert driver.place.beat() is Standing.HOLDS
+    assert [address for address, _ in driver.edge.asked].count(silent) == 1
+
+
+def test_a_live_consumer_is_a_conflict_that_names_it_and_nothing_is_changed() -> None:
+    cluster = Cluster()
+    cluster.stranger(JAVA, "broker-b")
+    driver = Driver(cluster)
+    with pytest.raises(Conflict, match=r"10.0.0.9@12#77 \(host 10.0.0.7, JAVA\)") as caught:
+        driver.join()
+    assert caught.value.facts["members"] == [
+        {"client": JAVA, "host": "10.0.0.7", "language": "JAVA"}
+    ]
+    assert set(driver.edge.codes()) == {m.ROUTE, g.CONNECTIONS}
+
+
+def test_a_driver_of_another_job_is_a_stranger() -> None:
+    cluster = Cluster()
+    Driver(cluster, "10.0.0.2", job="hourly").join()
+    with pytest.raises(Conflict, match=r"#rangeland\.hourly#"):
+        Driver(cluster).join()
+
+
+def test_a_stranger_that_comes_while_a_driver_joins_makes_it_leave() -> None:
+    cluster = Cluster()
+    cluster.locks["g", A0] = "somebody", 0
+    driver = Driver(cluster)
+    with pytest.raises(Conflict, match="group g is in use"):
+        driver.join(lambda: cluster.stranger(JAVA))
+    assert cluster.ids() == {JAVA}
+    assert set(cluster.holders()) == {A0}
+
+
+def test_another_assignment_is_the_author_s_mistake() -> None:
+    with pytest.raises(JobFileError, match=r"leave group\.assignment out"):
+        Driver(Cluster(), assignment="sticky").join()
+
+
+def test_brokers_that_take_no_members_are_told_as_such() -> None:
+    cluster = Cluster(may_make_groups=False)
+    with pytest.raises(JobFileError, match="create the group g") as caught:
+        Driver(cluster).join()
+    assert caught.value.facts["brokers"] == list(MASTERS)
+    assert cluster.clock_ms < 5_000
+
+
+def test_without_a_master_nobody_joins() -> None:
+    cluster = Cluster()
+    del cluster.masters["broker-b"]
+    with pytest.raises(Unreachable, match="broker broker-b has no master"):
+        Driver(cluster).join()
+    assert cluster.ids() == set()
+
+
+def test_a_master_that_moved_is_found_again() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    cluster.masters["broker-a"] = Address("a-new", 1)
+    assert driver.place.beat() is Standing.LOST  # the new one knows nobody
+    driver.place.rejoin()
+    assert driver.owned == set(ALL)
+
+
+def test_a_broker_that_is_busy_is_asked_again() -> None:
+    driver = Driver(Cluster())
+    busy = [(2, {}, {}), (2, {}, {})]
+    driver.edge.strange = lambda r: busy.pop() if busy and r.code == g.LOCK else None
+    assert driver.join().owned == set(ALL)
+
+
+def test_a_member_without_work_is_a_member() -> None:
+    cluster = Cluster({"orders": {"broker-a": 1}})
+    one = (Partition("orders", 0, "broker-a"),)
+    first = Driver(cluster, partitions=one).join()
+    second = Driver(cluster, "10.0.0.2", partitions=one).join(first.step)
+    first.step()
+    assert (first.owned, second.owned) == (set(one), set())
+    assert second.place.beat() is Standing.HOLDS
+
+
+def test_nothing_to_read_is_nothing_to_hold() -> None:
+    driver = Driver(Cluster(), partitions=()).join()
+    assert (driver.owned, driver.place.beat()) == (frozenset(), Standing.HOLDS)
+
+
+# --- sharing ------------------------------------------------------------------------------
+
+
+def test_who_comes_waits_until_its_share_is_given_back() -> None:
+    cluster, first, second = pair()
+    assert (first.owned, second.owned) == ({A0, A1}, {B0, B1})
+    assert first.place.generation == 2
+    assert [d.place.beat() for d in (first, second)] == [Standing.HOLDS] * 2
+    held = {queue: driver.place.member_id for driver in (first, second) for queue in driver.owned}
+    assert cluster.holders() == held
+
+
+def test_who_leaves_gives_all_back_at_once() -> None:
+    cluster, first, second = pair()
+    second.place.leave()
+    assert (second.owned, cluster.ids()) == (frozenset(), {first.place.member_id})
+    assert first.place.beat() is Standing.REBALANCING
+    first.place.rejoin()
+    assert first.owned == set(ALL)
+
+
+def test_locks_of_a_driver_that_died_are_taken_over_at_once() -> None:
+    cluster, first, second = pair()
+    cluster.drop(second.edge)
+    assert first.place.beat() is Standing.REBALANCING
+    first.place.rejoin()
+    assert first.owned == set(ALL)
+    assert cluster.clock_ms < LOCK_MS / 2
+
+
+def test_a_driver_that_was_held_for_dead_finds_its_place_lost() -> None:
+    cluster, first, second = pair()
+    cluster.drop(second.edge)
+    first.step()
+    with pytest.raises(Fenced, match="does not list it as a member"):
+        second.place.commit({B0: 5})
+    assert (second.place.beat(), cluster.offsets) == (Standing.LOST, {})
+
+
+def test_a_lock_that_a_dead_driver_has_left_is_waited_for() -> None:
+    cluster = Cluster()
+    cluster.locks["g", A0] = client_id("10.0.0.3", 9, "nightly", "dead"), 0
+    driver = Driver(cluster).join()
+    assert driver.owned == set(ALL)
+    assert LOCK_MS < cluster.clock_ms < LOCK_MS + 2_000
+
+
+def test_a_driver_that_does_not_give_way_is_a_conflict_by_name() -> None:
+    cluster = Cluster()
+    first = Driver(cluster).join()
+    second = Driver(cluster, "10.0.0.2")
+    with pytest.raises(Conflict, match=f"broker-b-0 could not .* {first.place.member_id}"):
+        second.join(lambda: (first.place.beat(), None)[1])
+    assert 20_000 <= cluster.clock_ms < 22_000
+    assert cluster.holders() == dict.fromkeys(ALL, first.place.member_id)
+    assert cluster.ids() == {first.place.member_id}
+
+
+def test_members_that_only_some_brokers_see_are_waited_for_and_named() -> None:
+    cluster = Cluster()
+    other = client_id("10.0.0.3", 9, "nightly", "half")
+    cluster.stranger(other, "broker-b")
+    with pytest.raises(Conflict, match=f"did not settle.*{other}"):
+        Driver(cluster).join()
+    assert 20_000 <= cluster.clock_ms < 22_000
+
+
+# --- beats --------------------------------------------------------------------------------
+
+
+def test_a_beat_renews_membership_and_locks() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    for _ in range(4):
+        cluster.clock_ms += LOCK_MS - 1
+        assert driver.place.beat() is Standing.HOLDS
+    assert set(cluster.holders()) == set(ALL)
+
+
+def test_a_lock_that_another_has_is_a_place_lost() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    cluster.locks["g", B1] = "somebody", 0
+    assert driver.place.beat() is Standing.LOST
+    assert driver.owned == frozenset()
+    assert driver.place.beat() is Standing.LOST
+
+
+def test_locks_that_ended_between_beats_are_not_taken_for_held() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    cluster.clock_ms += LOCK_MS
+    assert driver.place.beat() is Standing.LOST
+
+
+def test_a_broker_that_began_anew_is_a_place_lost() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    cluster.members[MASTERS["broker-b"]].clear()
+    assert driver.place.beat() is Standing.LOST
+    driver.place.rejoin()
+    assert driver.owned == set(ALL)
+
+
+def test_a_beat_that_no_master_answers_is_unreachable_in_time() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    del cluster.masters["broker-a"]
+    before_ms = cluster.clock_ms
+    with pytest.raises(Unreachable):
+        driver.place.beat()
+    assert cluster.clock_ms - before_ms <= driver.place.beat_ms + 250
+
+
+def test_a_stranger_is_noticed_and_ends_the_membership() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    cluster.stranger(JAVA)
+    assert driver.place.beat() is Standing.REBALANCING
+    with pytest.raises(Conflict, match=JAVA):
+        driver.place.rejoin()
+    assert (cluster.ids(), cluster.holders()) == ({JAVA}, {})
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"lockOKMQSet":[{}]}'])
+def test_an_answer_that_cannot_be_read_is_the_broker_s_mistake(body: bytes) -> None:
+    driver = Driver(Cluster())
+    driver.edge.strange = lambda r: (0, {}, body) if r.code == g.LOCK else None
+    with pytest.raises(RemoteProtocolError, match="request 41 cannot be read"):
+        driver.join()
+
+
+# --- commits ------------------------------------------------------------------------------
+
+
+def test_a_commit_locks_first_and_writes_to_the_masters() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    driver.edge.asked.clear()
+    driver.place.commit({A0: 5, B1: 7})
+    assert cluster.offsets == {("g", A0): 5, ("g", B1): 7}
+    assert driver.edge.codes() == [
+        *[g.CONNECTIONS] * 2,
+        *[g.LOCK] * 2,
+        *[g.UPDATE_OFFSET] * 2,
+    ]
+
+
+def test_nothing_is_written_where_one_lock_is_another_s() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    cluster.locks["g", B1] = "somebody", 0
+    with pytest.raises(Fenced, match="another client has locked orders/broker-b-1"):
+        driver.place.commit({A0: 5, B1: 7})
+    assert cluster.offsets == {}
+    assert driver.place.beat() is Standing.LOST
+
+
+def test_nothing_is_written_that_is_not_its_own() -> None:
+    cluster, first, _ = pair()
+    with pytest.raises(Fenced, match="orders/broker-b-0 is not among its partitions"):
+        first.place.commit({A0: 5, B0: 7})
+    assert cluster.offsets == {}
+    assert first.place.beat() is Standing.HOLDS
+
+
+def test_nothing_is_written_after_locks_have_ended() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    cluster.clock_ms += LOCK_MS
+    with pytest.raises(Fenced, match="not renewed for 60000 ms"):
+        driver.place.commit({A0: 5})
+    assert cluster.offsets == {}
+
+
+def test_nothing_is_written_by_who_has_left() -> None:
+    driver = Driver(Cluster()).join()
+    driver.place.leave()
+    with pytest.raises(Fenced, match="does not hold its place") as caught:
+        driver.place.commit({A0: 5})
+    assert caught.value.facts["member"] == driver.place.member_id
+
+
+def test_no_offsets_are_no_question() -> None:
+    driver = Driver(Cluster()).join()
+    driver.edge.asked.clear()
+    driver.place.commit({})
+    assert driver.edge.asked == []
+
+
+# --- leaving ------------------------------------------------------------------------------
+
+
+def test_leaving_is_said_to_all_that_heard_of_the_member_and_goes_on_over_silence() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    driver.edge.asked.clear()
+    driver.edge.strange = lambda _: (
+        Unreachable("gone") if driver.edge.asked[-1][0] == MASTERS["broker-a"] else None
+    )
+    driver.place.leave()
+    told = {address for address, request in driver.edge.asked if request.code == g.UNREGISTER}
+    assert told == {*MASTERS.values(), *SLAVES.values()}
+    assert {queue.broker for queue in cluster.holders()} == {"broker-a"}
+
+
+def test_leaving_twice_is_leaving_once() -> None:
+    driver = Driver(Cluster()).join()
+    driver.place.leave()
+    driver.edge.asked.clear()
+    driver.place.leave()
+    assert driver.edge.asked == []
