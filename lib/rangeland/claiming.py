@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rangeland.dialects.groups import GroupView, Home, Joining
-from rangeland.errors import RangelandError, Unreachable
+from rangeland.dialects.groups import Fenced, GroupView, Home, Joining
+from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.homes import open_home
 from rangeland.job import Group, Job
@@ -25,6 +25,7 @@ from rangeland.planning.sharing import Seats
 
 ABSENT = GroupView("absent")
 POLL_SECONDS = 0.5
+TRIES = 3
 GRACE_SECONDS = 5
 """Beyond a session, for a rebalance of those that are left."""
 Tell = Callable[[str], None]
@@ -50,6 +51,7 @@ class Place:
         self._warn = warn
         self._step = step
         self._said_gone = False
+        self._strangers: set[str] = set()
 
     # --- sharing ------------------------------------------------------------------------
 
@@ -99,36 +101,64 @@ class Place:
             view = self._keeper.asked(lambda: self.home.view(self.group))
         except RangelandError:
             view = ABSENT  # whether it lasts is the keeper's to say
-        members = tuple(holder.member_id for holder in view.members if holder.is_ours)
+        drivers = [holder for holder in view.members if holder.is_ours]
+        self._note_strangers(view, frozenset(partitions))
+        members = tuple(driver.member_id for driver in drivers)
         return Seats(
             me,
             self._keeper.owned,
-            {p: holder.member_id for p, holder in view.owners.items()},
+            # A stranger reads for itself: what it holds is read here by the first driver.
+            {p: driver.member_id for driver in drivers for p in driver.partitions},
             members,
             view.state == "stable" and me in members and not self.must_stop,
         )
+
+    def _note_strangers(self, view: GroupView, partitions: frozenset[Partition]) -> None:
+        """A consumer that joined after this run did. It cannot be kept out; it is named."""
+        for holder in view.members:
+            held = sorted(holder.partitions & partitions)
+            if holder.is_ours or not held or holder.member_id in self._strangers:
+                continue
+            self._strangers.add(holder.member_id)
+            more = f" and {len(held) - 1} more" if held[1:] else ""
+            self._warn(
+                f"{holder.client_id or holder.member_id} has joined the group {self.group} and "
+                f"reads {held[0]}{more} with it; this run lands them all the same. Give one of "
+                "them a group of its own"
+            )
 
     # --- mirroring ----------------------------------------------------------------------
 
     def mirror(
         self,
-        checkpoint: Mapping[Partition, int],
+        look: Callable[[], Mapping[Partition, int]],
         earlier: Callable[[], Collection[tuple[Partition, int]]],
         *,
         to_the_end: bool,
     ) -> None:
         """Pushes the checkpoint of the partitions that are this driver's, and reads it back.
-        ``earlier`` gives where the latest landings have ended. ``to_the_end``: waits until
-        other drivers have pushed theirs, or are dead and theirs is this one's to push. What
-        goes wrong is a warning: the next run repairs it."""
-        checkpoint = {p: offset for p, offset in checkpoint.items() if p in self.partitions}
+        ``look`` gives the checkpoint as it is now, ``earlier`` where the latest landings have
+        begun and ended. ``to_the_end``: waits until other drivers have pushed theirs, or are
+        dead and theirs is this one's to push. What goes wrong is a warning: the next run
+        repairs it."""
         self._step(f"mirroring the checkpoint to the group {self.group}")
         deadline = None
+        tries = TRIES
         try:
-            while True:
-                found = self._mirror(checkpoint)
+            checkpoint = self._of_the_group(look())
+            while checkpoint:
+                try:
+                    found = self._mirror(checkpoint)
+                except Fenced:
+                    # Others may have landed while this driver was out.
+                    tries -= 1
+                    if not tries:
+                        raise
+                    checkpoint = self._of_the_group(look())
+                    continue
                 if found.changed or found.differing:
-                    self._tell(told(self.group, found, earlier()))
+                    known = earlier() if found.stood_elsewhere else ()
+                    self._tell(told(self.group, found, known))
                 others = self._behind(checkpoint) if to_the_end else []
                 if not others:
                     return
@@ -152,6 +182,9 @@ class Place:
                     f"{error} The next run repairs that, or `rangeland mirror`"
                 ]
             )
+
+    def _of_the_group(self, checkpoint: Mapping[Partition, int]) -> dict[Partition, int]:
+        return {p: offset for p, offset in checkpoint.items() if p in self.partitions}
 
     def _tell(self, texts: Iterable[str]) -> None:
         for text in texts:
@@ -230,12 +263,13 @@ def _join(
     )
     try:
         return Keeper(home.join(joining), group.session_ms)
-    except Unreachable as error:
+    except (Unreachable, RemoteProtocolError) as error:
+        # The second: brokers that are too old to keep groups in this way.
         warn(_alone(group, error))
         return None
 
 
-def _alone(group: Group, error: Unreachable) -> str:
+def _alone(group: Group, error: RangelandError) -> str:
     return (
         f"the group {group.id} is not joined: {error} Landing goes on without it, and lands each "
         "record once all the same"

@@ -13,6 +13,7 @@ from typing import Any
 from rangeland.delta.commit import landing_commit
 from rangeland.delta.entries import OutcomeEntry, PlanEntry, RangeEntry
 from rangeland.errors import TableRefused, UsageError
+from rangeland.job import Job
 from rangeland.model import Partition, Range
 from rangeland.planning.audit import (
     Audit,
@@ -24,7 +25,7 @@ from rangeland.planning.audit import (
     pieces_in_bytes,
 )
 from rangeland.planning.plan import Plan
-from rangeland.results import Finding
+from rangeland.results import Finding, Progress
 from rangeland.spark.offsets import files_with, rows_of_entries, runs_in, table_frame
 from rangeland.target import Target
 
@@ -101,6 +102,22 @@ def refuse_cut(target: Target, ranges: Iterable[Range]) -> None:
         "take the slices before and behind as well",
         slices=[[str(r), str(p)] for r, p in cut],
     )
+
+
+def refuse_restored(spark: Any, target: Target, job: Job, progress: Progress) -> None:
+    """Raises Conflict where the table was restored and rows of the job's topics are missing
+    since: what the checkpoint says is then not in the table."""
+    found = target.restored()
+    if found is None:
+        return
+    progress.step(f"the table was restored: reading the offsets in {job.sink.table}")
+    try:
+        holes = examine(spark, target).audit.holes
+    except TableRefused:  # its rows do not say, so what the log says must do
+        target.refuse_restored(found)
+        return
+    if any(job.source.reads(hole.partition.topic) for hole in holes):
+        target.refuse_restored(found)
 
 
 def find(spark: Any, target: Target, partition: Partition, offset: int) -> Finding:

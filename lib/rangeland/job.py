@@ -92,6 +92,13 @@ class Sasl(_Part):
     password: SecretRef = Field(description="Looked up when a connection is made.")
 
 
+class Acl(_Part):
+    """A key pair that requests are signed with, for RocketMQ."""
+
+    access_key: str = Field(description="The name that the broker's access rules know.")
+    secret_key: SecretRef = Field(description="Signs requests; it is never sent.")
+
+
 class Security(_Part):
     """How brokers are spoken to, and as whom."""
 
@@ -99,7 +106,10 @@ class Security(_Part):
         default=False,
         description="`true`, or a section that says which certificates.",
     )
-    sasl: Sasl | None = Field(default=None, description="A name and password for the brokers.")
+    sasl: Sasl | None = Field(
+        default=None, description="A name and password for the brokers: Kafka's way."
+    )
+    acl: Acl | None = Field(default=None, description="A pair of keys: RocketMQ's way.")
 
 
 class Timeouts(_Part):
@@ -134,8 +144,9 @@ class Source(_Part):
     )
     servers: tuple[Server, ...] = Field(
         default=(),
-        description="Some of the cluster's brokers; the others are found through them. Jafka's "
-        "are all listed, as `id:host:port`, or `zookeeper` says who they are.",
+        description="Some of the cluster's brokers; the others are found through them. For "
+        "RocketMQ its name servers. Jafka's are all listed, as `id:host:port`, or `zookeeper` "
+        "says who they are.",
     )
     zookeeper: str | None = Field(
         default=None,
@@ -210,7 +221,7 @@ class Source(_Part):
     @classmethod
     def _topic_names(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
         for topic in topics:
-            if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) or topic in (".", ".."):
+            if not re.fullmatch(r"[A-Za-z0-9._%|-]{1,249}", topic) or topic in (".", ".."):
                 raise ValueError(f"topic names of letters, digits, '.', '_', '-', not {topic!r}")
         return tuple(dict.fromkeys(topics))
 
@@ -220,6 +231,10 @@ class Source(_Part):
             raise ValueError("either topics (at least one) or topic_pattern")
         if not self.servers and not self.zookeeper:
             raise ValueError("at least one of servers as host:port")
+        if self.security.sasl and self.security.acl:
+            raise _Misplaced("either sasl or acl", "security", "acl")
+        if self.security.acl and self.dialect != "rocketmq":
+            raise _Misplaced("acl with the dialect rocketmq only", "security", "acl")
         if self.dialect == "jafka" and self.topic_pattern and not self.zookeeper:
             raise _Misplaced("topics by name: only zookeeper knows all of them", "topic_pattern")
         unknown = [t for t in self.partitions if self.topics and t not in self.topics]
@@ -363,7 +378,8 @@ class Group(_Part):
     )
     assignment: Literal["range", "roundrobin", "sticky"] = Field(
         default="range",
-        description="How members share partitions. In ZooKeeper it is range.",
+        description="How members share partitions. In ZooKeeper it is range; RocketMQ's way of "
+        "sharing queues averagely goes by that name, too.",
     )
     session_ms: Whole = Field(
         default=30_000,
@@ -373,8 +389,16 @@ class Group(_Part):
     rebalance_ms: Whole = Field(
         default=60_000,
         gt=0,
-        description="How long to wait for the other members when they share anew, in ms.",
+        description="How long to wait for the other members when they share anew, in ms: longer "
+        "than a session, since a driver that was killed holds its partitions for so long.",
     )
+
+    @model_validator(mode="after")
+    def _outlasts(self) -> Group:
+        if self.rebalance_ms <= self.session_ms:
+            expected = f"more than group.session_ms, which is {self.session_ms}"
+            raise _Misplaced(expected, "rebalance_ms")
+        return self
 
 
 class Job(_Part):

@@ -102,7 +102,8 @@ class Keeper:
                 self._rejoin()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """The group's offsets; once more where only the generation was over. Raises Fenced,
+        """The group's offsets. Raises Fenced where this place was over, after joining anew:
+        others may have landed since, so the offsets are to be looked up again. Raises
         Unreachable, Conflict."""
         with self._lock:
             try:
@@ -112,7 +113,7 @@ class Keeper:
                 self.settle()
                 if self._out is not None:
                     raise self._out from None
-                self._membership.commit({p: o for p, o in offsets.items() if p in self.owned})
+                raise
 
     def asked(self, question: Callable[[], T]) -> T:
         """The answer to a question to the home, while nothing else is asked of it."""
@@ -171,3 +172,5 @@ class Keeper:
             self._turn += 1
             self._standing = Standing.HOLDS
             self._heard = self._clock()
+            if self._ended.is_set():  # closed meanwhile, by who could not wait for this
+                self._membership.leave()

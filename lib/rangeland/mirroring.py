@@ -46,6 +46,11 @@ class Mirrored:
         """Where what was read back is not the checkpoint."""
         return tuple(p for p, offset in self.checkpoint.items() if self.after.get(p) != offset)
 
+    @property
+    def stood_elsewhere(self) -> bool:
+        """The group had other offsets, by whomever."""
+        return any(self.before.get(p) not in (None, at) for p, at in self.checkpoint.items())
+
     def moved(self, earlier: Collection[tuple[Partition, int]]) -> tuple[Partition, ...]:
         """Where the group stood at an offset that none of these landings has put there."""
         return tuple(

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from rangeland.dialects.groups import GroupView, Home
 from rangeland.errors import Conflict, JobFileError
+from rangeland.evidence import refuse_restored
 from rangeland.homes import open_home
 from rangeland.job import Group, Job
 from rangeland.mirroring import Mirrored, mirror, positions
@@ -88,6 +89,7 @@ def push(job: Job, spark: Any, progress: Progress) -> PushResult:
     group = group_of(job)
     progress.step(f"looking at the table {job.sink.table}")
     target = Target(spark, job)
+    refuse_restored(spark, target, job, progress)
     standing = target.standing(job.application)
     progress.step("asking for leaders and offsets")
     logs = survey_of(job, wanted_of(job, standing.topics)).logs

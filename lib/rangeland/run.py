@@ -18,8 +18,8 @@ from typing import Any
 
 from rangeland.claiming import claimed
 from rangeland.dialects.rows import rows_of
-from rangeland.errors import Conflict, RangelandError, RangeLost, TableRefused
-from rangeland.evidence import examine, refuse_cut
+from rangeland.errors import Conflict, RangelandError, RangeLost
+from rangeland.evidence import examine, refuse_cut, refuse_restored
 from rangeland.finishing import Finished, Finisher, mends
 from rangeland.job import Job
 from rangeland.mirroring import positions
@@ -188,19 +188,8 @@ class Runner:
 
     def refuse_restored(self) -> None:
         """A RESTORE is in the way where rows of this job's topics are missing since."""
-        if self.way is Way.MISSING:
-            return
-        found = self.target.restored()
-        if found is None:
-            return
-        self.progress.step(f"the table was restored: reading the offsets in {self.job.sink.table}")
-        try:
-            holes = examine(self.spark, self.target).audit.holes
-        except TableRefused:  # its rows do not say, so what the log says must do
-            self.target.refuse_restored(found)
-            return
-        if any(self.job.source.reads(hole.partition.topic) for hole in holes):
-            self.target.refuse_restored(found)
+        if self.way is not Way.MISSING:
+            refuse_restored(self.spark, self.target, self.job, self.progress)
 
     # --- the group --------------------------------------------------------------------
 
@@ -209,12 +198,13 @@ class Runner:
         not in it: it moves no checkpoint and may run beside the runs."""
         if self.job.group is None or self.way is not Way.RUN:
             return self._result(*work())
+        # A member that waits for executors would keep the others from what it is to read.
+        self.finisher.wait_for_workers()
         partitions = list(self.survey(self.target.standing(self.job.application)).logs)
         cluster, step = cluster_settings(self.job), self.progress.step
         with claimed(self.job, cluster, partitions, self._warn, step) as place:
             self.finisher.place = place
             done = work()
-            self.target.refresh()
             self._mirror(to_the_end=True)
         return self._result(*done)
 
@@ -224,11 +214,14 @@ class Runner:
         if place is None:
             return
         application = self.job.application
+
+        def look() -> dict[Partition, int]:
+            self.target.refresh()
+            return positions(self.target.standing(application).checkpoint, self.logs)
+
         try:
-            offsets = positions(self.target.standing(application).checkpoint, self.logs)
-            if offsets:
-                earlier = partial(self.target.checkpoints, application, EARLIER)
-                place.mirror(offsets, earlier, to_the_end=to_the_end)
+            earlier = partial(self.target.checkpoints, application, EARLIER)
+            place.mirror(look, earlier, to_the_end=to_the_end)
         except RangelandError as error:
             self._warn(f"the checkpoint is not mirrored: {error}")
 

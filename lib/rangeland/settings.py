@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
 from rangeland.fetch.survey import Wanted
-from rangeland.job import Job, Tls
+from rangeland.job import Job, Security, Tls
 from rangeland.model import Partition
 from rangeland.planning.bounds import Mark, groups_asked, offsets_asked, times_asked
 
@@ -28,7 +28,6 @@ def cluster_settings(job: Job) -> ClusterSettings:
     """Raises JobFileError for a secret whose reference leads nowhere, naming the reference,
     and Unreachable where the registry cannot be asked or has no broker."""
     source = job.source
-    sasl = source.security.sasl
     members = source.members
     if source.zookeeper and not source.names_brokers:
         # A registry knows the brokers' own names, which partitions and groups go by.
@@ -45,9 +44,7 @@ def cluster_settings(job: Job) -> ClusterSettings:
         client_id=source.client_id,
         isolation=source.isolation,
         tls=_tls(source.security.tls),
-        sasl=None
-        if sasl is None
-        else SaslSettings(sasl.mechanism, sasl.username, look_up(sasl.password)),
+        sasl=_login(source.security),
         connect_ms=source.timeouts.connect_ms,
         request_ms=source.timeouts.request_ms,
         survey_ms=source.timeouts.survey_ms,
@@ -85,6 +82,15 @@ def wanted_of(
         known=frozenset(known),
         marks=tuple((p, mark.until_offset) for p, mark in (checkpoint or {}).items()),
     )
+
+
+def _login(security: Security) -> SaslSettings | None:
+    if security.acl is not None:
+        return SaslSettings("ACL", security.acl.access_key, look_up(security.acl.secret_key))
+    if security.sasl is None:
+        return None
+    sasl = security.sasl
+    return SaslSettings(sasl.mechanism, sasl.username, look_up(sasl.password))
 
 
 def _tls(tls: Tls | bool) -> TlsSettings | None:

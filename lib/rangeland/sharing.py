@@ -26,6 +26,9 @@ from rangeland.results import Progress
 from rangeland.target import Target
 
 POLL_SECONDS = 1.0
+STALLED_SECONDS = 600.0
+"""Others that hold partitions, and have handed in nothing for so long, may never do: a driver
+without executors, say, whose heartbeat goes on. What they were to read is then read here, too."""
 
 Finished = tuple[list[TaskResult], RangelandError | None]
 Reader = Callable[[Sequence[Slice], Callable[[], bool], dict[int, int]], Finished]
@@ -58,6 +61,8 @@ class SharedReading:
         self._whole = whole
         self._partitions = frozenset(s.partition for s in plan.slices)
         self._waits_for = ""
+        self._seen = 0
+        self._since = time.monotonic()
 
     def outcome(self) -> OutcomeEntry:
         """The outcome of the plan, prepared here or by another driver."""
@@ -80,6 +85,8 @@ class SharedReading:
             return None
         with self._place.reading():
             seats = self._place.seats(self._partitions)
+            if self._is_stalled(len(parts)):
+                seats = Seats(seats.me, self._partitions, {}, (seats.me,))
             self._note_others(seats)
             step = next_step(self._plan.slices, done, seats, whole=self._whole)
             if isinstance(step, Read):
@@ -97,6 +104,11 @@ class SharedReading:
             raise error
         return outcome
 
+    def _is_stalled(self, parts: int) -> bool:
+        if parts != self._seen:
+            self._seen, self._since = parts, time.monotonic()
+        return time.monotonic() - self._since > STALLED_SECONDS
+
     def _note_others(self, seats: Seats) -> None:
         others = {owner for owner in seats.owners.values() if owner != seats.me}
         self.with_others = self.with_others or bool(others)
@@ -104,7 +116,9 @@ class SharedReading:
     def _read_slices(self, step: Read, done: dict[int, Receipt]) -> Finished:
         self._waits_for = ""
         before = {index: r.until_offset - r.from_offset for index, r in done.items()}
-        return self._read(step.slices, self._must_stop, before)
+        found = self._read(step.slices, self._must_stop, before)
+        self._since = time.monotonic()  # others are waited for from now on
+        return found
 
     def _must_stop(self) -> bool:
         if not self._place.must_stop:

@@ -310,8 +310,7 @@ class Target:
         either, since a first run may begin where the group was."""
         if self._ledger is None:
             return set()
-        entries = (plan for plan in self._ledger.plans() if plan.application == application)
-        plans = [_plan_of(entry) for entry in islice(entries, limit)]
+        plans = [_plan_of(entry) for entry in islice(self._ledger.plans(application), limit)]
         ends = {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
         return ends | {(r.partition, r.from_offset) for plan in plans for r in plan.ranges}
 

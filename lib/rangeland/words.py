@@ -268,7 +268,7 @@ Topic = Annotated[
         {
             "title": "topic name",
             "type": "string",
-            "pattern": r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$",
+            "pattern": r"^(?!\.{1,2}$)[A-Za-z0-9._%|-]{1,249}$",
         }
     ),
 ]

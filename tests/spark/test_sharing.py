@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
-from rangeland import claiming, inspection
+from rangeland import claiming, inspection, sharing
 from rangeland.delta.kernel import Kernel
 from rangeland.delta.ledger import Ledger
+from rangeland.dialects.groups import Joining
 from rangeland.errors import Conflict
 from rangeland.job import Job
+from rangeland.keeping import Keeper
 from rangeland.model import Partition
 from rangeland.results import Silent
 from rangeland.run import backfill, run
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
+from tests.fakes.homes import FakeHome
 from tests.spark.landings import between, expected, job_of, offsets_of, table_of
 from tests.spark.sharers import (
     HANDING_IN,
@@ -233,6 +236,22 @@ def test_where_the_home_is_gone_a_driver_reads_what_others_held(
     again = run(job, spark, Silent())
     assert (again.state, again.warnings) == ("nothing", ())
     judge(spark, job, homes)
+
+
+def test_a_member_that_never_reads_is_not_waited_for_without_end(
+    homes: Homes, job: Job, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "STALLED_SECONDS", 2.0)
+    topic = job.source.topics[0]
+    partitions = tuple(Partition(topic, n) for n in range(4))
+    idle = FakeHome(homes.groups, "z")
+    keeper = Keeper(idle.join(Joining("g", job.job, partitions, session_ms=10**6)), 10**6)
+    try:
+        result = run(job, spark, Silent())
+        assert (result.state, result.counts.landed) == ("landed", 4 * COUNT)
+    finally:
+        keeper.close()
+    assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
 
 
 def test_what_two_drivers_have_both_read_is_handed_in_once(

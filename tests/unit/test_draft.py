@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.errors import RangeLost
+from rangeland.errors import RangeLost, Unreachable
 from rangeland.model import (
     Address,
     AtOffset,
@@ -332,3 +332,27 @@ def test_what_is_missing_is_planned_whole_whatever_the_limits() -> None:
 def test_ranges_of_partitions_that_the_job_leaves_out_are_left_out() -> None:
     seen = Survey(777, {P0: log(P0, 0, 9)}, elsewhere=frozenset({P1}))
     assert spans(draft_of(terms(), seen, standing(), [Range(P1, 0, 3, "A")])) == []
+
+
+FAR = Partition("t", 0, "2")
+
+
+@pytest.mark.parametrize(
+    ("hole", "seen", "why"),
+    [
+        (Range(P1, 0, 3), Survey(7, {P0: log(P0, 0, 9)}, unreachable={P1: "no leader"}), "no lead"),
+        (Range(FAR, 0, 3), Survey(7, {P0: log(P0, 0, 9)}, silent={"2": "refused"}), "broker 2: r"),
+        (Range(FAR, 0, 3), Survey(7, {P0: log(P0, 0, 9)}), "no broker of that name"),
+    ],
+)
+def test_what_nobody_serves_now_is_held_or_asked_for_later_and_never_called_gone(
+    hole: Range, seen: Survey, why: str
+) -> None:
+    wanted = [Range(P0, 2, 4, "A"), hole]
+    with pytest.raises(Unreachable, match=why) as caught:
+        draft_of(terms(), seen, standing(), wanted)
+    assert caught.value.exit_code == 75
+    drafted = draft_of(terms(unreachable=Action.HOLD), seen, standing(), wanted)
+    assert (spans(drafted), drafted.plan.losses) == ([(0, 2, 4)], ())
+    (held,) = drafted.held
+    assert (held.partition, held.verdict) == (hole.partition, Verdict.UNREACHABLE)

@@ -24,6 +24,7 @@ from rangeland.model import (
 from rangeland.planning.limits import Limits
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slices import Slicing
+from rangeland.settings import cluster_settings
 
 WHOLE = """\
 job: orders-hourly
@@ -402,3 +403,25 @@ def test_a_job_holds_a_reference_and_never_looks_it_up(monkeypatch: pytest.Monke
     assert job.source.security.sasl is not None
     assert job.source.security.sasl.password == "${env:RANGELAND_TEST_SECRET}"
     assert "hunter2" not in f"{job!r} {job} {job.model_dump()} {job.model_dump_json()}"
+
+
+def test_keys_that_sign_requests_are_looked_up_and_never_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ROCKETMQ_SECRET", "s3cret")
+    security = "security: {acl: {access_key: lake, secret_key: '${env:ROCKETMQ_SECRET}'}}"
+    text = LEAST.replace("topics: [orders]", f"topics: ['%DLQ%g']\n  {security}")
+    job = Job.parse(text.replace("source:\n", "source:\n  dialect: rocketmq\n"))
+    settings = cluster_settings(job)
+    assert settings.sasl is not None
+    login = (settings.sasl.mechanism, settings.sasl.username, settings.sasl.password)
+    assert login == ("ACL", "lake", "s3cret")
+    assert "s3cret" not in repr(settings)
+    with pytest.raises(JobFileError, match=r"source.security.acl: .*rocketmq only"):
+        Job.parse(text)
+
+
+def test_a_rebalance_outlasts_a_session() -> None:
+    group = "group: {id: g, session_ms: 90000}\n"
+    with pytest.raises(JobFileError, match=r"group.rebalance_ms: .*which is 90000"):
+        Job.parse(LEAST + group)

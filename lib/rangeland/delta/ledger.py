@@ -131,9 +131,14 @@ class Ledger:
             raise self._broken(f"parts of {application} {sequence} are missing")
         return parts
 
-    def plans(self) -> Iterator[PlanEntry]:
-        """All plans, newest first. Each is read when it is asked for."""
-        return (self._plan_at(key) for key in reversed(self.events()) if key.event == PLAN)
+    def plans(self, application: str | None = None) -> Iterator[PlanEntry]:
+        """All plans, or those of one application, newest first. Each is read when it is
+        asked for."""
+        return (
+            self._plan_at(key)
+            for key in reversed(self.events())
+            if key.event == PLAN and application in (None, key.application)
+        )
 
     def outcomes(self, application: str) -> Iterator[OutcomeEntry]:
         """All outcomes of one application, newest first, each read when it is asked for."""
@@ -256,6 +261,8 @@ class Ledger:
             self._advance(view, done, _key_of(to_row(entry), file.path))
             return True
         self.refresh()
+        if any(key.path == file.path for key in self.events()):
+            return True  # the conflict was with our own commit, whose first answer was lost
         self._store.delete_file(f"{self._root}/{file.path}")
         return False
 

@@ -26,6 +26,7 @@ class Brokers:
         self.dialect: Dialect = load_dialect(settings.dialect)
         self.requests = 0
         self._open: dict[Address, Connection] = {}
+        self._closed = False
 
     def call(self, address: Address, question: Question) -> Any:
         """Raises Lost after the second failure, and what the answer itself raises."""
@@ -71,6 +72,8 @@ class Brokers:
 
     def connect(self, address: Address) -> Connection:
         """The open connection to a broker, or a new one. Raises Lost."""
+        if self._closed:
+            raise Lost(f"{address} is not asked any more", why="the connections were closed")
         if address not in self._open:
             self._open[address] = Connection(address, self.dialect, self.settings)
         return self._open[address]
@@ -82,6 +85,8 @@ class Brokers:
             connection.close()
 
     def close(self) -> None:
+        """For good: another thread that is still asking gets Lost, and no new connection."""
+        self._closed = True
         for address in list(self._open):
             self.drop(address)
 

@@ -75,7 +75,7 @@ def take_survey(
     end = look.offsets(leaders, Latest(), isolation)
     times = {t: look.offsets(leaders, AtTime(t), isolation) for t in wanted.times_ms}
     sizes = look.sizes(leaders)
-    there = [p for p in sorted(leaders) if p in start and p in end]
+    there = [p for p in sorted(leaders) if p in start and p in end and p not in look.unreachable]
     logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in there}
     if nature.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}

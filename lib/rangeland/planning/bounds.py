@@ -331,8 +331,7 @@ def _vanished(request: Request, survey: Survey, checkpoint: Mapping[Partition, M
         for kind in ("partition" if partition.topic in topics else "topic",)
         if partition not in survey.logs
         and partition not in survey.elsewhere
-        and partition not in survey.unreachable
-        and not _is_out_of_sight(partition, survey)
+        and why_unreachable(partition, survey) is None
         and is_asked(partition.topic)
         and request.from_bounds.of(partition) is not None
         and request.until_bounds.of(partition) is not None
@@ -346,11 +345,11 @@ def _unreachable(
     broker that has partitions of its own does not answer."""
     found = {p: why for p, why in survey.unreachable.items() if p not in survey.logs}
     for partition in checkpoint:
-        if not _is_out_of_sight(partition, survey) or partition in found:
+        why = why_unreachable(partition, survey)
+        if why is None or partition in survey.logs:
             continue
         if partition.topic in request.topics or _matches(request.topic_pattern, partition.topic):
-            why = survey.silent.get(partition.broker, "no broker of that name is registered")
-            found[partition] = f"broker {partition.broker}: {why}"
+            found.setdefault(partition, why)
     return [
         Loss(partition, at, at, Verdict.UNREACHABLE, found[partition])
         for partition in sorted(found)
@@ -360,8 +359,15 @@ def _unreachable(
     ]
 
 
-def _is_out_of_sight(partition: Partition, survey: Survey) -> bool:
-    return partition.broker != "" and partition.broker not in survey.brokers
+def why_unreachable(partition: Partition, survey: Survey) -> str | None:
+    """Why nobody serves a partition now, or its broker, which alone knows of it, does not
+    answer. None: it is served, or gone."""
+    if partition in survey.unreachable:
+        return survey.unreachable[partition]
+    if partition.broker == "" or partition.broker in survey.brokers:
+        return None
+    why = survey.silent.get(partition.broker, "no broker of that name is registered")
+    return f"broker {partition.broker}: {why}"
 
 
 def _inexact(request: Request, survey: Survey, ranges: list[Range]) -> list[str]:

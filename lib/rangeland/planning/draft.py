@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.model import Isolation, Partition, Range, Survey
-from rangeland.planning.bounds import Mark, Request, judge, resolve
+from rangeland.planning.bounds import Mark, Request, judge, resolve, why_unreachable
 from rangeland.planning.coverage import Coverage, common, leave_out
 from rangeland.planning.estimate import with_estimate
 from rangeland.planning.intervals import subtract
@@ -127,9 +127,12 @@ def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Rang
 
 
 def _gone(r: Range, survey: Survey) -> list[Loss]:
-    """What of a range its log no longer has."""
+    """What of a range its log no longer has, or nobody serves now."""
     log = survey.logs.get(r.partition)
     if log is None:
+        silence = why_unreachable(r.partition, survey)
+        if silence is not None:
+            return [Loss(r.partition, r.from_offset, r.until_offset, Verdict.UNREACHABLE, silence)]
         why = "the cluster no longer names this partition"
         return [Loss(r.partition, r.from_offset, r.until_offset, Verdict.VANISHED, why)]
     now = log.leader.topic_id

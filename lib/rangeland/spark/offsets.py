@@ -98,7 +98,7 @@ def rows_of_entries(
     with _passing_over_missing_files(spark):
         rows = frame.where(f.col("broker").isNotNull()).groupBy(*keys).agg(f.count("*").alias("n"))
         table = rows.mapInArrow(count, _COUNTS).toArrow()
-    return {partition: _counted(table, partition, len(mine)) for partition, mine in pieces.items()}
+    return _counted(table, {partition: len(mine) for partition, mine in pieces.items()})
 
 
 def _count_pieces(
@@ -135,22 +135,24 @@ def _count_pieces(
                 )
 
 
-def _counted(table: pa.Table, partition: Partition, pieces: int) -> Counted:
-    mine = [
-        (row["kind"], row["number"], row["n"])
-        for row in table.to_pylist()
-        if (row["topic"], row["partition"], row["broker"])
-        == (partition.topic, partition.number, partition.broker)
-    ]
-    rows = [0] * pieces
-    for kind, number, n in mine:
+def _counted(table: pa.Table, pieces: Mapping[Partition, int]) -> dict[Partition, Counted]:
+    """For each partition, which has so many pieces, what all tasks have counted of it."""
+    rows = {partition: [0] * count for partition, count in pieces.items()}
+    twice: dict[Partition, list[int]] = {partition: [] for partition in pieces}
+    strange: dict[Partition, list[int]] = {partition: [] for partition in pieces}
+    keys = ["topic", "partition", "broker", "kind", "number"]
+    summed = table.group_by(keys).aggregate([("n", "sum")]).select([*keys, "n_sum"])
+    columns = [column.to_pylist() for column in summed.columns]
+    for topic, which, broker, kind, number, count in zip(*columns, strict=True):
+        partition = Partition(topic, which, broker)
         if kind == _PIECE:
-            rows[number] += n
-    twice, strange = (
-        tuple(sorted({number for kind, number, _ in mine if kind == wanted}))
-        for wanted in (_TWICE, _STRANGE)
-    )
-    return Counted(tuple(rows), twice, strange)
+            rows[partition][number] = count
+        else:
+            (twice if kind == _TWICE else strange)[partition].append(number)
+    return {
+        p: Counted(tuple(rows[p]), tuple(sorted(twice[p])), tuple(sorted(strange[p])))
+        for p in pieces
+    }
 
 
 def has_rows(spark: Any, frame: Any, where: str) -> bool:

@@ -44,6 +44,7 @@ _SETTINGS: dict[str, object] = {
     "defaultTopicQueueNums": 2,
     "fileReservedTime": 72,
     "sendMessageThreadPoolNums": 1,
+    "waitTimeMillsInSendQueue": 20000,
     "pullMessageThreadPoolNums": 2,
     "timerWheelEnable": "false",
     "slaveReadEnable": "true",

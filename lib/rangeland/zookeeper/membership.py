@@ -30,6 +30,7 @@ from rangeland.zookeeper.census import occupied, take_census
 from rangeland.zookeeper.client import ZooKeeper
 from rangeland.zookeeper.layout import (
     THREAD,
+    holder,
     ids_path,
     member_name,
     offset_path,
@@ -143,7 +144,7 @@ class ZooKeeperMembership:
                 raise obstacle
             time.sleep(wait_s)
 
-    def _try_to_join(self, zookeeper: ZooKeeper) -> Conflict | None:
+    def _try_to_join(self, zookeeper: ZooKeeper) -> Conflict | Unreachable | None:
         """None when it is done; otherwise what stood in the way this time."""
         self._release(zookeeper)
         me = self._register(zookeeper)
@@ -155,7 +156,7 @@ class ZooKeeperMembership:
             return self._unsettled("its own registration did not stay")
         share = assign_ranges(drivers, self._joining.partitions)[me.member_id]
         claims = self._claim(zookeeper, me, share)
-        if isinstance(claims, Conflict):
+        if isinstance(claims, Conflict | Unreachable):
             return claims
         if self._look(zookeeper)[0] != ids or zookeeper.session != me.session:
             self._release(zookeeper)
@@ -198,7 +199,7 @@ class ZooKeeperMembership:
 
     def _claim(
         self, zookeeper: ZooKeeper, me: _Place, share: frozenset[Partition]
-    ) -> dict[Partition, int] | Conflict:
+    ) -> dict[Partition, int] | Conflict | Unreachable:
         """All of the share, or nothing and who stands in the way."""
         self._held = share
         for some in _chunks(sorted(share)):
@@ -322,8 +323,15 @@ class ZooKeeperMembership:
             member=self.member_id,
         )
 
-    def _blocked(self, partition: Partition, owner: str) -> Conflict:
+    def _blocked(self, partition: Partition, owner: str) -> Conflict | Unreachable:
         group = self._joining.group
+        if holder(group, self._joining.job, owner, ()).is_ours:
+            return Unreachable(
+                f"{partition} could not be claimed in group {group}",
+                why=f"{owner}, a driver of this job, still owns it after "
+                f"{self._joining.rebalance_ms} ms: it may have been killed just now",
+                do="run again when its session is over",
+            )
         return Conflict(
             f"{partition} could not be claimed in group {group}",
             why=f"{owner} still owns it after {self._joining.rebalance_ms} ms",
@@ -334,9 +342,9 @@ class ZooKeeperMembership:
             owner=owner,
         )
 
-    def _unsettled(self, why: str) -> Conflict:
+    def _unsettled(self, why: str) -> Unreachable:
         group = self._joining.group
-        return Conflict(
+        return Unreachable(
             f"group {group} did not settle",
             why=f"{why}, for {self._joining.rebalance_ms} ms",
             do="see who joins and leaves it, then run again",

@@ -223,11 +223,11 @@ class Member:
                 return
             group = self._joining.group
             question = ask_commit(group, offsets, self._generation, self._member_id)
-            deadline_ms = self._coordinators.edge.now_ms() + self._joining.session_ms
+            # No heartbeat goes out meanwhile, so this must end well within the session.
+            patience_ms = self._joining.session_ms // BEATS_PER_SESSION
+            deadline_ms = self._coordinators.edge.now_ms() + patience_ms
             while True:
-                _, code = self._coordinators.ask(
-                    group, question, code_of_commit, self._joining.session_ms
-                )
+                _, code = self._coordinators.ask(group, question, code_of_commit, patience_ms)
                 # Old coordinators say so to members of any generation, newer ones only to one
                 # that has not synced: which it is shows once the others have their shares.
                 if code.name != "REBALANCE_IN_PROGRESS":

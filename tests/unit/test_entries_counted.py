@@ -1,0 +1,53 @@
+"""What tasks have counted of entries, put together by partition."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from rangeland.model import Partition
+from rangeland.planning.audit import Counted
+from rangeland.spark.offsets import _counted
+
+A, B, C = Partition("t", 0, "1"), Partition("t", 0, "2"), Partition("t", 1, "1")
+
+
+def counts(*rows: tuple[Partition, str, int, int]) -> pa.Table:
+    return pa.table(
+        {
+            "topic": pa.array([p.topic for p, *_ in rows], pa.string()),
+            "partition": pa.array([p.number for p, *_ in rows], pa.int32()),
+            "broker": pa.array([p.broker for p, *_ in rows], pa.string()),
+            "kind": pa.array([kind for _, kind, _, _ in rows], pa.string()),
+            "number": pa.array([number for _, _, number, _ in rows], pa.int64()),
+            "n": pa.array([n for *_, n in rows], pa.int64()),
+        }
+    )
+
+
+def test_counts_of_several_tasks_are_added_and_offsets_named_once() -> None:
+    table = counts(
+        (A, "piece", 1, 4),
+        (B, "piece", 0, 100),
+        (A, "piece", 1, 3),
+        (A, "twice", 9, 1),
+        (A, "twice", 7, 2),
+        (A, "twice", 9, 5),
+        (B, "strange", 3, 1),
+    )
+    assert _counted(table, {A: 3, B: 1, C: 2}) == {
+        A: Counted((0, 7, 0), (7, 9), ()),
+        B: Counted((100,), (), (3,)),
+        C: Counted((0, 0), (), ()),
+    }
+    assert _counted(counts(), {C: 1}) == {C: Counted((0,), (), ())}
+
+
+def test_a_thousand_partitions_are_counted_in_one_pass() -> None:
+    partitions = [Partition("t", number, "1") for number in range(1_000)]
+    table = counts(*((p, "piece", n, 1) for n in range(10) for p in partitions))
+    began = time.process_time()
+    found = _counted(table, dict.fromkeys(partitions, 10))
+    assert time.process_time() - began < 3, "once per partition it takes far longer"
+    assert {counted.rows for counted in found.values()} == {(1,) * 10}

@@ -1,0 +1,118 @@
+"""What the ledger makes of a commit whose answer was lost, over a Kernel in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from rangeland.delta.entries import PlanEntry, RangeEntry
+from rangeland.delta.facts import AddedFile
+from rangeland.delta.kernel import AlreadyCommitted, Committed, Kernel
+from rangeland.delta.ledger import Ledger
+from rangeland.model import DataFile, Partition, Range
+
+P0 = Partition("orders", 0)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A snapshot."""
+
+    path: str
+    version: int
+    added: tuple[AddedFile, ...] = ()
+    transactions: dict[str, int] = field(default_factory=dict)
+
+    def files(self) -> Iterator[AddedFile]:
+        return iter(self.added)
+
+    def transaction_version(self, application: str) -> int | None:
+        return self.transactions.get(application)
+
+
+class TableInMemory:
+    """Its log is a list. ``loses_answers``: a commit is made, its answer lost, and sent again
+    by a client below, which then finds itself in its own way."""
+
+    def __init__(self) -> None:
+        self.versions: list[Version] = []
+        self.loses_answers = False
+
+    def as_sole_writer(self) -> TableInMemory:
+        return self
+
+    def resolve(self, path: str) -> str:
+        return path
+
+    def storage(self, path: str) -> str:
+        return path
+
+    def load(self, path: str) -> Version | None:
+        return self.versions[-1] if self.versions else None
+
+    def create(self, path: str, *about: object) -> Version:
+        Path(path).mkdir(parents=True)
+        self.versions.append(Version(path, 0))
+        return self.versions[-1]
+
+    def append(
+        self, snapshot: Version, files: Sequence[DataFile], transaction: tuple[str, int]
+    ) -> Committed | AlreadyCommitted:
+        newest = self.versions[-1]
+        application, number = transaction
+        found = newest.transactions.get(application)
+        if found is not None and found >= number:
+            return AlreadyCommitted(newest.version, found)
+        added = tuple(AddedFile(f.path, f.size_bytes, 0, f.stats, {}) for f in files)
+        after = {**newest.transactions, application: number}
+        made = Version(newest.path, newest.version + 1, (*newest.added, *added), after)
+        self.versions.append(made)
+        if self.loses_answers:
+            return AlreadyCommitted(made.version, number)
+        return Committed(made.version, cast(Any, made))
+
+
+@pytest.fixture
+def table() -> TableInMemory:
+    return TableInMemory()
+
+
+def ledger_of(table: TableInMemory, path: Path) -> Ledger:
+    return Ledger(cast(Kernel, table), str(path / "orders"))
+
+
+def plan(sequence: int, start: int, end: int) -> PlanEntry:
+    ranges = (RangeEntry(Range(P0, start, end, "id")),)
+    return PlanEntry("rangeland/a", "a", sequence, f"h{sequence}", ranges, "{}", 1_000)
+
+
+def test_a_commit_that_conflicts_with_itself_is_ours_and_keeps_its_file(
+    table: TableInMemory, tmp_path: Path
+) -> None:
+    ledger = ledger_of(table, tmp_path).open_or_create()
+    table.loses_answers = True
+    assert ledger.enter(plan(1, 0, 10), 0)
+    table.loses_answers = False
+    (named,) = table.versions[-1].added
+    assert (Path(ledger.path) / named.path).exists()
+    assert ledger.entered() == 1
+    again = ledger_of(table, tmp_path).plan("rangeland/a", 1)
+    assert again is not None
+    assert again.plan_hash == "h1"
+    assert ledger.enter(plan(2, 10, 20), 1)
+
+
+def test_a_commit_that_conflicts_with_anothers_is_not_ours_and_leaves_no_file(
+    table: TableInMemory, tmp_path: Path
+) -> None:
+    ledger = ledger_of(table, tmp_path).open_or_create()
+    other = ledger_of(table, tmp_path)
+    assert other.entered() == 0
+    assert ledger.enter(plan(1, 0, 10), 0)
+    assert not other.enter(plan(1, 0, 5), 0)
+    (named,) = table.versions[-1].added
+    assert [f.name for f in Path(ledger.path).glob("*.parquet")] == [named.path]

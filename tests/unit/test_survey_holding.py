@@ -1,0 +1,116 @@
+"""What a survey holds back, told by pretended leaders that do not answer every question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+
+from rangeland.dialects.contract import ClusterView, Nature, OffsetAnswer, Question, TopicView
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import Unreachable
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.model import (
+    Address,
+    AtTime,
+    Bound,
+    Bounds,
+    Earliest,
+    Isolation,
+    Latest,
+    Leader,
+    Partition,
+    Survey,
+)
+from rangeland.planning import policy
+from rangeland.planning.bounds import Request, resolve
+from rangeland.planning.policy import Action, Policy
+
+B1 = Address("b1", 9092)
+P0, P1 = Partition("t", 0), Partition("t", 1)
+Silent = Callable[[Partition, Any], bool]
+
+
+class Cluster:
+    """One broker that leads two logs of offsets 10 to 20; of any time the offset is 15. It is
+    a dialect and the connections at once, so questions need no bytes."""
+
+    NATURE = Nature()
+
+    def __init__(self, action: Action, silent: Silent) -> None:
+        self.dialect = self
+        self.silent = silent
+        self.requests = 0
+        self.settings = ClusterSettings(
+            "kafka", (B1,), survey_ms=300, policy=Policy(unreachable=action)
+        )
+
+    def find_leaders(self, *asked: object) -> Any:
+        leaders = {P0: Leader(B1), P1: Leader(B1)}
+        view = TopicView("t", Verdict.OK, "", is_internal=False, leaders=leaders)
+        yield from ()
+        return ClusterView((B1,), {"t": view})
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        return [question.request for question in questions]
+
+    def ask_offsets(
+        self, leaders: Mapping[Partition, Leader], when: Any, isolation: Isolation
+    ) -> list[Question]:
+        return [Question((tuple(leaders), when))]
+
+    def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
+        ((partitions, when),) = answers
+        return {p: self._answer(p, when) for p in partitions}
+
+    def _answer(self, partition: Partition, when: Any) -> OffsetAnswer:
+        if self.silent(partition, when):
+            return OffsetAnswer(Verdict.RETRY, "REQUEST_TIMED_OUT", None)
+        offset = 10 if when == Earliest() else 20 if when == Latest() else 15
+        return OffsetAnswer(Verdict.OK, "", offset)
+
+    def ask_sizes(self, partitions: Sequence[Partition]) -> list[Question]:
+        return []
+
+    def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]:
+        return {}
+
+
+def look(action: Action, silent: Silent) -> Survey:
+    cluster = cast(Brokers, Cluster(action, silent))
+    return take_survey(cluster, Wanted(("t",), times_ms=(5,)))
+
+
+def no_times(partition: Partition, when: Any) -> bool:
+    return partition == P1 and isinstance(when, AtTime)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "span"), [(AtTime(5), Latest(), (15, 20)), (Earliest(), AtTime(5), (10, 15))]
+)
+def test_a_partition_whose_time_could_not_be_looked_up_is_held_and_not_taken_for_empty(
+    lower: Bound, upper: Bound, span: tuple[int, int]
+) -> None:
+    survey = look(Action.HOLD, no_times)
+    assert set(survey.logs) == {P0}
+    assert "REQUEST_TIMED_OUT" in survey.unreachable[P1]
+    request = Request(
+        Bounds(lower), Bounds(upper), Earliest(), Policy(unreachable=Action.HOLD), topics=("t",)
+    )
+    found = resolve(request, survey, {})
+    assert [(r.partition, r.from_offset, r.until_offset) for r in found.ranges] == [(P0, *span)]
+    assert [(x.partition, x.verdict) for x in found.held] == [(P1, policy.Verdict.UNREACHABLE)]
+
+
+def test_a_time_that_cannot_be_looked_up_fails_the_survey_where_nothing_is_held() -> None:
+    with pytest.raises(Unreachable, match="offsets of t/1"):
+        look(Action.FAIL, no_times)
+
+
+def test_a_partition_that_all_is_known_of_is_in_the_survey() -> None:
+    survey = look(Action.HOLD, lambda partition, when: False)
+    assert (set(survey.logs), survey.unreachable) == ({P0, P1}, {})
+    assert survey.offsets_for_times == {(P0, 5): 15, (P1, 5): 15}
