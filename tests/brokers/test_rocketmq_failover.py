@@ -18,7 +18,7 @@ from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
 from tests.brokers.rocketmq import log_of, look, read, settings_of, slice_of, slices_of
 
-pytestmark = [pytest.mark.brokers, pytest.mark.chaos]
+pytestmark = [pytest.mark.brokers, pytest.mark.chaos, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -138,6 +138,7 @@ def test_what_a_killed_driver_held_is_read_by_the_other(
     judge_all(spark, job, dict.fromkeys(range(PARTITIONS), COUNT))
 
 
+@pytest.mark.slow
 def test_a_home_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
     pair: Callable[[], tuple[Driver, Driver]], topic: str, folder: Path, spark: Any
 ) -> None:

@@ -20,6 +20,8 @@ from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import produce
 from tests.chaos.judging import rows_of
 
+pytestmark = pytest.mark.slow
+
 TOPIC, COUNT = "harmed", 200_000
 SEGMENT_BYTES = 256 << 10
 TIMEOUTS = {"connect_ms": 1_000, "request_ms": 1_500, "no_progress_ms": 60_000}

@@ -131,6 +131,7 @@ def wait_for_owner(job: Path, driver_count: int) -> None:
         home.close()
 
 
+@pytest.mark.slow
 def test_what_a_killed_driver_held_is_read_by_the_other(
     pair: Pair, written: Written, folder: Path, spark: Any
 ) -> None:
@@ -150,6 +151,7 @@ def test_what_a_killed_driver_held_is_read_by_the_other(
     assert offsets(job) == written.ends
 
 
+@pytest.mark.slow
 def test_a_driver_that_slept_through_its_session_moves_nothing_back(
     pair: Pair, written: Written, folder: Path, spark: Any
 ) -> None:

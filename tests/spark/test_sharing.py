@@ -245,7 +245,9 @@ def test_a_member_that_never_reads_is_not_waited_for_without_end(
     topic = job.source.topics[0]
     partitions = tuple(Partition(topic, n) for n in range(4))
     idle = FakeHome(homes.groups, "z")
-    keeper = Keeper(idle.join(Joining("g", job.job, partitions, session_ms=10**6)), 10**6)
+    session_ms = GROUP["session_ms"]
+    joining = Joining("g", job.job, partitions, session_ms=session_ms, rebalance_ms=20_000)
+    keeper = Keeper(idle.join(joining), session_ms)
     try:
         result = run(job, spark, Silent())
         assert (result.state, result.counts.landed) == ("landed", 4 * COUNT)
