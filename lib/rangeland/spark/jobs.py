@@ -53,8 +53,44 @@ def land_tasks(
 ) -> list[TaskResult]:
     """Reads and writes all tasks; results in the order of ``tasks``. ``on_read`` is called
     now and then with the offsets read so far, by slice index."""
+    done = spark.sparkContext.accumulator({}, ByKey())
+    return watch(spark, _reading(spark, tasks, cluster, writer, done), done, on_read)
+
+
+def land_until(
+    spark: Any,
+    tasks: Sequence[Sequence[Slice]],
+    cluster: ClusterSettings,
+    writer: WriterSettings,
+    on_read: Callable[[SliceOffsets], None],
+    stop: Callable[[], bool],
+) -> tuple[list[TaskResult], RangelandError | None]:
+    """As ``land_tasks``, but results come home as tasks end: the tasks that have ended by the
+    time ``stop`` says so or another one fails, and the error if there was one."""
+    done = spark.sparkContext.accumulator({}, ByKey())
+    ended = spark.sparkContext.accumulator({}, ByKey())
+    failed = None
+    try:
+        action = _reading(spark, tasks, cluster, writer, done, ended)
+        watch(spark, action, done, on_read, stop)
+    except Stopped:
+        pass
+    except RangelandError as error:
+        failed = error
+    return list(ended.value.values()), failed
+
+
+def _reading(
+    spark: Any,
+    tasks: Sequence[Sequence[Slice]],
+    cluster: ClusterSettings,
+    writer: WriterSettings,
+    done: Any,
+    ended: Any = None,
+) -> Callable[[], list[Any]]:
+    """The Spark action that reads and writes all tasks. It gives their results, unless these
+    are to come home one by one, through the accumulator ``ended``."""
     context = spark.sparkContext
-    done = context.accumulator({}, ByKey())
     attempts = int(context.getConf().get("spark.task.maxFailures", "4"))
     local = context.master.startswith("local")
 
@@ -69,54 +105,16 @@ def land_tasks(
                 yield error
                 continue
             done.add({s.index: s.width for s in slices})
-            yield result
+            if ended is None:
+                yield result
+            else:
+                ended.add({slices[0].index: result})
 
-    rdd = context.parallelize([list(task) for task in tasks], max(1, len(tasks))).mapPartitions(
-        work
+    frozen = [list(task) for task in tasks]
+    collect: Callable[[], list[Any]] = (
+        context.parallelize(frozen, max(1, len(frozen))).mapPartitions(work).collect
     )
-    return watch(spark, rdd.collect, done, on_read)
-
-
-def land_until(
-    spark: Any,
-    tasks: Sequence[Sequence[Slice]],
-    cluster: ClusterSettings,
-    writer: WriterSettings,
-    on_read: Callable[[SliceOffsets], None],
-    stop: Callable[[], bool],
-) -> tuple[list[TaskResult], RangelandError | None]:
-    """As ``land_tasks``, but results come home as tasks end: the tasks that have ended by the
-    time ``stop`` says so or another one fails, and the error if there was one."""
-    context = spark.sparkContext
-    done = context.accumulator({}, ByKey())
-    ended = context.accumulator({}, ByKey())
-    attempts = int(context.getConf().get("spark.task.maxFailures", "4"))
-    local = context.master.startswith("local")
-
-    def work(items: Iterator[list[Slice]]) -> Iterator[RangelandError]:
-        for slices in items:
-            try:
-                result = land_slices(slices, cluster, writer)
-            except RangelandError as error:
-                if not local and may_pass_elsewhere(error, attempts):
-                    raise
-                done.add({ERROR: error})
-                yield error
-                continue
-            done.add({s.index: s.width for s in slices})
-            ended.add({slices[0].index: result})
-
-    rdd = context.parallelize([list(task) for task in tasks], max(1, len(tasks))).mapPartitions(
-        work
-    )
-    failed = None
-    try:
-        watch(spark, rdd.collect, done, on_read, stop)
-    except Stopped:
-        pass
-    except RangelandError as error:
-        failed = error
-    return list(ended.value.values()), failed
+    return collect
 
 
 def may_pass_elsewhere(error: RangelandError, attempts: int) -> bool:
