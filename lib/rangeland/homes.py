@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from rangeland.dialects.contract import load_dialect
 from rangeland.dialects.groups import Home
 from rangeland.fetch.edge import BrokerEdge
@@ -21,4 +19,4 @@ def open_home(job: Job, settings: ClusterSettings) -> Home:
         return ZooKeeperHome(
             job.source.zookeeper or "", job.job, connect_ms=job.source.timeouts.connect_ms
         )
-    return cast(Home, load_dialect(settings.dialect).open_home(BrokerEdge(settings)))
+    return load_dialect(settings.dialect).open_home(BrokerEdge(settings))

@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError, RangelandError, Unreachable
@@ -26,6 +26,9 @@ from rangeland.model import (
     Leader,
     Partition,
 )
+
+if TYPE_CHECKING:
+    from rangeland.dialects.groups import Edge, Home
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +219,8 @@ class Dialect(Protocol):
     def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]: ...
     def ask_sizes(self, partitions: Sequence[Partition]) -> list[Question]: ...
     def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]: ...
-    def open_home(self, edge: Any) -> Any:
-        """The home of this dialect's groups (``groups.Home``), given a ``groups.Edge``."""
+    def open_home(self, edge: Edge) -> Home:
+        """The home of this dialect's groups."""
 
     def ask_records(self, asked: Sequence[Asked], terms: FetchTerms) -> list[Question]: ...
     def read_records(
