@@ -17,6 +17,7 @@ from rangeland.evidence import examine
 from rangeland.evidence import find as find_offset
 from rangeland.fetch.ages import Position, first_times
 from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted
 from rangeland.homes import open_home
 from rangeland.job import Job
@@ -48,8 +49,9 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     progress.step(f"asking {source.where} for leaders and offsets")
     known = standing.topics
     wanted = Wanted(source.topics, source.topic_pattern, source.partitions, known=known)
-    survey = survey_of(job, wanted)
-    group, offsets = _group(job, tuple(survey.logs), progress)
+    cluster = cluster_settings(job)
+    survey = survey_of(job, wanted, settings=cluster)
+    group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
     partitions = []
     for partition, log in survey.logs.items():
@@ -73,7 +75,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         table=job.sink.table,
         table_version=target.version,
         sequence=standing.sequence - 1,
-        partitions=_with_ages(job, partitions, survey),
+        partitions=_with_ages(cluster, partitions, survey),
         live_plans=tuple(u.plan for u in target.unfinished()),
         recent=tuple(_landing(entry) for entry in target.history(job.application, RECENT)),
         group=group,
@@ -81,7 +83,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
 
 
 def _group(
-    job: Job, partitions: tuple[Partition, ...], progress: Progress
+    job: Job, cluster: ClusterSettings, partitions: tuple[Partition, ...], progress: Progress
 ) -> tuple[GroupStatus | None, dict[Partition, int | None]]:
     """The job's group and its offsets. A home that cannot be asked is said, and no more."""
     if job.group is None:
@@ -89,7 +91,7 @@ def _group(
     name = job.group.id
     progress.step(f"asking for the group {name}")
     try:
-        home = open_home(job, cluster_settings(job))
+        home = open_home(job, cluster)
         try:
             view, offsets = home.view(name), home.offsets(name, partitions)
             return GroupStatus(name, home.name, view.state, view.members), offsets
@@ -100,7 +102,7 @@ def _group(
 
 
 def _with_ages(
-    job: Job, partitions: list[PartitionStatus], survey: Survey
+    cluster: ClusterSettings, partitions: list[PartitionStatus], survey: Survey
 ) -> tuple[PartitionStatus, ...]:
     """How old the first record is that is not landed: one is fetched from each log."""
     wanted = {
@@ -114,7 +116,7 @@ def _with_ages(
     }
     if not wanted:
         return tuple(partitions)
-    with Brokers(cluster_settings(job)) as brokers:
+    with Brokers(cluster) as brokers:
         times = first_times(brokers, wanted)
     now_ms = survey.taken_at_ms
     ages = {p: max(0, now_ms - time_ms) for p, time_ms in times.items()}

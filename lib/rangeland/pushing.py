@@ -92,10 +92,11 @@ def push(job: Job, spark: Any, progress: Progress) -> PushResult:
     refuse_restored(spark, target, job, progress)
     standing = target.standing(job.application)
     progress.step("asking for leaders and offsets")
-    logs = survey_of(job, wanted_of(job, standing.topics)).logs
+    cluster = cluster_settings(job)
+    logs = survey_of(job, wanted_of(job, standing.topics), settings=cluster).logs
     checkpoint = positions(standing.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
-    home = open_home(job, cluster_settings(job))
+    home = open_home(job, cluster)
     try:
         found = _push(home, group.id, checkpoint)
         name = home.name

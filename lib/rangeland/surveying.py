@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from rangeland.errors import JobFileError
 from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.homes import open_home
 from rangeland.job import Job
@@ -18,10 +19,16 @@ from rangeland.model import Isolation, Survey
 from rangeland.settings import cluster_settings, registry_of
 
 
-def survey_of(job: Job, wanted: Wanted, isolation: Isolation | None = None) -> Survey:
-    """Raises what ``take_survey`` raises, and Unreachable where a registry or the home of a
+def survey_of(
+    job: Job,
+    wanted: Wanted,
+    isolation: Isolation | None = None,
+    settings: ClusterSettings | None = None,
+) -> Survey:
+    """``settings`` of the job, where they are known already: a registry is asked for them.
+    Raises what ``take_survey`` raises, and Unreachable where a registry or the home of a
     group that is wanted cannot be asked."""
-    settings = cluster_settings(job)
+    settings = settings or cluster_settings(job)
     if isolation is not None:
         settings = replace(settings, isolation=isolation)
     home = open_home(job, settings) if wanted.groups else None
