@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
@@ -23,7 +21,9 @@ from pydantic import (
 
 from rangeland.errors import JobFileError
 from rangeland.jobfile import JobText, dotted, override, parse_job_text, put, read_job_text
-from rangeland.model import Address, Bounds, Earliest, FromCheckpoint, Isolation, Latest
+from rangeland.jobparts import Misplaced, Part
+from rangeland.jobsource import Source
+from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
 from rangeland.planning.bounds import Request
 from rangeland.planning.limits import Limits
 from rangeland.planning.policy import Action, Policy
@@ -32,15 +32,10 @@ from rangeland.words import (
     EXPECTED_BOUND,
     FirstRun,
     From,
-    SecretRef,
-    Server,
     Size,
-    Topic,
     Until,
-    Which,
     Whole,
     parse_bounds,
-    parse_member,
     parse_size,
     parse_time_ms,
 )
@@ -48,212 +43,7 @@ from rangeland.words import (
 OnLoss = Literal["fail", "skip", "hold"]
 
 
-class _Misplaced(ValueError):
-    """What only the whole can tell is wrong with one of its fields: ``field`` is that one's
-    path from there."""
-
-    def __init__(self, expected: str, *field: str) -> None:
-        self.field = field
-        super().__init__(expected)
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class Tls(_Part):
-    """TLS towards brokers; `true` for a connection that only needs the system's authorities."""
-
-    ca: str | None = Field(
-        default=None,
-        description="PEM file with the authorities to trust; without it the system's hold.",
-    )
-    certificate: str | None = Field(
-        default=None, description="PEM file with this client's certificate, for mutual TLS."
-    )
-    key: str | None = Field(
-        default=None, description="PEM file with the key of that certificate, if it is not in it."
-    )
-    key_password: SecretRef | None = Field(
-        default=None, description="Opens the key, if it is encrypted."
-    )
-    verify_hostname: bool = Field(
-        default=True, description="Whether the broker's certificate must name its host."
-    )
-
-
-class Sasl(_Part):
-    """Who this client is. PLAIN should only be used over TLS."""
-
-    mechanism: Literal["PLAIN"] = Field(
-        default="PLAIN", description="How the name is proved. PLAIN sends the password as it is."
-    )
-    username: str = Field(description="The name that the broker's access rules know.")
-    password: SecretRef = Field(description="Looked up when a connection is made.")
-
-
-class Acl(_Part):
-    """A key pair that requests are signed with, for RocketMQ."""
-
-    access_key: str = Field(description="The name that the broker's access rules know.")
-    secret_key: SecretRef = Field(description="Signs requests; it is never sent.")
-
-
-class Security(_Part):
-    """How brokers are spoken to, and as whom."""
-
-    tls: Tls | bool = Field(
-        default=False,
-        description="`true`, or a section that says which certificates.",
-    )
-    sasl: Sasl | None = Field(
-        default=None, description="A name and password for the brokers: Kafka's way."
-    )
-    acl: Acl | None = Field(default=None, description="A pair of keys: RocketMQ's way.")
-
-
-class Timeouts(_Part):
-    """How long to wait for brokers, in milliseconds."""
-
-    connect_ms: Whole = Field(default=5_000, gt=0, description="For a connection.")
-    request_ms: Whole = Field(default=30_000, gt=0, description="For the answer to one request.")
-    survey_ms: Whole = Field(
-        default=30_000, gt=0, description="For all leaders and offsets to be known."
-    )
-    no_progress_ms: Whole = Field(
-        default=120_000,
-        gt=0,
-        description="For the next record of a slice. It must outlast a leader election.",
-    )
-
-
-class Source(_Part):
-    """Where records come from: a dialect, its servers, topics."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [{"required": ["topics"]}, {"required": ["topic_pattern"]}],
-            "anyOf": [{"required": ["servers"]}, {"required": ["zookeeper"]}],
-        }
-    )
-
-    dialect: Literal["kafka", "jafka", "rocketmq"] = Field(
-        default="kafka",
-        description="The protocol of the brokers. One that this version does not speak is "
-        "refused by `check`.",
-    )
-    servers: tuple[Server, ...] = Field(
-        default=(),
-        description="Some of the cluster's brokers; the others are found through them. For "
-        "RocketMQ its name servers. Jafka's are all listed, as `id:host:port`, or `zookeeper` "
-        "says who they are.",
-    )
-    zookeeper: str | None = Field(
-        default=None,
-        json_schema_extra={"examples": ["zk-1:2181,zk-2:2181/jafka"]},
-        description="host:port/path, where brokers are registered: Jafka's, and Kafka's before "
-        "KRaft in place of `servers`. Jafka's groups live there, too.",
-    )
-    topics: tuple[Topic, ...] = Field(default=(), description="Topics by name.")
-    topic_pattern: str | None = Field(
-        default=None,
-        json_schema_extra={"format": "regex", "examples": ["events-.*"]},
-        description="Topics by a regular expression that must match the whole name, in place "
-        "of `topics`. Each run looks again; internal topics never match.",
-    )
-    partitions: dict[str, tuple[Which, ...]] = Field(
-        default_factory=dict,
-        json_schema_extra={"title": "topic: [partition]", "examples": [{"orders": [0, 1]}]},
-        description="Only these partitions of these topics; all of topics that are not named. "
-        "Of Jafka's, `0` is that of each broker and `1-0` that of broker 1.",
-    )
-    isolation: Isolation = Field(
-        default=Isolation.READ_COMMITTED,
-        description="Whether records of open and rolled back transactions are left out.",
-    )
-    security: Security = Security()
-    client_id: str = Field(
-        default="rangeland", description="The name under which brokers see these requests."
-    )
-    timeouts: Timeouts = Timeouts()
-
-    @property
-    def names_brokers(self) -> bool:
-        """The servers are enough to find and to name all that is read."""
-        if self.dialect != "jafka":
-            return bool(self.servers)
-        return bool(self.servers) and all(name.isdecimal() for name, _ in self.members)
-
-    @property
-    def where(self) -> str:
-        """Whom to ask, for a person."""
-        named = self.names_brokers or not self.zookeeper
-        return ", ".join(self.servers) if named else f"the registry at {self.zookeeper}"
-
-    def reads(self, topic: str) -> bool:
-        """True for a topic that this job asks for."""
-        if self.topic_pattern:
-            return re.fullmatch(self.topic_pattern, topic) is not None
-        return topic in self.topics
-
-    @field_validator("servers")
-    @classmethod
-    def _addresses(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
-        for server in servers:
-            if "@" in server:  # what stands before it is not repeated: it may be a password
-                raise ValueError("host:port without user or password; see source.security")
-            try:
-                parse_member(server)
-            except ValueError as error:
-                raise ValueError(f"host:port, not {server!r}") from error
-        return servers
-
-    @field_validator("topic_pattern")
-    @classmethod
-    def _pattern(cls, pattern: str | None) -> str | None:
-        try:
-            re.compile(pattern or "")
-        except re.error as error:
-            raise ValueError(f"a regular expression ({error})") from error
-        return pattern
-
-    @field_validator("topics")
-    @classmethod
-    def _topic_names(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
-        for topic in topics:
-            if not re.fullmatch(r"[A-Za-z0-9._%|-]{1,249}", topic) or topic in (".", ".."):
-                raise ValueError(f"topic names of letters, digits, '.', '_', '-', not {topic!r}")
-        return tuple(dict.fromkeys(topics))
-
-    @model_validator(mode="after")
-    def _whole(self) -> Source:
-        if bool(self.topics) == bool(self.topic_pattern):
-            raise ValueError("either topics (at least one) or topic_pattern")
-        if not self.servers and not self.zookeeper:
-            raise ValueError("at least one of servers as host:port")
-        if self.security.sasl and self.security.acl:
-            raise _Misplaced("either sasl or acl", "security", "acl")
-        if self.security.acl and self.dialect != "rocketmq":
-            raise _Misplaced("acl with the dialect rocketmq only", "security", "acl")
-        if self.dialect == "jafka" and self.topic_pattern and not self.zookeeper:
-            raise _Misplaced("topics by name: only zookeeper knows all of them", "topic_pattern")
-        unknown = [t for t in self.partitions if self.topics and t not in self.topics]
-        if unknown:
-            expected = f"partitions of topics that are listed, not of {unknown[0]!r}"
-            raise _Misplaced(expected, "partitions", unknown[0])
-        return self
-
-    @property
-    def addresses(self) -> tuple[Address, ...]:
-        return tuple(address for _, address in self.members)
-
-    @property
-    def members(self) -> tuple[tuple[str, Address], ...]:
-        """The servers by name, for dialects whose brokers have partitions of their own."""
-        return tuple(parse_member(server) for server in self.servers)
-
-
-class RangeSpec(_Part):
+class RangeSpec(Part):
     """What to land: where to begin, where to end, and what `checkpoint` means at first."""
 
     from_: From = Field(
@@ -277,7 +67,7 @@ class RangeSpec(_Part):
     )
 
 
-class LimitSpec(_Part):
+class LimitSpec(Part):
     """The most that one run lands, shared out fairly over partitions; the next goes on."""
 
     max_records: Whole | None = Field(default=None, gt=0, description="Offsets per run.")
@@ -286,7 +76,7 @@ class LimitSpec(_Part):
     )
 
 
-class SliceSpec(_Part):
+class SliceSpec(Part):
     """How ranges are cut into pieces that tasks read."""
 
     target_bytes: Size = Field(
@@ -299,7 +89,7 @@ class SliceSpec(_Part):
     )
 
 
-class PolicySpec(_Part):
+class PolicySpec(Part):
     """What to do about offsets that cannot be had: `fail` ends the run, `skip` goes on and
     records the loss in the ledger, `hold` leaves that partition alone and lands the others."""
 
@@ -328,7 +118,7 @@ class PolicySpec(_Part):
     )
 
 
-class Sink(_Part):
+class Sink(Part):
     """Where records land, and how they are written."""
 
     table: str = Field(
@@ -368,7 +158,7 @@ class Sink(_Part):
         return re.fullmatch(r"[\w`-]+(\.[\w`-]+){1,2}", self.table) is not None
 
 
-class Group(_Part):
+class Group(Part):
     """A consumer group beside the job. Exactly-once never depends on it."""
 
     id: str = Field(
@@ -397,11 +187,11 @@ class Group(_Part):
     def _outlasts(self) -> Group:
         if self.rebalance_ms <= self.session_ms:
             expected = f"more than group.session_ms, which is {self.session_ms}"
-            raise _Misplaced(expected, "rebalance_ms")
+            raise Misplaced(expected, "rebalance_ms")
         return self
 
 
-class Job(_Part):
+class Job(Part):
     """One job file, checked."""
 
     job: str = Field(
@@ -422,7 +212,7 @@ class Job(_Part):
             for topic in (partition.topic for partition in bounds.listed):
                 if not self.source.reads(topic):
                     expected = f"ranges of topics of this job, not of {topic!r}"
-                    raise _Misplaced(expected, "range", side, topic)
+                    raise Misplaced(expected, "range", side, topic)
         return self
 
     @model_validator(mode="after")
@@ -431,7 +221,7 @@ class Job(_Part):
         timed = [w for w in self.sink.partition_by if re.fullmatch(column, w.strip())]
         if self.source.dialect == "jafka" and timed and not self.sink.transform:
             expected = f"other columns than {timed[0]}: messages of jafka have no timestamp"
-            raise _Misplaced(expected, "sink", "partition_by")
+            raise Misplaced(expected, "sink", "partition_by")
         return self
 
     @staticmethod
@@ -509,7 +299,7 @@ def _path(problem: Any) -> tuple[str | int, ...]:
     """A field's path as the job file has it: without the names of a union's members."""
     loc: tuple[str | int, ...] = problem["loc"]
     cause = problem.get("ctx", {}).get("error")
-    if isinstance(cause, _Misplaced):
+    if isinstance(cause, Misplaced):
         return (*loc, *cause.field)
     if loc[:3] == ("source", "security", "tls") and loc[3:4] in (("Tls",), ("bool",)):
         return (*loc[:3], *loc[4:])

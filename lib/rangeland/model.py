@@ -105,12 +105,14 @@ class Isolation(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Leader:
     """Who serves a partition now, and who might next. ``topic_id`` and ``epoch`` are None
-    where the broker is too old to have them."""
+    where the broker is too old to have them. ``replica_ids`` are the ids of ``replicas``, in
+    the same order, where a dialect has them."""
 
     address: Address | None
     epoch: int | None = None
     topic_id: str | None = None
     replicas: tuple[Address, ...] = ()
+    replica_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

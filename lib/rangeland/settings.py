@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
 from rangeland.fetch.survey import Wanted
-from rangeland.job import Job, Security, Tls
+from rangeland.job import Job
+from rangeland.jobsource import Security, Tls
 from rangeland.model import Partition
 from rangeland.planning.bounds import Mark, groups_asked, offsets_asked, times_asked
 

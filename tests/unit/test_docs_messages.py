@@ -20,7 +20,7 @@ from rangeland.dialects.kafka.batches import bad_batch
 from rangeland.dialects.kafka.session import Session
 from rangeland.endings import as_bug
 from rangeland.errors import RangelandError
-from rangeland.fetch.consumer import _at
+from rangeland.fetch.fetcher import located
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted, take_survey
@@ -84,7 +84,7 @@ def local() -> None:
 
 
 def bad_record() -> None:
-    raise _at(
+    raise located(
         bad_batch(81204, "its checksum is wrong (codec lz4)"),
         Partition("orders", 3),
         "broker-1:9092",

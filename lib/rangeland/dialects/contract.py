@@ -113,7 +113,8 @@ class OffsetAnswer:
 class Fetched:
     """One partition's part of a fetch. ``readable_end`` is where reading must wait: the last
     stable offset or the high watermark by isolation, -1 if not told. ``aborted`` are pairs
-    of producer id and first offset."""
+    of producer id and first offset. ``preferred``: the id of the replica that the broker would
+    rather have read; None where it says nothing."""
 
     partition: Partition
     verdict: Verdict
@@ -121,6 +122,7 @@ class Fetched:
     records: memoryview
     readable_end: int = -1
     aborted: tuple[tuple[int, int], ...] = ()
+    preferred: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +151,15 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class FetchTerms:
     """What holds for a whole fetch request. The broker waits for ``min_bytes`` up to
-    ``max_wait_ms``."""
+    ``max_wait_ms``. ``rack`` is where this client is: a replica there may serve it. ``tags``:
+    only messages with one of these are wanted, all if there are none."""
 
     isolation: Isolation
     max_wait_ms: int
     max_bytes: int
     min_bytes: int = 1
+    rack: str = ""
+    tags: tuple[str, ...] = ()
 
 
 class DecodedChunk(Protocol):

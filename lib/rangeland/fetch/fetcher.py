@@ -1,0 +1,340 @@
+"""The thread that fetches ahead: obeys the loop, hands raw pieces over in the order they came.
+
+It peeks where an answer ends, sends the next request at once, and only then hands the answer
+over, so the broker works while the other side decodes. What is fetched and not yet decoded is
+bounded in bytes. Whatever goes wrong here is raised where the pieces are taken.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rangeland.dialects.contract import Asked, ClusterView, FetchAnswer, Fetched, FetchTerms
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import BadRecord, Unreachable
+from rangeland.fetch.broker import Lost
+from rangeland.fetch.leaders import ask_leaders
+from rangeland.fetch.loop import FetchLoop
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.steps import (
+    Ask,
+    AskLogRange,
+    FindLeaders,
+    Finished,
+    Patience,
+    WaitUntil,
+    Want,
+)
+from rangeland.model import (
+    Address,
+    Earliest,
+    Isolation,
+    Latest,
+    Leader,
+    Partition,
+    Slice,
+)
+from rangeland.planning.policy import Loss
+
+MAX_WAIT_MS = 500
+PREFETCH_BYTES = 48 << 20
+NOTHING = memoryview(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Raw bytes of one slice, from the offset they were asked at; or a loss; or a tail that
+    is proved to be compacted away."""
+
+    index: int
+    from_offset: int
+    until_offset: int
+    records: memoryview = NOTHING
+    aborted: tuple[tuple[int, int], ...] = ()
+    leader: str = ""
+    loss: Loss | None = None
+
+
+class _Budget:
+    """A bound on bytes that are fetched and not yet decoded. One piece always fits."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._held = 0
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def take(self, size: int) -> bool:
+        """Waits until there is room. False once closed."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._held == 0 or self._held + size <= self._limit
+            )
+            self._held += size
+            return not self._closed
+
+    def give_back(self, size: int) -> None:
+        with self._changed:
+            self._held -= size
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class Fetcher:
+    """The fetching thread: obeys the loop, hands raw pieces over in the order they came."""
+
+    def __init__(
+        self, slices: Sequence[Slice], settings: ClusterSettings, patience: Patience
+    ) -> None:
+        self.brokers = Brokers(settings)
+        self._settings = settings
+        self._slices = {s.index: s for s in slices}
+        self._patience = patience
+        self._terms = FetchTerms(settings.isolation, MAX_WAIT_MS, patience.request_bytes)
+        self._members = _named(settings) if self.brokers.dialect.NATURE.numbered_per_broker else {}
+        led = [self._led(s) for s in slices]
+        self._loop = FetchLoop(led, patience, settings.policy, _now_ms())
+        self._pieces: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
+        self._budget = _Budget(PREFETCH_BYTES)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
+
+    def _led(self, piece: Slice) -> Slice:
+        """Where brokers number partitions of their own, the slice as its broker is found now:
+        at its old address another may listen, and answer with other records."""
+        if not self._members:
+            return piece
+        return replace(piece, leader=self._members.get(piece.partition.broker))
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; the caller has all it wants, or has failed."""
+        self._stopped.set()
+        self._budget.close()
+        self.brokers.close()
+        self._thread.join()
+
+    def pieces(self) -> Iterator[Piece]:
+        while True:
+            item = self._pieces.get()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+            self._budget.give_back(len(item.records))
+
+    def _run(self) -> None:
+        try:
+            self._work()
+            self._pieces.put(None)
+        except BaseException as error:  # handed to the caller's thread, whatever it is
+            self._pieces.put(error)
+
+    def _work(self) -> None:
+        sent: Ask | None = None
+        while not self._stopped.is_set():
+            step = sent if sent is not None else self._loop.next(_now_ms())
+            self._hand_over_losses()
+            match step:
+                case Finished():
+                    return
+                case WaitUntil(at_ms):
+                    self._stopped.wait(max(0, at_ms - _now_ms()) / 1000)
+                case FindLeaders():
+                    self._find(step)
+                case AskLogRange(leader, want):
+                    self._measure(leader, want)
+                case Ask():
+                    sent = self._fetch(step, is_sent=step is sent)
+
+    def _hand_over_losses(self) -> None:
+        for index, loss in self._loop.gone:
+            self._pieces.put(Piece(index, loss.from_offset, loss.until_offset, loss=loss))
+        self._loop.gone.clear()
+
+    # --- records ----------------------------------------------------------------------
+
+    def _fetch(self, ask: Ask, *, is_sent: bool) -> Ask | None:
+        """Takes one answer. Gives the next request, sent before the answer is handed over."""
+        asked = self._asked(ask)
+        try:
+            answer = self._answer(ask.leader, asked, is_sent)
+        except Lost as error:
+            if not self._stopped.is_set():
+                self._loop.on_lost(ask.leader, f"{error.what}: {error.why}")
+            return None
+        if answer.verdict is not Verdict.OK:
+            for want in ask.wants:
+                self._loop.on_verdict(want, answer.verdict, answer.code)
+            return None
+        parts = {part.partition: part for part in answer.parts}
+        throttled = answer.throttle_ms > 0
+        taken = [
+            self._take(ask.leader, want, parts.get(want.partition), throttled) for want in ask.wants
+        ]
+        sent = self._send_ahead()
+        for piece in taken:
+            if piece is None:
+                continue
+            if not self._budget.take(len(piece.records)):
+                return None
+            self._pieces.put(piece)
+        return sent
+
+    def _asked(self, ask: Ask) -> list[Asked]:
+        return [
+            Asked(
+                w.partition,
+                w.topic_id,
+                w.epoch,
+                w.offset,
+                w.max_bytes,
+                self._slices[w.index].until_offset,
+            )
+            for w in ask.wants
+        ]
+
+    def _answer(self, leader: Address, asked: list[Asked], is_sent: bool) -> FetchAnswer:
+        dialect = self.brokers.dialect
+        questions = dialect.ask_records(asked, self._terms)
+        if is_sent:
+            try:
+                answers = self.brokers.receive_all(leader, questions)
+            except Lost:
+                # The once-more of SimpleConsumer: a fresh connection, the same request.
+                self.brokers.drop(leader)
+                answers = self.brokers.call_all(leader, questions)
+        else:
+            answers = self.brokers.call_all(leader, questions)
+        return dialect.read_records(answers, asked, self._settings.isolation)
+
+    def _send_ahead(self) -> Ask | None:
+        """Sends the next fetch if the loop wants one now; its answer is taken later."""
+        step = self._loop.next(_now_ms())
+        if not isinstance(step, Ask):
+            return None
+        asked = self._asked(step)
+        try:
+            self.brokers.send_all(step.leader, self.brokers.dialect.ask_records(asked, self._terms))
+        except Lost:
+            self.brokers.drop(step.leader)
+            return None
+        return step
+
+    def _take(
+        self, leader: Address, want: Want, part: Fetched | None, throttled: bool
+    ) -> Piece | None:
+        """Tells the loop what came for one slice; gives what is to be decoded, if anything."""
+        until_offset = self._slices[want.index].until_offset
+        if part is None or (part.verdict is Verdict.OK and not len(part.records)):
+            end = part.readable_end if part is not None else -1
+            if self._loop.on_empty(want, end, throttled):
+                return Piece(want.index, want.offset, until_offset, leader=str(leader))
+            return None
+        if part.verdict is not Verdict.OK:
+            self._loop.on_verdict(want, part.verdict, part.code)
+            return None
+        try:
+            next_offset = self.brokers.dialect.next_offset(part.records, want.offset)
+        except BadRecord as error:
+            raise located(error, want.partition, str(leader)) from error
+        if next_offset is None:
+            self._loop.on_too_small(want)
+            return None
+        self._loop.on_records(want, next_offset)
+        return Piece(
+            want.index,
+            want.offset,
+            min(next_offset, until_offset),
+            part.records,
+            part.aborted,
+            str(leader),
+        )
+
+    # --- leaders ----------------------------------------------------------------------
+
+    def _find(self, step: FindLeaders) -> None:
+        topics = tuple(sorted({p.topic for p in step.partitions}))
+        try:
+            view = ask_leaders(self.brokers, topics, (*step.seeds, *self.brokers.settings.seeds))
+        except Unreachable as error:
+            self._loop.on_no_metadata(f"{error.what}: {error.why}")
+            return
+        known = [topic.leaders for topic in view.topics.values() if topic.verdict is Verdict.OK]
+        leaders = {p: leader for found in known for p, leader in found.items()}
+        away = {p: why for p in step.partitions if (why := self._away(view, p))}
+        unknown = {
+            p
+            for p in step.partitions
+            if p not in leaders and p not in away and _is_unknown(view, p)
+        }
+        self._loop.on_leaders(leaders, unknown, away)
+
+    def _away(self, view: ClusterView, partition: Partition) -> str | None:
+        """Why the one broker that has a partition cannot be asked for it; None if it can."""
+        name = partition.broker
+        if name in view.unreachable:
+            return f"broker {name}: {view.unreachable[name]}"
+        if self._members and name not in self._members:
+            return f"broker {name}: no broker of that name is registered"
+        return None
+
+    def _measure(self, address: Address, want: Want) -> None:
+        """Asks the leader itself where its log begins and ends, as it is readable for all."""
+        dialect = self.brokers.dialect
+        leader = {want.partition: Leader(address, want.epoch)}
+        found: list[int] = []
+        for when in (Earliest(), Latest()):
+            questions = dialect.ask_offsets(leader, when, Isolation.READ_UNCOMMITTED)
+            try:
+                answers = self.brokers.call_all(address, questions)
+                part = dialect.read_offsets(answers)[want.partition]
+            except Lost as error:
+                self._loop.on_lost(address, f"{error.what}: {error.why}")
+                return
+            if part.offset is None:
+                self._loop.on_lost(address, f"{address} answered {part.code} to an offset request")
+                return
+            found.append(part.offset)
+        self._loop.on_log_range(want, found[0], found[1])
+
+
+def _named(settings: ClusterSettings) -> dict[str, Address]:
+    """The brokers by name, if they have names of their own."""
+    return {name: at for name, at in settings.members if name != str(at)}
+
+
+def _is_unknown(view: ClusterView, partition: Partition) -> bool:
+    """True where the cluster says that there is no such topic, or no such partition in it."""
+    topic = view.topics.get(partition.topic)
+    return topic is None or topic.verdict is Verdict.OK or topic.is_unknown
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def located(error: BadRecord, partition: Partition, leader: str) -> BadRecord:
+    """The same error with the partition and leader that only the consumer knows."""
+    facts = {k: v for k, v in error.facts.items() if k not in ("topic", "partition", "leader")}
+    return BadRecord(
+        f"{partition}: {error.what}",
+        why=error.why,
+        do=error.do or "check the log segment on the leader with kafka-dump-log",
+        topic=partition.topic,
+        partition=partition.number,
+        leader=leader,
+        **facts,
+    )
