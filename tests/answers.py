@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Slice
 from rangeland.planning.audit import Replaced
-from rangeland.planning.bounds import Mark
 from rangeland.planning.draft import Draft
-from rangeland.planning.plan import Plan, RangeOutcome
+from rangeland.planning.lives import Mark
+from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.proof import RangeOutcome
 from rangeland.results import CheckResult, PartitionStatus, PlanPreview, RunResult, Status
 
 LEADER = Leader(Address("b1", 9092), epoch=3, topic_id="t1")

@@ -6,7 +6,7 @@ the request; each stands beside the kind of request that it answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,9 @@ class ScriptedEdge:
         if isinstance(answer, Exception):
             raise answer
         return answer(question.request) if callable(answer) else answer
+
+    def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        return [self.ask(address, question) for question in questions]
 
     def pause(self, pause_ms: int) -> None:
         self.clock_ms += pause_ms

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from rangeland.commands import describing, landing, looking, mirroring, shipping, showing
+from rangeland.commands import describing, landing, looking, mirroring, redriving, shipping, showing
 from rangeland.endings import INTERRUPTED, Ending, as_bug, as_usage_error, ending
 from rangeland.errors import RangelandError, UsageError
 
@@ -107,6 +107,7 @@ app.command(short_help="Show what a run would land now. Writes nothing.")(landin
 app.command(short_help="Land what is new; never anything twice.")(landing.run)
 app.command(short_help="Land exactly what a reviewed plan file says.")(landing.apply)
 app.command(short_help="Land a range of your choice, beside the runs.")(landing.backfill)
+app.command(short_help="Land what was quarantined and decodes by now.")(redriving.redrive)
 app.command(short_help="Show where a job stands: checkpoint, end, lag.")(looking.status)
 app.command(short_help="Prove that each landed offset is in the table once.")(looking.verify)
 app.command(short_help="Say which run landed an offset, and where it is.")(looking.find)

@@ -6,7 +6,7 @@ for the offsets that have rows. Nothing is asked of a broker and nothing is writ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,11 @@ from rangeland.planning.audit import (
     audit,
     cut_pieces,
     in_force,
+    missing,
     other_lives,
     pieces_in_bytes,
 )
+from rangeland.planning.coverage import common, coverage_of
 from rangeland.planning.plan import Plan
 from rangeland.results import Finding, Progress
 from rangeland.spark.offsets import files_with, rows_of_entries, runs_in, table_frame
@@ -74,13 +76,33 @@ def pieces_of(landings: Landings) -> list[Piece]:
     ]
 
 
+def torn_from(spark: Any, target: Target, job: Job, warn: Callable[[str], None]) -> list[Range]:
+    """What the table has lost of the topics that a job reads."""
+    evidence = examine(spark, target)
+    holes = missing(evidence.pieces, evidence.audit.holes)
+    # Whose rows are missing cannot be told where two lives of a topic share the offsets.
+    shared = [hole for hole in holes if other_lives(evidence.pieces, hole)]
+    if shared:
+        warn(
+            f"{shared[0]} was landed from two topics of that name, one made after the other "
+            "was deleted: whose rows are missing cannot be told, so they are left alone"
+        )
+    holes = [hole for hole in holes if hole not in shared]
+    mine = [hole for hole in holes if job.source.reads(hole.partition.topic)]
+    if others := sorted({h.partition.topic for h in holes if h not in mine}):
+        warn(f"offsets of {', '.join(others)} are missing too, which this job reads not")
+    return mine
+
+
 def refuse_cut(target: Target, ranges: Iterable[Range]) -> None:
     """Raises UsageError where a range would take a part of a slice and leave the rest: a
     slice was landed as a whole, and is replaced as a whole."""
     slices = [
-        Piece(Range(s.partition, s.from_offset, s.until_offset, s.topic_id), None)
-        for plan, _ in target.landings()
+        Piece(landed, None)
+        for plan, outcome in target.landings()
         for s in Plan.from_json(target.document(plan)).slices
+        for whole in (Range(s.partition, s.from_offset, s.until_offset, s.topic_id),)
+        for landed in common([whole], coverage_of(entry.range for entry in outcome.ranges))
     ]
     asked_for, here = list(ranges), in_force(slices)
     for r in asked_for:

@@ -25,12 +25,17 @@ from rangeland.errors import (
     StorageFailed,
     TableRefused,
 )
+from rangeland.fetch.manners import shared_rates
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
 from rangeland.model import DataFile, Range, Receipt, Slice, TaskResult
 from rangeland.planning.audit import Replaced
-from rangeland.planning.plan import Plan, RangeOutcome, Way, prove
+from rangeland.planning.coverage import coverage_of, leave_out
+from rangeland.planning.plan import Plan, Way
+from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.slices import pack
+from rangeland.redriving import HOLD_ALL, redrives, rereads, settings_of
+from rangeland.replacing import Replacement
 from rangeland.results import Progress
 from rangeland.settings import cluster_settings
 from rangeland.sharing import SharedReading
@@ -84,6 +89,7 @@ class Finisher:
         self.rows = rows
         self.transform = transform
         self.progress = progress
+        self.replacement = Replacement(spark, target)
         self.replaced: Replaced | None = None
         self.place: Place | None = None
         """In the group of the job's runs, for as long as one holds."""
@@ -114,20 +120,24 @@ class Finisher:
         return Finished(plan, outcome, landed, recovered, read_here, shared is not None)
 
     def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
+        if self._is_open(plan) and outcome.kept:
+            self.progress.step(f"keeping {len(outcome.kept)} files in quarantine")
+            if (unkept := self.target.keep(outcome)) is not None:
+                return unkept
         if not plan.replaces:
             self.progress.step(f"committing {len(outcome.files)} files")
             if not mends(plan):
                 return self.target.land(outcome, since)
-            if self._is_open(plan) and self.target.has_rows_of(plan):
+            if self._is_open(plan) and self.replacement.has_rows_of(plan):
                 # Somebody has brought them back in another way: put ours in their place.
-                return self.target.replace(plan, outcome, since)
+                return self.replacement.land(plan, outcome, since)
             return self.target.land(outcome, since, self.target.dead_files())
         if self._is_open(plan):
             if gone := self.target.missing(outcome):
                 return FilesMissing(gone)
             self._compare(plan, outcome)
             self.progress.step("replacing rows")
-        return self.target.replace(plan, outcome, since)
+        return self.replacement.land(plan, outcome, since)
 
     def _is_open(self, plan: Plan) -> bool:
         return self.target.landed_sequence(plan.application) < plan.sequence
@@ -137,7 +147,7 @@ class Finisher:
         compared must not keep the plan from its end."""
         self.progress.step("comparing with the rows that are there")
         try:
-            found = self.target.differences(plan, outcome)
+            found = self.replacement.differences(plan, outcome)
         except StorageFailed as error:
             self._warn(str(error))
             return
@@ -148,10 +158,10 @@ class Finisher:
         receipts, files = self._read_slices(plan)
         outcomes = prove(plan, receipts)
         if plan.replaces:
-            _refuse_lost(outcomes)
-            self.target.refuse_strays(plan, files)
+            _refuse_lost(plan, outcomes)
+            self.replacement.refuse_strays(plan, files)
         self.progress.step("preparing the outcome")
-        outcome, is_mine = self.target.prepare(plan, outcomes, files)
+        outcome, is_mine = self.target.prepare(plan, outcomes, files, receipts)
         if not is_mine:
             self._warn("another driver has read the same plan; its files are landed")
         return outcome
@@ -160,7 +170,9 @@ class Finisher:
         """Prepared files have gone: the plan says which offsets they held."""
         self._warn(f"{len(missing.paths)} prepared files are gone and are read from the log again")
         receipts, files = self._read_slices(plan)
-        return self.target.replace_outcome(outcome, prove(plan, receipts), files)
+        outcomes = prove(plan, receipts)
+        _refuse_less(outcome, outcomes)
+        return self.target.replace_outcome(outcome, plan, outcomes, files, receipts)
 
     def _read_slices(self, plan: Plan) -> tuple[dict[int, Receipt], list[FileEntry]]:
         if plan.job != self.job.job:
@@ -193,9 +205,19 @@ class Finisher:
             compression=self.job.sink.compression,
             target_file_bytes=self.job.sink.target_file_bytes,
             prefix=plan.hash[:12],
+            aside=self.target.aside(plan),
         )
-        cluster = replace(cluster_settings(self.job), isolation=plan.isolation)
-        return self.tasks(slices), cluster, writer, self._reporter(plan, before)
+        tasks, cluster = self.tasks(slices), self._cluster(plan)
+        if rate := self.job.limits.broker_bytes_per_second:
+            cluster = replace(cluster, rates=shared_rates(tasks, self._slots(), rate))
+        return tasks, cluster, writer, self._reporter(plan, before)
+
+    def _cluster(self, plan: Plan) -> ClusterSettings:
+        """Where a plan is read: from the log, or what was kept of it."""
+        if redrives(plan):
+            return settings_of(plan, self.target)
+        cluster = replace(cluster_settings(self.job), isolation=plan.isolation, tags=plan.tags)
+        return replace(cluster, policy=HOLD_ALL) if rereads(plan) else cluster
 
     def _read_transformed(
         self, plan: Plan, reading: _Reading, stop: Callable[[], bool] = lambda: False
@@ -296,16 +318,36 @@ class Finisher:
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
         """Slices packed by leader; enough tasks for every core, and no more than bytes need."""
-        cores = int(self.spark.sparkContext.defaultParallelism)
-        return pack(slices, self.job.slices.target_bytes, cores)
+        return pack(slices, self.job.slices.target_bytes, self._slots())
+
+    def _slots(self) -> int:
+        """How many tasks run at the same time."""
+        return int(self.spark.sparkContext.defaultParallelism)
 
 
-def _refuse_lost(outcomes: Sequence[RangeOutcome]) -> None:
+def _refuse_less(old: OutcomeEntry, outcomes: Sequence[RangeOutcome]) -> None:
+    """What an outcome has landed counts as landed, so another attempt must have all of it."""
+    again = coverage_of(outcome.range for outcome in outcomes)
+    if left := leave_out([entry.range for entry in old.ranges], again):
+        raise RangeLost(
+            f"{left[0]} was prepared, its files are gone, and it cannot be read again",
+            why="the log has lost it since, or its bytes are damaged, and a policy holds it",
+            do="let the policy skip it, and run again",
+        )
+
+
+def _refuse_lost(plan: Plan, outcomes: Sequence[RangeOutcome]) -> None:
     """What the log has lost is not to be taken from the table, too."""
+    if left := leave_out(plan.ranges, coverage_of(outcome.range for outcome in outcomes)):
+        raise RangeLost(
+            f"{left[0]} could not be read",
+            why="a policy holds it, and replacing it would remove its rows from the table",
+            do="Replace only what the log still has",
+        )
     for outcome in outcomes:
-        if outcome.counts.lost:
+        if gone := outcome.counts.lost + outcome.counts.quarantined:
             raise RangeLost(
-                f"{outcome.counts.lost} offsets of {outcome.range} are no longer in the log",
+                f"{gone} offsets of {outcome.range} are no longer in the log, or damaged",
                 why="replacing the range would remove their rows from the table",
                 do="Replace only what the log still has",
             )

@@ -19,10 +19,11 @@ from rangeland.fetch.ages import Position, first_times
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted
+from rangeland.holding import held_now
 from rangeland.homes import open_home
 from rangeland.job import Job
 from rangeland.model import Partition, Survey
-from rangeland.planning.bounds import Mark, recreated
+from rangeland.planning.lives import Mark, recreated
 from rangeland.results import (
     CheckResult,
     Finding,
@@ -38,6 +39,7 @@ from rangeland.surveying import survey_of
 from rangeland.target import Target
 
 RECENT = 5
+LOSSES = 10
 
 
 def status(job: Job, spark: Any, progress: Progress) -> Status:
@@ -53,6 +55,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     survey = survey_of(job, wanted, settings=cluster)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
+    losses = [loss for loss in target.losses() if loss.job == job.job]
     partitions = []
     for partition, log in survey.logs.items():
         mark: Mark | None = standing.checkpoint.get(partition)
@@ -68,6 +71,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
                 leader=str(log.leader.address),
                 landed=tuple(standing.landed.of(partition, log.leader.topic_id)),
                 owner=owners.get(partition),
+                held=held_now(losses, standing.checkpoint.get(partition), log),
             )
         )
     return Status(
@@ -79,6 +83,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         live_plans=tuple(u.plan for u in target.unfinished()),
         recent=tuple(_landing(entry) for entry in target.history(job.application, RECENT)),
         group=group,
+        losses=tuple(losses[-LOSSES:]),
     )
 
 

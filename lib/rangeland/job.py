@@ -26,7 +26,7 @@ from rangeland.jobsource import Source
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
 from rangeland.planning.bounds import Request
 from rangeland.planning.limits import Limits
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Action, Policy, TopicRule, Verdict
 from rangeland.planning.slices import Slicing
 from rangeland.words import (
     EXPECTED_BOUND,
@@ -41,6 +41,8 @@ from rangeland.words import (
 )
 
 OnLoss = Literal["fail", "skip", "hold"]
+OnSilence = Literal["fail", "hold"]
+OnCorrupt = Literal["fail", "skip", "hold", "quarantine"]
 
 
 class RangeSpec(Part):
@@ -74,6 +76,11 @@ class LimitSpec(Part):
     max_bytes: Size | None = Field(
         default=None, description="Bytes of the log per run, as the brokers store them."
     )
+    broker_bytes_per_second: Size | None = Field(
+        default=None,
+        description="How fast each broker is read, by all tasks of a run together. A broker's "
+        "own quotas are kept to in any case.",
+    )
 
 
 class SliceSpec(Part):
@@ -89,9 +96,26 @@ class SliceSpec(Part):
     )
 
 
+class TopicPolicy(Part):
+    """What is done for some topics; of what is not named here, the general word holds."""
+
+    expired: OnLoss | None = None
+    recreated: OnLoss | None = None
+    truncated: OnLoss | None = None
+    vanished: OnLoss | None = None
+    unreachable: OnSilence | None = None
+    corrupt: OnCorrupt | None = None
+
+    def rule(self, pattern: str) -> TopicRule:
+        named = self.model_dump(exclude_none=True)
+        actions = tuple((Verdict(name), Action(word)) for name, word in named.items())
+        return TopicRule(pattern, actions)
+
+
 class PolicySpec(Part):
     """What to do about offsets that cannot be had: `fail` ends the run, `skip` goes on and
-    records the loss in the ledger, `hold` leaves that partition alone and lands the others."""
+    records the loss in the ledger, `hold` leaves that partition where it is and lands the
+    others."""
 
     expired: OnLoss = Field(
         default="fail", description="Retention removed them before they were landed."
@@ -108,14 +132,44 @@ class PolicySpec(Part):
     vanished: OnLoss = Field(
         default="fail", description="A partition or topic with a checkpoint is no longer there."
     )
-    unreachable: Literal["fail", "hold"] = Field(
+    unreachable: OnSilence = Field(
         default="fail",
         description="Nobody serves the partition, after `source.timeouts.survey_ms` of waiting. "
         "That is no loss: `fail` ends the run for another try later.",
     )
-    corrupt: Literal["fail", "skip"] = Field(
-        default="fail", description="A batch that cannot be decoded: checksum, codec or layout."
+    corrupt: OnCorrupt = Field(
+        default="fail",
+        description="A batch that cannot be decoded: checksum, codec or layout. `quarantine` "
+        "keeps its bytes beside the table and goes on; `rangeland redrive` lands what decodes "
+        "later.",
     )
+    topics: dict[str, TopicPolicy] = Field(
+        default={},
+        json_schema_extra={
+            "title": "{topic: {verdict: action}}",
+            "examples": [{"orders": {"expired": "fail"}, "audit-.*": {"corrupt": "hold"}}],
+        },
+        description="Other words for some topics: a topic's name, or a pattern that matches all "
+        "of it. The first that fits a topic counts; what it leaves out is as above.",
+    )
+
+    @field_validator("topics")
+    @classmethod
+    def _patterns(cls, topics: dict[str, TopicPolicy]) -> dict[str, TopicPolicy]:
+        for pattern in topics:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"a topic or a regular expression: {pattern}: {error}") from None
+        return topics
+
+    @property
+    def values(self) -> Policy:
+        general = self.model_dump(exclude={"topics"})
+        return Policy(
+            **{name: Action(word) for name, word in general.items()},
+            topics=tuple(one.rule(pattern) for pattern, one in self.topics.items()),
+        )
 
 
 class Sink(Part):
@@ -216,6 +270,15 @@ class Job(Part):
         return self
 
     @model_validator(mode="after")
+    def _policies_of_topics(self) -> Job:
+        for pattern in self.policy.topics if self.source.topics else ():
+            rule = TopicRule(pattern, ())
+            if not any(rule.matches(topic) for topic in self.source.topics):
+                expected = f"topics of this job, and {pattern!r} is none"
+                raise Misplaced(expected, "policy", "topics", pattern)
+        return self
+
+    @model_validator(mode="after")
     def _layout(self) -> Job:
         column = r"(?i)(?:(?:date|hour)\(\s*)?timestamp(?:type)?\s*\)?"
         timed = [w for w in self.sink.partition_by if re.fullmatch(column, w.strip())]
@@ -262,7 +325,7 @@ class Job(Part):
 
     @property
     def policies(self) -> Policy:
-        return Policy(**{name: Action(value) for name, value in self.policy.model_dump().items()})
+        return self.policy.values
 
     @property
     def run_limits(self) -> Limits:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from rangeland.jobparts import Misplaced, Part
 from rangeland.model import Address, Isolation
-from rangeland.words import SecretRef, Server, Topic, Which, Whole, parse_member
+from rangeland.words import SecretRef, Server, Size, Topic, Which, Whole, parse_member
 
 
 class Tls(Part):
@@ -37,14 +37,115 @@ class Tls(Part):
     )
 
 
-class Sasl(Part):
-    """Who this client is. PLAIN should only be used over TLS."""
+class Token(Part):
+    """Where the token of OAUTHBEARER comes from: one of command, file, callable, endpoint. It is
+    had anew for each login, wherever a connection is made: on the driver and on executors."""
 
-    mechanism: Literal["PLAIN"] = Field(
-        default="PLAIN", description="How the name is proved. PLAIN sends the password as it is."
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": [n]} for n in ("command", "file", "callable", "endpoint")]
+        }
     )
-    username: str = Field(description="The name that the broker's access rules know.")
-    password: SecretRef = Field(description="Looked up when a connection is made.")
+
+    command: tuple[str, ...] = Field(
+        default=(),
+        json_schema_extra={"examples": [["/opt/bin/kafka-token", "--audience", "kafka"]]},
+        description="A program and its arguments, run without a shell; its stdout is the token. "
+        "It has `timeouts.request_ms`. If it ends with 75, the run is tried again later.",
+    )
+    file: str | None = Field(
+        default=None,
+        description="A file that holds the token and that somebody else keeps fresh.",
+    )
+    callable: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        json_schema_extra={"examples": ["my_module:kafka_token"]},
+        description="A Python function without arguments that returns the token.",
+    )
+    endpoint: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s/@?#]+[^\s@]*$",
+        json_schema_extra={"examples": ["https://login.example/oauth2/token"]},
+        description="The token endpoint of an OAuth 2 server, asked for client credentials. "
+        "`http` only to this host itself.",
+    )
+    client_id: str | None = Field(default=None, description="This client, to the endpoint.")
+    client_secret: SecretRef | None = Field(
+        default=None, description="Sent to the endpoint; looked up in the driver."
+    )
+    scope: str | None = Field(default=None, description="What the endpoint is asked for.")
+    ca: str | None = Field(
+        default=None,
+        description="PEM file with the authorities to trust for the endpoint; without it the "
+        "system's hold.",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Token:
+        origins = ("command", "file", "callable", "endpoint")
+        given = [name for name in origins if getattr(self, name)]
+        if len(given) != 1:
+            raise ValueError("exactly one of command, file, callable and endpoint")
+        for name in ("client_id", "client_secret"):
+            if self.endpoint and getattr(self, name) is None:
+                raise Misplaced("a value, since there is an endpoint", name)
+        for name in ("client_id", "client_secret", "scope", "ca"):
+            if not self.endpoint and getattr(self, name) is not None:
+                raise Misplaced("nothing, since there is no endpoint", name)
+        safe = r"https:.*|http://(localhost|127\.\d+\.\d+\.\d+|\[::1\])([:/].*)?"
+        if self.endpoint and re.fullmatch(safe, self.endpoint) is None:
+            raise Misplaced("https, since a secret is sent there", "endpoint")
+        return self
+
+
+class Sasl(Part):
+    """Who this client is: name and password, or a token."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": ["username", "password"]}, {"required": ["token"]}]
+        }
+    )
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
+        default="PLAIN",
+        description="How it is proved. PLAIN sends the password as it is and OAUTHBEARER the "
+        "token: never without TLS. SCRAM sends no password, and the broker must know it too.",
+    )
+    username: str | None = Field(
+        default=None,
+        description="The name that the broker's access rules know. Not with OAUTHBEARER.",
+    )
+    password: SecretRef | None = Field(
+        default=None, description="Looked up when a run begins. Not with OAUTHBEARER."
+    )
+    token: Token | None = Field(default=None, description="With OAUTHBEARER only.")
+    extensions: dict[str, str] = Field(
+        default_factory=dict,
+        json_schema_extra={"title": "name: text", "examples": [{"logicalCluster": "lkc-1"}]},
+        description="What the broker wants to know beside the token. With OAUTHBEARER only.",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Sasl:
+        bears = self.mechanism == "OAUTHBEARER"
+        needed = ("token",) if bears else ("username", "password")
+        others = ("username", "password") if bears else ("token", "extensions")
+        for name in needed:
+            if not getattr(self, name):
+                raise Misplaced(f"a value, since the mechanism is {self.mechanism}", name)
+        for name in others:
+            if getattr(self, name):
+                raise Misplaced(f"nothing, since the mechanism is {self.mechanism}", name)
+        if "\0" in (self.username or ""):
+            raise Misplaced("a name without NUL", "username")
+        for name, text in self.extensions.items():  # RFC 7628 3.1
+            if not re.fullmatch(r"[A-Za-z]+", name) or name.lower() == "auth":
+                raise Misplaced("names of letters, and not auth", "extensions", name)
+            if not re.fullmatch(r"[\x20-\x7e\t\r\n]*", text):
+                raise Misplaced("printable ASCII", "extensions", name)
+        return self
 
 
 class Acl(Part):
@@ -62,7 +163,7 @@ class Security(Part):
         description="`true`, or a section that says which certificates.",
     )
     sasl: Sasl | None = Field(
-        default=None, description="A name and password for the brokers: Kafka's way."
+        default=None, description="A name and password, or a token, for Kafka's brokers."
     )
     acl: Acl | None = Field(default=None, description="A pair of keys: RocketMQ's way.")
 
@@ -127,8 +228,25 @@ class Source(Part):
         description="Whether records of open and rolled back transactions are left out.",
     )
     security: Security = Security()
+    tags: tuple[str, ...] = Field(
+        default=(),
+        json_schema_extra={"examples": [["A", "B"]]},
+        description="Of RocketMQ: only messages with one of these tags are landed. The others "
+        "are counted as filtered.",
+    )
     client_id: str = Field(
         default="rangeland", description="The name under which brokers see these requests."
+    )
+    max_answer_bytes: Size = Field(
+        default=256 << 20,
+        le=(1 << 31) - 1,
+        description="The largest answer that is taken from a broker. Raise it for a topic with "
+        "batches larger than that.",
+    )
+    rack: str = Field(
+        default="",
+        description="The rack or zone that this job runs in. Kafka's leaders then name a replica "
+        "in the same rack, if there is one, and it is read in their place.",
     )
     timeouts: Timeouts = Timeouts()
 
@@ -172,6 +290,15 @@ class Source(Part):
             raise ValueError(f"a regular expression ({error})") from error
         return pattern
 
+    @field_validator("tags")
+    @classmethod
+    def _tags(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
+        for tag in tags:
+            # Brokers take a list of tags apart by bars, and properties end with those bytes.
+            if tag in ("", "*") or tag != tag.strip() or re.search(r"\|\||[\x01\x02]", tag):
+                raise ValueError(f"tags of messages, without '||' and outer spaces, not {tag!r}")
+        return tuple(dict.fromkeys(tags))
+
     @field_validator("topics")
     @classmethod
     def _topic_names(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
@@ -190,6 +317,12 @@ class Source(Part):
             raise Misplaced("either sasl or acl", "security", "acl")
         if self.security.acl and self.dialect != "rocketmq":
             raise Misplaced("acl with the dialect rocketmq only", "security", "acl")
+        if self.tags and self.dialect != "rocketmq":
+            raise Misplaced("tags with the dialect rocketmq only", "tags")
+        if self.security.sasl and self.dialect != "kafka":
+            raise Misplaced("sasl with the dialect kafka only", "security", "sasl")
+        if self.security.tls and self.dialect == "jafka":
+            raise Misplaced("no TLS: Jafka's brokers do not speak it", "security", "tls")
         if self.dialect == "jafka" and self.topic_pattern and not self.zookeeper:
             raise Misplaced("topics by name: only zookeeper knows all of them", "topic_pattern")
         unknown = [t for t in self.partitions if self.topics and t not in self.topics]

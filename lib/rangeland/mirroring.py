@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rangeland.dialects.groups import Home
 from rangeland.model import LogState, Partition
-from rangeland.planning.bounds import Mark, recreated
+from rangeland.planning.lives import Mark, recreated
 
 Offsets = Mapping[Partition, int]
 

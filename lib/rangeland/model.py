@@ -106,13 +106,15 @@ class Isolation(StrEnum):
 class Leader:
     """Who serves a partition now, and who might next. ``topic_id`` and ``epoch`` are None
     where the broker is too old to have them. ``replica_ids`` are the ids of ``replicas``, in
-    the same order, where a dialect has them."""
+    the same order, where a dialect has them. ``is_replica``: the leader is away and this is
+    who stands in for it; it may be behind."""
 
     address: Address | None
     epoch: int | None = None
     topic_id: str | None = None
     replicas: tuple[Address, ...] = ()
     replica_ids: tuple[int, ...] = ()
+    is_replica: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +134,27 @@ class LogState:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """When a topic's old records are removed: as old as ``ms``, or where a log is larger than
+    ``bytes``. None: never for that reason, or not told."""
+
+    ms: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     """All partitions of all topics of a job, in one look. ``offsets_for_times`` maps
     (partition, time_ms) to the offset found, or None where no record is that late; those in
     ``inexact`` are at or before it. ``elsewhere`` are partitions that are there and that the
     job leaves out. ``entries`` has, for offsets that were asked for and that entries might
     not begin at, where the entry they are in begins and ends.
+
+    ``epoch_ends``: where the records of the checkpoint's leader epoch end, of partitions whose
+    leader has changed since. ``agreed``: what was odd and was asked again, and who said the same.
+
+    ``retention`` is by topic, as far as it was told. ``expiring``: the first offset that will
+    not be too old by the time that all is expected to be read.
 
     ``unreachable`` are partitions that nobody serves, and why. Where brokers have names,
     ``brokers`` are those that answered: of the others' partitions nothing is known."""
@@ -153,6 +170,10 @@ class Survey:
     unreachable: dict[Partition, str] = field(default_factory=dict)
     brokers: frozenset[str] = frozenset()
     silent: dict[str, str] = field(default_factory=dict)
+    epoch_ends: dict[Partition, int] = field(default_factory=dict)
+    agreed: dict[Partition, str] = field(default_factory=dict)
+    retention: dict[str, Retention] = field(default_factory=dict)
+    expiring: dict[Partition, int] = field(default_factory=dict)
 
 
 # --- the plan: what will be read --------------------------------------------------------
@@ -180,7 +201,8 @@ class Range:
 class Slice:
     """A piece of a range: the unit a task reads. Slices of a range tile it exactly.
 
-    ``leader`` is where to ask first, a hint that may be stale when the slice is read."""
+    ``leader`` is where to ask first, a hint that may be stale when the slice is read.
+    ``is_urgent``: retention may take it soon, so it is read before others."""
 
     index: int
     partition: Partition
@@ -189,6 +211,7 @@ class Slice:
     estimated_bytes: int = 0
     topic_id: str | None = None
     leader: Address | None = None
+    is_urgent: bool = False
 
     @property
     def width(self) -> int:
@@ -209,8 +232,8 @@ class Counts:
     ``landed``: a row in the table. ``control``: a transaction marker. ``aborted``: a
     record of a transaction that was rolled back. ``compacted``: the log no longer has it,
     though the offsets around it are there. ``filtered``: given to the transform, which
-    made no row of it. ``quarantined``: kept aside as raw bytes. ``lost``: gone, and a
-    policy allowed to go on."""
+    made no row of it, or without any of the tags that are wanted. ``quarantined``: kept aside
+    as raw bytes. ``lost``: gone, and a policy allowed to go on."""
 
     landed: int = 0
     control: int = 0
@@ -259,10 +282,13 @@ class Receipt:
     """What one slice became: a class for each of its offsets, and who served its last byte.
 
     ``losses`` are ``(from_offset, until_offset, verdict, evidence)`` of what a policy has
-    skipped while reading; their widths add up to ``counts.lost``. ``gaps`` are the
-    ``[from, until)`` without a row, sorted and apart; None where they were not kept: too
-    many, or made by a transform. ``taken_up``: the offsets that whole entries and losses
-    take up, where offsets are bytes; None where each offset is a record or none."""
+    skipped while reading; their widths add up to ``counts.lost``. So do those of
+    ``quarantined`` to theirs, whose bytes are in the files ``kept``. ``held``, of the same
+    form: reading has stopped at ``until_offset``, and this is why, and the rest of the slice.
+
+    ``gaps`` are the ``[from, until)`` without a row, sorted and apart; None where they were
+    not kept: too many, or made by a transform. ``taken_up``: the offsets that whole entries
+    and losses take up, where offsets are bytes; None where each offset is a record or none."""
 
     slice_index: int
     partition: Partition
@@ -274,11 +300,24 @@ class Receipt:
     losses: tuple[tuple[int, int, str, str], ...] = ()
     gaps: tuple[tuple[int, int], ...] | None = None
     taken_up: int | None = None
+    quarantined: tuple[tuple[int, int, str, str], ...] = ()
+    held: tuple[int, int, str, str] | None = None
+    kept: tuple[DataFile, ...] = ()
 
     @property
     def offsets(self) -> int:
         """How many offsets are accounted for."""
         return self.counts.total if self.taken_up is None else self.taken_up
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The bytes of a batch that cannot be decoded, as they came, and what else decoding them
+    takes: ``aborted`` as in a fetch. ``reason`` is the decoder's."""
+
+    records: bytes
+    aborted: tuple[tuple[int, int], ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

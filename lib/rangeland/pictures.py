@@ -36,6 +36,7 @@ from rangeland.drawing import (
 )
 from rangeland.errors import RangelandError
 from rangeland.group_pictures import group_lines
+from rangeland.loss_pictures import loss_lines
 from rangeland.model import COUNT_NAMES, Counts, LogState, Partition, Range
 from rangeland.planning.audit import Replaced
 from rangeland.planning.intervals import width
@@ -63,6 +64,8 @@ def plan_picture(preview: PlanPreview) -> RenderableType:
     lost = [f"{loss}: {loss.evidence}" for loss in plan.losses]
     parts += listed("lost, as the policy allows", lost, "bold red")
     parts += listed("held back", [f"{loss}: {loss.evidence}" for loss in draft.held], "red")
+    at_risk = f"may expire before it is read, at {preview.speed}"
+    parts += listed(at_risk, [str(risk) for risk in draft.risks], "bold red")
     parts += listed("note", draft.notes, "yellow")
     return Group(*parts)
 
@@ -178,7 +181,9 @@ def result_picture(result: RunResult) -> RenderableType:
     recovered = [f"plan {sequence}" for sequence in result.recovered]
     parts += listed("finished what an earlier run had begun", recovered, "yellow")
     parts += listed("already landed, left out", [str(r) for r in result.already], "cyan")
-    parts += listed("held back", result.held, "red")
+    told = {str(loss) for loss in result.losses}
+    parts += listed("held back", [text for text in result.held if text not in told], "red")
+    parts += loss_lines(result.losses)
     parts += listed("warning", result.warnings, "yellow")
     return Group(*parts)
 
@@ -279,6 +284,9 @@ def status_picture(status: Status) -> RenderableType:
     live = [f"plan {p.sequence} of {p.application}, {p.width:,} offsets" for p in status.live_plans]
     parts += listed("entered and not landed yet, the next run finishes it", live, "yellow")
     parts += listed("latest landings", [_recent_line(entry) for entry in status.recent], "")
+    held = [p.held for p in status.partitions if p.held is not None]
+    parts += listed("held at its checkpoint", [f"{x}: {x.evidence}" for x in held], "yellow")
+    parts += loss_lines(loss for loss in status.losses if loss not in held)
     return Group(*parts)
 
 

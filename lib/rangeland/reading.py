@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.errors import UsageError
+from rangeland.fetch.manners import shared_rates
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
 from rangeland.planning.coverage import Coverage
@@ -91,16 +92,25 @@ def freeze(
     """A plan of the job's range as the cluster is now, or the given one, and how to read it."""
     settings = cluster_settings(job)
     if plan is not None:
-        return plan, replace(settings, isolation=plan.isolation), min_slices
+        settings = replace(settings, isolation=plan.isolation, tags=plan.tags)
+        return plan, _slowed(job, settings, plan, min_slices), min_slices
     survey = survey_of(job, wanted_of(job))
     terms = Terms(
         job=job.job,
         application="rangeland/read",
         dialect=job.source.dialect,
         isolation=job.source.isolation,
+        tags=job.source.tags,
         request=job.request,
         limits=job.run_limits,
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
     )
     found = draft(terms, survey, Standing({}, Coverage(), 1))
-    return found.plan, settings, min_slices
+    return found.plan, _slowed(job, settings, found.plan, min_slices), min_slices
+
+
+def _slowed(job: Job, settings: ClusterSettings, plan: Plan, at_once: int) -> ClusterSettings:
+    """At the rate that the job allows: each slice is a task of its own."""
+    if (rate := job.limits.broker_bytes_per_second) is None:
+        return settings
+    return replace(settings, rates=shared_rates([[s] for s in plan.slices], at_once, rate))

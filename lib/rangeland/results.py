@@ -11,12 +11,15 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
+from rangeland.delta.entries import LossEntry
 from rangeland.dialects.groups import Holder
 from rangeland.model import Counts, LogState, Partition, Range
 from rangeland.planning.audit import Audit, Piece, Replaced
 from rangeland.planning.draft import Draft
 from rangeland.planning.intervals import Interval, subtract, width
-from rangeland.planning.plan import Plan, RangeOutcome
+from rangeland.planning.plan import Plan
+from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.risk import Speed
 
 State = Literal["landed", "nothing", "already-landed"]
 
@@ -38,6 +41,20 @@ def range_json(r: Range) -> dict[str, Any]:
     }
 
 
+def loss_json(loss: LossEntry) -> dict[str, Any]:
+    """A verdict as the ledger has it."""
+    return {
+        **range_json(loss.range),
+        "count": loss.range.width,
+        "verdict": loss.verdict,
+        "action": loss.action,
+        "cause": loss.cause,
+        "evidence": loss.evidence,
+        "sequence": loss.sequence,
+        "seen_at_ms": loss.seen_at_ms,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """Of ``run``, ``apply`` and ``backfill``.
@@ -46,7 +63,8 @@ class RunResult:
     the table, and nothing that another driver has or that was there before: that is
     ``already``, as far as it was asked for or met. Drivers that share a plan have brought it
     together: each tells all of it. ``recovered`` are the sequences of plans
-    that an earlier or another driver had entered and this one has finished. With a transform
+    that an earlier or another driver had entered and this one has finished. ``losses`` are
+    the verdicts on what these plans could not land. With a transform
     ``rows`` need not be the landed offsets."""
 
     job: str
@@ -64,6 +82,7 @@ class RunResult:
     already: tuple[Range, ...] = ()
     held: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    losses: tuple[LossEntry, ...] = ()
     replaced: Replaced | None = None
 
     @property
@@ -88,6 +107,7 @@ class RunResult:
             "recovered": list(self.recovered),
             "already_landed": [range_json(r) for r in self.already],
             "held": list(self.held),
+            "losses": [loss_json(loss) for loss in self.losses],
             "warnings": list(self.warnings),
             "replaced": None if self.replaced is None else asdict(self.replaced),
             "seconds": round(self.seconds, 3),
@@ -98,7 +118,8 @@ class RunResult:
 class PlanPreview:
     """Of ``plan``: what a run would do now. ``pending`` are plans that would be finished
     first. ``logs`` is what the survey saw; ``tasks`` how many Spark tasks would read.
-    ``location`` is the URI that the table's path means here; None for a name in a catalog."""
+    ``location`` is the URI that the table's path means here; None for a name in a catalog.
+    ``speed`` is how fast a run is expected to read."""
 
     draft: Draft
     table: str
@@ -107,6 +128,7 @@ class PlanPreview:
     pending: tuple[Plan, ...] = ()
     seconds: float = 0.0
     location: str | None = None
+    speed: Speed = field(default_factory=Speed)
 
     def to_json(self) -> dict[str, Any]:
         plan = self.draft.plan
@@ -121,6 +143,11 @@ class PlanPreview:
             "already_landed": [range_json(r) for r in self.draft.already],
             "held": [str(loss) for loss in self.draft.held],
             "notes": list(self.draft.notes),
+            "at_risk": [risk.to_json() for risk in self.draft.risks],
+            "read_speed": {
+                "bytes_per_second": self.speed.bytes_per_second,
+                "is_measured": self.speed.is_measured,
+            },
             "pending": [{"sequence": p.sequence, "hash": p.hash} for p in self.pending],
         }
 
@@ -141,6 +168,8 @@ class PartitionStatus:
     landed: tuple[Interval, ...] = ()
     lag_ms: int | None = None
     owner: str | None = None
+    held: LossEntry | None = None
+    """Why a policy has left it at its checkpoint, where it still has cause to."""
 
     @property
     def passed_over(self) -> tuple[Interval, ...]:
@@ -197,6 +226,8 @@ class Status:
     live_plans: tuple[Plan, ...] = ()
     recent: tuple[dict[str, Any], ...] = ()
     group: GroupStatus | None = None
+    losses: tuple[LossEntry, ...] = ()
+    """The latest that the ledger has of this job."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -216,6 +247,7 @@ class Status:
                     "group_offset": p.group_offset,
                     "owner": p.owner,
                     "leader": p.leader or None,
+                    "held": None if p.held is None else loss_json(p.held),
                 }
                 for p in self.partitions
             ],
@@ -224,6 +256,7 @@ class Status:
                 for p in self.live_plans
             ],
             "recent": list(self.recent),
+            "losses": [loss_json(loss) for loss in self.losses],
             "group": None if self.group is None else self.group.to_json(),
         }
 

@@ -18,21 +18,27 @@ from typing import Any
 
 from rangeland.claiming import claimed
 from rangeland.dialects.rows import rows_of
-from rangeland.errors import Conflict, RangelandError, RangeLost
-from rangeland.evidence import examine, refuse_cut, refuse_restored
+from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
+from rangeland.evidence import refuse_cut, refuse_restored, torn_from
 from rangeland.finishing import Finished, Finisher, mends
+from rangeland.holding import damaged
 from rangeland.job import Job
+from rangeland.losing import losses_in
 from rangeland.mirroring import positions
 from rangeland.model import LogState, Partition, Range, Survey
-from rangeland.planning.audit import missing, other_lives
-from rangeland.planning.bounds import range_lost
 from rangeland.planning.coverage import Coverage, common, coverage_of
 from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of
-from rangeland.planning.plan import Plan, RangeOutcome, Way, renumbered
-from rangeland.results import PlanPreview, Progress, RunResult, State
+from rangeland.planning.losses import range_lost
+from rangeland.planning.plan import Plan, Way, renumbered
+from rangeland.planning.policy import Action, Loss
+from rangeland.planning.risk import Risk, speed_of
+from rangeland.redriving import HOLD_ALL, draft_of_kept, in_quarantine, redrives
+from rangeland.redriving_results import RedriveResult
+from rangeland.results import PlanPreview, Progress, RunResult
 from rangeland.settings import cluster_settings, wanted_of
 from rangeland.spark.frames import load_transform, transformed_schema
 from rangeland.spark.workers import start_workers
+from rangeland.summing import summed
 from rangeland.surveying import survey_of
 from rangeland.target import Target, Unfinished
 
@@ -57,6 +63,7 @@ def preview(job: Job, spark: Any, progress: Progress, way: Way | None = None) ->
         tasks=len(runner.finisher.tasks(found.plan.slices)),
         pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
         seconds=time.monotonic() - started,
+        speed=runner.speed,
         location=None if job.sink.is_catalog_name else runner.target.path,
     )
 
@@ -70,6 +77,20 @@ def backfill(job: Job, spark: Any, progress: Progress, way: Way | None = None) -
     """Lands the job's range beside its scheduled runs; their checkpoint stays where it is.
     ``way`` may say to land what the table has lost, or to land the range once more."""
     return Runner(job, spark, progress, way or Way.BESIDE).run()
+
+
+def redrive(
+    job: Job, spark: Any, progress: Progress, *, from_log: bool = False, dry_run: bool = False
+) -> RedriveResult:
+    """Lands what is in quarantine and decodes by now, from the bytes that were kept or from
+    the log; a dry run only says what would be landed."""
+    started = time.monotonic()
+    runner = Runner(job, spark, progress, Way.REREAD if from_log else Way.REDRIVE)
+    done = None if dry_run else runner.run()
+    progress.step("looking at the quarantine")
+    runner.target.refresh()
+    left = in_quarantine(job, runner.target)
+    return RedriveResult(job.job, job.sink.table, tuple(left), time.monotonic() - started, done)
 
 
 def apply(job: Job, plan: Plan, spark: Any, progress: Progress) -> RunResult:
@@ -94,6 +115,8 @@ class Runner:
         self.started = time.monotonic()
         self.warnings: list[str] = []
         self.logs: dict[Partition, LogState] = {}
+        self.speed = speed_of(self.target.pace(job.application))
+        """How fast the job is expected to read."""
         self.finisher = Finisher(
             spark, job, self.target, self.rows, transform, progress, self._warn
         )
@@ -103,7 +126,8 @@ class Runner:
     def survey(self, standing: Standing) -> Survey:
         """One look at the cluster for all that the job's range asks."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
-        survey = survey_of(self.job, wanted_of(self.job, standing.topics, standing.checkpoint))
+        wanted = wanted_of(self.job, standing.topics, standing.checkpoint)
+        survey = survey_of(self.job, replace(wanted, speed=self.speed))
         self.logs = survey.logs
         return survey
 
@@ -113,27 +137,38 @@ class Runner:
         standing = self.target.standing(self.job.application)
         if self.way is Way.MISSING:
             survey = self.survey(standing)
-            found = draft_of(self._terms(), survey, standing, self._torn())
+            self.progress.step(f"reading the offsets in {self.job.sink.table}")
+            torn = torn_from(self.spark, self.target, self.job, self._warn)
+            found = draft_of(self._terms(), survey, standing, torn)
             return self._placed(found), survey
+        if self.way is Way.REDRIVE:
+            now_ms = time.time_ns() // 1_000_000
+            kept = draft_of_kept(self.job, self.target, standing, now_ms)
+            return self._placed(kept), Survey(now_ms, {})
+        if self.way is Way.REREAD:
+            survey = self.survey(standing)
+            terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
+            wanted = [one.batch.range for one in in_quarantine(self.job, self.target)]
+            return self._placed(draft_of(terms, survey, standing, wanted)), survey
         if self.way is Way.REPLACE:
             standing = replace(standing, landed=Coverage())
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
             survey = self.survey(standing)
             try:
-                found = draft(self._terms(), survey, standing)
+                found = draft(self._terms(), survey, standing, self._damaged(standing, survey))
                 if self.way is Way.REPLACE:
                     self._refuse_replace(found.plan)
                 return self._placed(found), survey
-            except RangeLost:
-                behind = any(
-                    survey.logs[partition].end_offset < mark.until_offset
-                    for partition, mark in standing.checkpoint.items()
-                    if partition in survey.logs
-                )
-                if not behind or time.monotonic() > deadline:
+            except RangeLost as error:
+                if not _may_be_behind(error, standing, survey) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
+
+    def _damaged(self, standing: Standing, survey: Survey) -> list[Loss]:
+        if self.way is not Way.RUN:
+            return []
+        return damaged(self.target, cluster_settings(self.job), standing, survey)
 
     def _terms(self) -> Terms:
         slicing = self.job.slicing
@@ -145,6 +180,7 @@ class Runner:
             application=self.job.application,
             dialect=self.job.source.dialect,
             isolation=self.job.source.isolation,
+            tags=self.job.source.tags,
             request=self.job.request,
             limits=self.job.run_limits,
             slicing=slicing,
@@ -158,30 +194,12 @@ class Runner:
         application = f"{self.job.application}/{self.way.value}/{plan.hash[:12]}"
         return replace(found, plan=renumbered(plan, 1, application))
 
-    def _torn(self) -> list[Range]:
-        """What the table has lost of the topics that this job reads."""
-        self.progress.step(f"reading the offsets in {self.job.sink.table}")
-        evidence = examine(self.spark, self.target)
-        holes = missing(evidence.pieces, evidence.audit.holes)
-        # Whose rows are missing cannot be told where two lives of a topic share the offsets.
-        shared = [hole for hole in holes if other_lives(evidence.pieces, hole)]
-        if shared:
-            self._warn(
-                f"{shared[0]} was landed from two topics of that name, one made after the other "
-                "was deleted: whose rows are missing cannot be told, so they are left alone"
-            )
-        holes = [hole for hole in holes if hole not in shared]
-        mine = [hole for hole in holes if self.job.source.reads(hole.partition.topic)]
-        if others := sorted({h.partition.topic for h in holes if h not in mine}):
-            self._warn(f"offsets of {', '.join(others)} are missing too, which this job reads not")
-        return mine
-
     def _parallelism(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)
 
     def _refuse_replace(self, plan: Plan) -> None:
         """Before a plan is entered that would take more than it brings."""
-        self.target.refuse_replace()
+        self.finisher.replacement.refuse()
         if plan.losses:
             raise range_lost(list(plan.losses))
         refuse_cut(self.target, plan.ranges)
@@ -228,7 +246,26 @@ class Runner:
     # --- the loop ---------------------------------------------------------------------
 
     def run(self) -> RunResult:
-        return self._claimed(self._land)
+        return self._claimed(lambda: self._noting(self._land))
+
+    def _noting(self, work: Callable[[], _Done]) -> _Done:
+        """What ends a run for good is in the ledger, too, where there is one. Whoever asks for a
+        range of his own is told, and that is all."""
+        if self.way is not Way.RUN:
+            return work()
+        try:
+            return work()
+        except (RangeLost, BadRecord) as error:
+            losses = [(loss, Action.FAIL) for loss in losses_in(error)]
+            try:
+                self._note(losses)
+            except RangelandError as other:
+                self._warn(f"the loss is not in the ledger: {other}")
+            raise
+
+    def _note(self, losses: Sequence[tuple[Loss, Action]]) -> None:
+        ids = {partition: log.leader.topic_id for partition, log in self.logs.items()}
+        self.target.note(self.target.landed_sequence(self.job.application) + 1, losses, ids)
 
     def _land(self) -> _Done:
         finished: list[Finished] = []
@@ -245,7 +282,10 @@ class Runner:
                 finished.append(self.finisher.finish(first.plan, first, recovered=True))
                 continue
             found, _ = self.draft()
+            seen = [(loss, Action.HOLD) for loss in found.held]
+            seen += [(loss, Action.SKIP) for loss in found.passed]
             if found.is_empty:
+                self._note(seen)
                 # What another driver entered first and has landed since was not nothing.
                 return finished, replace(found, already=found.already or outrun)
             in_the_way = _overlapping(found.plan, unfinished)
@@ -255,9 +295,12 @@ class Runner:
                 if in_the_way.plan.replaces and in_the_way.plan.ranges == found.plan.ranges:
                     return finished, found  # one that died was asked for the same
                 continue
-            plan = self._enter(found.plan, unfinished)
+            self._warn_of(found.risks)
+            plan = self._enter(found.plan, unfinished, seen)
             if plan is not None:
                 finished.append(self.finisher.finish(plan, None, recovered=False))
+                if self.way is Way.REDRIVE:  # a plan takes a part of what is kept
+                    continue
                 return finished, found
             outrun = found.plan.ranges
         raise Conflict(
@@ -269,7 +312,7 @@ class Runner:
     def apply(self, plan: Plan) -> RunResult:
         if plan.job != self.job.job:
             raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
-        return self._claimed(lambda: self._apply(plan))
+        return self._claimed(lambda: self._noting(lambda: self._apply(plan)))
 
     def _apply(self, plan: Plan) -> _Done:
         self.refuse_restored()
@@ -301,7 +344,8 @@ class Runner:
         is finished before the next is made, and so is one that mends the table."""
         own = unfinished.plan.application == self.job.application and self.way is Way.RUN
         mine = unfinished.plan.job == self.job.job
-        return own or (mine and mends(unfinished.plan)) or unfinished.outcome is not None
+        aside = mends(unfinished.plan) or redrives(unfinished.plan)
+        return own or (mine and aside) or unfinished.outcome is not None
 
     def _refuse_strangers(self, unfinished: Unfinished) -> None:
         if unfinished.plan.job == self.job.job:
@@ -314,7 +358,12 @@ class Runner:
             do=f"run {unfinished.plan.job} to its end first",
         )
 
-    def _enter(self, plan: Plan, unfinished: Sequence[Unfinished]) -> Plan | None:
+    def _enter(
+        self,
+        plan: Plan,
+        unfinished: Sequence[Unfinished],
+        seen: Sequence[tuple[Loss, Action]] = (),
+    ) -> Plan | None:
         self.progress.step("entering the plan")
         start_workers(self.spark)
         self.target.layout(self.rows)
@@ -322,7 +371,16 @@ class Runner:
         self.target.open_or_create(self.rows)
         if (warning := self.target.warning()) and warning not in self.warnings:
             self._warn(warning)
+        self._note(seen)
         return plan if self.target.enter(plan, unfinished) else None
+
+    def _warn_of(self, risks: Sequence[Risk]) -> None:
+        if risks:
+            more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""
+            self._warn(
+                f"retention may take {risks[0]}{more}, before all is read at {self.speed}; "
+                "they are read first"
+            )
 
     def _warn(self, text: str) -> None:
         if text not in self.warnings:
@@ -330,47 +388,24 @@ class Runner:
             self.progress.warn(text)
 
     def _result(self, finished: Sequence[Finished], found: Draft | None) -> RunResult:
-        for failed in self.target.kernel.settle():
-            self._warn(failed)
-        anew = [f for f in finished if f.is_ours]
-        met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
-        asked = found.already if found is not None else ()
-        already = {str(r): r for r in (*asked, *met)}.values()
-        for note in found.notes if found is not None else ():
-            self._warn(note)
-        last = finished[-1] if finished else None
-        if anew:
-            state: State = "landed"
-        elif already:
-            state = "already-landed"
-        else:
-            state = "nothing"
-        ranges = [
-            RangeOutcome(entry.range, entry.counts)
-            for f in anew
-            for entry in f.outcome.ranges
-            if entry.counts is not None
-        ]
-        files = [entry.file for f in anew for entry in f.outcome.files]
-        application = self.job.application
-        return RunResult(
-            job=self.job.job,
-            application=last.plan.application if last else application,
-            sequence=last.plan.sequence if last else self.target.landed_sequence(application),
-            state=state,
-            table=self.job.sink.table,
-            table_version=last.landed.version if last else self.target.version,
-            ranges=tuple(ranges),
+        for text in (*self.target.kernel.settle(), *(found.notes if found is not None else ())):
+            self._warn(text)
+        return replace(
+            summed(self.job, self.target, finished, found),
             seconds=time.monotonic() - self.started,
-            rows=sum(file.rows for file in files),
-            files=len(files),
-            bytes_written=sum(file.size_bytes for file in files),
-            recovered=tuple(f.plan.sequence for f in finished if f.recovered),
-            already=tuple(already),
-            held=tuple(str(loss) for loss in found.held) if found is not None else (),
             warnings=tuple(self.warnings),
-            replaced=self.finisher.replaced if anew else None,
+            replaced=self.finisher.replaced if any(f.is_ours for f in finished) else None,
         )
+
+
+def _may_be_behind(error: RangeLost, standing: Standing, survey: Survey) -> bool:
+    """A new leader's end may be below the checkpoint for a moment; another log's stays so."""
+    truncated = any(loss["verdict"] == "truncated" for loss in error.facts["losses"])
+    return truncated and any(
+        survey.logs[partition].end_offset < mark.until_offset
+        for partition, mark in standing.checkpoint.items()
+        if partition in survey.logs
+    )
 
 
 def _overlapping(plan: Plan, unfinished: Sequence[Unfinished]) -> Unfinished | None:

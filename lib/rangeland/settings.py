@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rangeland.errors import JobFileError, Unreachable
-from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
+from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings, TokenSource
 from rangeland.fetch.survey import Wanted
 from rangeland.job import Job
-from rangeland.jobsource import Security, Tls
+from rangeland.jobsource import Security, Tls, Token
 from rangeland.model import Partition
-from rangeland.planning.bounds import Mark, groups_asked, offsets_asked, times_asked
+from rangeland.planning.bounds import groups_asked, offsets_asked, times_asked
+from rangeland.planning.lives import Mark
 
 if TYPE_CHECKING:
     from rangeland.zookeeper.registry import Registry
@@ -50,7 +51,10 @@ def cluster_settings(job: Job) -> ClusterSettings:
         request_ms=source.timeouts.request_ms,
         survey_ms=source.timeouts.survey_ms,
         no_progress_ms=source.timeouts.no_progress_ms,
+        max_answer_bytes=source.max_answer_bytes,
         policy=job.policies,
+        rack=source.rack,
+        tags=source.tags,
     )
 
 
@@ -82,6 +86,7 @@ def wanted_of(
         offsets=tuple(offsets_asked(job.request)),
         known=frozenset(known),
         marks=tuple((p, mark.until_offset) for p, mark in (checkpoint or {}).items()),
+        checkpoint=dict(checkpoint or {}),
     )
 
 
@@ -91,16 +96,40 @@ def _login(security: Security) -> SaslSettings | None:
     if security.sasl is None:
         return None
     sasl = security.sasl
-    return SaslSettings(sasl.mechanism, sasl.username, look_up(sasl.password))
+    return SaslSettings(
+        sasl.mechanism,
+        sasl.username or "",
+        look_up(sasl.password) if sasl.password else "",
+        None if sasl.token is None else _token(sasl.token),
+        tuple(sasl.extensions.items()),
+    )
+
+
+def _token(token: Token) -> TokenSource:
+    return TokenSource(
+        command=token.command,
+        file=_path(token.file),
+        function=token.callable,
+        endpoint=token.endpoint,
+        client_id=token.client_id or "",
+        client_secret=look_up(token.client_secret) if token.client_secret else "",
+        scope=token.scope or "",
+        ca=_path(token.ca),
+    )
+
+
+def _path(path: str | None) -> str | None:
+    """A relative path starts where the command is called, for executors too."""
+    return None if path is None else os.path.abspath(path)
 
 
 def _tls(tls: Tls | bool) -> TlsSettings | None:
     if isinstance(tls, bool):
         return TlsSettings() if tls else None
     return TlsSettings(
-        ca=tls.ca,
-        certificate=tls.certificate,
-        key=tls.key,
+        ca=_path(tls.ca),
+        certificate=_path(tls.certificate),
+        key=_path(tls.key),
         key_password=None if tls.key_password is None else look_up(tls.key_password),
         verify_hostname=tls.verify_hostname,
     )

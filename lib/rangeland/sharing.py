@@ -20,7 +20,8 @@ from rangeland.claiming import Place
 from rangeland.delta.entries import FileEntry, OutcomeEntry, PartEntry
 from rangeland.errors import RangelandError
 from rangeland.model import Range, Receipt, Slice, TaskResult
-from rangeland.planning.plan import Plan, prove
+from rangeland.planning.plan import Plan
+from rangeland.planning.proof import prove
 from rangeland.planning.sharing import Complete, Read, Seats, Wait, next_step, not_handed_in
 from rangeland.results import Progress
 from rangeland.target import Target
@@ -170,7 +171,9 @@ class SharedReading:
         files = [entry for part in parts for entry in part.files]
         outcomes = prove(self._plan, receipts)
         self._progress.step("preparing the outcome")
-        outcome, _ = self._target.prepare(self._plan, outcomes, [*files, *self._files_of(units)])
+        outcome, _ = self._target.prepare(
+            self._plan, outcomes, [*files, *self._files_of(units)], receipts
+        )
         return outcome
 
 

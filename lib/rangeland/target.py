@@ -1,15 +1,14 @@
-"""The table a job lands in, and the ledger beside it, as one thing to ask.
+"""The table a job lands in, and the ledger and quarantine beside it, as one thing to ask.
 
-It knows where the table is, whether it is there, how rows fit into it, what the ledger says
-about this job, and which plans still have to be finished. It enters plans and lands
-outcomes through ``delta``; it reads no log and decides no ranges.
+It knows what the ledger says about this job, and which plans still have to be finished. It
+enters plans and lands outcomes through ``delta``; it reads no log and decides no ranges.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -18,23 +17,28 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.delta import commit
-from rangeland.delta.entries import FileEntry, OutcomeEntry, PartEntry, PlanEntry, RangeEntry
-from rangeland.delta.facts import AddedFile, Layout, StoreKind, TableFacts
-from rangeland.delta.files import strangers_in
-from rangeland.delta.fit import fit, new_table
-from rangeland.delta.kernel import Kernel, Snapshot
+from rangeland.delta.entries import (
+    FileEntry,
+    LossEntry,
+    OutcomeEntry,
+    PartEntry,
+    PlanEntry,
+    RangeEntry,
+)
+from rangeland.delta.facts import AddedFile
 from rangeland.delta.ledger import Ledger
-from rangeland.delta.storage import StoreSettings
-from rangeland.errors import Bug, Conflict, TableRefused
+from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
-from rangeland.model import DataFile, Partition, TaskResult
-from rangeland.planning.audit import Replaced
+from rangeland.losing import losses_of, seen_losses
+from rangeland.model import DataFile, Partition, Receipt, TaskResult
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing
-from rangeland.planning.plan import Plan, RangeOutcome
-from rangeland.spark.names import LEDGER_SUFFIX, literal, quoted
-from rangeland.spark.offsets import has_rows, table_frame
-from rangeland.spark.swap import compare, condition, prepared_frame, swap
+from rangeland.planning.lives import Mark
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Action, Loss
+from rangeland.planning.proof import RangeOutcome
+from rangeland.spark.names import LEDGER_SUFFIX, quoted_path
+from rangeland.table import TargetTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,73 +50,27 @@ class Unfinished:
     outcome: OutcomeEntry | None
 
 
-class Target:
+class Target(TargetTable):
     """See the head of this file. Reads are of the moment of the last ``refresh``."""
 
     def __init__(self, spark: Any, job: Job) -> None:
-        self._spark = spark
-        self._job = job
-        self.kernel = Kernel(spark)
-        self.name = job.sink.table
-        self._snapshot: Snapshot | None = None
+        super().__init__(spark, job)
         self._ledger: Ledger | None = None
         self._entered = 0
-        self.path = self._locate()
         self.refresh()
-
-    def _locate(self) -> str | None:
-        """The table's URI; None for a catalog table that is not there yet."""
-        if not self._job.sink.is_catalog_name:
-            return self.kernel.resolve(self.name)
-        name = quoted(self.name)
-        if not self._spark.catalog.tableExists(name):
-            return None
-        detail = self._spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
-        return str(detail.location)
 
     def refresh(self) -> None:
         """The next answers are of now. The ledger is looked at before the table: what the
         table says it has landed is then never older than what the ledger knows of."""
         self._ledger = self._look_for_ledger()
         self._entered = 0 if self._ledger is None else self._ledger.entered()
-        self._snapshot = self.kernel.load(self.path) if self.path else None
+        self.look_again()
 
     def _look_for_ledger(self) -> Ledger | None:
         if self.path is None:
             return None
         ledger = Ledger(self.kernel, self.path)
         return ledger if ledger.exists() else None
-
-    @property
-    def facts(self) -> TableFacts | None:
-        """None where there is no table yet."""
-        return None if self._snapshot is None else self._snapshot.facts
-
-    @property
-    def version(self) -> int | None:
-        return None if self._snapshot is None else self._snapshot.version
-
-    # --- rows -------------------------------------------------------------------------
-
-    def layout(self, rows: pa.Schema) -> Layout:
-        """How these rows are written. Raises TableRefused where they do not fit."""
-        if self._snapshot is None or self._snapshot.is_own:
-            # A table that was made here fits: that its facts say so is held by a test.
-            return new_table(rows, self._job.sink.partition_by).layout
-        return fit(self._snapshot.facts, rows, self._job.sink.partition_by).layout
-
-    def notes(self, rows: pa.Schema) -> tuple[str, ...]:
-        """What a person should know about how these rows fit."""
-        facts, partition_by = self.facts, self._job.sink.partition_by
-        found = () if facts is None else fit(facts, rows, partition_by).notes
-        store = None if self.path is None else self.kernel.store(self.path)
-        return (*found, *([store.note] if store and store.kind is StoreKind.SINGLE_DRIVER else []))
-
-    def warning(self) -> str:
-        """What a run should say each time: nobody has yet decided who may write here."""
-        store = None if self.path is None else self.kernel.store(self.path)
-        undecided = store and store.kind is StoreKind.SINGLE_DRIVER and not store.log_store
-        return store.note if store and undecided else ""
 
     def open_or_create(self, rows: pa.Schema) -> None:
         """Makes table and ledger where they are not there. This is no refresh: what was
@@ -130,63 +88,12 @@ class Target:
             ledger = both.submit(self._opened_ledger, path)
             self._snapshot = table.result()
             self._ledger = ledger.result()
-        if self._job.sink.is_catalog_name:
-            self._name_ledger(self._ledger)
-
-    def refuse_strangers(self) -> None:
-        """Before anything is written: other people's files are no place for a table."""
-        if self.path is None:
-            return
-        if strangers := strangers_in(self.kernel.storage(self.path)):
-            raise TableRefused(
-                f"the folder {self.name} is no Delta table and not empty",
-                why=f"it holds {', '.join(strangers[:3])}",
-                do="name a new folder in sink.table, or make a Delta table of this one first",
-            )
-
-    def _table(self, path: str, rows: pa.Schema) -> Snapshot | None:
-        if self._snapshot is not None:
-            return self._snapshot
-        made = new_table(rows, self._job.sink.partition_by)
-        created = self.kernel.create(path, made.schema_json, made.partition_columns)
-        if not created.is_own:  # somebody was first: theirs has to fit before a plan is entered
-            fit(created.facts, rows, self._job.sink.partition_by)
-        return created
+        self._name(LEDGER_SUFFIX, self._ledger.path)
 
     def _opened_ledger(self, path: str) -> Ledger:
         return self._ledger or Ledger(self.kernel, path).open_or_create()
 
-    def _create_in_catalog(self, rows: pa.Schema) -> None:
-        from pyspark.sql.types import StructType
-
-        made = new_table(rows, self._job.sink.partition_by)
-        schema = StructType.fromJson(json.loads(made.schema_json))
-        writer = self._spark.createDataFrame([], schema).writeTo(quoted(self.name)).using("delta")
-        if made.partition_columns:
-            writer = writer.partitionedBy(*[_column(name) for name in made.partition_columns])
-        try:
-            writer.create()
-        except Exception as error:
-            if not self._spark.catalog.tableExists(quoted(self.name)):
-                raise Conflict(
-                    f"the table {self.name} could not be created", why=str(error)[:300]
-                ) from error
-        self.path = self._locate()
-
-    def _name_ledger(self, ledger: Ledger) -> None:
-        """In a catalog the ledger has a name of its own beside the table's."""
-        self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {quoted(self.name, LEDGER_SUFFIX)} "
-            f"USING DELTA LOCATION {literal(ledger.path)}"
-        )
-
-    # --- where the job stands -----------------------------------------------------------
-
-    def landed_sequence(self, application: str) -> int:
-        """The last sequence of an application that is in the table, 0 for none."""
-        if self._snapshot is None:
-            return 0
-        return self._snapshot.transaction_version(application) or 0
+    # --- where the job stands ----------------------------------------------------------
 
     def standing(self, application: str) -> Standing:
         """Where the next plan of an application begins: always after a ``refresh``."""
@@ -194,8 +101,26 @@ class Target:
         newest = self._plan_entry(
             self._job.application, self.landed_sequence(self._job.application)
         )
-        checkpoint = _plan_of(newest).checkpoint if newest is not None else {}
-        return Standing(dict(checkpoint), self._coverage(), sequence + 1)
+        checkpoint = self._checkpoint(newest) if newest is not None else {}
+        return Standing(checkpoint, self._coverage(), sequence + 1)
+
+    def _checkpoint(self, landed: PlanEntry) -> dict[Partition, Mark]:
+        """Where a landed plan has brought its job: what its outcome holds stays where it is."""
+        marks = dict(_plan_of(landed).checkpoint)
+        for loss in self.losses(landed.application, landed.sequence):
+            mark = marks.get(loss.range.partition)
+            held = loss.action == Action.HOLD and loss.plan_hash
+            if held and mark is not None and mark.until_offset > loss.range.from_offset:
+                marks[loss.range.partition] = replace(mark, until_offset=loss.range.from_offset)
+        return marks
+
+    def losses(self, application: str = "", sequence: int = 0) -> list[LossEntry]:
+        """What the ledger has of losses, of one plan or of all."""
+        if self._ledger is None:
+            return []
+        if application and not self._ledger.has_losses(application, sequence):
+            return []
+        return self._ledger.losses(application, sequence)
 
     def _plan_entry(self, application: str, sequence: int) -> PlanEntry | None:
         if self._ledger is None or sequence <= 0:
@@ -295,23 +220,15 @@ class Target:
         document: dict[str, Any] = json.loads(plan.document)
         return document
 
-    def dead_files(self) -> list[AddedFile]:
-        """The files that the table names and its store no longer has. Those that a shallow
-        clone shares with another table are taken to be there."""
-        if self._snapshot is None:
-            return []
-        own = [f for f in self._snapshot.files() if ":/" not in f.path]
-        asked = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
-        gone = set(commit.missing_files(self.storage(), asked))
-        return [f for f in own if f.path in gone]
-
     def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
         """Where the newest plans of an application begin and end: a group may have stood at
         either, since a first run may begin where the group was."""
         if self._ledger is None:
             return set()
-        plans = [_plan_of(entry) for entry in islice(self._ledger.plans(application), limit)]
-        ends = {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
+        entries = list(islice(self._ledger.plans(application), limit))
+        plans = [_plan_of(entry) for entry in entries]
+        ends = {(p, m.until_offset) for e in entries for p, m in self._checkpoint(e).items()}
+        ends |= {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
         return ends | {(r.partition, r.from_offset) for plan in plans for r in plan.ranges}
 
     def history(self, application: str, limit: int) -> list[OutcomeEntry]:
@@ -325,7 +242,17 @@ class Target:
                 break
         return found
 
-    # --- writing ------------------------------------------------------------------------
+    def pace(self, application: str, limit: int = 2) -> list[tuple[int, float]]:
+        """(bytes of the log, seconds from plan to outcome) of the newest, newest first."""
+        found = []
+        for outcome in self.history(application, limit):
+            plan = self._open_ledger().plan(application, outcome.sequence)
+            if plan is not None:
+                size = sum(entry.range.estimated_bytes for entry in outcome.ranges)
+                found.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))
+        return found
+
+    # --- writing -----------------------------------------------------------------------
 
     def enter(self, plan: Plan, unfinished: Sequence[Unfinished]) -> bool:
         """Enters a plan made on the standing of the last ``refresh``. False when another
@@ -345,30 +272,19 @@ class Target:
         return ledger.enter(entry, self._entered, left)
 
     def prepare(
-        self, plan: Plan, outcomes: Iterable[RangeOutcome], files: Iterable[FileEntry]
+        self,
+        plan: Plan,
+        outcomes: Iterable[RangeOutcome],
+        files: Iterable[FileEntry],
+        receipts: Mapping[int, Receipt],
     ) -> tuple[OutcomeEntry, bool]:
-        """Writes the outcome of a plan. The outcome that counts, and whether it is this one."""
+        """Writes the outcome of a plan, and its losses with it. The outcome that counts, and
+        whether it is this one."""
         ledger = self._open_ledger()
+        losses = self._with_columns(losses_of(plan, receipts, _now_ms()))
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
-        mine = OutcomeEntry(
-            application=plan.application,
-            job=plan.job,
-            sequence=plan.sequence,
-            plan_hash=plan.hash,
-            ranges=tuple(
-                RangeEntry(
-                    o.range,
-                    o.counts,
-                    o.leader or leaders.get(o.range.partition),
-                    o.gaps,
-                    o.in_bytes,
-                )
-                for o in outcomes
-            ),
-            files=tuple(files),
-            written_at_ms=_now_ms(),
-        )
-        if ledger.prepare(mine):
+        mine = _outcome(plan, outcomes, files, receipts, leaders)
+        if ledger.prepare(mine, losses):
             return mine, True
         ledger.refresh()
         theirs = ledger.outcome(plan.application, plan.sequence)
@@ -408,26 +324,49 @@ class Target:
         )
 
     def replace_outcome(
-        self, old: OutcomeEntry, outcomes: Iterable[RangeOutcome], files: Iterable[FileEntry]
+        self,
+        old: OutcomeEntry,
+        plan: Plan,
+        outcomes: Iterable[RangeOutcome],
+        files: Iterable[FileEntry],
+        receipts: Mapping[int, Receipt],
     ) -> OutcomeEntry:
         """A new attempt in place of an outcome whose files are gone; the one that counts."""
         ledger = self._open_ledger()
-        counts = tuple(
-            RangeEntry(o.range, o.counts, o.leader or entry.leader, o.gaps, o.in_bytes)
-            for o, entry in zip(outcomes, old.ranges, strict=True)
-        )
-        mine = replace(
-            old,
-            attempt=old.attempt + 1,
-            ranges=counts,
-            files=tuple(files),
-            written_at_ms=_now_ms(),
-        )
-        if ledger.prepare(mine):
+        leaders = {entry.range.partition: entry.leader for entry in old.ranges}
+        losses = self._with_columns(losses_of(plan, receipts, _now_ms(), old.attempt + 1))
+        mine = replace(_outcome(plan, outcomes, files, receipts, leaders), attempt=old.attempt + 1)
+        if ledger.prepare(mine, losses):
             return mine
         ledger.refresh()
         theirs = ledger.outcome(old.application, old.sequence)
         return theirs if theirs is not None else mine
+
+    def note(
+        self,
+        sequence: int,
+        losses: Iterable[tuple[Loss, Action]],
+        topic_ids: Mapping[Partition, str | None],
+    ) -> None:
+        """Writes down what was seen of losses beside any outcome, each once; nothing where no
+        ledger is yet, since whoever is refused writes nothing."""
+        if self._ledger is None:
+            return
+        name = (self._job.application, self._job.job, sequence)
+        if entries := seen_losses(*name, losses, topic_ids, _now_ms()):
+            self._ledger.refresh()
+            self._ledger.note(self._with_columns(entries))
+
+    def _with_columns(self, losses: list[LossEntry]) -> list[LossEntry]:
+        """The same losses, once the ledger has columns for them: one made by an earlier version
+        has not."""
+        ledger = self._open_ledger()
+        if losses and (lacking := ledger.lacks()):
+            with self.kernel.locked(ledger.path):
+                name = f"delta.{quoted_path(ledger.path)}"
+                self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(lacking)})")
+            ledger.refresh()
+        return losses
 
     def land(
         self, outcome: OutcomeEntry, since: int | None, dead: Sequence[AddedFile] = ()
@@ -441,94 +380,39 @@ class Target:
         where = (self.kernel, table, outcome.application, outcome.sequence)
         return commit.land(*where, files, since or 0, dead)
 
-    def storage(self) -> StoreSettings:
-        """How the table's files are reached."""
-        return self.kernel.storage(self._there())
-
-    def missing(self, outcome: OutcomeEntry) -> tuple[str, ...]:
-        """The paths of prepared files that are gone."""
-        return commit.missing_files(self.storage(), [entry.file for entry in outcome.files])
-
-    def differences(self, plan: Plan, outcome: OutcomeEntry) -> Replaced:
-        """What putting this outcome in the place of the table's rows would change."""
-        table, new, where = self._swap(plan, outcome)
-        by_broker = any(r.partition.broker for r in plan.ranges)
-        return compare(table.where(where), new, by_broker=by_broker)
-
-    def has_rows_of(self, plan: Plan) -> bool:
-        """True where the table has rows of a plan's ranges."""
-        table = table_frame(self._spark, self._there())
-        return has_rows(self._spark, table, condition(table, plan.ranges))
-
-    def refuse_replace(self) -> None:
-        """Raises TableRefused where rows of this table cannot be replaced: before a plan is
-        entered that could never be finished."""
-        if self._snapshot is None:
-            return
-        if self._snapshot.facts.configuration.get("delta.appendOnly", "").lower() == "true":
-            raise TableRefused(
-                f"rows of {self.name} cannot be replaced",
-                why="its property delta.appendOnly is true",
-                do="unset it, or land the range into another table",
-            )
-        table_frame(self._spark, self._there())
-
-    def refuse_strays(self, plan: Plan, files: Sequence[FileEntry]) -> None:
-        """Raises TableRefused where new rows lie outside the ranges that they are to replace:
-        a transform has changed what names their offsets."""
-        path = self._there()
-        table = table_frame(self._spark, path)
-        new = prepared_frame(self._spark, table, path, [entry.file for entry in files])
-        inside = f"coalesce({condition(table, plan.ranges)}, false)"
-        if strays := new.where(f"NOT ({inside})").count():
-            raise TableRefused(
-                f"{strays} of the new rows are not of the range that is to be replaced",
-                why="the transform has changed their topic, partition or offset",
-                do="let the transform keep these columns as they are",
-            )
-
-    def replace(
-        self, plan: Plan, outcome: OutcomeEntry, since: int | None
-    ) -> commit.Landed | commit.FilesMissing:
-        """One commit that puts an outcome in the place of the table's rows of its ranges."""
-        path, (application, sequence) = self._there(), (outcome.application, outcome.sequence)
-        anew = self.landed_sequence(application) < sequence
-        if anew:
-            if gone := self.missing(outcome):
-                return commit.FilesMissing(gone)
-            _, new, where = self._swap(plan, outcome)
-            with self.kernel.locked(path):
-                swap(new, path, where, (application, sequence))
-            self._snapshot = self.kernel.load(path)
-        version = commit.landed_at(self.kernel, path, application, sequence, since or 0)
-        return commit.Landed(version, anew=anew)
-
-    def _swap(self, plan: Plan, outcome: OutcomeEntry) -> tuple[Any, Any, str]:
-        """The table, the new rows, and which of the table's they stand in for."""
-        path = self._there()
-        table = table_frame(self._spark, path)
-        files = [entry.file for entry in outcome.files]
-        return table, prepared_frame(self._spark, table, path, files), condition(table, plan.ranges)
-
-    def _there(self) -> str:
-        if self.path is None:
-            raise Bug(f"an outcome is to be landed in {self.name}, which is not there")
-        return self.path
-
     def _open_ledger(self) -> Ledger:
         if self._ledger is None:
             raise Bug(f"the ledger of {self.name} is not open")
         return self._ledger
 
 
+def _outcome(
+    plan: Plan,
+    outcomes: Iterable[RangeOutcome],
+    files: Iterable[FileEntry],
+    receipts: Mapping[int, Receipt],
+    leaders: Mapping[Partition, str | None],
+) -> OutcomeEntry:
+    """``leaders`` are named where nobody has told who served the last of a range."""
+    return OutcomeEntry(
+        application=plan.application,
+        job=plan.job,
+        sequence=plan.sequence,
+        plan_hash=plan.hash,
+        ranges=tuple(
+            RangeEntry(
+                o.range, o.counts, o.leader or leaders.get(o.range.partition), o.gaps, o.in_bytes
+            )
+            for o in outcomes
+        ),
+        files=tuple(files),
+        written_at_ms=_now_ms(),
+        kept=tuple(file for receipt in receipts.values() for file in receipt.kept),
+    )
+
+
 def _plan_of(entry: PlanEntry) -> Plan:
     return Plan.from_json(json.loads(entry.document))
-
-
-def _column(name: str) -> Any:
-    from pyspark.sql.functions import col
-
-    return col(name)
 
 
 def _now_ms() -> int:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ from tests.bench.chart import draw
 from tests.bench.measuring import load_average
 from tests.bench.parts import Bench, by_codec
 from tests.bench.peers import BareProcesses
+from tests.bench.pulling import pull
 from tests.bench.report import show
 from tests.bench.session import open_session, prepare_environment
 
-PARTS = ("survey", "fixed", "warm", "cold", "cores", "memory")
+PARTS = ("survey", "fixed", "warm", "cold", "cores", "memory", "pull")
 QUICK_RECORDS, QUICK_ROUNDS = 200_000, 2
 RECORDS, ROUNDS = 4_000_000, 5
 PARTITIONS = 4
@@ -44,18 +46,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # All that sides write is below the folder of the results: one disk for all.
     folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=chosen.out.absolute()))
     found: dict[str, Any] = {"machine": _machine()}
+    bench = Bench(
+        "",
+        folder,
+        chosen.records or (QUICK_RECORDS if chosen.quick else RECORDS),
+        chosen.rounds or (QUICK_ROUNDS if chosen.quick else ROUNDS),
+        PARTITIONS,
+        lambda text: console.print(f"[dim]{load_average():5.2f}  {text}[/dim]"),
+    )
+    found["options"] = _options(bench, chosen)
     try:
-        with KafkaCluster("4.1.0", brokers=1, heap_mb=1024) as cluster:
-            bench = Bench(
-                cluster.bootstrap[0],
-                folder,
-                chosen.records or (QUICK_RECORDS if chosen.quick else RECORDS),
-                chosen.rounds or (QUICK_ROUNDS if chosen.quick else ROUNDS),
-                PARTITIONS,
-                lambda text: console.print(f"[dim]{load_average():5.2f}  {text}[/dim]"),
-            )
-            found["options"] = _options(bench, chosen)
-            _measure(bench, chosen.parts, chosen.codecs, found)
+        if "pull" in chosen.parts:  # brokers of its own, and no others beside them
+            found["pull"] = pull(bench.records, bench.rounds, bench.partitions, folder, bench.say)
+        if set(chosen.parts) - {"pull"}:
+            with KafkaCluster("4.1.0", brokers=1, heap_mb=1024) as cluster:
+                bench = replace(bench, bootstrap=cluster.bootstrap[0])
+                _measure(bench, chosen.parts, chosen.codecs, found)
     finally:
         remove_directory(folder)
         if set(PARTS) & set(found):  # also what was measured before a failure

@@ -9,6 +9,8 @@ from typing import Any
 
 from tests.bench.measuring import medians, ratio
 from tests.bench.phases import PHASES
+from tests.bench.pulling import LABELS
+from tests.bench.pulling import OURS as OURS_PULLING
 from tests.bench.report import first_of_group
 from tests.bench.sides import SIDES
 
@@ -63,6 +65,10 @@ def _panels(found: Mapping[str, Any]) -> list[Panel]:
     if "warm" in found:
         title = "Where a warm run's time goes: milliseconds"
         panels.append((title, _painter(_paint_phases, found["warm"]), len(found["warm"]) + 2))
+    if "pull" in found:
+        title = f"RocketMQ, one reader, {found['pull']['messages']:,} messages: seconds"
+        rows = len(found["pull"]["samples"]) + 1
+        panels.append((title, _painter(_paint_pull, found["pull"]), rows))
     if "memory" in found:
         title = "Peak memory of one worker by size of its slice: MiB"
         panels.append((title, _painter(_paint_memory, found["memory"]), 4))
@@ -74,7 +80,20 @@ def _painter(paint: Callable[[Any, Any], None], part: Any) -> Callable[[Any], No
 
 
 def _paint_warm(axis: Any, part: Mapping[str, Any]) -> None:
-    samples = part["samples"]
+    labels = {name: side.label for name, side in SIDES.items()}
+    _paint_samples(axis, part["samples"], labels, first_of_group)
+
+
+def _paint_pull(axis: Any, part: Mapping[str, Any]) -> None:
+    _paint_samples(axis, part["samples"], LABELS, lambda name: OURS_PULLING)
+
+
+def _paint_samples(
+    axis: Any,
+    samples: Mapping[str, Any],
+    labels: Mapping[str, str],
+    compared_with: Callable[[str], str],
+) -> None:
     for row, (name, taken) in enumerate(samples.items()):
         middle = median(taken)
         whiskers = [[middle - min(taken)], [max(taken) - middle]]
@@ -82,7 +101,7 @@ def _paint_warm(axis: Any, part: Mapping[str, Any]) -> None:
         axis.barh(
             row, middle, color=color, xerr=whiskers, error_kw={"ecolor": "#333", "capsize": 3}
         )
-        ours = first_of_group(name)
+        ours = compared_with(name)
         times = "" if name == ours else f"   {ratio(taken, samples[ours]).middle:.1f}x"
         axis.annotate(
             f"{middle:.2f} s{times}",
@@ -92,7 +111,7 @@ def _paint_warm(axis: Any, part: Mapping[str, Any]) -> None:
             va="center",
             fontsize=8,
         )
-    axis.set_yticks(range(len(samples)), [SIDES[name].label for name in samples], fontsize=8)
+    axis.set_yticks(range(len(samples)), [labels[name] for name in samples], fontsize=8)
 
 
 def _paint_cold(axis: Any, part: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tests.bench.measuring import medians, ratio, spread
 from tests.bench.phases import PHASES
+from tests.bench.pulling import LABELS, OURS
 from tests.bench.sides import SIDES
 
 MIB = 1 << 20
@@ -31,10 +32,24 @@ def show(found: Mapping[str, Any], console: Console) -> None:
         "memory": _show_memory,
         "fixed": _show_fixed,
         "survey": _show_survey,
+        "pull": _show_pull,
     }
     for part, shower in shown.items():
         if part in found:
             shower(found[part], console)
+
+
+def _show_pull(found: Mapping[str, Any], console: Console) -> None:
+    columns = ("side", "s", "times ours", "messages/s", "CPU s", "times ours")
+    title = f"RocketMQ, one reader, {found['messages']:,} messages"
+    table = _table(title, found["load"], *columns)
+    for name, taken in found["samples"].items():
+        times = "1" if name == OURS else str(ratio(taken, found["samples"][OURS]))
+        used = found["cpu"][name]
+        cpu_times = "1" if name == OURS else str(ratio(used, found["cpu"][OURS]))
+        speed = f"{found['messages'] / median(taken):,.0f}"
+        table.add_row(LABELS[name], spread(taken), times, speed, spread(used), cpu_times)
+    console.print(table)
 
 
 def first_of_group(name: str) -> str:

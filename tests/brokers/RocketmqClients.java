@@ -2,9 +2,14 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.TreeMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.acl.common.AclClientRPCHook;
 import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -16,16 +21,25 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.RPCHook;
 
 /**
- * Upstream's own clients, for tests: produce NS TOPIC KIND COUNT, or consume NS TOPIC GROUP COUNT.
+ * Upstream's own clients, for tests: produce NS TOPIC KIND COUNT, or consume NS TOPIC GROUP COUNT
+ * [TAGS], or fail NS TOPIC GROUP: a consumer that gives a message back and takes it a second later.
  *
  * <p>KIND is plain, large (bodies of 6,000 bytes, which the client packs), batch, transaction (the
- * first third is committed, the second rolled back, the rest left open) or delayed (by a second).
+ * first third is committed, the second rolled back, the rest left open), delayed (by a second) or
+ * tags=A,B,... (message n has the tag at place n, in turn; a tag "-" is none).
  * Body n begins with "KIND-n". A consumer prints queue, offset, body, and properties by name.
  */
 public class RocketmqClients {
     public static void main(String[] args) throws Exception {
         if (args[0].equals("produce")) produce(args[1], args[2], args[3], Integer.parseInt(args[4]));
-        else consume(args[1], args[2], args[3], Integer.parseInt(args[4]));
+        else if (args[0].equals("fail")) fail(args[1], args[2], args[3]);
+        else
+            consume(
+                    args[1],
+                    args[2],
+                    args[3],
+                    Integer.parseInt(args[4]),
+                    args.length > 5 ? args[5] : "*");
         System.exit(0);
     }
 
@@ -39,6 +53,11 @@ public class RocketmqClients {
         String body = kind + "-" + n + (kind.equals("large") ? "x".repeat(6000) : "");
         Message made = new Message(topic, body.getBytes(StandardCharsets.UTF_8));
         if (n % 3 != 2) made.setTags(n % 2 == 0 ? "even" : "odd");
+        if (kind.startsWith("tags=")) {
+            String[] tags = kind.substring(5).split(",");
+            made = new Message(topic, ("value-" + n).getBytes(StandardCharsets.UTF_8));
+            if (!tags[n % tags.length].equals("-")) made.setTags(tags[n % tags.length]);
+        }
         if (n % 3 != 1) made.setKeys(List.of("key-" + n, "other"));
         made.putUserProperty("größe", "ü" + n);
         if (kind.equals("delayed")) made.setDelayTimeLevel(1);
@@ -87,12 +106,34 @@ public class RocketmqClients {
         return made;
     }
 
-    static void consume(String server, String topic, String group, int count) throws Exception {
+    static void fail(String server, String topic, String group) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setNamesrvAddr(server);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        CountDownLatch again = new CountDownLatch(1);
+        consumer.registerMessageListener(
+                (MessageListenerConcurrently)
+                        (messages, context) -> {
+                            if (messages.get(0).getReconsumeTimes() > 0) {
+                                again.countDown();
+                                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                            }
+                            context.setDelayLevelWhenNextConsume(1);
+                            return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+                        });
+        consumer.start();
+        if (!again.await(60, TimeUnit.SECONDS)) throw new Exception("nothing came again");
+        consumer.shutdown();
+    }
+
+    static void consume(String server, String topic, String group, int count, String tags)
+            throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group, hook());
         consumer.setNamesrvAddr(server);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommit(false);
-        consumer.subscribe(topic, "*");
+        consumer.subscribe(topic, tags);
         consumer.start();
         long deadline = System.currentTimeMillis() + 30_000;
         for (int got = 0; got < count && System.currentTimeMillis() < deadline; ) {

@@ -110,11 +110,16 @@ def rows_of(table: pa.Table) -> list[Consumed]:
     payload = [table.column(name).to_pylist() for name in ("key", "value")]
     headers = table.column("headers").to_pylist()
     return [
-        Consumed(topic, partition, offset, key, value, time // 1000, _headers(found))
+        Consumed(topic, partition, offset, key, value, _ms(time), _headers(found))
         for topic, partition, offset, key, value, time, found in zip(
             *columns, *payload, times, headers, strict=True
         )
     ]
+
+
+def _ms(time: int | None) -> int:
+    """As clients say it: -1 for a record without a time."""
+    return -1 if time is None else time // 1000
 
 
 def _headers(found: Any) -> tuple[tuple[str, bytes | None], ...] | None:

@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import RangeLost, Unreachable
-from rangeland.fetch import consumer
+from rangeland.fetch import consumer, fetcher
 from rangeland.fetch.steps import Patience
 from rangeland.fetch.tally import Tally
 from rangeland.model import Counts, Partition
@@ -52,10 +52,12 @@ def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_behind_it
     settings = settings_of(pair, no_progress_ms=30_000, survey_ms=15_000)
     log = log_of(settings, topic)
     assert str(log.leader.address) == pair.address()
-    assert [str(a) for a in log.leader.replicas] == [pair.address("broker-a-slave")]
+    both = [pair.address(), pair.address("broker-a-slave")]
+    assert [str(a) for a in log.leader.replicas] == both
+    assert log.leader.replica_ids == (0, 1)
 
     # The master goes away in the middle of a reading that was planned with it.
-    monkeypatch.setattr(consumer, "PREFETCH_BYTES", 1)
+    monkeypatch.setattr(fetcher, "PREFETCH_BYTES", 1)
     patience = Patience(
         fetch_bytes=20_000, smallest_fetch_bytes=20_000, no_progress_ms=30_000, backoff_ms=50
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rangeland.dialects.contract import Credentials
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.errors import JobFileError, Unreachable
+from rangeland.errors import JobFileError
 from rangeland.fetch.settings import SaslSettings, TlsSettings
-from rangeland.model import Counts, Partition
+from rangeland.model import Address, Counts, Partition
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient
 from tests.brokers.rocketmq import look, read, run_clients, settings_of, slices_of
@@ -106,6 +107,15 @@ def test_queues_are_read_over_tls(guarded: RocketmqCluster, certificate: Path) -
     settings = settings_of(guarded, sasl=SIGNED, tls=TlsSettings(ca=str(certificate)))
     found = read(slices_of(look(settings, topics=("t",))), settings)
     assert found.counts == Counts(landed=COUNT)
-    stranger = settings_of(guarded, sasl=SIGNED, tls=TlsSettings(), survey_ms=500)
-    with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+
+
+def test_what_is_wrong_with_tls_is_told_at_once(
+    guarded: RocketmqCluster, certificate: Path
+) -> None:
+    stranger = settings_of(guarded, sasl=SIGNED, tls=TlsSettings())
+    with pytest.raises(JobFileError, match=r"not trusted.*source\.security\.tls\.ca"):
         look(stranger, topics=("t",))
+    settings = settings_of(guarded, sasl=SIGNED, tls=TlsSettings(ca=str(certificate)))
+    misnamed = replace(settings, seeds=(Address("localhost", settings.seeds[0].port),))
+    with pytest.raises(JobFileError, match="is for another host: Hostname mismatch"):
+        look(misnamed, topics=("t",))

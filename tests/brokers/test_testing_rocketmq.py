@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
 from rangeland.errors import Unreachable, UsageError
+from rangeland.job import Job
+from rangeland.settings import cluster_settings
 from rangeland.testing.ports import is_listening
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
+from tests.brokers.rocketmq import look
 
 pytestmark = pytest.mark.brokers
 
@@ -55,3 +62,28 @@ def test_a_cluster_of_none_and_an_unknown_version_are_refused() -> None:
         RocketmqCluster(brokers=0)
     with pytest.raises(UsageError, match=r"Use one of: 5\.5\.0"):
         RocketmqCluster("1.0")
+
+
+def test_the_command_line_fills_a_topic_and_shows_a_job_file_for_it(topic: str) -> None:
+    command = [sys.executable, "-m", "rangeland.testing", "rocketmq"]
+    command += ["--topic", topic, "--records", "10", "--queues", "2"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        server = process.stdout.readline().strip()
+        said = ""
+        while "Ctrl-C" not in said:
+            said += (line := process.stderr.readline())
+            assert line, said
+        job = Job.parse(said.partition("yaml:\n\n")[2].partition("\n\nand then")[0])
+        assert (job.source.dialect, job.source.servers) == ("rocketmq", (server,))
+        ends = {
+            log.end_offset for log in look(cluster_settings(job), topics=(topic,)).logs.values()
+        }
+        assert ends == {5}
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+    with pytest.raises(Unreachable):
+        RocketmqClient(server)

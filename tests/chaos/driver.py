@@ -28,10 +28,11 @@ from rangeland.results import Progress, Silent
 from rangeland.target import Target
 
 ENTERING, PLANNED, READING = "entering", "planned", "reading"
-WRITTEN, PREPARED, COMMITTED = "written", "prepared", "committed"
-MOMENTS = (ENTERING, PLANNED, READING, WRITTEN, PREPARED, COMMITTED)
+WRITTEN, PREPARED, KEPT, COMMITTED = "written", "prepared", "kept", "committed"
+MOMENTS = (ENTERING, PLANNED, READING, WRITTEN, PREPARED, KEPT, COMMITTED)
 """About to enter a plan; the plan is entered; some slices are read and some are not; all
-files are written; the outcome is prepared; the table has it, and nobody was told."""
+files are written; the outcome is prepared; the quarantine has what it kept, and the table has
+not; the table has it, and nobody was told."""
 
 POLL_S = 0.02
 PATIENCE_S = 120
@@ -51,7 +52,7 @@ class Moments(Silent):
             self.reach(ENTERING)
         elif text == "preparing the outcome":
             self.reach(WRITTEN)
-        elif text.startswith("committing"):
+        elif text.startswith(("committing", "keeping")):
             self.reach(PREPARED)
 
     def planned(self, plan: Plan, recovered: bool) -> None:
@@ -80,6 +81,11 @@ class Watched(Target):
     """A Target that says when its commit has been made."""
 
     moments: Moments
+
+    def keep(self, outcome: Any) -> Any:
+        missing = super().keep(outcome)
+        self.moments.reach(KEPT)
+        return missing
 
     def land(self, outcome: Any, since: int | None, dead: Any = ()) -> Any:
         landed = super().land(outcome, since, dead)

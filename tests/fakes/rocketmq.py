@@ -7,7 +7,7 @@ stands still but for pauses; during those others may act (``meanwhile``).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,6 +169,7 @@ class FakeEdge:
     strange: Strange = lambda request: None
     meanwhile: Callable[[], None] = lambda: None
     is_closed: bool = False
+    rounds: int = 0
 
     def ask(self, address: Address, question: Question) -> Any:
         request = question.request
@@ -179,6 +180,10 @@ class FakeEdge:
         code, fields, body = reply or self.cluster.answer(self.name, address, request)
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return m.Answer(request, code, "", fields, data)
+
+    def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        self.rounds += 1
+        return [self.ask(address, question) for question in questions]
 
     def pause(self, pause_ms: int) -> None:
         self.cluster.clock_ms += pause_ms

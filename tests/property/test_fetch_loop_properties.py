@@ -1,5 +1,6 @@
 """The fetch loop against a simulated cluster that moves leaders, breaks connections, answers
-late, empty or in part: it always ends, and delivers each slice's offsets once and in order."""
+late, empty or in part, and sends to replicas that lag: it always ends, and delivers each
+slice's offsets once and in order."""
 
 from __future__ import annotations
 
@@ -42,6 +43,10 @@ class Cluster:
     slices: list[Slice]
     borders: dict[Partition, list[int]] = field(default_factory=dict)
     leaders: dict[Partition, Address | None] = field(default_factory=dict)
+    lags: dict[Address, int] = field(default_factory=dict)
+    """How far each broker is behind where it follows."""
+    named: set[tuple[Partition, Address]] = field(default_factory=set)
+    """Replicas that a leader has named."""
     positions: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -50,6 +55,7 @@ class Cluster:
             self.borders.setdefault(piece.partition, [0, *sorted(inner), LOG_END])
             self.leaders.setdefault(piece.partition, self.random.choice(BROKERS))
             self.positions[piece.index] = piece.from_offset
+        self.lags = {broker: self.random.choice((0, 0, 30, LOG_END)) for broker in BROKERS}
 
     def strikes(self, one_in: int) -> bool:
         """Whether a fault happens now; there are only so many of them."""
@@ -80,7 +86,10 @@ class Cluster:
             self.answer_one(loop, ask.leader, want)
 
     def answer_one(self, loop: FetchLoop, leader: Address, want: Want) -> None:
-        if self.leaders[want.partition] != leader:
+        if loop.readings[want.index].server.replica is not None:
+            assert (want.partition, leader) in self.named
+            self.answer_as_replica(loop, leader, want)
+        elif self.leaders[want.partition] != leader:
             loop.on_verdict(want, Verdict.FIND_LEADER, "NOT_LEADER")
         elif self.strikes(8):
             loop.on_verdict(want, Verdict.RETRY, "BUSY")
@@ -92,9 +101,28 @@ class Cluster:
             loop.on_verdict(want, Verdict.OUT_OF_RANGE, "OUT_OF_RANGE")
         else:
             self.deliver(loop, want)
+            self.prefer(loop, want)
 
-    def deliver(self, loop: FetchLoop, want: Want) -> None:
-        borders = self.borders[want.partition]
+    def prefer(self, loop: FetchLoop, want: Want) -> None:
+        """The leader would rather have another read: a replica, itself, or one nobody knows."""
+        if self.strikes(3):
+            number = self.random.randrange(len(BROKERS) + 1)
+            loop.on_preferred(want.index, number)
+            self.named |= {(want.partition, broker) for broker in BROKERS[number : number + 1]}
+
+    def answer_as_replica(self, loop: FetchLoop, replica: Address, want: Want) -> None:
+        """It has less than its leader, and may say anything of what it has not."""
+        end = max(b for b in self.borders[want.partition] if b <= LOG_END - self.lags[replica])
+        if self.strikes(8):
+            verdicts = (Verdict.OUT_OF_RANGE, Verdict.CORRUPT, Verdict.RETRY, Verdict.REFUSED)
+            loop.on_verdict(want, self.random.choice(verdicts), "ANY")
+        elif want.offset < end:
+            self.deliver(loop, want, end)
+        else:
+            assert not loop.on_empty(want, end, throttled=False)
+
+    def deliver(self, loop: FetchLoop, want: Want, end: int = LOG_END) -> None:
+        borders = [b for b in self.borders[want.partition] if b <= end]
         at = bisect_right(borders, want.offset)
         begin = borders[at - 1]
         fitting = [b for b in borders[at:] if (b - begin) * BYTES_PER_OFFSET <= want.max_bytes]
@@ -114,7 +142,7 @@ class Cluster:
             address = self.leaders[partition]
             if self.strikes(5):
                 address = self.random.choice(BROKERS)  # stale metadata
-            told[partition] = Leader(address, topic_id="A", replicas=BROKERS)
+            told[partition] = Leader(address, None, "A", BROKERS, (0, 1, 2))
         loop.on_leaders(told)
 
 

@@ -22,11 +22,12 @@ from rangeland.model import (
     Slice,
     Survey,
 )
-from rangeland.planning.bounds import Mark, Request
+from rangeland.planning.bounds import Request
 from rangeland.planning.coverage import coverage_of
 from rangeland.planning.draft import Standing, Terms, draft
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 from rangeland.planning.limits import Limits, share_out
+from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Policy
 from rangeland.planning.slices import Slicing, cut, pack
 

@@ -5,6 +5,7 @@ same fault at the same place. `RANGELAND_EXAMPLES` sets how many examples are tr
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -98,16 +99,20 @@ ends = st.one_of(st.integers(-2, 120), st.just((1 << 63) - 1))
 # --- the claims -------------------------------------------------------------------------
 
 
-def outcome(decoder: StoredDecoder, data: bytes, first: int, end: int) -> Stored | BadRecord:
+def outcome(
+    decoder: StoredDecoder, data: bytes, first: int, end: int, tags: Sequence[bytes] = ()
+) -> Stored | BadRecord:
     try:
-        return decoder.decode_stored(data, first, end)
+        return decoder.decode_stored(data, first, end, tags)
     except BadRecord as error:
         return error
 
 
-def assert_same(data: bytes, first: int = 0, end: int = (1 << 63) - 1) -> bool:
+def assert_same(
+    data: bytes, first: int = 0, end: int = (1 << 63) - 1, tags: Sequence[bytes] = ()
+) -> bool:
     """Whether there were rows rather than a fault."""
-    wanted, found = (outcome(each, data, first, end) for each in (REFERENCE, KERNEL))
+    wanted, found = (outcome(each, data, first, end, tags) for each in (REFERENCE, KERNEL))
     if isinstance(wanted, BadRecord) or isinstance(found, BadRecord):
         assert (str(found), found.facts) == (str(wanted), wanted.facts)  # type: ignore[union-attr]
         return False
@@ -136,6 +141,56 @@ def test_good_messages_give_the_same_rows(data: bytes) -> None:
 @example(data=stored(b"v", properties=b"\1\2\2a\2b\1\2\1c"), first=0, end=9)
 def test_any_bytes_give_the_same_rows_or_the_same_fault(data: bytes, first: int, end: int) -> None:
     assert_same(data, first, end)
+
+
+tag_properties = st.lists(
+    st.sampled_from(
+        [b"TAGS\1A\2", b"TAGS\1B\2", b"TAGS\1\2", b"TAGS\2", b"TAG\1A\2", b"k\1A\2", b"\2"]
+    ),
+    max_size=4,
+).map(b"".join)
+
+
+@st.composite
+def tagged_runs(draw: st.DrawFn) -> bytes:
+    data = b""
+    for offset in range(draw(st.integers(0, 6))):
+        odd = draw(st.booleans())
+        named = draw(properties if odd else tag_properties)[: draw(st.sampled_from([99, 5]))]
+        crc = draw(st.sampled_from([None, None, None, None, 1]))
+        data += stored(draw(bodies), offset, named, flags=draw(flags), magic=draw(kinds), crc=crc)
+    return data
+
+
+@many
+@given(
+    data=st.one_of(tagged_runs(), any_bytes),
+    tags=st.lists(st.sampled_from([b"A", b"B", b"AB", b""]), min_size=1, max_size=3),
+    first=st.integers(-1, 4),
+    end=ends,
+)
+@example(data=stored(b"v", properties=b"TAGS\1A\2TAGS\1B\2"), tags=[b"A"], first=0, end=9)
+@example(data=stored(b"v", properties=b"TAGS\1A\2TAGS"), tags=[b"A"], first=0, end=9)
+def test_the_same_messages_have_one_of_the_tags(
+    data: bytes, tags: list[bytes], first: int, end: int
+) -> None:
+    assert_same(data, first, end, tags)
+
+
+def test_a_message_has_its_last_tag_and_no_other() -> None:
+    cases = [
+        b"TAGS\1A\2",
+        b"TAGS\1AA\2",
+        b"",
+        b"TAGS\1B\2TAGS\1A\2",
+        b"TAGS\1A\2TAGS\1C\2",
+        b"TAGS\1A",
+    ]
+    data = b"".join(stored(b"v", n, properties=case) for n, case in enumerate(cases))
+    found = KERNEL.decode_stored(data, 0, 99, [b"A", b"nothing"])
+    assert found.batch.column("offset").to_pylist() == [0, 3, 5]
+    assert found.walked.messages == len(cases)
+    assert assert_same(data, tags=[b"A", b"nothing"])
 
 
 @many

@@ -63,7 +63,7 @@ def rows_of(frame: Any) -> list[Consumed]:
             row["offset"],
             None if row["key"] is None else bytes(row["key"]),
             None if row["value"] is None else bytes(row["value"]),
-            row["time_ms"],
+            -1 if row["time_ms"] is None else row["time_ms"],
             None if row["headers"] is None else tuple(_header(h) for h in row["headers"]),
         )
         for row in frame.selectExpr("*", "unix_millis(timestamp) time_ms").collect()

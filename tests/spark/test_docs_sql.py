@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.entries import OutcomeEntry, PlanEntry, RangeEntry
+from rangeland.delta.entries import LossEntry, OutcomeEntry, PlanEntry, RangeEntry
 from rangeland.delta.kernel import Kernel
 from rangeland.delta.ledger import Ledger
 from rangeland.job import Job
@@ -37,12 +37,16 @@ def ledger(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> str:
         assert made.enter(PlanEntry(*name, (RangeEntry(where),), "{}", at_ms), number)
         if counts is not None:
             ranges = (RangeEntry(where, counts, "broker-1:9092"),)
-            assert made.prepare(OutcomeEntry(*name, ranges, (), at_ms))
+            lost = Range(Partition("orders", 0), 11, 14, "id")
+            said = ("expired", "skip", "retention removed them", "the log begins at 14")
+            of_plan = (*name[:3], lost, *said, at_ms, at_ms, name[3])
+            losses = [LossEntry(*of_plan)] if counts.lost else []
+            assert made.prepare(OutcomeEntry(*name, ranges, (), at_ms), losses)
     return made.path
 
 
 def test_there_are_queries() -> None:
-    assert len(QUERIES) == 4
+    assert len(QUERIES) == 5
     assert all(SHOWN in query.text for query in QUERIES)
 
 
@@ -73,8 +77,20 @@ def test_plans_without_an_outcome(sql: Callable[[str], list[Any]], ledger: str) 
 
 
 def test_what_was_lost(sql: Callable[[str], list[Any]], ledger: str) -> None:
-    (row,) = answers(sql, ledger, "r.lost > 0")
+    (row,) = answers(sql, ledger, "r.lost + r.quarantined > 0")
     assert (row["from_offset"], row["until_offset"], row["lost"]) == (10, 20, 3)
+
+
+def test_why_it_was_lost_and_what_was_done(sql: Callable[[str], list[Any]], ledger: str) -> None:
+    (row,) = answers(sql, ledger, "event = 'loss'")
+    assert (row["sequence"], row["from_offset"], row["until_offset"], row["count"]) == (
+        2,
+        11,
+        14,
+        3,
+    )
+    assert (row["verdict"], row["action"]) == ("expired", "skip")
+    assert (row["cause"], row["evidence"]) == ("retention removed them", "the log begins at 14")
 
 
 def test_the_transform_of_the_configs_makes_orders(

@@ -11,17 +11,14 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland.job import Job
 from rangeland.model import Counts
 from rangeland.testing.rocketmq import RocketmqCluster
-from rangeland.testing.rocketmq_clients import produce
-from tests.spark.landings import CONTRACT, job_of, table_of
+from tests.spark.landings import CONTRACT, table_of
+from tests.spark.rocketmqs import BORN_MS, Written, landed_rows, rocketmq_job, values_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
-Row = tuple[str, int, int, bytes]
-QUEUES = [("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-b", 1)]
-BORN_MS = 1_600_000_000_000
+QUEUES = [("broker-a", 0), ("broker-b", 0), ("broker-a", 1), ("broker-b", 1)]
 
 
 @pytest.fixture(scope="module")
@@ -31,47 +28,11 @@ def rocketmq() -> Iterator[RocketmqCluster]:
         yield cluster
 
 
-class Written:
-    """One topic with two queues of each broker, and the rows that a landing should have."""
-
-    def __init__(self, cluster: RocketmqCluster, topic: str) -> None:
-        self.cluster, self.topic = cluster, topic
-        self.rows: list[Row] = []
-        cluster.create_topic(topic, 2)
-
-    def add(self, broker: str, queue: int, name: str, count: int) -> None:
-        values = [f"{name}-{number:05d}".encode() for number in range(count)]
-        named = {"TAGS": "A", "KEYS": f"key-{broker}"}
-        offsets = produce(
-            self.cluster.address(broker),
-            self.topic,
-            values,
-            queue,
-            properties=named,
-            born_ms=BORN_MS,
-        )
-        self.rows += [(broker, queue, o, v) for o, v in zip(offsets, values, strict=True)]
-
-    def fill(self, name: str, count: int) -> None:
-        for broker, queue in QUEUES:
-            self.add(broker, queue, f"{name}-{broker}-{queue}", count)
-
-
 @pytest.fixture
 def written(rocketmq: RocketmqCluster, topic: str) -> Written:
     made = Written(rocketmq, topic)
     made.fill("first", 200)
     return made
-
-
-def rocketmq_job(written: Written, table: str, **sections: Any) -> Job:
-    source = {"dialect": "rocketmq", **sections.pop("source", {})}
-    return job_of(written.cluster.servers, table, written.topic, source=source, **sections)
-
-
-def landed_rows(spark: Any, table: str) -> list[Row]:
-    rows = table_of(spark, table).select("broker", "partition", "offset", "value").collect()
-    return sorted((r.broker, r.partition, r.offset, bytes(r.value)) for r in rows)
 
 
 def test_what_was_produced_is_landed_and_no_more(written: Written, spark: Any, table: str) -> None:
@@ -81,10 +42,10 @@ def test_what_was_produced_is_landed_and_no_more(written: Written, spark: Any, t
     assert first.counts == Counts(landed=800)
     answer = json.loads(json.dumps(first.to_json()))
     assert [(p["broker"], p["partition"], p["until_offset"]) for p in answer["partitions"]] == [
-        (broker, queue, 200) for broker, queue in sorted(QUEUES, key=lambda q: (q[1], q[0]))
+        (broker, queue, 200) for broker, queue in QUEUES
     ]
     assert rangeland.land(job, spark).state == "nothing"
-    written.add("broker-b", 1, "more", 30)
+    written.add("broker-b", 1, values_of("more", 30))
     assert rangeland.land(job, spark).counts == Counts(landed=30)
     assert landed_rows(spark, table) == sorted(written.rows)
 

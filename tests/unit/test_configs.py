@@ -217,7 +217,7 @@ def test_a_default_on_the_page_is_the_default_of_the_model() -> None:
         GOOD + "limits: {max_bytes: 8 GiBs}\n",
         GOOD + "limits: {max_records: 0}\n",
         GOOD + "policy: {expired: ignore}\n",
-        GOOD + "policy: {corrupt: hold}\n",
+        GOOD + "policy: {corrupt: keep}\n",
         GOOD + "extends: 3\n",
         GOOD + "extends: []\n",
         GOOD.replace("servers: [", "security: {sasl: {username: u, password: p}}, servers: ["),

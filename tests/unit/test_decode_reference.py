@@ -6,6 +6,8 @@ bytes nobody thought of."""
 from __future__ import annotations
 
 import datetime as dt
+import struct
+import zlib
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -13,10 +15,11 @@ import pytest
 
 from rangeland.decode import columns, library, reference
 from rangeland.decode.kernel import MAX_BYTES, Kernel
-from rangeland.decode.payload import Fault, Payload
+from rangeland.decode.payload import Fault, Form, Payload
 from rangeland.errors import BadRecord, Bug
 from rangeland.model import Partition
 from tests.batches import Record, encode_record, encode_records, varint
+from tests.messagesets import Message, encode_message
 
 Decode = Callable[[list[Payload], int, int], pa.RecordBatch]
 MAX_INT64 = (1 << 63) - 1
@@ -149,7 +152,69 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "data", "record", "position", "changes"), FAULTS)
+PLAIN: dict[str, int] = {"form": Form.PLAIN}
+MESSAGE = encode_message(Message(0, b"k", b"v"))
+
+
+def message(offset: int, checked: bytes, magic: int = 0, attributes: int = 0) -> bytes:
+    """A message with these bytes behind its attributes, and the right checksum."""
+    checked = bytes([magic, attributes]) + checked
+    head = struct.pack(">qiI", offset, 4 + len(checked), zlib.crc32(checked))
+    return head + checked
+
+
+def four(number: int) -> bytes:
+    return struct.pack(">i", number)
+
+
+MESSAGE_FAULTS = [
+    (Fault.BATCH_ENDS, MESSAGE, 1, len(MESSAGE), PLAIN | {"record_count": 2}),
+    (Fault.BATCH_ENDS, MESSAGE[:11], 0, 0, PLAIN),
+    (Fault.NEGATIVE_RECORD_LENGTH, encode_message(Message(0, length=-1)), 0, 8, PLAIN),
+    (Fault.RECORD_PAST_BATCH, MESSAGE[:-1], 0, 8, PLAIN),
+    (Fault.OFFSET_DELTA_OUTSIDE, encode_message(Message(1)), 0, 0, PLAIN),
+    (Fault.OFFSET_DELTA_OUTSIDE, encode_message(Message(-1)), 0, 0, PLAIN),
+    (Fault.OFFSET_DELTA_ORDER, MESSAGE * 2, 1, len(MESSAGE), PLAIN | {"record_count": 2}),
+    (
+        Fault.OFFSET_OVERFLOW,
+        encode_message(Message(1)),
+        0,
+        0,
+        PLAIN | {"offset_shift": MAX_INT64, "base_offset": MAX_INT64, "last_offset_delta": 1},
+    ),
+    (Fault.RECORD_TOO_SHORT, struct.pack(">qi", 0, 5) + b"\0" * 5, 0, 12, PLAIN),
+    (Fault.BAD_MESSAGE_CHECKSUM, encode_message(Message(0, crc=1)), 0, 12, PLAIN),
+    (Fault.UNKNOWN_MESSAGE_MAGIC, message(0, four(-1) * 2, magic=2), 0, 16, PLAIN),
+    (Fault.PACKED_MESSAGE, message(0, four(-1) * 2, attributes=1), 0, 17, PLAIN),
+    (Fault.RECORD_TOO_SHORT, message(0, four(-1), magic=1), 0, 18, PLAIN),
+    (
+        Fault.TIMESTAMP_OVERFLOW,
+        encode_message(Message(0, magic=1, timestamp_ms=MAX_INT64 // 1000 + 1)),
+        0,
+        18,
+        PLAIN,
+    ),
+    (
+        Fault.TIMESTAMP_OVERFLOW,
+        encode_message(Message(0, magic=1)),
+        0,
+        18,
+        {"form": Form.PACKED, "append_timestamp_ms": -MAX_INT64},
+    ),
+    (Fault.RECORD_TOO_SHORT, message(0, b"\0\0\0"), 0, 18, PLAIN),
+    (Fault.NEGATIVE_LENGTH, message(0, four(-2) + four(-1)), 0, 18, PLAIN),
+    (Fault.FIELD_PAST_RECORD, message(0, four(1 << 30) + four(-1)), 0, 18, PLAIN),
+    (Fault.RECORD_TOO_SHORT, message(0, four(-1)), 0, 22, PLAIN),
+    (Fault.NEGATIVE_LENGTH, message(0, four(-1) + four(-9)), 0, 22, PLAIN),
+    (Fault.FIELD_PAST_RECORD, message(0, four(-1) + four(1)), 0, 22, PLAIN),
+    (Fault.RECORD_TOO_LONG, message(0, four(-1) * 2 + b"!"), 0, 26, PLAIN),
+    (Fault.TRAILING_BYTES, MESSAGE + b"!", 1, len(MESSAGE), PLAIN),
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "data", "record", "position", "changes"), [*FAULTS, *MESSAGE_FAULTS]
+)
 def test_every_fault_is_named_with_its_place(
     decode: Decode, fault: Fault, data: bytes, record: int, position: int, changes: dict[str, int]
 ) -> None:
@@ -167,7 +232,7 @@ def test_every_fault_is_named_with_its_place(
 
 
 def test_every_fault_has_a_case() -> None:
-    assert {case[0] for case in FAULTS} == set(Fault)
+    assert {case[0] for case in (*FAULTS, *MESSAGE_FAULTS)} == set(Fault)
 
 
 def test_a_record_nobody_wants_is_hopped_over(decode: Decode) -> None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from rangeland.delta.coverage import Coverage, merge_spans, with_ranges
 from rangeland.delta.entries import (
-    SCHEMA,
     Entry,
     FileEntry,
+    LossEntry,
     OutcomeEntry,
     PartEntry,
     PlanEntry,
     RangeEntry,
     Span,
-    from_row,
-    stats_of,
-    to_row,
 )
+from rangeland.delta.rows import SCHEMA, from_row, missing_columns, stats_of, to_row
 from rangeland.model import Counts, DataFile, Partition, Range, Receipt
 from rangeland.planning.intervals import merge
 
@@ -61,10 +60,55 @@ def a_part() -> PartEntry:
     return PartEntry("rangeland/a", "a", 4, "hash", 2, "m-1", receipts, files, 1_700_000_000_123)
 
 
-@pytest.mark.parametrize("entry", [a_plan(), an_outcome(), a_part()])
+def a_loss() -> LossEntry:
+    where = Range(B1, 10, 15, "id")
+    said = ("expired", "skip", "retention removed them", "the log begins at 15 on h:1")
+    return LossEntry("rangeland/a", "a", 4, where, *said, 1_700_000_000_007, 1_700_000_000_123)
+
+
+def with_quarantine(outcome: OutcomeEntry) -> OutcomeEntry:
+    return replace(outcome, attempt=2, kept=(DataFile("part-hash-1.parquet", 10, 1, "{}", 5),))
+
+
+def a_held_part() -> PartEntry:
+    kept = (DataFile("part-hash-1.parquet", 10, 1, "{}", 5),)
+    bad = ((3, 5, "corrupt", "its checksum is wrong"),)
+    receipt = Receipt(
+        3,
+        P0,
+        0,
+        8,
+        Counts(landed=6, quarantined=2),
+        gaps=((3, 5),),
+        quarantined=bad,
+        held=(8, 10, "truncated", "the log ends at 8"),
+        kept=kept,
+    )
+    return replace(a_part(), receipts=(receipt,))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        a_plan(),
+        an_outcome(),
+        with_quarantine(an_outcome()),
+        a_part(),
+        a_held_part(),
+        a_loss(),
+        replace(a_loss(), plan_hash="hash", attempt=1),
+    ],
+)
 def test_entries_survive_the_way_through_a_row(entry: Entry) -> None:
     table = pa.Table.from_pylist([to_row(entry)], schema=SCHEMA)
     assert from_row(table.to_pylist()[0]) == entry
+
+
+def test_a_ledger_of_an_earlier_version_lacks_the_columns_of_losses() -> None:
+    assert missing_columns(SCHEMA.names) == []
+    first = SCHEMA.names[: SCHEMA.names.index("document") + 1]
+    assert missing_columns(first)[:3] == ["`topic` STRING", "`partition` INT", "`broker` STRING"]
+    assert missing_columns(first)[-1] == "`seen_at` TIMESTAMP"
 
 
 def test_statistics_hold_the_whole_application_id() -> None:

@@ -15,6 +15,7 @@ from rangeland.delta import commit
 from rangeland.delta.facts import TableFacts
 from rangeland.delta.files import store_error
 from rangeland.delta.fit import fit, new_table
+from rangeland.dialects.kafka import NATURE
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.batches import bad_batch
 from rangeland.dialects.kafka.session import Session
@@ -28,9 +29,10 @@ from rangeland.flags import require_closed_range
 from rangeland.job import Job
 from rangeland.jobfile import parse_job_text
 from rangeland.model import Address, Isolation, Partition, Range, Slice
-from rangeland.planning.bounds import range_lost
-from rangeland.planning.plan import Plan, prove
+from rangeland.planning.losses import range_lost
+from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.proof import prove
 from tests import answers as made
 from tests import docs
 
@@ -88,6 +90,7 @@ def bad_record() -> None:
         bad_batch(81204, "its checksum is wrong (codec lz4)"),
         Partition("orders", 3),
         "broker-1:9092",
+        NATURE,
     )
 
 

@@ -25,12 +25,13 @@ from rangeland.model import (
     Receipt,
     Survey,
 )
-from rangeland.planning.bounds import Mark, Request
+from rangeland.planning.bounds import Request
 from rangeland.planning.coverage import Coverage, coverage_of
 from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of
 from rangeland.planning.limits import Limits
-from rangeland.planning.plan import prove
+from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Action, Loss, Policy, Verdict
+from rangeland.planning.proof import prove
 from rangeland.planning.slices import Slicing
 
 P0, P1 = Partition("t", 0), Partition("t", 1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import BadRecord, Bug, RangeLost, Unreachable
+from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.loop import FetchLoop
 from rangeland.fetch.steps import Ask, AskLogRange, FindLeaders, Finished, Patience, WaitUntil
 from rangeland.model import Address, Leader, Partition, Slice
@@ -339,6 +339,9 @@ def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) 
         if isinstance(step, WaitUntil):
             now = step.at_ms
             continue
+        if isinstance(step, FindLeaders):
+            loop.on_leaders(lead(B1))
+            continue
         assert isinstance(step, Ask), step
         proved.append(loop.on_empty(step.wants[0], high_watermark, throttled))
     return proved
@@ -385,6 +388,17 @@ def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
     assert _empties(loop, 100, False, 3) == [False] * 3
     loop.on_records(ask(loop, loop.now_ms + 1_000).wants[0], 100)
     assert (loop.next(loop.now_ms), loop.gone) == (Finished(), [])
+
+
+def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metadata_first() -> None:
+    """It may be a follower by now, which newer brokers let answer all the same."""
+    loop = loop_of(piece(0, P0))
+    assert not loop.on_empty(ask(loop).wants[0], 99, throttled=False)
+    assert loop.next(0) == FindLeaders((P0,), ())
+    loop.on_leaders(lead(B2))
+    assert not loop.on_empty(ask(loop).wants[0], 99, throttled=False)
+    assert isinstance(loop.next(0), WaitUntil)
+    assert ask(loop, 1_000).leader == B2
 
 
 def test_a_leader_that_never_catches_up_is_unreachable_and_never_a_loss() -> None:
@@ -458,10 +472,37 @@ def test_a_broker_that_cannot_read_its_own_log_is_a_bad_record() -> None:
         loop.on_verdict(ask(loop).wants[0], Verdict.CORRUPT, "CORRUPT_MESSAGE")
 
 
+@pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
+def test_what_a_broker_cannot_read_has_no_end_to_go_on_behind(action: Action) -> None:
+    loop = loop_of(piece(0, P0), corrupt=action)
+    with pytest.raises(BadRecord, match=f"where it ends is not known, so `{action}` cannot go on"):
+        loop.on_verdict(ask(loop).wants[0], Verdict.CORRUPT, "CORRUPT_MESSAGE")
+
+
+def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
+    loop = loop_of(piece(0, P0, 5), piece(1, P1), corrupt=Action.HOLD)
+    first, second = ask(loop).wants
+    loop.on_verdict(first, Verdict.CORRUPT, "CORRUPT_MESSAGE")
+    loop.on_records(second, 100)
+    assert loop.next(1) == Finished()
+    ((index, loss),) = loop.gone
+    assert (index, loss.from_offset, loss.until_offset) == (0, 5, 100)
+    assert (loss.verdict, loss.action) == (LossVerdict.CORRUPT, Action.HOLD)
+
+
+def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
+    loop = loop_of(piece(0, P0, 5), expired=Action.HOLD)
+    measure(loop, 0, 50, 200)
+    ((_, loss),) = loop.gone
+    assert (loss.from_offset, loss.until_offset, loss.action) == (5, 100, Action.HOLD)
+    assert loop.next(1) == Finished()
+
+
 @pytest.mark.parametrize("verdict", [Verdict.REFUSED, Verdict.UNSUPPORTED, Verdict.UNKNOWN])
 def test_what_would_be_refused_again_is_not_tried_again(verdict: Verdict) -> None:
     loop = loop_of(piece(0, P0))
-    with pytest.raises(Unreachable, match="TOPIC_AUTHORIZATION_FAILED"):
+    kind = JobFileError if verdict is Verdict.REFUSED else Unreachable
+    with pytest.raises(kind, match="TOPIC_AUTHORIZATION_FAILED"):
         loop.on_verdict(ask(loop).wants[0], verdict, "TOPIC_AUTHORIZATION_FAILED")
 
 

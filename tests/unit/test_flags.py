@@ -110,7 +110,7 @@ def test_the_files_own_range_will_do_for_a_backfill(job_file: Path) -> None:
 
 def test_a_partition_is_named_as_its_dialect_numbers_it(job_file: Path) -> None:
     kafka, _ = load_job(job_file)
-    jafka, _ = load_job(job_file, ["source.dialect=jafka"])
+    jafka, _ = load_job(job_file, ["source.dialect=jafka", "source.security={}"])
     assert read_partition(kafka, "orders", "3") == Partition("orders", 3)
     assert read_partition(jafka, "orders", "1-3") == Partition("orders", 3, "1")
     assert read_partition(jafka, "orders", "3", "1") == Partition("orders", 3, "1")

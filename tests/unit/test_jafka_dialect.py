@@ -280,7 +280,7 @@ def test_an_error_leaves_no_offset() -> None:
 
 
 def test_sizes_are_not_asked_for() -> None:
-    assert jafka.ask_sizes([P]) == []
+    assert jafka.ask_sizes({P: (0, 9)}) == []
     assert jafka.read_sizes([]) == {}
 
 

@@ -121,6 +121,20 @@ def test_each_kind_of_loss_takes_each_action(kind: str, action: str) -> None:
     assert getattr(job.policies, kind) is Action(action)
 
 
+def test_tags_are_taken_once_each_and_reach_the_connections() -> None:
+    job = Job.parse(LEAST.replace("topics:", "dialect: rocketmq\n  tags: [B, A|x, B]\n  topics:"))
+    assert job.source.tags == ("B", "A|x")
+    assert cluster_settings(job).tags == ("B", "A|x")
+
+
+def test_a_rack_reaches_the_connections_and_a_byte_rate_is_a_size() -> None:
+    racked = LEAST.replace("topics:", "rack: zone-b\n  topics:")
+    job = Job.parse(racked + "limits: {broker_bytes_per_second: 20 MiB}\n")
+    assert cluster_settings(job).rack == "zone-b"
+    assert job.limits.broker_bytes_per_second == 20 << 20
+    assert (cluster_settings(Job.parse(LEAST)).rack, cluster_settings(job).rates) == ("", ())
+
+
 def test_jafka_needs_no_servers_where_it_has_zookeeper() -> None:
     text = LEAST.replace("servers: [b1:9092]", "zookeeper: z:2181")
     assert Job.parse(text).source.addresses == ()
@@ -230,6 +244,16 @@ MISTAKES = [
         5,
         "source.dialect",
         "'kafka'",
+    ),
+    (LEAST.replace("topics:", "tags: [A]\n  topics:"), 4, "source.tags", "rocketmq only"),
+    *(
+        (
+            LEAST.replace("topics:", f"dialect: rocketmq\n  tags: ['{tag}']\n  topics:"),
+            5,
+            "source.tags",
+            "tags of messages",
+        )
+        for tag in ("", "*", "A || B", " A")
     ),
     (
         LEAST.replace("topics: [orders]", "topics: [orders]\n  isolation: dirty"),

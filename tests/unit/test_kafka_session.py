@@ -197,7 +197,7 @@ def test_an_answer_with_bytes_too_many_is_refused_and_stays_unanswered() -> None
 def test_a_request_that_cannot_be_sent_is_not_waited_for() -> None:
     session = ready()
     with pytest.raises(LocalProtocolError):
-        session.encode(ListOffsetsRequest(isolation_level=1, topics=()), max_version=1)
+        session.encode(MetadataRequest(include_topic_authorized_operations=True), max_version=7)
     assert session.unanswered == 0
 
 

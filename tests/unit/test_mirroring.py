@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rangeland.mirroring import Mirrored, mirror, positions, told
 from rangeland.model import Address, Leader, LogState, Partition
-from rangeland.planning.bounds import Mark
+from rangeland.planning.lives import Mark
 from tests.fakes.homes import FakeHome, Groups
 
 P0, P1, P2 = (Partition("t", n) for n in range(3))

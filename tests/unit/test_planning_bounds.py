@@ -26,7 +26,6 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bounds import (
-    Mark,
     Request,
     Resolved,
     describe,
@@ -35,6 +34,7 @@ from rangeland.planning.bounds import (
     times_asked,
 )
 from rangeland.planning.coverage import coverage_of
+from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Action, Loss, Policy, Verdict
 
 GONE = Partition("gone", 0)

@@ -28,10 +28,12 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.audit import Counted, Piece, audit
-from rangeland.planning.bounds import Mark, Request, offsets_asked, resolve
+from rangeland.planning.bounds import Request, offsets_asked, resolve
 from rangeland.planning.limits import Limits, apply_limits
-from rangeland.planning.plan import Plan, prove
+from rangeland.planning.lives import Mark
+from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Policy, Verdict
+from rangeland.planning.proof import prove
 
 ONE, TWO = Partition("orders", 0, "1"), Partition("orders", 0, "2")
 B1 = Address("b1", 9092)

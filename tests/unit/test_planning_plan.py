@@ -12,17 +12,10 @@ import pytest
 
 from rangeland.errors import Conflict, ProofFailed
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Receipt, Slice
-from rangeland.planning.bounds import Mark
-from rangeland.planning.plan import (
-    Plan,
-    RangeOutcome,
-    advance,
-    canonical,
-    parse_address,
-    prove,
-    renumbered,
-)
+from rangeland.planning.lives import Mark
+from rangeland.planning.plan import Plan, advance, canonical, parse_address, renumbered
 from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.proof import RangeOutcome, prove
 
 P0, P1 = Partition("t", 0), Partition("t", 1, "broker-a")
 B1 = Address("b1", 9092)
@@ -73,6 +66,7 @@ OTHERS: dict[str, Any] = {
     "losses": (),
     "checkpoint": {P0: Mark(30, "A"), P1: Mark(10)},
     "made_at_ms": 1235,
+    "tags": ("A", "B"),
 }
 RANGE_CHANGES: list[dict[str, Any]] = [
     {"partition": Partition("u", 0)},

@@ -16,8 +16,9 @@ from rangeland.model import (
     Slice,
 )
 from rangeland.planning.draft import Draft
-from rangeland.planning.plan import Plan, RangeOutcome
+from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.proof import RangeOutcome
 from rangeland.results import (
     CheckResult,
     GroupStatus,

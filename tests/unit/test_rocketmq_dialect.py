@@ -337,11 +337,12 @@ ROUTE = (
 
 def test_a_route_with_bare_numbers_is_read() -> None:
     leaders = read_route(ROUTE).leaders("t")
-    master, slave = Address("10.0.0.1", 10911), Address("fd00::1", 10911)
+    master, slave, away = Address("10.0.0.1", 10911), Address("fd00::1", 10911), Address("h", 1)
+    both = Leader(master, None, None, (master, slave), (0, 1))
     assert leaders == {
-        Partition("t", 0, 'broker, 2:"x"'): Leader(master, replicas=(slave,)),
-        Partition("t", 1, 'broker, 2:"x"'): Leader(master, replicas=(slave,)),
-        Partition("t", 0, "b"): Leader(Address("h", 1), replicas=(Address("h", 1),)),
+        Partition("t", 0, 'broker, 2:"x"'): both,
+        Partition("t", 1, 'broker, 2:"x"'): both,
+        Partition("t", 0, "b"): Leader(away, None, None, (away,), (2,), is_replica=True),
         Partition("t", 0, "none"): Leader(None),
     }
 
@@ -387,10 +388,17 @@ def knows(*topics: str) -> Any:
         if request.code == m.ALL_TOPICS:
             body = json.dumps({"topicList": list(topics)}).encode()
             return m.Answer(request, 0, "", {}, body)
+        if request.code == m.ALL_BROKERS:
+            return m.Answer(request, 0, "", {}, BROKERS)
         there = request.fields["topic"] in topics
         return m.Answer(request, 0 if there else 17, "", {}, ROUTE if there else b"")
 
     return answer
+
+
+BROKERS = (
+    b'{"brokerAddrTable":{"broker-z":{"brokerAddrs":{0:"127.0.0.1:1"}}},"clusterAddrTable":{}}'
+)
 
 
 def is_a_broker(request: m.Request) -> m.Answer:
@@ -406,6 +414,17 @@ def test_the_next_name_server_is_asked_for_what_the_first_does_not_know() -> Non
     view = search(["t", "u"], {FIRST: knows("t"), SECOND: knows()})
     assert view.topics["u"].is_unknown
     assert view.topics["t"].verdict is Verdict.OK
+
+
+def test_brokers_that_are_registered_are_told_or_nobody_is() -> None:
+    assert search(["t"], {FIRST: knows()}).registered == {"broker-z"}
+    assert search(None, {FIRST: knows("t")}).registered == {"broker-z"}
+
+    def says_little(request: m.Request) -> m.Answer:
+        refused = m.Answer(request, 16, "no right", {}, b"")
+        return refused if request.code == m.ALL_BROKERS else knows("t")(request)
+
+    assert search(["t"], {FIRST: says_little}).registered == frozenset()
 
 
 def test_a_broker_among_the_seeds_is_passed_over() -> None:

@@ -48,6 +48,28 @@ def test_an_offset_that_is_not_there_is_none_and_never_zero() -> None:
     assert home.offsets("g", ALL) == {A0: 0, A1: None, B0: None, B1: None}
 
 
+def test_offsets_of_a_master_are_asked_for_and_written_in_one_go() -> None:
+    cluster, edge, home = a_home()
+    home.commit("g", dict.fromkeys(ALL, 5))
+    edge.rounds = 0
+    home.commit("g", dict.fromkeys(ALL, 6))
+    assert edge.rounds == len(MASTERS)
+    assert home.offsets("g", ALL) == dict.fromkeys(ALL, 6)
+    assert edge.rounds == 2 * len(MASTERS)
+    assert set(cluster.offsets.values()) == {6}
+
+
+def test_what_a_busy_master_leaves_open_is_asked_again_by_itself() -> None:
+    cluster, edge, home = a_home()
+    cluster.offsets["g", A1] = 7
+    busy = iter([True])
+    edge.strange = lambda r: (2, {}, {}) if r.about == A1 and next(busy, False) else None
+    assert home.offsets("g", ALL) == {A0: None, A1: 7, B0: None, B1: None}
+    assert [r.about for _, r in edge.asked if r.about][-1] == A1
+    edge.strange = lambda r: Unreachable("gone") if r.about == A1 and not cluster.clock_ms else None
+    assert home.offsets("g", ALL)[A1] == 7
+
+
 def test_a_route_is_asked_for_once_and_of_the_next_where_the_first_is_silent() -> None:
     _, edge, home = a_home()
     edge.strange = lambda _: Unreachable("gone") if edge.asked[-1][0] == SEEDS[0] else None

@@ -72,7 +72,7 @@ class Cluster:
         offset = 10 if when == Earliest() else 20 if when == Latest() else 15
         return OffsetAnswer(Verdict.OK, "", offset)
 
-    def ask_sizes(self, partitions: Sequence[Partition]) -> list[Question]:
+    def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
         return []
 
     def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]:

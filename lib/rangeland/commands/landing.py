@@ -224,6 +224,7 @@ def _job_of_plan(files: Sequence[Path], reviewed: Reviewed, settings: Sequence[s
         "job": (job.job, planned.job),
         "source.dialect": (job.source.dialect, plan.dialect),
         "source.isolation": (job.source.isolation, plan.isolation),
+        "source.tags": (job.source.tags, plan.tags),
         "sink": (job.sink, planned.sink),
     }
     other = [field for field, (mine, theirs) in pairs.items() if mine != theirs]

@@ -14,12 +14,13 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 
-from rangeland.decode import library, reference, stored_reference
+from rangeland.decode import library, messages_reference, reference, stored_reference
 from rangeland.decode.kernel import Kernel
-from rangeland.decode.payload import Payload
+from rangeland.decode.payload import Form, MessageRun, Payload
 from rangeland.decode.sets import MessageSet, SetDecoder
 from rangeland.decode.sets_kernel import SetKernel
 from rangeland.decode.sets_reference import Reference
@@ -27,7 +28,16 @@ from rangeland.decode.stored import StoredDecoder
 from rangeland.decode.stored_kernel import StoredKernel
 from rangeland.errors import UsageError
 
-__all__ = ["MessageSet", "Payload", "decode_records", "set_decoder", "stored_decoder"]
+__all__ = [
+    "Form",
+    "MessageRun",
+    "MessageSet",
+    "Payload",
+    "decode_records",
+    "set_decoder",
+    "stored_decoder",
+    "walk_messages",
+]
 
 DECODER_VARIABLE = "RANGELAND_DECODER"
 
@@ -43,6 +53,12 @@ def decode_records(
     Raises BadRecord with the facts payload, record (indexes from 0), position (bytes into
     the payload's data) and reason; Bug if the payloads pass 2 GiB together."""
     return _decoder()(payloads, from_offset, until_offset)
+
+
+def walk_messages(data: Any, max_bytes: int) -> MessageRun:
+    """The plain messages of format 0 or 1 that ``data`` begins with, in a row with rising
+    offsets, until ``max_bytes`` are passed. Nothing is checked but their lengths."""
+    return _walker()(data, max_bytes)
 
 
 @cache
@@ -63,6 +79,12 @@ def stored_decoder() -> StoredDecoder:
 def _decoder() -> _Decoder:
     loaded = _library()
     return reference.decode_records if loaded is None else Kernel(loaded).decode_records
+
+
+@cache
+def _walker() -> Callable[[Any, int], MessageRun]:
+    loaded = _library()
+    return messages_reference.walk_messages if loaded is None else Kernel(loaded).walk_messages
 
 
 def _library() -> ctypes.CDLL | None:

@@ -1,4 +1,4 @@
-/* The fast decoder: records of v2 batches straight into Arrow buffers, in one call.
+/* The fast decoder: records of all formats straight into Arrow buffers, in one call.
  *
  * Rules of this file:
  * - It must give what reference.py gives, for any bytes: the same rows, or the same fault
@@ -13,13 +13,13 @@
  *   need) and `headers` (only called where some record has one). The compiler makes two
  *   functions of it.
  * - Struct layouts and FAULT numbers are mirrored in kernel.py and payload.py; raise
- *   KERNEL_ABI with any change of them, and of those in sets.h and stored.h.
- * sets.h, at the end, has the message sets of the oldest format, stored.h the stored messages
+ *   KERNEL_ABI with any change of them, and of those in messages.h, sets.h and stored.h.
+ * What is here reads v2 batches, messages.h the formats before. sets.h, at the end, has the message sets of the oldest format, stored.h the stored messages
  * of RocketMQ. */
 
 #include <stdint.h>
 
-#define KERNEL_ABI 3
+#define KERNEL_ABI 5
 #define SLACK 64
 
 #if defined(_WIN32)
@@ -48,13 +48,16 @@ enum fault {
     HEADER_KEY_NULL = 15,
     RECORD_TOO_LONG = 16,
     TRAILING_BYTES = 17,
+    UNKNOWN_MESSAGE_MAGIC = 18,
+    PACKED_MESSAGE = 19,
+    BAD_MESSAGE_CHECKSUM = 20,
     CAPACITY = 100, /* the caller's mistake, not the log's */
 };
 
 typedef struct {
     const uint8_t *data;
     int64_t length, base_offset, base_timestamp_ms, append_timestamp_ms, log_append, record_count,
-        last_offset_delta;
+        last_offset_delta, form, offset_shift;
 } payload_t;
 
 typedef struct {
@@ -64,6 +67,7 @@ typedef struct {
     int32_t *value_offsets;
     uint8_t *value_data, *value_valid;
     int64_t *offsets, *timestamps;
+    uint8_t *timestamp_valid;
     int32_t *timestamp_types;
 } rows_t;
 
@@ -80,7 +84,7 @@ typedef struct {
 typedef struct {
     int64_t rows, key_bytes, value_bytes, key_nulls, value_nulls;
     int64_t headers, header_key_bytes, header_value_bytes, header_value_nulls, rows_without_headers;
-    int64_t keys_beyond_ascii;
+    int64_t keys_beyond_ascii, timestamp_nulls;
     int64_t payload, record, position; /* of the fault */
 } result_t;
 
@@ -298,17 +302,29 @@ INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last
     return OK;
 }
 
+#include "crc32.h"
+#include "messages.h"
+
 INLINE int walk(const payload_t *payloads, int64_t count, int64_t from_offset,
                 int64_t until_offset, const rows_t *rows, const headers_t *heads,
                 result_t *sum) {
+    crc_table_t crc;
+    int has_crc = 0;
     for (int64_t i = 0; i < count; i++) {
         const payload_t *batch = &payloads[i];
+        if (batch->form != BATCH && rows && !has_crc) {
+            fill_crc_table(crc);
+            has_crc = 1;
+        }
         const uint8_t *at = batch->data;
         int64_t record = 0, last_delta = -1;
         int fault = batch->record_count < 0 ? NEGATIVE_RECORD_COUNT : OK;
         for (; !fault && record < batch->record_count; record++) {
-            fault = read_record(&at, batch, &last_delta, from_offset, until_offset, rows, heads,
-                                sum);
+            fault = batch->form == BATCH
+                        ? read_record(&at, batch, &last_delta, from_offset, until_offset, rows,
+                                      heads, sum)
+                        : read_message(&at, batch, &last_delta, from_offset, until_offset,
+                                       (const uint32_t(*)[256])crc, rows, heads, sum);
             if (UNLIKELY(fault)) break;
         }
         if (!fault && at != batch->data + batch->length) fault = TRAILING_BYTES;
@@ -331,6 +347,7 @@ EXPORT int32_t rangeland_decode_rows(const payload_t *payloads, int64_t count,
     result_t sum = {0};
     set_all_bits(rows->key_valid, rows->row_capacity);
     set_all_bits(rows->value_valid, rows->row_capacity);
+    set_all_bits(rows->timestamp_valid, rows->row_capacity);
     rows->key_offsets[0] = rows->value_offsets[0] = 0;
     int32_t fault = walk(payloads, count, from_offset, until_offset, rows, 0, &sum);
     *result = sum;

@@ -17,12 +17,12 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from typing import Protocol, cast, get_type_hints
+from typing import Any, Protocol, cast, get_type_hints
 
 import pyarrow as pa
 
 from rangeland.decode import columns
-from rangeland.decode.payload import Fault, Payload, bad_record
+from rangeland.decode.payload import Fault, MessageRun, Payload, bad_record
 from rangeland.errors import Bug
 
 MAX_BYTES = (1 << 31) - 1
@@ -41,7 +41,7 @@ _Rows = struct_of(
     "_Rows",
     "row_capacity byte_capacity",
     "key_offsets key_data key_valid value_offsets value_data value_valid "
-    "offsets timestamps timestamp_types",
+    "offsets timestamps timestamp_valid timestamp_types",
 )
 _Headers = struct_of(
     "_Headers",
@@ -64,12 +64,14 @@ class _Numbers(Protocol):
     header_value_nulls: int
     rows_without_headers: int
     keys_beyond_ascii: int
+    timestamp_nulls: int
     payload: int
     record: int
     position: int
 
 
 _Result = struct_of("_Result", " ".join(get_type_hints(_Numbers)))
+_Run = struct_of("_Run", " ".join(MessageRun._fields))
 
 
 class Kernel:
@@ -85,6 +87,18 @@ class Kernel:
                 *[ctypes.c_int64] * 3,
                 *[ctypes.c_void_p] * 2,
             ]
+
+        self._walk = library.rangeland_walk_messages
+        self._walk.restype = None
+        self._walk.argtypes = [ctypes.c_void_p, *[ctypes.c_int64] * 2, ctypes.c_void_p]
+
+    def walk_messages(self, data: Any, max_bytes: int) -> MessageRun:
+        """As ``messages_reference.walk_messages``."""
+        buffer = data if type(data) is pa.Buffer else pa.py_buffer(data)
+        found = _Run()
+        self._walk(buffer.address, buffer.size, max_bytes, ctypes.addressof(found))
+        run = cast(MessageRun, found)
+        return MessageRun(run.messages, run.end, run.first_offset, run.last_offset)
 
     def decode_records(
         self, payloads: Sequence[Payload], from_offset: int, until_offset: int
@@ -108,7 +122,7 @@ class _Call:
         self.bytes = 0
         self.rows = 0
         table = array("q")
-        for data, base_offset, base_ms, append_ms, records, last_delta in payloads:
+        for data, base_offset, base_ms, append_ms, records, last_delta, form, shift in payloads:
             buffer = data if type(data) is pa.Buffer else pa.py_buffer(data)
             self.kept.append(buffer)
             size = buffer.size
@@ -118,7 +132,7 @@ class _Call:
             table.extend(
                 (buffer.address, size, base_offset, base_ms, append_ms or 0, stamped, records)
             )
-            table.append(last_delta)
+            table.extend((last_delta, form, shift))
         self.table = table
         if self.bytes > MAX_BYTES:
             raise Bug(
@@ -133,8 +147,9 @@ class _Call:
         key_offsets, key_data, key_valid = allocate(4 * rows + 4, data, rows // 8 + 1)
         value_offsets, value_data, value_valid = allocate(4 * rows + 4, data, rows // 8 + 1)
         offsets, timestamps, types = allocate(8 * rows, 8 * rows, 4 * rows)
+        (time_valid,) = allocate(rows // 8 + 1)
         buffers = [key_offsets, key_data, key_valid, value_offsets, value_data, value_valid]
-        buffers += [offsets, timestamps, types]
+        buffers += [offsets, timestamps, time_valid, types]
         found = self._run(function, _Rows(rows, self.bytes, *(b.address for b in buffers)))
 
         rows = found.rows
@@ -142,13 +157,13 @@ class _Call:
         value = _binary(
             rows, value_valid, found.value_nulls, value_offsets, value_data, found.value_bytes
         )
+        nulls = found.timestamp_nulls
+        times = [time_valid if nulls else None, cut(timestamps, 8 * rows)]
         return found, [
             key,
             value,
             pa.Array.from_buffers(columns.OFFSET.type, rows, [None, cut(offsets, 8 * rows)], 0),
-            pa.Array.from_buffers(
-                columns.TIMESTAMP.type, rows, [None, cut(timestamps, 8 * rows)], 0
-            ),
+            pa.Array.from_buffers(columns.TIMESTAMP.type, rows, times, nulls),
             pa.Array.from_buffers(
                 columns.TIMESTAMP_TYPE.type, rows, [None, cut(types, 4 * rows)], 0
             ),

@@ -1,8 +1,9 @@
 """What goes into a decoder, and what may be wrong with it.
 
 A payload is the record section of one v2 record batch, already checked and decompressed,
-with the few numbers of its header that its records are relative to. A fault is one way in
-which those bytes can contradict themselves; the numbers are shared with ``kernel.c``.
+with the few numbers of its header that its records are relative to; or messages of the
+formats before, 0 and 1, in a row. A fault is one way in which those bytes can contradict
+themselves; the numbers are shared with ``kernel.c``.
 
 Rules: no decoding here. Both decoders report the same fault for the same bytes: the first
 one in reading order, at the position where the offending field begins.
@@ -16,12 +17,27 @@ from typing import Any, NamedTuple
 from rangeland.errors import BadRecord
 
 
+class Form(IntEnum):
+    """How records lie in a payload. Numbers as in ``messages.h``."""
+
+    PLAIN = 0
+    """Messages of format 0 or 1 as in the log: each says what its timestamp is."""
+    PACKED = 1
+    """Such messages out of a wrapper, which says that for all of them."""
+    BATCH = 2
+    """The records of a v2 batch."""
+
+
 class Payload(NamedTuple):
-    """The decompressed records of ONE v2 batch.
+    """The decompressed records of ONE v2 batch, or messages in a row.
 
     ``data`` is anything with the buffer protocol. All numbers are as on the wire, so they
     fit in 64 signed bits. With ``append_timestamp_ms`` the broker stamped the batch: every
-    record takes that time, and its timestamp type is 1."""
+    record takes that time, and its timestamp type is 1.
+
+    Messages carry offsets and timestamps of their own: ``base_offset`` and
+    ``last_offset_delta`` only bound what may come out, ``offset_shift`` is added to each
+    offset. A message of format 0 has no timestamp: null, of type -1."""
 
     data: Any
     base_offset: int
@@ -29,6 +45,29 @@ class Payload(NamedTuple):
     append_timestamp_ms: int | None
     record_count: int
     last_offset_delta: int
+    form: Form = Form.BATCH
+    offset_shift: int = 0
+
+
+class Record(NamedTuple):
+    """What the reference makes of a record or message."""
+
+    offset: int
+    timestamp_us: int | None
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+
+
+class MessageRun(NamedTuple):
+    """Plain ``messages`` of format 0 or 1 in a row: how many; ``end`` is where the next entry
+    begins, in bytes from the first. Offsets are as stored, -1 where there is no message."""
+
+    messages: int
+    end: int
+    first_offset: int
+    last_offset: int
 
 
 class Fault(IntEnum):
@@ -50,6 +89,9 @@ class Fault(IntEnum):
     HEADER_KEY_NULL = 15
     RECORD_TOO_LONG = 16
     TRAILING_BYTES = 17
+    UNKNOWN_MESSAGE_MAGIC = 18
+    PACKED_MESSAGE = 19
+    BAD_MESSAGE_CHECKSUM = 20
 
     @property
     def reason(self) -> str:
@@ -73,7 +115,19 @@ _REASONS = {
     Fault.HEADER_KEY_NULL: "a header key is null",
     Fault.RECORD_TOO_LONG: "the record goes on after its last field",
     Fault.TRAILING_BYTES: "the batch goes on after its last record",
+    Fault.UNKNOWN_MESSAGE_MAGIC: "the message's format (magic) is not known",
+    Fault.PACKED_MESSAGE: "the message is packed where a plain one belongs",
+    Fault.BAD_MESSAGE_CHECKSUM: "the message's checksum is wrong",
 }
+
+
+class Malformed(Exception):
+    """Of the reference decoders, and never leaves them."""
+
+    def __init__(self, fault: Fault, position: int) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+        self.position = position
 
 
 def bad_record(fault: Fault, payload: int, record: int, position: int) -> BadRecord:

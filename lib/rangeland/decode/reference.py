@@ -3,7 +3,7 @@
 One record at a time, one field at a time, in the order of Kafka's DefaultRecord: length,
 attributes, timestamp delta, offset delta, key, value, headers. All numbers but attributes
 are zigzag varints. Records outside the wanted offsets are checked as far as their offset
-and then hopped over.
+and then hopped over. Messages of the formats before are read in ``messages_reference``.
 
 Rules: clarity before speed, no trick that the kernel also uses. Every fault is raised at
 the position where the offending field begins.
@@ -12,23 +12,16 @@ the position where the offending field begins.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import pyarrow as pa
 
 from rangeland.decode import columns
-from rangeland.decode.payload import Fault, Payload, bad_record
+from rangeland.decode.messages_reference import MessageReader
+from rangeland.decode.payload import Fault, Form, Malformed, Payload, Record, bad_record
+
+__all__ = ["Record", "decode_records", "read_records"]
 
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
-
-
-class Record(NamedTuple):
-    offset: int
-    timestamp_us: int
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[bytes, bytes | None]]
 
 
 def decode_records(
@@ -58,19 +51,20 @@ def read_records(
     payload: Payload, index: int, from_offset: int, until_offset: int
 ) -> Iterator[Record]:
     """The wanted records of one payload, one by one; ``index`` is for the error's facts."""
-    reader = _Reader(payload, from_offset, until_offset)
+    kind = _Reader if payload.form is Form.BATCH else MessageReader
+    reader = kind(payload, from_offset, until_offset)
     record = 0
     try:
         if payload.record_count < 0:
-            raise _Malformed(Fault.NEGATIVE_RECORD_COUNT, 0)
+            raise Malformed(Fault.NEGATIVE_RECORD_COUNT, 0)
         while record < payload.record_count:
             found = reader.read_record()
             if found is not None:
                 yield found
             record += 1
         if reader.position != len(reader.data):
-            raise _Malformed(Fault.TRAILING_BYTES, reader.position)
-    except _Malformed as malformed:
+            raise Malformed(Fault.TRAILING_BYTES, reader.position)
+    except Malformed as malformed:
         raise bad_record(malformed.fault, index, record, malformed.position) from None
 
 
@@ -78,15 +72,6 @@ def _headers_value(record: Record) -> list[dict[str, object]] | None:
     if not record.headers:
         return None
     return [{"key": columns.header_key(key), "value": value} for key, value in record.headers]
-
-
-class _Malformed(Exception):
-    """Never leaves this file."""
-
-    def __init__(self, fault: Fault, position: int) -> None:
-        super().__init__(fault.reason)
-        self.fault = fault
-        self.position = position
 
 
 class _Reader:
@@ -114,7 +99,7 @@ class _Reader:
         value = self._read_bytes()
         headers = self._read_headers()
         if self.position != self.end:
-            raise _Malformed(Fault.RECORD_TOO_LONG, self.position)
+            raise Malformed(Fault.RECORD_TOO_LONG, self.position)
         stamped_by_broker = self.payload.append_timestamp_ms is not None
         return Record(offset, timestamp_us, int(stamped_by_broker), key, value, headers)
 
@@ -123,14 +108,14 @@ class _Reader:
         self.end = len(self.data)
         length = self._read_varint(32, ends=Fault.BATCH_ENDS)
         if length < 0:
-            raise _Malformed(Fault.NEGATIVE_RECORD_LENGTH, start)
+            raise Malformed(Fault.NEGATIVE_RECORD_LENGTH, start)
         if self.position + length > len(self.data):
-            raise _Malformed(Fault.RECORD_PAST_BATCH, start)
+            raise Malformed(Fault.RECORD_PAST_BATCH, start)
         return self.position + length
 
     def _read_attributes(self) -> None:
         if self.position == self.end:
-            raise _Malformed(Fault.RECORD_TOO_SHORT, self.position)
+            raise Malformed(Fault.RECORD_TOO_SHORT, self.position)
         # No attribute is defined, and Kafka's own reader looks at none.
         self.position += 1
 
@@ -138,13 +123,13 @@ class _Reader:
         start = self.position
         delta = self._read_varint(32)
         if not 0 <= delta <= self.payload.last_offset_delta:
-            raise _Malformed(Fault.OFFSET_DELTA_OUTSIDE, start)
+            raise Malformed(Fault.OFFSET_DELTA_OUTSIDE, start)
         if delta <= self.last_delta:
-            raise _Malformed(Fault.OFFSET_DELTA_ORDER, start)
+            raise Malformed(Fault.OFFSET_DELTA_ORDER, start)
         self.last_delta = delta
         offset = self.payload.base_offset + delta
         if offset > _MAX_INT64:
-            raise _Malformed(Fault.OFFSET_OVERFLOW, start)
+            raise Malformed(Fault.OFFSET_OVERFLOW, start)
         return offset
 
     def _timestamp_us(self, delta: int, position: int) -> int:
@@ -152,7 +137,7 @@ class _Reader:
         if ms is None:
             ms = self.payload.base_timestamp_ms + delta
         if not _MIN_INT64 <= ms * 1000 <= _MAX_INT64:
-            raise _Malformed(Fault.TIMESTAMP_OVERFLOW, position)
+            raise Malformed(Fault.TIMESTAMP_OVERFLOW, position)
         return ms * 1000
 
     def _read_bytes(self) -> bytes | None:
@@ -161,14 +146,14 @@ class _Reader:
         if length == -1:
             return None
         if length < 0:
-            raise _Malformed(Fault.NEGATIVE_LENGTH, start)
+            raise Malformed(Fault.NEGATIVE_LENGTH, start)
         return self._take(length, start)
 
     def _read_headers(self) -> list[tuple[bytes, bytes | None]]:
         start = self.position
         count = self._read_varint(32)
         if count < 0:
-            raise _Malformed(Fault.NEGATIVE_HEADER_COUNT, start)
+            raise Malformed(Fault.NEGATIVE_HEADER_COUNT, start)
         headers = []
         for _ in range(count):
             key = self._read_header_key()
@@ -179,12 +164,12 @@ class _Reader:
         start = self.position
         length = self._read_varint(32)
         if length < 0:
-            raise _Malformed(Fault.HEADER_KEY_NULL, start)
+            raise Malformed(Fault.HEADER_KEY_NULL, start)
         return self._take(length, start)
 
     def _take(self, length: int, start: int) -> bytes:
         if self.position + length > self.end:
-            raise _Malformed(Fault.FIELD_PAST_RECORD, start)
+            raise Malformed(Fault.FIELD_PAST_RECORD, start)
         self.position += length
         return self.data[self.position - length : self.position]
 
@@ -193,12 +178,12 @@ class _Reader:
         raw, shift = 0, 0
         while True:
             if self.position == self.end:
-                raise _Malformed(ends, start)
+                raise Malformed(ends, start)
             byte = self.data[self.position]
             self.position += 1
             raw |= (byte & 0x7F) << shift
             shift += 7
             if raw >= 1 << bits or (byte >= 0x80 and shift >= bits):
-                raise _Malformed(Fault.VARINT_TOO_LONG, start)
+                raise Malformed(Fault.VARINT_TOO_LONG, start)
             if byte < 0x80:
                 return (raw >> 1) ^ -(raw & 1)

@@ -4,8 +4,9 @@
  * A message says its whole length first and its place in its queue at a fixed byte; hosts are
  * of 4 or 16 bytes, by a flag. Properties are `key 1 value 2 key 1 value 2 ...`, the last 2 may
  * be missing. Bodies are copied as they are stored: which of them are packed, and how, is told
- * by `codecs`. The struct layouts and fault numbers are mirrored in stored_kernel.py and
- * stored.py. */
+ * by `codecs`. With tags, whole messages that have none of them are hopped over; the message's
+ * tag is its last property TAGS that has a value. The struct layouts and fault numbers are
+ * mirrored in stored_kernel.py and stored.py. */
 
 enum {
     STORED_SMALLEST = 91, /* no body, no topic, no properties, hosts of four bytes */
@@ -57,9 +58,12 @@ typedef struct {
     int64_t rows_without_headers, keys_beyond_ascii;
 } stored_sum_t;
 
-INLINE int64_t big64(const uint8_t *p) {
-    return (int64_t)((uint64_t)big32(p) << 32 | big32(p + 4));
-}
+/* Tag n is `[ends[n - 1], ends[n])` of `data`, the first from 0 on. No tags: all messages. */
+typedef struct {
+    int64_t count;
+    const uint8_t *data;
+    const int32_t *ends;
+} stored_tags_t;
 
 INLINE int32_t big16(const uint8_t *p) { return (int16_t)((uint16_t)p[0] << 8 | p[1]); }
 
@@ -107,9 +111,33 @@ INLINE int put_property(const uint8_t *from, const uint8_t *middle, const uint8_
     return OK;
 }
 
-INLINE int is_keys(const uint8_t *from, const uint8_t *middle) {
-    return middle - from == 4 && from[0] == 'K' && from[1] == 'E' && from[2] == 'Y' &&
-           from[3] == 'S';
+INLINE int is_named(const char *name, const uint8_t *from, const uint8_t *middle) {
+    return middle - from == 4 && __builtin_memcmp(from, name, 4) == 0;
+}
+
+/* Whether properties have one of the tags. They are split here as in put_properties. */
+static int has_tag(const uint8_t *at, const uint8_t *end, const stored_tags_t *tags) {
+    const uint8_t *tag = 0, *tag_end = 0;
+    while (at < end) {
+        const uint8_t *from = at, *middle = 0;
+        while (at < end && *at != 1 && *at != 2) at++;
+        middle = at;
+        while (at < end && *at != 2) at++;
+        if (middle < at && is_named("TAGS", from, middle)) {
+            tag = middle + 1;
+            tag_end = at;
+        }
+        at++;
+    }
+    if (!tag) return 0;
+    int64_t start = 0;
+    for (int64_t n = 0; n < tags->count; start = tags->ends[n++]) {
+        int64_t length = tags->ends[n] - start;
+        const uint8_t *wanted = tags->data + start;
+        if (tag_end - tag == length && __builtin_memcmp(tag, wanted, (uint64_t)length) == 0)
+            return 1;
+    }
+    return 0;
 }
 
 /* All properties of one message, and its key: the last that is called KEYS. */
@@ -131,7 +159,7 @@ INLINE int put_properties(const uint8_t *at, const uint8_t *end, const uint8_t *
             int fault = put_property(from, middle, at, limit, out, sum);
             if (UNLIKELY(fault)) return fault;
             sum->keys_beyond_ascii |= seen >> 7;
-            if (is_keys(from, middle) && middle < at) {
+            if (is_named("KEYS", from, middle) && middle < at) {
                 key = middle + 1;
                 key_end = at;
             }
@@ -155,7 +183,8 @@ INLINE int put_properties(const uint8_t *at, const uint8_t *end, const uint8_t *
 }
 
 INLINE int put_stored(const uint8_t *at, int64_t length, int64_t offset, const uint8_t *limit,
-                      const uint32_t (*table)[256], const stored_t *out, stored_sum_t *sum) {
+                      const uint32_t (*table)[256], const stored_tags_t *tags, const stored_t *out,
+                      stored_sum_t *sum) {
     const uint8_t *end = at + length, *p = at + AT_BORN_HOST;
     uint32_t flags = big32(at + AT_FLAGS);
     if (UNLIKELY(flags & STORED_INNER_BATCH)) return STORED_INNER;
@@ -187,6 +216,7 @@ INLINE int put_stored(const uint8_t *at, int64_t length, int64_t offset, const u
     if (UNLIKELY(__builtin_mul_overflow(stored, (int64_t)1000, &out->timestamps[row]) ||
                  __builtin_mul_overflow(born, (int64_t)1000, &out->born[row])))
         return STORED_TIMESTAMP;
+    if (tags->count && !has_tag(p, end, tags)) return OK;
     if (UNLIKELY(sum->value_bytes + body > out->byte_capacity)) return CAPACITY;
     sum->value_bytes += copied(out->value_data + sum->value_bytes, value, value + body, limit);
     out->value_offsets[row + 1] = (int32_t)sum->value_bytes;
@@ -199,12 +229,13 @@ INLINE int put_stored(const uint8_t *at, int64_t length, int64_t offset, const u
     return OK;
 }
 
-/* Whole messages up to `until_offset`, of which those from `from_offset` on become rows. What
- * is no whole message ends the walk. Without `out` nothing is looked into. On a fault the
- * message begins at `end`, and is at the offset `last_offset` if it says so itself. */
+/* Whole messages up to `until_offset`, of which those from `from_offset` on become rows if they
+ * have one of the tags, where there are any. What is no whole message ends the walk. Without
+ * `out` nothing is looked into. On a fault the message begins at `end`, and is at the offset
+ * `last_offset` if it says so itself. */
 EXPORT int32_t rangeland_decode_stored(const uint8_t *data, int64_t size, int64_t from_offset,
-                                       int64_t until_offset, const stored_t *out,
-                                       stored_sum_t *result) {
+                                       int64_t until_offset, const stored_tags_t *tags,
+                                       const stored_t *out, stored_sum_t *result) {
     crc_table_t table;
     stored_sum_t sum = {0};
     int fault = OK;
@@ -226,7 +257,7 @@ EXPORT int32_t rangeland_decode_stored(const uint8_t *data, int64_t size, int64_
         if (fault || offset >= until_offset) break;
         if (out && offset >= from_offset) {
             fault = put_stored(at, length, offset, data + size,
-                               (const uint32_t(*)[256])table, out, &sum);
+                               (const uint32_t(*)[256])table, tags, out, &sum);
             if (fault) {
                 sum.last_offset = offset;
                 break;

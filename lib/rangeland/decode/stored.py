@@ -10,6 +10,7 @@ and its row says how.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -31,7 +32,7 @@ SMALLEST = 91
 """No body, no topic, no properties, hosts of four bytes."""
 MAGIC_1, MAGIC_2 = 0xDAA320A7, 0xDAA320AB
 PACKED, BORN_V6, STORE_V6, INNER_BATCH = 0x1, 0x10, 0x20, 0xC0
-KEYS = b"KEYS"
+KEYS, TAGS = b"KEYS", b"TAGS"
 
 
 class StoredFault(IntEnum):
@@ -93,10 +94,13 @@ class StoredDecoder(Protocol):
 
     def walk_stored(self, data: Any) -> Walked: ...
 
-    def decode_stored(self, data: Any, from_offset: int, until_offset: int) -> Stored:
-        """Messages in ``[from_offset, until_offset)`` as rows; those before are not looked
-        into. Raises BadRecord with the facts offset (the message's own, or that of the one
-        before where its own is in doubt), position, fault (a number) and reason."""
+    def decode_stored(
+        self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
+    ) -> Stored:
+        """Messages in ``[from_offset, until_offset)`` as rows, or those of them that have one
+        of the ``tags``; those before are not looked into. Raises BadRecord with the facts
+        offset (the message's own, or that of the one before where its own is in doubt),
+        position, fault (a number) and reason."""
 
 
 def bad_stored(fault: StoredFault, offset: int, position: int) -> BadRecord:

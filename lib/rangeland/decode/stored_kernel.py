@@ -11,6 +11,7 @@ Rules: no format knowledge here, that is ``stored.h``; the structs mirror those 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, Protocol, cast, get_type_hints
 
 import numpy as np
@@ -39,6 +40,9 @@ _Output = struct_of(
     "list_offsets list_valid header_key_offsets header_key_data "
     "header_value_offsets header_value_data header_value_valid",
 )
+
+
+_Tags = struct_of("_Tags", "count", "data ends")
 
 
 class _Numbers(Protocol):
@@ -70,17 +74,19 @@ class StoredKernel:
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         self._decode = library.rangeland_decode_stored
         self._decode.restype = ctypes.c_int32
-        self._decode.argtypes = [pointer, number, number, number, pointer, pointer]
+        self._decode.argtypes = [pointer, number, number, number, pointer, pointer, pointer]
 
     def walk_stored(self, data: Any) -> Walked:
         buffer = pa.py_buffer(data)
         result = _Sum()
         fault = self._decode(
-            buffer.address, buffer.size, 0, _MAX_INT64, None, ctypes.addressof(result)
+            buffer.address, buffer.size, 0, _MAX_INT64, None, None, ctypes.addressof(result)
         )
         return _walked(cast(_Numbers, result), fault)
 
-    def decode_stored(self, data: Any, from_offset: int, until_offset: int) -> Stored:
+    def decode_stored(
+        self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
+    ) -> Stored:
         buffer = pa.py_buffer(data)
         if buffer.size > MAX_BYTES:
             raise Bug(
@@ -90,12 +96,16 @@ class StoredKernel:
                 max_bytes=MAX_BYTES,
             )
         output = _Room(buffer.size)
+        names = pa.py_buffer(b"".join(tags) + b"\0")  # never nothing: the kernel looks at it
+        ends = np.cumsum([len(tag) for tag in tags], dtype=np.int32)
+        wanted = _Tags(len(tags), names.address, ends.ctypes.data)
         result = _Sum()
         fault = self._decode(
             buffer.address,
             buffer.size,
             max(0, from_offset),
             max(0, min(until_offset, _MAX_INT64)),
+            ctypes.addressof(wanted),
             ctypes.addressof(output.struct),
             ctypes.addressof(result),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from rangeland.decode.stored import (
     SMALLEST,
     STORE_V6,
     STORED,
+    TAGS,
     Stored,
     StoredFault,
     Walked,
@@ -62,16 +63,20 @@ class Reference:
             pass
         return walk.walked()
 
-    def decode_stored(self, data: Any, from_offset: int, until_offset: int) -> Stored:
+    def decode_stored(
+        self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
+    ) -> Stored:
         walk = _Walk(bytes(data))
         rows: list[_Message] = []
         for raw, offset in walk.messages(until_offset):
             if offset < from_offset:
                 continue
             try:
-                rows.append(_message(raw, offset))
+                message = _message(raw, offset)
             except _Bad as bad:
                 raise bad_stored(bad.fault, offset, walk.start) from None
+            if not tags or _last(TAGS, message.properties) in tags:
+                rows.append(message)
         walked = walk.walked()
         if walked.fault is not None:
             raise bad_stored(walked.fault, walked.last_offset, walked.end)
@@ -165,9 +170,8 @@ def _message(raw: bytes, offset: int) -> _Message:
         raise _Bad(StoredFault.TOO_LONG)
     if not all(-_MAX_MS <= ms <= _MAX_MS for ms in (born_ms, stored_ms)):
         raise _Bad(StoredFault.TIMESTAMP)
-    keys = [value for key, value in properties if key == KEYS and value is not None]
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
-    key = keys[-1] if keys else None
+    key = _last(KEYS, properties)
     return _Message(key, body, offset, stored_ms, born_ms, properties, codec)
 
 
@@ -179,6 +183,11 @@ def _properties(raw: bytes) -> list[Property]:
         if part:
             found.append((key, value if separator else None))
     return found
+
+
+def _last(name: bytes, properties: list[Property]) -> bytes | None:
+    found = [value for key, value in properties if key == name and value is not None]
+    return found[-1] if found else None
 
 
 def _batch(rows: list[_Message]) -> pa.RecordBatch:

@@ -12,60 +12,39 @@ with many rows are opened and searched.
 
 from __future__ import annotations
 
-import json
-import uuid
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-import pyarrow.dataset as pds
-import pyarrow.parquet as pq
-
 from rangeland.delta.coverage import Coverage, held_by, with_ranges
 from rangeland.delta.entries import (
+    LOSS,
     OUTCOME,
     PART,
     PLAN,
-    SCHEMA,
     Entry,
     HeldSpan,
+    LossEntry,
     OutcomeEntry,
     PartEntry,
     PlanEntry,
-    from_row,
-    stats_of,
-    to_row,
 )
-from rangeland.delta.facts import AddedFile
-from rangeland.delta.files import store_error, sync_file
 from rangeland.delta.kernel import Committed, Kernel, Snapshot
-from rangeland.delta.schema import schema_json
-from rangeland.delta.storage import open_store
-from rangeland.errors import Bug, StorageFailed
+from rangeland.delta.ledger_files import EventKey, LedgerFiles, in_order, key_of
+from rangeland.delta.rows import SCHEMA, from_row, missing_columns, to_row
+from rangeland.delta.schema import names_in, schema_json
+from rangeland.errors import Bug
 from rangeland.model import DataFile, Partition
 
 FOLDER = "_rangeland/ledger"
 PLANS = "rangeland/plans"
-OUR_FILES = "part-ledger-"
+LOSSES = "rangeland/losses/"
 
 _CONFIGURATION = {
     "delta.appendOnly": "true",
     "delta.checkpointInterval": "20",
     "delta.dataSkippingStatsColumns": "event,application,job,sequence,entered,attempt,plan",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class EventKey:
-    """Which event a row is, and the file that holds it. ``entered`` is 0 but for plans;
-    ``attempt`` is a part's number."""
-
-    event: str
-    application: str
-    sequence: int
-    entered: int
-    path: str
-    attempt: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,7 +62,7 @@ class Ledger:
     def __init__(self, kernel: Kernel, table_path: str) -> None:
         self._kernel = kernel.as_sole_writer()
         self.path = f"{kernel.resolve(table_path).rstrip('/')}/{FOLDER}"
-        self._store, self._root = open_store(kernel.storage(self.path))
+        self._files = LedgerFiles(self.path, kernel.storage(self.path))
         self._view: _View | None = None
         self._stale: _View | None = None  # still good if nothing was written since
 
@@ -128,7 +107,7 @@ class Ledger:
         found = [self._entry(key) for key in sorted(keys, key=lambda key: key.attempt)]
         parts = [entry for entry in found if isinstance(entry, PartEntry)]
         if [part.number for part in parts] != list(range(1, len(keys) + 1)):
-            raise self._broken(f"parts of {application} {sequence} are missing")
+            raise self._files.broken(f"parts of {application} {sequence} are missing")
         return parts
 
     def plans(self, application: str | None = None) -> Iterator[PlanEntry]:
@@ -161,8 +140,9 @@ class Ledger:
         outcome that counts. Reads the whole ledger, in one go."""
         outcomes: dict[tuple[str, int], OutcomeEntry] = {}
         plans: dict[tuple[str, int], PlanEntry] = {}
-        for row in self._read_all():
-            if row["event"] == PART:
+        wanted = (PLAN, OUTCOME)
+        for row in self._files.read_all(k.path for k in self.events() if k.event in wanted):
+            if row["event"] not in wanted:
                 continue
             entry = from_row(row)
             key = (entry.application, entry.sequence)
@@ -175,6 +155,30 @@ class Ledger:
         in_order = sorted(plans.values(), key=lambda plan: plan.entered)
         found = [(plan, outcomes.get((plan.application, plan.sequence))) for plan in in_order]
         return [(plan, outcome) for plan, outcome in found if outcome is not None]
+
+    def losses(self, application: str = "", sequence: int = 0) -> list[LossEntry]:
+        """All losses in the order they were written, or those of one plan. Of attempts at an
+        outcome the last counts."""
+        plan = (application, sequence)
+        keys = [k for k in self.events() if k.event == LOSS]
+        if application:
+            keys = [k for k in keys if (k.application, k.sequence) == plan]
+        found = [from_row(r) for r in self._files.read_all(k.path for k in keys) if _is_loss(r)]
+        losses = [one for one in found if isinstance(one, LossEntry) and self._counts(one)]
+        if application:
+            losses = [one for one in losses if (one.application, one.sequence) == plan]
+        return sorted(losses, key=lambda one: (one.written_at_ms, one.range))
+
+    def _counts(self, loss: LossEntry) -> bool:
+        if not loss.plan_hash:
+            return True
+        outcome = self._key(OUTCOME, loss.application, loss.sequence)
+        return outcome is not None and outcome.attempt == loss.attempt
+
+    def has_losses(self, application: str, sequence: int) -> bool:
+        """Told without opening a file."""
+        wanted = (LOSS, application, sequence)
+        return any((k.event, k.application, k.sequence) == wanted for k in self.events())
 
     def live_plans(self) -> list[PlanEntry]:
         """Plans without an outcome, oldest first: under way, or left by a run that died."""
@@ -200,7 +204,7 @@ class Ledger:
                 else self.plan(application, sequence)
             )
             if plan is None:
-                raise self._broken(f"plan {application} {sequence} is named and not there")
+                raise self._files.broken(f"plan {application} {sequence} is named and not there")
             for partition, span in held_by(application, sequence, plan.ranges):
                 held[partition] = (*held.get(partition, ()), span)
         return Coverage(self.entered(), landed, held)
@@ -231,15 +235,15 @@ class Ledger:
         row = replace(plan, entered=expected + 1, covered=coverage.landed, live=live)
         return self._append(row, (PLANS, expected + 1))
 
-    def prepare(self, outcome: OutcomeEntry) -> bool:
-        """Writes the outcome of a plan. False where it has one: that one counts. Outcomes of
-        one application must come in the order of their sequence; a later attempt at one
-        stands in for it, and is written once as well."""
+    def prepare(self, outcome: OutcomeEntry, losses: Sequence[LossEntry] = ()) -> bool:
+        """Writes the outcome of a plan, and its losses in the same commit. False where it has
+        one: that one counts. Outcomes of one application must come in the order of their
+        sequence; a later attempt at one stands in for it, and is written once as well."""
         name = f"{outcome.application}/outcome"
         transaction = (name, outcome.sequence)
         if outcome.attempt:
             transaction = (f"{name}/{outcome.sequence}", outcome.attempt)
-        if self._append(outcome, transaction):
+        if self._append(outcome, transaction, losses):
             return True
         if self.outcome(outcome.application, outcome.sequence) is None:
             raise Bug(
@@ -253,39 +257,48 @@ class Ledger:
         parts again. So whoever writes one has seen all that came before it."""
         return self._append(part, (f"{part.application}/parts/{part.sequence}", part.number))
 
-    def _append(self, entry: Entry, transaction: tuple[str, int]) -> bool:
+    def note(self, losses: Sequence[LossEntry]) -> None:
+        """Writes losses that belong to no outcome, each once, however often it is seen: whoever
+        comes second finds it there. They are of one application and sequence."""
+        known = self.losses()
+        new = [one for one in losses if not any(one.is_same(other) for other in known)]
+        if not new:
+            return
+        name = hashlib.sha256(repr(sorted(str(one.key) for one in new)).encode()).hexdigest()[:24]
+        self._append(new[0], (f"{LOSSES}{name}", 1), new[1:])
+
+    def lacks(self) -> list[str]:
+        """The columns, as SQL adds them, that were not known when this ledger was made."""
+        return missing_columns(names_in(self._seen().snapshot.facts.schema_json))
+
+    def _append(
+        self, entry: Entry, transaction: tuple[str, int], losses: Sequence[LossEntry] = ()
+    ) -> bool:
         view = self._seen()
-        file = self._write(entry)
-        done = self._kernel.append(view.snapshot, [file], transaction)
+        own: list[Entry] = [entry]
+        of_losses: list[Entry] = [*losses]
+        alike = isinstance(entry, LossEntry)
+        groups = [own + of_losses] if alike else [own, of_losses]
+        written = [(group[0], self._files.write(group)) for group in groups if group]
+        files: list[DataFile] = [file for _, file in written]
+        done = self._kernel.append(view.snapshot, files, transaction)
         if isinstance(done, Committed):
-            self._advance(view, done, _key_of(to_row(entry), file.path))
+            added = [key_of(to_row(first), file.path) for first, file in written]
+            self._advance(view, done, added)
             return True
         self.refresh()
-        if any(key.path == file.path for key in self.events()):
+        if any(key.path == files[0].path for key in self.events()):
             return True  # the conflict was with our own commit, whose first answer was lost
-        self._store.delete_file(f"{self._root}/{file.path}")
+        for file in files:
+            self._files.remove(file)
         return False
 
-    def _advance(self, view: _View, done: Committed, added: EventKey) -> None:
+    def _advance(self, view: _View, done: Committed, added: Sequence[EventKey]) -> None:
         """The next view without listing the ledger again, where ours is all that is new."""
         if done.snapshot is None or done.version != view.snapshot.version + 1:
             self.refresh()
             return
-        self._view = _View(done.snapshot, _in_order([*view.keys, added]))
-
-    def _write(self, entry: Entry) -> DataFile:
-        row = to_row(entry)
-        name = f"{OUR_FILES}{row['event']}-{uuid.uuid4()}.zstd.parquet"
-        full = f"{self._root}/{name}"
-        table = pa.Table.from_pylist([row], schema=SCHEMA)
-        try:
-            with self._store.open_output_stream(full) as sink:
-                pq.write_table(table, sink, compression="zstd", store_schema=False)
-                size = sink.tell()
-            sync_file(self._store, full)
-        except OSError as error:
-            raise store_error(error, full, table.nbytes) from error
-        return DataFile(name, size, 1, stats_of(row), entry.written_at_ms)
+        self._view = _View(done.snapshot, in_order([*view.keys, *added]))
 
     # --- the view -----------------------------------------------------------------------
 
@@ -300,20 +313,8 @@ class Ledger:
     def _view_of(self, snapshot: Snapshot) -> _View:
         if self._stale and self._stale.snapshot.version == snapshot.version:
             return self._stale
-        keys = [key for file in snapshot.files() for key in self._keys_of(file)]
-        return _View(snapshot, _in_order(keys))
-
-    def _keys_of(self, file: AddedFile) -> Iterator[EventKey]:
-        """From the statistics where the file is one of ours, else from its rows."""
-        if file.has_deletion_vector:
-            raise self._broken(f"rows of {file.path} were deleted")
-        if file.stats and file.path.startswith(OUR_FILES):
-            row = json.loads(file.stats)["minValues"]
-            yield _key_of(row, file.path)
-            return
-        columns = ["event", "application", "sequence", "entered", "attempt"]
-        for row in self._read(file.path, columns):
-            yield _key_of(row, file.path)
+        keys = [key for file in snapshot.files() for key in self._files.keys_of(file)]
+        return _View(snapshot, in_order(keys))
 
     def _live_keys(self) -> list[EventKey]:
         done = {(k.application, k.sequence) for k in self.events() if k.event == OUTCOME}
@@ -329,60 +330,25 @@ class Ledger:
     def _plan_at(self, key: EventKey) -> PlanEntry:
         entry = self._entry(key)
         if not isinstance(entry, PlanEntry):
-            raise self._broken(f"{key.path} should hold a plan")
+            raise self._files.broken(f"{key.path} should hold a plan")
         return entry
 
     def _outcome_at(self, key: EventKey) -> OutcomeEntry:
         entry = self._entry(key)
         if not isinstance(entry, OutcomeEntry):
-            raise self._broken(f"{key.path} should hold an outcome")
+            raise self._files.broken(f"{key.path} should hold an outcome")
         return entry
 
     def _entry(self, key: EventKey) -> Entry:
-        for row in self._read(key.path):
+        for row in self._files.read(key.path):
             if (row["event"], row["application"], row["sequence"]) == (
                 key.event,
                 key.application,
                 key.sequence,
             ) and (row["attempt"] or 0) == key.attempt:
                 return from_row(row)
-        raise self._broken(f"{key.path} does not hold {key.event} {key.sequence}")
-
-    def _read(self, path: str, columns: list[str] | None = None) -> list[dict[str, object]]:
-        full = f"{self._root}/{path}"
-        try:
-            rows: list[dict[str, object]] = pq.read_table(
-                full, filesystem=self._store, columns=columns, partitioning=None
-            ).to_pylist()
-        except (OSError, pa.ArrowException) as error:
-            raise StorageFailed(f"reading the ledger file {full}", why=str(error)) from error
-        return rows
-
-    def _read_all(self) -> list[dict[str, object]]:
-        paths = sorted({f"{self._root}/{key.path}" for key in self.events() if key.event != PART})
-        if not paths:
-            return []
-        try:
-            rows: list[dict[str, object]] = (
-                pds.dataset(paths, schema=SCHEMA, format="parquet", filesystem=self._store)
-                .to_table()
-                .to_pylist()
-            )
-        except (OSError, pa.ArrowException) as error:
-            raise StorageFailed(f"reading the ledger {self.path}", why=str(error)) from error
-        return rows
-
-    def _broken(self, why: str) -> Bug:
-        return Bug(f"the ledger {self.path} contradicts itself", why=why)
+        raise self._files.broken(f"{key.path} does not hold {key.event} {key.sequence}")
 
 
-def _in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
-    return tuple(
-        sorted(keys, key=lambda k: (k.event != PLAN, k.entered, k.application, k.sequence))
-    )
-
-
-def _key_of(row: dict[str, object], path: str) -> EventKey:
-    numbers = {name: row.get(name) or 0 for name in ("sequence", "entered", "attempt")}
-    sequence, entered, attempt = (int(str(number)) for number in numbers.values())
-    return EventKey(str(row["event"]), str(row["application"]), sequence, entered, path, attempt)
+def _is_loss(row: dict[str, object]) -> bool:
+    return row["event"] == LOSS

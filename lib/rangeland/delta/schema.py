@@ -133,3 +133,8 @@ def sql_type(delta: Any) -> str:
         inner = ", ".join(f"{f['name']}: {sql_type(f['type'])}" for f in delta["fields"])
         return f"STRUCT<{inner}>"
     return str(delta.get("type", delta))
+
+
+def names_in(schema_text: str) -> frozenset[str]:
+    """The names of the columns of a Delta schema, without what is inside of them."""
+    return frozenset(field["name"] for field in json.loads(schema_text)["fields"])

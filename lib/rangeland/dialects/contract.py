@@ -25,6 +25,7 @@ from rangeland.model import (
     Latest,
     Leader,
     Partition,
+    Retention,
 )
 
 if TYPE_CHECKING:
@@ -66,11 +67,17 @@ class Nature:
     """What sets a dialect's logs apart. ``numbered_per_broker``: each broker has partitions
     of its own, which nobody else can serve. ``offsets_are_bytes``: an offset is the position
     of an entry in the log, so ranges begin and end at entries, and only there. ``columns``
-    come after those that all dialects have; they are Arrow fields."""
+    come after those that all dialects have; they are Arrow fields. ``leader_id``: what each
+    partition's leader is called among its replicas, where that never changes.
+    ``has_epochs``: leaders are counted, and records know in whose time they were written.
+    ``log_tool`` is what an operator looks at a damaged log with."""
 
     numbered_per_broker: bool = False
     offsets_are_bytes: bool = False
     columns: tuple[Any, ...] = ()
+    leader_id: int | None = None
+    has_epochs: bool = False
+    log_tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +96,15 @@ class TopicView:
 @dataclass(frozen=True, slots=True)
 class ClusterView:
     """Who is there and who leads what. ``unreachable``: brokers, by their name in
-    partitions, that did not say which partitions they have, and why."""
+    partitions, that did not say which partitions they have, and why. ``registered``: those that
+    are known to be there, also without a partition that was asked for."""
 
     brokers: tuple[Address, ...]
     topics: Mapping[str, TopicView]
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    told_by: Address | None = None
+    """Who was the last to be asked for it."""
+    registered: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +194,11 @@ class Session(Protocol):
     def negotiated(self, answer: memoryview) -> bytes | None:
         """Takes the answer to the last opening frame; gives the next one, or None when done."""
 
+    def oldest(self) -> bytes:
+        """The peer closed the connection instead of answering the opening. From now on this
+        session speaks as to one that is too old for it. Gives a frame that those answer, and
+        that does nothing; empty where no peer is that old."""
+
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """A whole frame, and the id that its answer will carry."""
 
@@ -193,9 +209,13 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
+    """``username`` and ``password``, or a ``token`` with ``extensions``, by mechanism."""
+
     mechanism: str
-    username: str
-    password: str = field(repr=False)
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    extensions: tuple[tuple[str, str], ...] = ()
 
 
 class Dialect(Protocol):
@@ -205,7 +225,11 @@ class Dialect(Protocol):
     @property
     def NATURE(self) -> Nature: ...
     def open_session(self, client_id: str) -> Session: ...
-    def login(self, credentials: Credentials) -> Generator[Question, Any, None]: ...
+    def login(self, credentials: Credentials) -> Generator[Question, Any, int | None]:
+        """Is sent the answers; what goes wrong with a question is thrown in. Returns after how
+        many milliseconds it must be done again on the same connection; None or 0: never.
+        Raises JobFileError for who is not let in."""
+
     def find_leaders(
         self,
         topics: Sequence[str] | None,
@@ -222,8 +246,22 @@ class Dialect(Protocol):
         isolation: Isolation,
     ) -> list[Question]: ...
     def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]: ...
-    def ask_sizes(self, partitions: Sequence[Partition]) -> list[Question]: ...
+    def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
+        """``logs``: where each begins and ends."""
+
     def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]: ...
+    def ask_epochs(
+        self, leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
+    ) -> list[Question]:
+        """Where, in its leader's log, the records of this leader epoch and of those before it
+        end."""
+
+    def read_epochs(self, answers: Sequence[Any]) -> dict[Partition, int]: ...
+    def epoch_of(self, records: memoryview) -> int | None:
+        """The leader epoch that the first of these records were written in, if it is told."""
+
+    def ask_retention(self, topics: Sequence[str]) -> list[Question]: ...
+    def read_retention(self, answers: Sequence[Any]) -> dict[str, Retention]: ...
     def open_home(self, edge: Edge) -> Home:
         """The home of this dialect's groups."""
 
@@ -241,6 +279,10 @@ class Dialect(Protocol):
         """Where the entry begins and ends that ``target`` is in or begins, walking from
         ``from_offset``, at which an entry begins. End None: it was not reached; then the
         first is where the walk stopped."""
+
+    def cut_out(self, records: memoryview, from_offset: int, first: int, until: int) -> memoryview:
+        """The bytes of the entries with offsets in ``[first, until)``, one of which could not
+        be decoded; ``records`` begin at ``from_offset``, as in ``decode_chunks``."""
 
     def decode_chunks(
         self,

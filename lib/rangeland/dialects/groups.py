@@ -136,6 +136,9 @@ class Edge(Protocol):
     def ask(self, address: Address, question: Question) -> Any:
         """Raises Unreachable once a reconnect did not help."""
 
+    def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        """All of them on their way at once; the answers in the same order."""
+
     def pause(self, pause_ms: int) -> None: ...
     def now_ms(self) -> int:
         """Never runs backwards; says nothing about the time of day."""

@@ -1,8 +1,10 @@
 """The only file with a socket: one connection to one broker.
 
 It sends what a session says and receives whole frames, each within a deadline. Foreign
-errors (OSError, ssl) end here and become ``Lost``, which says what was tried. It decides
-nothing: reconnecting and failing over are the callers' business.
+errors (OSError, ssl) end here and become ``Lost``, which says what was tried, or the mistake
+of the job that they show (``mistakes``). A peer that closes without a word is greeted once
+more in another way, plain or over TLS, so that a mistake is told for what it is. It decides
+nothing else: reconnecting and failing over are the callers' business.
 """
 
 from __future__ import annotations
@@ -11,23 +13,29 @@ import socket
 import ssl
 import time
 from collections import deque
+from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from rangeland.dialects.contract import Credentials, Dialect, Question
+from rangeland.dialects.contract import Asking, Credentials, Dialect, Question
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
-from rangeland.fetch.settings import ClusterSettings, TlsSettings
+from rangeland.fetch import mistakes
+from rangeland.fetch.settings import ClusterSettings, SaslSettings
+from rangeland.fetch.tls import tls_context
+from rangeland.fetch.tokens import fetch_token, forget_token
 from rangeland.model import Address
 from rangeland.wire.frames import FrameReader
 
-MAX_FRAME_BYTES = 1 << 31
 # Until a peer has shown that it is a broker: "HTTP" read as a length is more than a gigabyte.
 MAX_OPENING_BYTES = 1 << 20
 RECEIVE_BUFFER_BYTES = 4 << 20
-# Where nothing is said before the first request, its answer may be records: but not so many.
-MAX_FIRST_BYTES = 1 << 30
 POOLED_BYTES = 1 << 16
+PROBE_MS = 2_000
+LAST_READS = 16
+# Who we are is told again when this much of the time is over for which it holds.
+RENEW_AT = 0.85
 
 
 class Lost(Unreachable):
@@ -38,27 +46,54 @@ class NoBroker(Lost):
     """Whoever listens there speaks another protocol."""
 
 
+class Closed(Lost):
+    """The peer closed the connection. ``is_unwelcome``: at the first request, after it had
+    said that it is a broker, and nobody had logged in."""
+
+    is_unwelcome = False
+
+
 class Connection:
     """Connected and negotiated when made; not for several threads at once.
 
     Answers are given in the order of the requests, in whatever order they come. After any
-    error it is closed for good."""
+    error it is closed for good. ``is_old``: the broker is too old to be asked what it takes;
+    ``was_old``: it was when it was asked last, so it need not be asked again."""
 
-    def __init__(self, address: Address, dialect: Dialect, settings: ClusterSettings) -> None:
+    def __init__(
+        self,
+        address: Address,
+        dialect: Dialect,
+        settings: ClusterSettings,
+        *,
+        is_probe: bool = False,
+        was_old: bool = False,
+    ) -> None:
         self.address = address
         self._settings = settings
-        self._session = dialect.open_session(settings.client_id)
-        self._frames = FrameReader(MAX_OPENING_BYTES)
+        self._dialect = dialect
+        self._is_probe = is_probe
+        self._is_known = self._has_answered = False
+        self._renew_at: float | None = None
         self._unanswered: deque[int] = deque()
         self._early: dict[int, Any] = {}
+        self._session = dialect.open_session(settings.client_id)
+        self._frames = FrameReader(MAX_OPENING_BYTES)
         self._socket = self._connect()
         try:
-            self._open(dialect)
+            self.is_old = was_old
+            self._open()
+            limit = settings.max_answer_bytes
+            self._frames = FrameReader(limit, _pooled)
+            if settings.sasl is not None:
+                self._log_in(settings.sasl)
         except BaseException:
             self.close()
             raise
 
     def _connect(self) -> socket.socket:
+        tls = self._settings.tls
+        context = None if tls is None else tls_context(tls)
         timeout = self._settings.connect_ms / 1000
         try:
             plain = socket.create_connection((self.address.host, self.address.port), timeout)
@@ -66,39 +101,108 @@ class Connection:
             raise self._lost("connect to", error) from error
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        if self._settings.tls is None:
+        if context is None:
             return plain
         try:
-            context = tls_context(self._settings.tls)
             return context.wrap_socket(plain, server_hostname=self.address.host)
-        except RangelandError:
-            plain.close()
-            raise
         except OSError as error:
             plain.close()
-            raise self._lost("shake hands over TLS with", error) from error
+            lost = self._lost("shake hands over TLS with", error)
+            if isinstance(lost, Lost) and self._speaks_plainly():
+                raise mistakes.plain_port(self.address) from error
+            raise lost from error
 
-    def _open(self, dialect: Dialect) -> None:
-        question: bytes | None = self._session.open()
-        self._is_known = bool(question)
+    def _open(self) -> None:
         try:
-            while question:
-                self._send(question)
-                question = self._session.negotiated(self._receive(self._settings.request_ms))
+            if self.is_old:
+                self._greet_as_old(self._session.oldest())
+                return
+            self._negotiate()
+        except Closed as closed:
+            is_plain = self._settings.tls is None and not self._is_probe
+            if is_plain and self._speaks_tls():
+                raise mistakes.tls_port(self.address) from closed
+            self._open_as_of_old(closed)
         except RemoteProtocolError as error:
             raise self._stranger(error) from error
-        limit = MAX_FRAME_BYTES if self._is_known else MAX_FIRST_BYTES
-        self._frames = FrameReader(limit, _pooled)
-        sasl = self._settings.sasl
-        if sasl is None:
-            return
-        login = dialect.login(Credentials(sasl.mechanism, sasl.username, sasl.password))
+
+    def _negotiate(self) -> None:
+        question: bytes | None = self._session.open()
+        self._is_known = bool(question)
+        while question:
+            self._send(question)
+            question = self._session.negotiated(self._receive(self._settings.request_ms))
+
+    def _open_as_of_old(self, closed: Closed) -> None:
+        """One that closes may be too old for an opening, or busy, or going down. It is old if it
+        answers what the oldest answer and then, on the same connection, closes at an opening."""
+        self.is_old = False
+        session = self._session
+        hello = session.oldest()
+        if not hello or self._settings.sasl is not None:
+            raise Closed(closed.what, why=closed.why, do=mistakes.SILENT_CLOSE, **closed.facts)
+        self._connect_again()
         try:
-            step = next(login)
+            self._greet_as_old(hello)
+        except Closed as again:
+            raise Closed(
+                again.what, why=again.why, do=mistakes.SILENT_CLOSE, **again.facts
+            ) from closed
+        self._session = self._dialect.open_session(self._settings.client_id)
+        try:
+            self._negotiate()
+        except Closed:
+            self._session = session
+            self._is_known = self.is_old = True
+            self._connect_again()
+
+    def _greet_as_old(self, hello: bytes) -> None:
+        self._send(hello)
+        self._session.decode(self._receive(self._settings.request_ms))
+        self._is_known = True
+
+    def _connect_again(self) -> None:
+        self.close()
+        self._frames = FrameReader(MAX_OPENING_BYTES)
+        self._socket = self._connect()
+
+    # --- who we are ---------------------------------------------------------------------
+
+    def _log_in(self, sasl: SaslSettings, *, again: bool = False) -> None:
+        """Raises JobFileError for who is not let in, Lost for a connection that breaks."""
+        self._renew_at = None
+        talk = self._dialect.login(self._credentials(sasl, again))
+        try:
+            lifetime_ms = self._converse(talk)
+        except RangelandError as error:
+            if sasl.token is not None:
+                forget_token(sasl.token)
+            error.facts.setdefault("broker", str(self.address))
+            raise
+        if lifetime_ms:
+            self._renew_at = time.monotonic() + lifetime_ms * RENEW_AT / 1000
+
+    def _converse(self, talk: Generator[Question, Any, int | None]) -> int | None:
+        try:
+            step = next(talk)
             while True:
-                step = login.send(self.call(step))
-        except StopIteration:
-            return
+                try:
+                    answer = self.call(step)
+                except RangelandError as error:
+                    step = talk.throw(error)
+                else:
+                    step = talk.send(answer)
+        except StopIteration as done:
+            lifetime_ms: int | None = done.value
+            return lifetime_ms
+
+    def _credentials(self, sasl: SaslSettings, again: bool) -> Credentials:
+        token = ""
+        if sasl.token is not None:
+            token = fetch_token(sasl.token, self._settings.request_ms, anew=again)
+        return Credentials(sasl.mechanism, sasl.username, sasl.password, token, sasl.extensions)
+
+    # --- questions and answers ----------------------------------------------------------
 
     def call(self, question: Question) -> Any:
         """Sends and waits. Raises Lost, or RemoteProtocolError for bytes that make no sense."""
@@ -106,7 +210,11 @@ class Connection:
         return self.receive(question.wait_ms)
 
     def send(self, question: Question) -> None:
-        """Sends without waiting for the answer, which ``receive`` gives later."""
+        """Sends without waiting for the answer, which ``receive`` gives later. First says again
+        who we are, where that is about to end."""
+        sasl, due = self._settings.sasl, self._renew_at
+        if sasl and due is not None and not self._unanswered and time.monotonic() >= due:
+            self._log_in(sasl, again=True)
         request_id, data = self._session.encode(question.request, question.max_version)
         self._send(data)
         self._unanswered.append(request_id)
@@ -124,14 +232,46 @@ class Connection:
                     self._early[answered[0]] = answered[1]
         except RangelandError as error:
             self.close()
-            if isinstance(error, RemoteProtocolError) and not self._is_known:
-                raise self._stranger(error) from error
+            if isinstance(error, RemoteProtocolError):
+                raise self._misunderstood(error) from error
+            if isinstance(error, Closed) and not self._has_answered:
+                raise self._unwelcome(error) from error
             error.facts.setdefault("broker", str(self.address))
             raise
-        self._is_known = True
+        self._is_known = self._has_answered = True
         return self._early.pop(wanted)
 
-    def _stranger(self, error: RemoteProtocolError) -> NoBroker:
+    def _misunderstood(self, error: RemoteProtocolError) -> RangelandError:
+        error.facts.setdefault("broker", str(self.address))
+        length = error.facts.get("length", -1)
+        if not self._is_known:
+            return self._stranger(error)
+        if length < 0:
+            return error
+        limit = self._settings.max_answer_bytes
+        return JobFileError(
+            f"{self.address} announced an answer of {length} bytes",
+            why=f"at most {limit} are taken at a time",
+            do="raise source.max_answer_bytes if the topic has batches as large as that; if it "
+            "has not, what listens there is no broker, or its data are damaged",
+            broker=str(self.address),
+            length=length,
+            max_answer_bytes=limit,
+        )
+
+    def _unwelcome(self, error: Closed) -> RangelandError:
+        """A close at the very first request: most often one knocked at the wrong port."""
+        plain = self._settings.tls is None and not self._is_probe
+        if not self._is_known and plain and self._speaks_tls():
+            return mistakes.tls_port(self.address)
+        closed = Closed(error.what, why=error.why, do=mistakes.SILENT_CLOSE, **error.facts)
+        closed.is_unwelcome = self._is_known and self._settings.sasl is None
+        return closed
+
+    def _stranger(self, error: RemoteProtocolError) -> RangelandError:
+        first = bytes.fromhex(str(error.facts.get("first_bytes", "")))
+        if self._settings.tls is None and first[:2] in (b"\x15\x03", b"\x16\x03"):
+            return mistakes.tls_port(self.address)
         return NoBroker(
             f"{self.address} does not answer as a broker does",
             why="; ".join(part for part in (error.what, error.why, error.do) if part),
@@ -147,8 +287,23 @@ class Connection:
             self._socket.settimeout(self._settings.request_ms / 1000)
             self._socket.sendall(data)
         except OSError as error:
+            told = self._last_words(error)
             self.close()
-            raise self._lost("send to", error) from error
+            raise self._lost("send to", told) from error
+
+    def _last_words(self, error: OSError) -> OSError:
+        """Why a peer hung up that does not take what is sent: an alert of its TLS may have come
+        before, of a client certificate that is missing for one."""
+        if not isinstance(self._socket, ssl.SSLSocket) or isinstance(error, TimeoutError):
+            return error
+        try:
+            self._socket.settimeout(PROBE_MS / 1000)
+            for _ in range(LAST_READS):  # what was sent before the alert is of no use
+                if not self._socket.recv(POOLED_BYTES):
+                    break
+        except OSError as alert:
+            return alert if getattr(alert, "reason", None) else error
+        return error
 
     def _receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
         """The next frame. ``deadline`` is that of whoever waits for more than this one."""
@@ -161,7 +316,7 @@ class Connection:
                 self._socket.settimeout(left)
                 count = self._socket.recv_into(self._frames.buffer())
                 if count == 0:
-                    raise ConnectionError("the broker closed the connection")
+                    raise ConnectionResetError("the broker closed the connection")
             except TimeoutError as error:
                 self.close()
                 silence = TimeoutError(f"no whole answer in {wait_ms} ms")
@@ -173,13 +328,57 @@ class Connection:
             if frame is not None:
                 return frame
 
-    def _lost(self, doing: str, error: OSError) -> Lost:
-        why = str(error) or type(error).__name__
-        hint = ""
-        if isinstance(error, ssl.SSLError):
-            why = f"{error.reason or error}"
-            hint = "check source.security.tls and that the port speaks TLS"
-        return Lost(f"could not {doing} {self.address}", why=why, do=hint, broker=str(self.address))
+    def _lost(self, doing: str, error: OSError) -> RangelandError:
+        why, do = str(error) or type(error).__name__, ""
+        tls = self._settings.tls
+        if tls is not None and isinstance(error, ssl.SSLError):
+            failed = mistakes.Failed(
+                str(error.reason or error),
+                getattr(error, "verify_code", 0),
+                getattr(error, "verify_message", ""),
+            )
+            if mistake := mistakes.tls_mistake(self.address, failed, tls):
+                return mistake
+            why, do = failed.reason, "check source.security.tls and that the port speaks TLS"
+        what = f"could not {doing} {self.address}"
+        is_end = isinstance(error, (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError))
+        return (Closed if is_end else Lost)(what, why=why, do=do, broker=str(self.address))
+
+    # --- what else it may be ------------------------------------------------------------
+
+    def _speaks_tls(self) -> bool:
+        """Whether TLS is answered to a TLS greeting. Nothing else is said, nobody trusted."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        at = (self.address.host, self.address.port)
+        try:
+            with (
+                socket.create_connection(at, PROBE_MS / 1000) as plain,
+                context.wrap_socket(plain, server_hostname=self.address.host),
+            ):
+                return True
+        except ssl.SSLError as error:
+            return "ALERT" in (error.reason or "")
+        except OSError:
+            return False
+
+    def _speaks_plainly(self) -> bool:
+        """Whether a broker answers there without TLS. It is not told who we are."""
+        wait_ms = min(PROBE_MS, self._settings.request_ms)
+        bare = replace(self._settings, tls=None, sasl=None, connect_ms=wait_ms, request_ms=wait_ms)
+        try:
+            probe = Connection(self.address, self._dialect, bare, is_probe=True)
+            try:
+                if not probe._is_known:
+                    search = self._dialect.find_leaders([], (self.address,), {})
+                    asking: Asking = next(search)
+                    probe.call(asking.questions[0])
+                return True
+            finally:
+                probe.close()
+        except (RangelandError, StopIteration):
+            return False
 
 
 def _pooled(size: int) -> memoryview:
@@ -187,19 +386,3 @@ def _pooled(size: int) -> memoryview:
     if size < POOLED_BYTES:
         return memoryview(bytearray(size))
     return memoryview(pa.allocate_buffer(size)).cast("B")
-
-
-def tls_context(tls: TlsSettings) -> ssl.SSLContext:
-    """Raises JobFileError for a PEM file that cannot be used."""
-    try:
-        context = ssl.create_default_context(cafile=tls.ca)
-        context.check_hostname = tls.verify_hostname
-        if tls.certificate:
-            context.load_cert_chain(tls.certificate, tls.key, tls.key_password)
-        return context
-    except OSError as error:
-        raise JobFileError(
-            "the TLS files of the job cannot be used",
-            why=str(error),
-            do="check ca, certificate, key and key_password in source.security.tls",
-        ) from error

@@ -4,87 +4,136 @@ A thread fetches ahead: it peeks where an answer ends, sends the next request at
 only then hands the answer over, so the broker works while this side decodes. What is
 fetched and not yet decoded is bounded in bytes. Decoding happens in the caller's thread.
 Whatever goes wrong in either ends both, and the caller gets the error.
+
+Batches that were quarantined come through here once more to be decoded: the same pieces,
+from the settings and not from a broker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
+from rangeland.dialects.contract import Dialect, load_dialect
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch.fetcher import Fetcher, Piece, located
-from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import (
-    Patience,
-)
+from rangeland.fetch.standing import end_unknown
+from rangeland.fetch.steps import Patience
 from rangeland.fetch.tally import Chunk
-from rangeland.model import (
-    Counts,
-    Slice,
-)
+from rangeland.model import Counts, Kept, Slice
 from rangeland.planning.policy import Action, Loss
 from rangeland.planning.policy import Verdict as LossVerdict
 
 
 def read_slices(
     slices: Sequence[Slice], settings: ClusterSettings, patience: Patience | None = None
-) -> Iterator[Chunk]:
-    """Chunks of all slices, each slice's in order and without a gap, slices interleaved.
+) -> Generator[Chunk, None, None]:
+    """Chunks of all slices, each slice's in order and without a gap, slices interleaved. A
+    chunk whose loss is to be held is its slice's last.
 
     Batches have the columns of ``decode.columns`` with topic and partition added. Raises
     RangeLost, BadRecord, Unreachable, RemoteProtocolError; never ends short."""
-    from rangeland.decode.columns import with_partition
-
+    if settings.kept:
+        kept = _kept_pieces(slices, settings)
+        yield from _read(kept, slices, load_dialect(settings.dialect), settings)
+        return
     patience = patience or Patience(no_progress_ms=settings.no_progress_ms)
-    by_index = {s.index: s for s in slices}
     fetcher = Fetcher(slices, settings, patience)
     fetcher.start()
     try:
-        for piece in fetcher.pieces():
-            piece_slice = by_index[piece.index]
-            if piece.loss is not None or not len(piece.records):
-                in_bytes = fetcher.brokers.dialect.NATURE.offsets_are_bytes
-                yield _without_rows(piece, in_bytes=in_bytes)
-                continue
-            size = len(piece.records)
-            for chunk in _decode(piece, piece_slice, fetcher.brokers, settings):
-                batch = chunk.batch
-                if batch is not None:
-                    batch = with_partition(batch, piece_slice.partition)
-                yield replace(chunk, batch=batch, leader=piece.leader, bytes_read=size)
-                size = 0
+        yield from _read(fetcher.pieces(), slices, fetcher.brokers.dialect, settings)
     finally:
         fetcher.stop()
 
 
+def _kept_pieces(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[Piece]:
+    for s in slices:
+        kept = settings.kept[s.index]
+        records = memoryview(kept.records)
+        yield Piece(s.index, s.from_offset, s.until_offset, records, kept.aborted)
+
+
+def _read(
+    pieces: Iterator[Piece], slices: Sequence[Slice], dialect: Dialect, settings: ClusterSettings
+) -> Iterator[Chunk]:
+    from rangeland.decode.columns import with_partition
+
+    by_index = {s.index: s for s in slices}
+    held: set[int] = set()
+    for piece in pieces:
+        if piece.index in held:  # fetched ahead of the news
+            continue
+        if piece.loss is not None or not len(piece.records):
+            chunk = _without_rows(piece, in_bytes=dialect.NATURE.offsets_are_bytes)
+            held |= _held(chunk)
+            yield chunk
+            continue
+        size = len(piece.records)
+        partition = by_index[piece.index].partition
+        for chunk in _decode(piece, by_index[piece.index], dialect, settings):
+            batch = chunk.batch
+            if batch is not None:
+                batch = with_partition(batch, partition)
+            held |= _held(chunk)
+            yield replace(chunk, batch=batch, leader=piece.leader, bytes_read=size)
+            size = 0
+
+
+def _held(chunk: Chunk) -> set[int]:
+    is_held = chunk.loss is not None and chunk.loss.action is Action.HOLD
+    return {chunk.slice_index} if is_held else set()
+
+
 def _without_rows(piece: Piece, *, in_bytes: bool) -> Chunk:
+    if piece.loss is not None:
+        return _lost(piece.index, piece.loss, in_bytes=in_bytes, leader=piece.leader)
     width = piece.until_offset - piece.from_offset
-    counts = Counts(lost=width) if piece.loss is not None else Counts(compacted=width)
     return Chunk(
         piece.index,
         piece.from_offset,
         piece.until_offset,
-        counts,
+        Counts(compacted=width),
         leader=piece.leader,
-        loss=piece.loss,
         taken_up=width if in_bytes else None,
     )
 
 
+def _lost(
+    index: int, loss: Loss, *, in_bytes: bool, leader: str = "", kept: Kept | None = None
+) -> Chunk:
+    """What is skipped or quarantined has its width, what is held has none."""
+    is_held = loss.action is Action.HOLD
+    until_offset = loss.from_offset if is_held else loss.until_offset
+    width = until_offset - loss.from_offset
+    quarantined = loss.action is Action.QUARANTINE
+    return Chunk(
+        index,
+        loss.from_offset,
+        until_offset,
+        Counts(quarantined=width) if quarantined else Counts(lost=width),
+        leader=leader,
+        loss=loss,
+        taken_up=width if in_bytes else None,
+        kept=kept if quarantined else None,
+    )
+
+
 def _decode(
-    piece: Piece, piece_slice: Slice, brokers: Brokers, settings: ClusterSettings
+    piece: Piece, piece_slice: Slice, dialect: Dialect, settings: ClusterSettings
 ) -> Iterator[Chunk]:
     """The piece to its end. A batch that cannot be decoded ends the run, unless the policy
-    skips it: then what stands before it is decoded, and its own offsets are counted lost."""
+    says otherwise: then what stands before it is decoded, and it is skipped, kept aside, or
+    the slice ends there."""
     position, until_offset = piece.from_offset, piece.until_offset
     end_of_good = until_offset
-    in_bytes = brokers.dialect.NATURE.offsets_are_bytes
+    nature = dialect.NATURE
+    in_bytes = nature.offsets_are_bytes
     while position < until_offset:
         # Where offsets are bytes, the first byte of the records is at the position.
         records = piece.records[position - piece.from_offset :] if in_bytes else piece.records
         try:
-            for part in brokers.dialect.decode_chunks(
+            for part in dialect.decode_chunks(
                 records, position, end_of_good, settings.isolation, piece.aborted
             ):
                 taken_up = part.next_offset - position if in_bytes else None
@@ -100,25 +149,47 @@ def _decode(
             if end_of_good == until_offset:
                 return
         except BadRecord as error:
-            bad = _skipped(located(error, piece_slice.partition, piece.leader), settings, position)
-            first = max(position, bad.facts["base_offset"])
-            last = min(until_offset, bad.facts["next_offset"])
+            bad = located(error, piece_slice.partition, piece.leader, nature)
+            first = max(position, _begin(bad))
+            if first >= until_offset:  # what lies between is on the word of damaged bytes
+                first = position
+            loss = _judged(bad, settings, piece_slice, first, until_offset)
             if first > position and first < end_of_good:
                 end_of_good = first
                 continue
         if position < first:
             raise Bug(f"{piece_slice}: what stands before offset {first} was not decoded")
-        loss = Loss(piece_slice.partition, first, last, LossVerdict.CORRUPT, bad.what)
-        counts = Counts(lost=last - first)
-        taken_up = last - first if in_bytes else None
-        yield Chunk(piece.index, first, last, counts, loss=loss, taken_up=taken_up)
-        position, end_of_good = last, until_offset
+        kept = None
+        if loss.action is Action.QUARANTINE:
+            stored = dialect.cut_out(records, position, _begin(bad), bad.facts["next_offset"])
+            kept = Kept(bytes(stored), tuple(piece.aborted), bad.why)
+        yield _lost(piece.index, loss, in_bytes=in_bytes, kept=kept)
+        if loss.action is Action.HOLD:
+            return
+        position, end_of_good = loss.until_offset, until_offset
 
 
-def _skipped(error: BadRecord, settings: ClusterSettings, position: int) -> BadRecord:
-    """The error itself, if the policy goes on behind the batch and its end is known."""
-    after = error.facts.get("next_offset")
-    skips = settings.policy.of(LossVerdict.CORRUPT) is Action.SKIP
-    if not skips or "base_offset" not in error.facts or after is None or after <= position:
+def _begin(error: BadRecord) -> int:
+    """Where the batch begins that cannot be decoded."""
+    if "base_offset" not in error.facts:
         raise error
-    return error
+    return int(error.facts["base_offset"])
+
+
+def _judged(
+    error: BadRecord, settings: ClusterSettings, piece: Slice, first: int, until_offset: int
+) -> Loss:
+    """What the policy makes of a batch that cannot be decoded. Raises the error where that is
+    to fail, and where reading cannot go on since its end is not known."""
+    action = settings.policy.of(LossVerdict.CORRUPT, piece.partition.topic)
+    if action is Action.FAIL:
+        raise error
+    evidence = f"{error.what}: {error.why}"
+    if action is Action.HOLD:
+        where = (first, piece.until_offset)
+        return Loss(piece.partition, *where, LossVerdict.CORRUPT, evidence, action)
+    after = error.facts.get("next_offset")
+    if after is None or after <= first:
+        raise end_unknown(error, action)
+    where = (first, min(until_offset, after))
+    return Loss(piece.partition, *where, LossVerdict.CORRUPT, evidence, action)

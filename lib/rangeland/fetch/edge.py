@@ -6,6 +6,7 @@ A home has connections of its own: one member's heartbeats go on while another t
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from rangeland.dialects.contract import Question
@@ -26,6 +27,9 @@ class BrokerEdge:
 
     def ask(self, address: Address, question: Question) -> Any:
         return self._brokers.call(address, question)
+
+    def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        return self._brokers.call_all(address, questions)
 
     def pause(self, pause_ms: int) -> None:
         time.sleep(pause_ms / 1000)

@@ -13,14 +13,24 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rangeland.dialects.contract import Asked, ClusterView, FetchAnswer, Fetched, FetchTerms
+from rangeland.dialects.contract import (
+    Asked,
+    ClusterView,
+    FetchAnswer,
+    Fetched,
+    FetchTerms,
+    Nature,
+    Question,
+)
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.fetch.broker import Lost
 from rangeland.fetch.leaders import ask_leaders
 from rangeland.fetch.loop import FetchLoop
+from rangeland.fetch.manners import Manners, slowed
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.standing import look_at
 from rangeland.fetch.steps import (
     Ask,
     AskLogRange,
@@ -98,11 +108,20 @@ class Fetcher:
         self.brokers = Brokers(settings)
         self._settings = settings
         self._slices = {s.index: s for s in slices}
+        patience = slowed(patience, settings.rates)
         self._patience = patience
-        self._terms = FetchTerms(settings.isolation, MAX_WAIT_MS, patience.request_bytes)
+        self._terms = FetchTerms(
+            settings.isolation,
+            MAX_WAIT_MS,
+            patience.request_bytes,
+            rack=settings.rack,
+            tags=settings.tags,
+        )
         self._members = _named(settings) if self.brokers.dialect.NATURE.numbered_per_broker else {}
         led = [self._led(s) for s in slices]
-        self._loop = FetchLoop(led, patience, settings.policy, _now_ms())
+        nature = self.brokers.dialect.NATURE
+        manners = Manners(dict(settings.rates))
+        self._loop = FetchLoop(led, patience, settings.policy, _now_ms(), nature, manners)
         self._pieces: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
         self._budget = _Budget(PREFETCH_BYTES)
         self._stopped = threading.Event()
@@ -170,11 +189,13 @@ class Fetcher:
         """Takes one answer. Gives the next request, sent before the answer is handed over."""
         asked = self._asked(ask)
         try:
-            answer = self._answer(ask.leader, asked, is_sent)
+            answer = self._answer(ask, asked, is_sent)
         except Lost as error:
             if not self._stopped.is_set():
                 self._loop.on_lost(ask.leader, f"{error.what}: {error.why}")
             return None
+        size = sum(len(part.records) for part in answer.parts)
+        self._loop.on_answer(ask.leader, size, answer.throttle_ms, _now_ms())
         if answer.verdict is not Verdict.OK:
             for want in ask.wants:
                 self._loop.on_verdict(want, answer.verdict, answer.code)
@@ -206,9 +227,13 @@ class Fetcher:
             for w in ask.wants
         ]
 
-    def _answer(self, leader: Address, asked: list[Asked], is_sent: bool) -> FetchAnswer:
-        dialect = self.brokers.dialect
-        questions = dialect.ask_records(asked, self._terms)
+    def _questions(self, ask: Ask, asked: list[Asked]) -> list[Question]:
+        terms = replace(self._terms, rack="") if ask.stays else self._terms
+        return self.brokers.dialect.ask_records(asked, terms)
+
+    def _answer(self, ask: Ask, asked: list[Asked], is_sent: bool) -> FetchAnswer:
+        leader = ask.leader
+        questions = self._questions(ask, asked)
         if is_sent:
             try:
                 answers = self.brokers.receive_all(leader, questions)
@@ -218,16 +243,15 @@ class Fetcher:
                 answers = self.brokers.call_all(leader, questions)
         else:
             answers = self.brokers.call_all(leader, questions)
-        return dialect.read_records(answers, asked, self._settings.isolation)
+        return self.brokers.dialect.read_records(answers, asked, self._settings.isolation)
 
     def _send_ahead(self) -> Ask | None:
         """Sends the next fetch if the loop wants one now; its answer is taken later."""
         step = self._loop.next(_now_ms())
         if not isinstance(step, Ask):
             return None
-        asked = self._asked(step)
         try:
-            self.brokers.send_all(step.leader, self.brokers.dialect.ask_records(asked, self._terms))
+            self.brokers.send_all(step.leader, self._questions(step, self._asked(step)))
         except Lost:
             self.brokers.drop(step.leader)
             return None
@@ -239,6 +263,8 @@ class Fetcher:
         """Tells the loop what came for one slice; gives what is to be decoded, if anything."""
         until_offset = self._slices[want.index].until_offset
         if part is None or (part.verdict is Verdict.OK and not len(part.records)):
+            if part is not None and self._goes_elsewhere(want, part):
+                return None
             end = part.readable_end if part is not None else -1
             if self._loop.on_empty(want, end, throttled):
                 return Piece(want.index, want.offset, until_offset, leader=str(leader))
@@ -249,11 +275,14 @@ class Fetcher:
         try:
             next_offset = self.brokers.dialect.next_offset(part.records, want.offset)
         except BadRecord as error:
-            raise located(error, want.partition, str(leader)) from error
+            next_offset = self._before(error, want, leader)
+            if next_offset is None:
+                return None
         if next_offset is None:
             self._loop.on_too_small(want)
             return None
         self._loop.on_records(want, next_offset)
+        self._goes_elsewhere(want, part)
         return Piece(
             want.index,
             want.offset,
@@ -263,12 +292,29 @@ class Fetcher:
             str(leader),
         )
 
+    def _goes_elsewhere(self, want: Want, part: Fetched) -> bool:
+        named = part.preferred
+        return named is not None and self._loop.on_preferred(want.index, named)
+
+    def _before(self, error: BadRecord, want: Want, leader: Address) -> int | None:
+        """Where the damage begins, if something stands before it, or ends, if that is known:
+        then it shows in decoding. Else the loop decides."""
+        for edge in ("base_offset", "next_offset"):
+            offset: int = error.facts.get(edge, want.offset)
+            if offset > want.offset:
+                return offset
+        nature = self.brokers.dialect.NATURE
+        self._loop.on_damaged(want, located(error, want.partition, str(leader), nature))
+        return None
+
     # --- leaders ----------------------------------------------------------------------
 
     def _find(self, step: FindLeaders) -> None:
         topics = tuple(sorted({p.topic for p in step.partitions}))
+        # Replicas know their cluster, but not where brokers only know their own partitions.
+        replicas = () if self.brokers.dialect.NATURE.numbered_per_broker else step.seeds
         try:
-            view = ask_leaders(self.brokers, topics, (*step.seeds, *self.brokers.settings.seeds))
+            view = ask_leaders(self.brokers, topics, (*replicas, *self.brokers.settings.seeds))
         except Unreachable as error:
             self._loop.on_no_metadata(f"{error.what}: {error.why}")
             return
@@ -326,13 +372,13 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def located(error: BadRecord, partition: Partition, leader: str) -> BadRecord:
+def located(error: BadRecord, partition: Partition, leader: str, nature: Nature) -> BadRecord:
     """The same error with the partition and leader that only the consumer knows."""
     facts = {k: v for k, v in error.facts.items() if k not in ("topic", "partition", "leader")}
     return BadRecord(
         f"{partition}: {error.what}",
         why=error.why,
-        do=error.do or "check the log segment on the leader with kafka-dump-log",
+        do=error.do or look_at("the log segment", nature),
         topic=partition.topic,
         partition=partition.number,
         leader=leader,

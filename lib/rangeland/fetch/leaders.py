@@ -7,6 +7,7 @@ turn until one answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rangeland.dialects.contract import Asking, ClusterView, Silence
@@ -23,22 +24,25 @@ def ask_leaders(
     search = brokers.dialect.find_leaders(
         topics, tuple(dict.fromkeys(seeds)), dict(brokers.settings.members)
     )
+    told_by: Address | None = None
     try:
         asking = next(search)
         while True:
-            asking = search.send(_ask_in_turn(brokers, asking))
+            answers, told_by = _ask_in_turn(brokers, asking)
+            asking = search.send(answers)
     except StopIteration as done:
         view: ClusterView = done.value
-        return view
+        return replace(view, told_by=told_by)
 
 
-def _ask_in_turn(brokers: Brokers, asking: Asking) -> list[Any] | Silence:
+def _ask_in_turn(brokers: Brokers, asking: Asking) -> tuple[list[Any] | Silence, Address | None]:
+    """The answers, and whose they are."""
     tried: dict[Address, str] = {}
     strangers = 0
     for seed in asking.seeds:
         try:
-            return brokers.call_all(seed, asking.questions)
+            return brokers.call_all(seed, asking.questions), seed
         except Lost as error:
             tried[seed] = error.why
             strangers += isinstance(error, NoBroker)
-    return Silence(tried, strangers)
+    return Silence(tried, strangers), None

@@ -13,16 +13,31 @@ anew. The client never elects, it asks, waits and asks again. The same leader is
 moment first, since it may only have hiccuped. A new leader's high watermark may be behind
 what was acknowledged; that is waited for, until the deadline, and not taken for loss before.
 Offsets that are gone end the run, unless the job's policy skips them: then they are counted.
+Who is asked, leader or replica, is kept in ``replicas``; only a leader is believed in a loss.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass, field, replace
 
+from rangeland.dialects.contract import Nature
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import BadRecord, Bug, Unreachable
+from rangeland.errors import BadRecord, Bug
+from rangeland.fetch.manners import Manners
+from rangeland.fetch.replicas import Move, Server
+from rangeland.fetch.standing import (
+    Phase,
+    Reading,
+    asks_with,
+    end_unknown,
+    not_allowed,
+    not_served,
+    only_older,
+    stuck,
+    too_large,
+    unreadable,
+)
 from rangeland.fetch.steps import (
     Ask,
     AskLogRange,
@@ -34,38 +49,9 @@ from rangeland.fetch.steps import (
     Want,
 )
 from rangeland.model import Address, Leader, Partition, Slice
-from rangeland.planning.bounds import range_lost
+from rangeland.planning.losses import range_lost
 from rangeland.planning.policy import Action, Loss, Policy
 from rangeland.planning.policy import Verdict as LossVerdict
-
-
-class Phase(Enum):
-    READING = "reading"
-    MEASURING = "asking for its log's range"
-    FINDING = "finding its leader"
-    DONE = "done"
-
-
-@dataclass(slots=True)
-class Reading:
-    """Where one slice stands."""
-
-    slice: Slice
-    position: int
-    leader: Leader
-    phase: Phase
-    fetch_bytes: int
-    resume_at_ms: int = 0
-    progress_at_ms: int = 0
-    stuck_since_ms: int | None = None
-    tried_at_ms: int = 0
-    troubles: int = 0
-    empty_answers: int = 0
-    alone: bool = False
-    suspected: tuple[LossVerdict, str] | None = None
-    """What it will be called, and the evidence, if nothing else happens until the deadline."""
-    last_trouble: str = ""
-    left_leader: Address | None = None
 
 
 @dataclass(slots=True)
@@ -76,6 +62,8 @@ class FetchLoop:
     patience: Patience
     policy: Policy
     now_ms: int
+    nature: Nature = field(default_factory=Nature)
+    manners: Manners = field(default_factory=Manners)
     readings: dict[int, Reading] = field(init=False)
     gone: list[tuple[int, Loss]] = field(init=False, default_factory=list)
     """(slice index, loss) of what a policy has skipped; whoever drives the loop takes them."""
@@ -91,7 +79,7 @@ class FetchLoop:
         return Reading(
             slice=piece,
             position=piece.from_offset,
-            leader=Leader(piece.leader, topic_id=piece.topic_id),
+            server=Server(Leader(piece.leader, topic_id=piece.topic_id), self.nature.leader_id),
             phase=Phase.DONE if empty else phase,
             fetch_bytes=self._first_fetch_bytes(piece),
             progress_at_ms=self.now_ms,
@@ -114,30 +102,35 @@ class FetchLoop:
             return Finished()
         for reading in open_ones:
             self._give_up_if_stuck(reading)
+            reading.server.pass_time(now_ms)
         open_ones = [r for r in open_ones if r.phase is not Phase.DONE]
         if not open_ones:
             return Finished()
-        ready = [r for r in open_ones if r.resume_at_ms <= now_ms]
+        ready = [r for r in open_ones if self._ready_at(r) <= now_ms]
         if not ready:
-            return WaitUntil(min(r.resume_at_ms for r in open_ones))
+            return WaitUntil(min(self._ready_at(r) for r in open_ones))
         measuring = next((r for r in ready if r.phase is Phase.MEASURING), None)
-        if measuring and measuring.leader.address:
-            return AskLogRange(measuring.leader.address, self._want(measuring))
+        if measuring and measuring.server.address:
+            return AskLogRange(measuring.server.address, self._want(measuring))
         finding = [r for r in ready if r.phase is Phase.FINDING]
         if finding:
             return self._find_leaders(finding)
-        return self._ask([r for r in ready if r.phase is Phase.READING])
+        askable = [r for r in ready if r.phase is Phase.READING]
+        return self._ask([r for r in askable if r.slice.is_urgent] or askable)
+
+    def _ready_at(self, reading: Reading) -> int:
+        if reading.phase is Phase.FINDING:
+            return reading.resume_at_ms
+        return max(reading.resume_at_ms, self.manners.free_at(reading.server.address))
 
     def _ask(self, ready: list[Reading]) -> Ask:
         # The reading that has waited longest chooses the leader, so none is starved.
         first = min(ready, key=lambda r: (r.progress_at_ms, r.slice.index))
-        address = first.leader.address
+        address = first.server.address
         if address is None:
             raise Bug(f"{first.slice} is to be read and has no leader")
         mates = (
-            [first]
-            if first.alone
-            else [r for r in ready if r.leader.address == address and not r.alone]
+            [first] if first.alone else [r for r in ready if asks_with(r, first) and not r.alone]
         )
         wants: list[Want] = []
         taken: set[Partition] = set()
@@ -149,14 +142,14 @@ class FetchLoop:
             taken.add(reading.slice.partition)
             budget -= reading.fetch_bytes
             wants.append(self._want(reading))
-        return Ask(address, tuple(wants))
+        return Ask(address, tuple(wants), stays=first.server.stays)
 
     def _want(self, reading: Reading) -> Want:
         return Want(
             index=reading.slice.index,
             partition=reading.slice.partition,
             topic_id=reading.slice.topic_id,
-            epoch=reading.leader.epoch,
+            epoch=reading.server.leader.epoch,
             offset=reading.position,
             max_bytes=reading.fetch_bytes,
         )
@@ -164,7 +157,7 @@ class FetchLoop:
     def _find_leaders(self, finding: list[Reading]) -> FindLeaders:
         seeds: dict[Address, None] = {}
         for reading in finding:
-            for replica in reading.leader.replicas:
+            for replica in reading.server.leader.replicas:
                 if replica != reading.left_leader:
                     seeds[replica] = None
         return FindLeaders(tuple(sorted({r.slice.partition for r in finding})), tuple(seeds))
@@ -181,36 +174,24 @@ class FetchLoop:
             verdict, evidence = reading.suspected
             self._skip(reading, verdict, reading.slice.until_offset, evidence)
             return
-        raise Unreachable(
-            f"{reading.slice} got no further than offset {reading.position} in {waited_ms} ms",
-            why=reading.last_trouble or "its leader sent no records",
-            do="check the partition's leader, then run again: the same plan is read again",
-            **self._facts(reading),
-        )
-
-    def _facts(self, reading: Reading) -> dict[str, object]:
-        return {
-            "topic": reading.slice.partition.topic,
-            "partition": reading.slice.partition.number,
-            "from_offset": reading.slice.from_offset,
-            "until_offset": reading.slice.until_offset,
-            "position": reading.position,
-            "leader": str(reading.leader.address) if reading.leader.address else None,
-        }
+        raise stuck(reading, waited_ms)
 
     # --- what came of it --------------------------------------------------------------
+
+    def on_answer(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
+        """An answer of ``size`` bytes came, before its parts are told. A broker that holds us
+        back is there: that time is not held against it."""
+        self.now_ms = now_ms
+        self.manners.on_answer(leader, size, throttle_ms, now_ms)
+        for reading in self.readings.values():
+            if reading.server.address == leader and reading.stuck_since_ms is not None:
+                reading.stuck_since_ms += throttle_ms
 
     def on_records(self, want: Want, next_offset: int) -> None:
         """Complete batches came; the next offset wanted is ``next_offset``."""
         reading = self._current(want)
         if next_offset <= reading.position:
-            raise BadRecord(
-                f"{reading.slice.partition}: a fetch at offset {want.offset} gave batches that "
-                f"end at {next_offset}",
-                why="the log gave only older records, so reading would never end",
-                do="check the log segment on the leader with kafka-dump-log",
-                **self._facts(reading),
-            )
+            raise only_older(reading, next_offset, self.nature)
         reading.position = next_offset
         reading.progress_at_ms = self.now_ms
         reading.stuck_since_ms = None
@@ -226,21 +207,31 @@ class FetchLoop:
         """Bytes came without one complete batch: the fetch size is below the batch size."""
         reading = self._current(want)
         if reading.fetch_bytes >= self.patience.largest_fetch_bytes:
-            raise BadRecord(
-                f"{reading.slice.partition}: no complete batch at offset {reading.position} in "
-                f"{reading.fetch_bytes} bytes",
-                why="a batch this large is not read, or its length field is damaged",
-                do="check the batch on the leader with kafka-dump-log",
-                **self._facts(reading),
-            )
+            self.on_damaged(want, too_large(reading, self.nature))
+            return
         reading.fetch_bytes = min(reading.fetch_bytes * 2, self.patience.largest_fetch_bytes)
         reading.alone = True
+
+    def on_damaged(self, want: Want, error: BadRecord) -> None:
+        """Bytes that nobody can walk over: there is no telling where reading would go on, so
+        the partition is held there, or the run ends."""
+        reading = self._current(want)
+        action = self.policy.of(LossVerdict.CORRUPT, reading.slice.partition.topic)
+        if action is Action.FAIL:
+            raise error
+        if action is not Action.HOLD:
+            raise end_unknown(error, action)
+        evidence = f"{error.what}: {error.why}"
+        self._skip(reading, LossVerdict.CORRUPT, reading.slice.until_offset, evidence)
 
     def on_empty(self, want: Want, high_watermark: int, throttled: bool) -> bool:
         """Nothing came and nothing is wrong. True when the rest of the slice is proved to
         be compacted away: asked alone and unthrottled, again and again, a leader that has
         all of the slice's offsets has no record in them."""
         reading = self._current(want)
+        if not reading.server.is_leader:
+            self._doubt(reading, f"its log is readable up to {high_watermark}", throttled)
+            return False
         if high_watermark < 0:
             # Some brokers do not tell: an idle log, one cut short and one that is gone look
             # the same, so it is asked where the log ends.
@@ -249,7 +240,10 @@ class FetchLoop:
             return False
         if high_watermark < reading.slice.until_offset:
             reading.empty_answers = 0
-            self._pause(reading, f"its leader's log is readable up to {high_watermark} only")
+            trouble = f"its leader's log is readable up to {high_watermark} only"
+            # Newer brokers answer as followers, too: one that led when planned may lag now.
+            move = self._pause if reading.server.is_told else self._leave
+            move(reading, trouble)
             return False
         reading.empty_answers += 1 if reading.alone and not throttled else 0
         if reading.empty_answers >= self.patience.empty_answers:
@@ -263,7 +257,9 @@ class FetchLoop:
     def on_verdict(self, want: Want, verdict: Verdict, name: str) -> None:
         """The partition's part of the answer carried an error code called ``name``."""
         reading = self._current(want)
-        trouble = f"{reading.leader.address} answered {name} at offset {reading.position}"
+        trouble = f"{reading.server.address} answered {name} at offset {reading.position}"
+        if self._go_back(reading, trouble):
+            return
         match verdict:
             case Verdict.RETRY:
                 self._pause(reading, trouble)
@@ -274,26 +270,20 @@ class FetchLoop:
                 reading.phase = Phase.MEASURING
                 reading.last_trouble = trouble
             case Verdict.CORRUPT:
-                raise BadRecord(
-                    f"{reading.slice.partition} cannot be read at offset {reading.position}",
-                    why=trouble,
-                    do="check the log segment on the leader, or its disk",
-                    **self._facts(reading),
-                )
+                self.on_damaged(want, unreadable(reading, trouble))
+            case Verdict.REFUSED:
+                raise not_allowed(reading, trouble)
             case _:
-                raise Unreachable(
-                    f"{reading.slice} cannot be read",
-                    why=trouble,
-                    do="check the permissions of this client and the version of the broker",
-                    **self._facts(reading),
-                )
+                raise not_served(reading, trouble)
 
     def on_log_range(self, want: Want, log_start: int, log_end: int) -> None:
         """The leader's log is ``[log_start, log_end)``; the slice's position was out of it."""
         reading = self._current(want, Phase.MEASURING)
         reading.phase = Phase.READING
         trouble = reading.last_trouble
-        if reading.position < log_start:
+        if not reading.server.is_leader:
+            self._doubt(reading, f"its log is [{log_start}, {log_end})")
+        elif reading.position < log_start:
             evidence = f"{trouble}; the nearest valid offset is {log_start}"
             self._skip(reading, LossVerdict.EXPIRED, log_start, evidence)
         elif reading.position > log_end:
@@ -308,8 +298,19 @@ class FetchLoop:
         """The connection to a leader broke, also after the one reconnect."""
         for reading in self.readings.values():
             asked = reading.phase in (Phase.READING, Phase.MEASURING)
-            if asked and reading.leader.address == leader:
+            if asked and reading.server.address == leader and not self._go_back(reading, trouble):
                 self._leave(reading, trouble)
+
+    def on_preferred(self, index: int, replica_id: int) -> bool:
+        """The broker would rather have this replica read. True if the slice goes elsewhere,
+        and what came without records is no trouble."""
+        reading = self.readings[index]
+        if reading.phase is not Phase.READING:
+            return False
+        move = reading.server.prefer(replica_id, self.now_ms)
+        if move is Move.FIND:
+            reading.phase = Phase.FINDING
+        return move is not Move.STAY
 
     def on_leaders(
         self,
@@ -338,7 +339,7 @@ class FetchLoop:
             if found.address == reading.left_leader and reading.troubles <= 1:
                 self._pause(reading, reading.last_trouble)
                 continue
-            reading.leader = found
+            reading.server.on_leader(found, self.now_ms)
             reading.phase = Phase.READING
 
     def on_no_metadata(self, trouble: str) -> None:
@@ -372,12 +373,28 @@ class FetchLoop:
 
     def _leave(self, reading: Reading, trouble: str) -> None:
         reading.phase = Phase.FINDING
-        reading.left_leader = reading.leader.address
+        reading.left_leader = reading.server.leader.address
         reading.empty_answers = 0
         self._pause(reading, trouble)
         if reading.troubles <= 1:
             # The first time, metadata is asked for at once: it may name a new leader.
             reading.resume_at_ms = self.now_ms
+
+    def _go_back(self, reading: Reading, trouble: str) -> bool:
+        """From a replica to its leader, at once. False where no replica was read."""
+        if reading.server.replica is None:
+            return False
+        reading.last_trouble = trouble
+        reading.server.go_back(self.now_ms)
+        return True
+
+    def _doubt(self, reading: Reading, what: str, throttled: bool = False) -> None:
+        """A replica has not got what is wanted: it may be behind, so its leader must say."""
+        trouble = f"{reading.server.address}, a replica that may be behind, is asked; {what}"
+        if throttled:
+            self._pause(reading, trouble)
+        elif not self._go_back(reading, trouble):
+            self._leave(reading, trouble)
 
     def _check_life(self, reading: Reading, found: Leader) -> bool:
         planned = reading.slice.topic_id
@@ -390,11 +407,17 @@ class FetchLoop:
     def _skip(
         self, reading: Reading, verdict: LossVerdict, until_offset: int, evidence: str
     ) -> None:
-        """Offsets are gone: RangeLost, unless the policy skips them and has them counted."""
+        """Offsets are gone: RangeLost, unless the policy skips them and has them counted, or
+        holds the partition."""
         until_offset = min(until_offset, reading.slice.until_offset)
         loss = Loss(reading.slice.partition, reading.position, until_offset, verdict, evidence)
-        if self.policy.of(verdict) is not Action.SKIP:
+        action = self.policy.of(verdict, loss.partition.topic)
+        if action not in (Action.SKIP, Action.HOLD):
             raise range_lost([loss])
+        if action is Action.HOLD:
+            # The rest of the slice stays where it is, too.
+            until_offset = reading.slice.until_offset
+            loss = replace(loss, until_offset=until_offset, action=Action.HOLD)
         self.gone.append((reading.slice.index, loss))
         reading.position = until_offset
         reading.progress_at_ms = self.now_ms

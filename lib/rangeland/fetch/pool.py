@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rangeland.dialects.contract import Dialect, Question, load_dialect
-from rangeland.fetch.broker import Connection, Lost
+from rangeland.fetch.broker import Closed, Connection, Lost
+from rangeland.fetch.mistakes import wants_login
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Address
 
@@ -26,6 +27,7 @@ class Brokers:
         self.dialect: Dialect = load_dialect(settings.dialect)
         self.requests = 0
         self._open: dict[Address, Connection] = {}
+        self._old: set[Address] = set()
         self._closed = False
 
     def call(self, address: Address, question: Question) -> Any:
@@ -42,16 +44,20 @@ class Brokers:
 
     def _once_more(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         fresh = address not in self._open
+        is_unwelcome = False
         try:
             return self._call(address, questions)
-        except Lost:
+        except Lost as error:
             self.drop(address)
-            if fresh:
+            is_unwelcome = fresh and isinstance(error, Closed) and error.is_unwelcome
+            if fresh and not is_unwelcome:
                 raise
         try:
             return self._call(address, questions)
-        except Lost:
+        except Lost as error:
             self.drop(address)
+            if is_unwelcome and isinstance(error, Closed) and error.is_unwelcome:
+                raise wants_login(address) from error
             raise
 
     def _call(self, address: Address, questions: Sequence[Question]) -> list[Any]:
@@ -75,8 +81,18 @@ class Brokers:
         if self._closed:
             raise Lost(f"{address} is not asked any more", why="the connections were closed")
         if address not in self._open:
-            self._open[address] = Connection(address, self.dialect, self.settings)
+            self._open[address] = self._opened(address)
         return self._open[address]
+
+    def _opened(self, address: Address) -> Connection:
+        """A broker that is too old to be asked what it takes is remembered, as long as it
+        answers as one."""
+        was_old = address in self._old
+        self._old.discard(address)
+        connection = Connection(address, self.dialect, self.settings, was_old=was_old)
+        if connection.is_old:
+            self._old.add(address)
+        return connection
 
     def drop(self, address: Address) -> None:
         """Forgets a connection that is no good."""

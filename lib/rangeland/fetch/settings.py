@@ -6,9 +6,10 @@ every ``repr``. A settings object is never written to a plan, a ledger or a log.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rangeland.model import Address, Isolation
+from rangeland.model import Address, Isolation, Kept
 from rangeland.planning.policy import Policy
 
 
@@ -24,16 +25,37 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenSource:
+    """Where a bearer token comes from, anew for each login; exactly one of the first four is
+    given. The token endpoint is asked for as OAuth 2 calls client credentials."""
+
+    command: tuple[str, ...] = ()
+    file: str | None = None
+    function: str | None = None
+    endpoint: str | None = None
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
+    ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SaslSettings:
+    """``username`` and ``password``, or a ``token`` with ``extensions`` for OAUTHBEARER."""
+
     mechanism: str
-    username: str
-    password: str = field(repr=False)
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: TokenSource | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """``seeds`` are asked first; where the cluster does not name its brokers itself,
-    ``members`` has them by name."""
+    ``members`` has them by name. ``rack`` is where this client is, if it says.
+    ``rates``: the bytes per second that one task may take of a broker, where that is limited.
+    ``tags``: only messages with one of these are read, all if there are none."""
 
     dialect: str
     seeds: tuple[Address, ...]
@@ -45,5 +67,11 @@ class ClusterSettings:
     request_ms: int = 30_000
     survey_ms: int = 30_000
     no_progress_ms: int = 120_000
+    max_answer_bytes: int = 256 << 20
     policy: Policy = field(default_factory=Policy)
     members: tuple[tuple[str, Address], ...] = ()
+    rack: str = ""
+    rates: tuple[tuple[Address, int], ...] = ()
+    kept: Mapping[int, Kept] = field(default_factory=dict, repr=False)
+    """Quarantined batches to read in place of a log, by slice; then no broker is asked."""
+    tags: tuple[str, ...] = ()

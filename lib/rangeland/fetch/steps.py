@@ -40,10 +40,12 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Send one fetch for all ``wants`` to ``leader`` and report each answer."""
+    """Send one fetch for all ``wants`` to ``leader`` and report each answer. ``stays``: it is
+    not to send us to another replica."""
 
     leader: Address
     wants: tuple[Want, ...]
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,62 +1,40 @@
-"""One look at the cluster: leaders, where each log begins and ends, offsets for times.
+"""The cluster as a plan needs it: leaders, where each log begins and ends, offsets for times.
 
-Requests are per broker and kind, or sent in one go where a protocol has one per partition:
-a thousand partitions cost what ten do. Whatever has no answer yet (a leader being elected,
-a broker that just left) is asked again with fresh metadata until the deadline; then the
-survey fails with every address it tried and why, or goes on without those partitions where
-the job's policy holds them back. A topic that is not there is the job's mistake.
+Made of one look, and of a second one, with metadata from another broker, where the first has
+something odd in it: one wrong answer is not believed. A topic that is not there is the job's
+mistake, once two brokers say so.
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from rangeland.dialects.contract import ClusterView, OffsetAnswer, TopicView
+from rangeland.dialects.contract import OffsetAnswer
 from rangeland.dialects.groups import Home
-from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.fetch.broker import Lost
-from rangeland.fetch.leaders import ask_leaders
+from rangeland.fetch.doubts import doubts_of, settled
+from rangeland.fetch.epochs import epoch_ends, with_epochs
+from rangeland.fetch.look import Look, UnknownTopic, Wanted
 from rangeland.fetch.places import entries_at
 from rangeland.fetch.pool import Brokers
+from rangeland.fetch.retention import expiring, retention_of
 from rangeland.model import (
     Address,
     AtTime,
     Earliest,
-    Isolation,
     Latest,
     Leader,
     LogState,
     Partition,
     Survey,
 )
-from rangeland.planning.policy import Action
+from rangeland.planning.risk import Speed, expiry_times, reading_ms
 
-PAUSE_MS = 200
-When = Earliest | Latest | AtTime
+AGAIN_MS = 500
+"""Before what is odd is asked again."""
 
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to look at. Exactly one of ``topics`` and ``topic_pattern`` is given; the pattern
-    is anchored and never matches internal topics. ``partitions`` restricts by topic: numbers,
-    or ``broker-number`` where partitions are numbered per broker. ``known`` are topics that
-    were landed before: one that is gone is no mistake of the job's. ``offsets`` are those
-    that the job names itself, to be checked where not every offset will do; ``marks`` are
-    those that a landing ended at."""
-
-    topics: tuple[str, ...] = ()
-    topic_pattern: str | None = None
-    partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
-    times_ms: tuple[int, ...] = ()
-    groups: tuple[str, ...] = ()
-    known: frozenset[str] = frozenset()
-    offsets: tuple[tuple[Partition, int], ...] = ()
-    marks: tuple[tuple[Partition, int], ...] = ()
+__all__ = ["Wanted", "take_survey"]
 
 
 def take_survey(
@@ -65,20 +43,53 @@ def take_survey(
     now: Callable[[], float] = time.time,
     home: Home | None = None,
 ) -> Survey:
-    """``home`` is where the groups that are wanted live. Raises JobFileError for topics or
-    partitions that are not there and Unreachable when the deadline of the settings passes."""
-    look = _Look(brokers, wanted)
+    """``home`` is where the groups that are wanted live. What is odd in it is asked again,
+    and of another broker. Raises JobFileError for topics or partitions that are not there and
+    Unreachable when the deadline of the settings passes."""
+    look = Look(brokers, wanted)
+    try:
+        first = _look_once(look, brokers, wanted, now, home)
+    except UnknownTopic as error:
+        time.sleep(AGAIN_MS / 1000)
+        again = look.again()
+        try:
+            return _look_once(again, brokers, wanted, now, home)
+        except UnknownTopic:
+            raise error.said_by(_both(look, again)) from None
+    doubts = doubts_of(first, wanted.checkpoint, look.asked)
+    if not doubts:
+        return first
+    time.sleep(AGAIN_MS / 1000)
+    again = look.again()
+    second = _look_once(again, brokers, wanted, now, home)
+    doubts_again = doubts_of(second, wanted.checkpoint, again.asked)
+    return settled(first, second, doubts, doubts_again, _both(look, again))
+
+
+def _both(first: Look, second: Look) -> str:
+    who = " and ".join(dict.fromkeys(str(look.told_by) for look in (first, second)))
+    return f"asked twice, with metadata from {who}"
+
+
+def _look_once(
+    look: Look,
+    brokers: Brokers,
+    wanted: Wanted,
+    now: Callable[[], float],
+    home: Home | None,
+) -> Survey:
     leaders = look.leaders()
     isolation = brokers.settings.isolation
     nature = brokers.dialect.NATURE
     start = look.offsets(leaders, Earliest(), isolation)
     end = look.offsets(leaders, Latest(), isolation)
     times = {t: look.offsets(leaders, AtTime(t), isolation) for t in wanted.times_ms}
-    sizes = look.sizes(leaders)
     there = [p for p in sorted(leaders) if p in start and p in end and p not in look.unreachable]
+    sizes = look.sizes({p: leaders[p] for p in there}, start, end)
     logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in there}
     if nature.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
+    logs = with_epochs(brokers, logs)
     groups = {g: home.offsets(g, there) for g in wanted.groups} if home is not None else {}
     survey = Survey(
         taken_at_ms=int(now() * 1000),
@@ -98,8 +109,25 @@ def take_survey(
         unreachable=look.unreachable,
         brokers=frozenset(look.brokers),
         silent=look.silent,
+        epoch_ends=epoch_ends(brokers, logs, _epochs(wanted)),
     )
+    if wanted.speed is not None:
+        survey = _with_retention(brokers, survey, wanted, look.told_by)
     return replace(survey, requests=brokers.requests)
+
+
+def _with_retention(
+    brokers: Brokers, survey: Survey, wanted: Wanted, seed: Address | None
+) -> Survey:
+    retention = retention_of(brokers, survey.logs, seed)
+    begins = {p: mark.until_offset for p, mark in wanted.checkpoint.items()}
+    read_ms = reading_ms(survey.logs, begins, wanted.speed or Speed())
+    times_ms = expiry_times(retention, survey.taken_at_ms, read_ms)
+    return replace(survey, retention=retention, expiring=expiring(brokers, survey.logs, times_ms))
+
+
+def _epochs(wanted: Wanted) -> dict[Partition, int]:
+    return {p: mark.epoch for p, mark in wanted.checkpoint.items() if mark.epoch is not None}
 
 
 def _log(
@@ -115,238 +143,7 @@ def _of_bytes(log: LogState, start: OffsetAnswer, end: OffsetAnswer) -> LogState
     return replace(log, size_bytes=log.end_offset - log.start_offset, borders=borders)
 
 
-class _Look:
-    """The state of one survey: its deadline and what went wrong last."""
-
-    def __init__(self, brokers: Brokers, wanted: Wanted) -> None:
-        self._brokers = brokers
-        self._wanted = wanted
-        self._deadline = time.monotonic() + brokers.settings.survey_ms / 1000
-        self._trouble: RangelandError | None = None
-        self._seeds: list[Address] = list(brokers.settings.seeds)
-        self._holds = brokers.settings.policy.unreachable is Action.HOLD
-        self.elsewhere: set[Partition] = set()
-        self.unreachable: dict[Partition, str] = {}
-        self.silent: dict[str, str] = {}
-        self.brokers: set[str] = set()
-
-    def _is_over(self) -> bool:
-        return time.monotonic() + PAUSE_MS / 1000 >= self._deadline
-
-    def _pause(self, what: str) -> None:
-        if not self._is_over():
-            time.sleep(PAUSE_MS / 1000)
-            return
-        if self._trouble is not None:
-            raise self._trouble
-        raise Unreachable(
-            what,
-            why=f"nothing changed in {self._brokers.settings.survey_ms} ms",
-            do="check the cluster, then run again",
-        )
-
-    def leaders(self) -> dict[Partition, Leader]:
-        """All partitions that are wanted; each has a leader. Those that have none when time is
-        up are left out, and named in ``unreachable``, where the policy holds them back."""
-        while True:
-            try:
-                view = self._view()
-                found = self._wanted_partitions(view)
-                leaderless = [p for p, leader in found.items() if leader.address is None]
-                led = {p: x for p, x in found.items() if x.address is not None}
-                missed = self._missed(view)
-                if not leaderless and not missed:
-                    return self._seen(view, led)
-                if self._holds and led and self._is_over():
-                    self.unreachable |= dict.fromkeys(leaderless, "it has no leader")
-                    return self._seen(view, led)
-                self._trouble = None
-                what = _who_is_missing(leaderless, missed)
-            except Unreachable as error:
-                self._trouble, what = error, error.what
-            self._pause(what)
-
-    def _seen(self, view: ClusterView, led: dict[Partition, Leader]) -> dict[Partition, Leader]:
-        self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
-        self.silent = dict(view.unreachable)
-        members = [name for name, _ in self._brokers.settings.members]
-        self.brokers = {name for name in members if name not in view.unreachable}
-        self.brokers |= {p.broker for topic in view.topics.values() for p in topic.leaders} - {""}
-        return led
-
-    def _missed(self, view: ClusterView) -> Mapping[str, str]:
-        """The brokers that do not answer, without those whose partitions nobody asks for."""
-        listed = [self._wanted.partitions.get(topic) for topic in self._wanted.topics]
-        if not listed or not all(only and all(isinstance(w, str) for w in only) for only in listed):
-            return view.unreachable
-        asked = {str(which).rpartition("-")[0] for only in listed for which in only or ()}
-        return {name: why for name, why in view.unreachable.items() if name in asked}
-
-    def _view(self) -> ClusterView:
-        topics = self._wanted.topics if self._wanted.topic_pattern is None else None
-        return ask_leaders(self._brokers, topics, self._seeds)
-
-    def _wanted_partitions(self, view: ClusterView) -> dict[Partition, Leader]:
-        names = [name for name in self._names(view) if not self._is_gone(name, view)]
-        found: dict[Partition, Leader] = {}
-        for name in names:
-            topic = view.topics.get(name)
-            if topic is None or topic.verdict is not Verdict.OK:
-                self._refuse_topic(name, topic)
-            only = self._wanted.partitions.get(name)
-            for which in only or ():
-                if not any(_is(p, which) for p in topic.leaders) and not view.unreachable:
-                    there = ", ".join(str(p).rpartition("/")[2] for p in sorted(topic.leaders))
-                    raise JobFileError(
-                        f"{name} has no partition {which}",
-                        why=f"it has {there}",
-                        do="correct source.partitions",
-                    )
-            found |= {
-                p: x
-                for p, x in topic.leaders.items()
-                if not only or any(_is(p, which) for which in only)
-            }
-            self.elsewhere |= set(topic.leaders) - set(found)
-        if names and not found:
-            raise Unreachable(f"the topics {', '.join(names)} have no partitions yet")
-        return found
-
-    def _names(self, view: ClusterView) -> list[str]:
-        pattern = self._wanted.topic_pattern
-        if pattern is None:
-            return list(self._wanted.topics)
-        matching = sorted(
-            t.name
-            for t in view.topics.values()
-            if not t.is_internal and re.fullmatch(pattern, t.name)
-        )
-        if not matching and not any(re.fullmatch(pattern, name) for name in self._wanted.known):
-            raise JobFileError(
-                f"no topic matches {pattern}",
-                why=f"the cluster has {len(view.topics)} topics; the pattern is anchored",
-                do="correct source.topic_pattern or create the topic",
-            )
-        return matching
-
-    def _is_gone(self, name: str, view: ClusterView) -> bool:
-        topic = view.topics.get(name)
-        denied = topic is None or topic.is_unknown
-        return denied and name in self._wanted.known
-
-    def _refuse_topic(self, name: str, topic: TopicView | None) -> NoReturn:
-        code = topic.code if topic else "nothing"
-        verdict = topic.verdict if topic else Verdict.UNKNOWN
-        if verdict is Verdict.RETRY or code == "LEADER_NOT_AVAILABLE":
-            raise Unreachable(f"the topic {name} is not ready", why=code)
-        if verdict is Verdict.REFUSED:
-            raise JobFileError(
-                f"this client may not read the topic {name}",
-                why=code,
-                do="give it the right to describe and read the topic, or correct the name",
-            )
-        raise JobFileError(
-            f"there is no topic {name}",
-            why=f"the cluster answered {code}",
-            do="correct source.topics or create the topic; nothing is created here",
-            topic=name,
-        )
-
-    def offsets(
-        self, leaders: dict[Partition, Leader], when: When, isolation: Isolation
-    ) -> dict[Partition, OffsetAnswer]:
-        """Asked at each leader; what has moved meanwhile is asked again at its new leader,
-        which is noted in ``leaders``."""
-        found: dict[Partition, OffsetAnswer] = {}
-        while True:
-            missing = {
-                p: leader
-                for p, leader in leaders.items()
-                if p not in found and p not in self.unreachable
-            }
-            if not missing:
-                return found
-            found |= self._ask_each_leader(missing, when, isolation)
-            left = [p for p in missing if p not in found]
-            if not left:
-                continue
-            if self._holds and len(left) < len(leaders) and self._is_over():
-                why = "its leader does not answer" if self._trouble is None else self._trouble.why
-                self.unreachable |= dict.fromkeys(left, why)
-                continue
-            self._pause("some partitions' offsets could not be had")
-            leaders |= {p: x for p, x in self.leaders().items() if p in leaders}
-
-    def _ask_each_leader(
-        self, missing: Mapping[Partition, Leader], when: When, isolation: Isolation
-    ) -> dict[Partition, OffsetAnswer]:
-        found: dict[Partition, OffsetAnswer] = {}
-        dialect = self._brokers.dialect
-        for address, group in _by_leader(missing).items():
-            try:
-                questions = dialect.ask_offsets(group, when, isolation)
-                answers = self._brokers.call_all(address, questions)
-            except Lost as error:
-                self._trouble = error
-                continue
-            for partition, part in dialect.read_offsets(answers).items():
-                if part.verdict is Verdict.OK:
-                    found[partition] = part
-                else:
-                    self._note(partition, part)
-        return found
-
-    def _note(self, partition: Partition, part: OffsetAnswer) -> None:
-        if part.verdict in (Verdict.REFUSED, Verdict.UNSUPPORTED):
-            raise JobFileError(
-                f"the offsets of {partition} may not be asked for",
-                why=part.code,
-                do="check the rights of this client and the version of the broker",
-            )
-        self._trouble = Unreachable(
-            f"the offsets of {partition} could not be had",
-            why=f"its leader answered {part.code}",
-            do="check the partition's leader, then run again",
-        )
-
-    def sizes(self, leaders: Mapping[Partition, Leader]) -> dict[Partition, int]:
-        """Sizes on the leaders' disks. What cannot be had is left out: they only steer cuts."""
-        found: dict[Partition, int] = {}
-        for address, group in _by_leader(leaders).items():
-            try:
-                questions = self._brokers.dialect.ask_sizes(tuple(group))
-                answers = self._brokers.call_all(address, questions)
-            except RangelandError:
-                # Old brokers do not know this request and some clients may not ask it.
-                continue
-            sizes = self._brokers.dialect.read_sizes(answers)
-            found |= {p: size for p, size in sizes.items() if p in group}
-        return found
-
-
-def _by_leader(leaders: Mapping[Partition, Leader]) -> dict[Address, dict[Partition, Leader]]:
-    groups: dict[Address, dict[Partition, Leader]] = {}
-    for partition, leader in leaders.items():
-        if leader.address is not None:
-            groups.setdefault(leader.address, {})[partition] = leader
-    return groups
-
-
 def _committed(
     groups: Mapping[str, Mapping[Partition, int | None]],
 ) -> list[tuple[Partition, int]]:
     return [(p, at) for found in groups.values() for p, at in found.items() if at is not None]
-
-
-def _is(partition: Partition, which: int | str) -> bool:
-    """``which`` is a partition's number, or ``broker-number``."""
-    if isinstance(which, int):
-        return partition.number == which
-    return f"{partition.broker}-{partition.number}" == which
-
-
-def _who_is_missing(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
-    if leaderless:
-        named = ", ".join(str(p) for p in leaderless[:5])
-        return f"{len(leaderless)} partitions have no leader: {named}"
-    return "; ".join(f"broker {name} cannot be asked: {why}" for name, why in silent.items())

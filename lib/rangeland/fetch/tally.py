@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from rangeland.errors import ProofFailed
-from rangeland.model import Counts, Receipt, Slice
-from rangeland.planning.policy import Loss
+from rangeland.model import Counts, Kept, Receipt, Slice
+from rangeland.planning.policy import Action, Loss
 
 MAX_GAPS = 10_000
 """Per slice. A compacted log may have as many gaps as records."""
@@ -28,7 +28,9 @@ MAX_GAPS = 10_000
 class Chunk:
     """A piece of one slice: offsets ``[from_offset, until_offset)``, the rows of those that
     are records (a RecordBatch or None), and a class for each offset. ``taken_up`` is how many
-    offsets its entries take up, where those are not as many as its records: bytes."""
+    offsets its entries take up, where those are not as many as its records: bytes. A ``loss``
+    that is to be held has no width: its slice ends there. ``kept`` goes with one that is
+    quarantined."""
 
     slice_index: int
     from_offset: int
@@ -39,6 +41,7 @@ class Chunk:
     bytes_read: int = 0
     loss: Loss | None = None
     taken_up: int | None = None
+    kept: Kept | None = None
 
 
 @dataclass(slots=True)
@@ -51,6 +54,13 @@ class _Line:
     losses: list[Loss]
     gaps: list[tuple[int, int]] = field(default_factory=list)
     taken_up: int | None = None
+    held: Loss | None = None
+
+    def told_of(self, action: Action) -> tuple[tuple[int, int, str, str], ...]:
+        return tuple(_told(loss) for loss in self.losses if loss.action is action)
+
+    def is_read(self) -> bool:
+        return self.held is not None or self.position == self.slice.until_offset
 
     def without_rows(self, start: int, end: int) -> None:
         if self.gaps and self.gaps[-1][1] == start:
@@ -88,13 +98,15 @@ class Tally:
         line.counts = line.counts + chunk.counts
         line.bytes_read += chunk.bytes_read
         line.leader = chunk.leader or line.leader
-        if chunk.loss is not None:
+        if chunk.loss is not None and chunk.loss.action is Action.HOLD:
+            line.held = chunk.loss
+        elif chunk.loss is not None:
             line.losses.append(chunk.loss)
 
     def receipts(self) -> tuple[Receipt, ...]:
         """One receipt per slice. Raises ProofFailed for a slice that was not read to its end."""
         for line in self._lines.values():
-            if line.position != line.slice.until_offset and line.slice.width > 0:
+            if not line.is_read() and line.slice.width > 0:
                 raise ProofFailed(
                     f"{line.slice} was read up to {line.position} only",
                     do="report this; nothing was committed",
@@ -105,14 +117,13 @@ class Tally:
                 slice_index=line.slice.index,
                 partition=line.slice.partition,
                 from_offset=line.slice.from_offset,
-                until_offset=line.slice.until_offset,
+                until_offset=line.position if line.held else line.slice.until_offset,
                 counts=line.counts,
                 leader=line.leader,
                 bytes_read=line.bytes_read,
-                losses=tuple(
-                    (loss.from_offset, loss.until_offset, loss.verdict.value, loss.evidence)
-                    for loss in line.losses
-                ),
+                losses=line.told_of(Action.SKIP),
+                quarantined=line.told_of(Action.QUARANTINE),
+                held=_told(line.held) if line.held else None,
                 gaps=None
                 if len(line.gaps) > MAX_GAPS or line.taken_up is not None
                 else tuple(line.gaps),
@@ -120,6 +131,10 @@ class Tally:
             )
             for line in self._lines.values()
         )
+
+
+def _told(loss: Loss) -> tuple[int, int, str, str]:
+    return loss.from_offset, loss.until_offset, loss.verdict.value, loss.evidence
 
 
 def gaps_of(chunk: Chunk) -> Iterator[tuple[int, int]]:

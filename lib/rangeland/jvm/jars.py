@@ -42,7 +42,15 @@ class JarSet:
 # To support another server, add a line. The comment says what is not in the server's own
 # list of dependencies, and why it is needed.
 JAR_SETS: dict[str, JarSet] = {
-    # Without an SLF4J binding these brokers log nothing.
+    # Without an SLF4J binding these brokers log nothing. Of 4.4.0 an artefact that only command
+    # line tools need is in no repository.
+    "kafka-4.4.0": JarSet(
+        (
+            "org.apache.kafka:kafka_2.13:4.4.0",
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+        ),
+        excludes=("org.apache.kafka:kafka-tools-api",),
+    ),
     "kafka-4.1.0": JarSet(
         (
             "org.apache.kafka:kafka_2.13:4.1.0",
@@ -52,9 +60,21 @@ JAR_SETS: dict[str, JarSet] = {
     "kafka-3.9.1": JarSet(
         ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
     ),
-    # ZooKeeper 3.4 comes with it. JAXB left the JDK after 8; the cluster id needs it.
+    # ZooKeeper 3.4 comes with these. JAXB left the JDK after 8; the cluster id needs it.
     "kafka-0.11.0.3": JarSet(
         ("org.apache.kafka:kafka_2.11:0.11.0.3", "javax.xml.bind:jaxb-api:2.3.1"),
+    ),
+    "kafka-0.10.2.2": JarSet(
+        ("org.apache.kafka:kafka_2.11:0.10.2.2", "javax.xml.bind:jaxb-api:2.3.1"),
+    ),
+    "kafka-0.8.2.2": JarSet(("org.apache.kafka:kafka_2.11:0.8.2.2",)),
+    # Console tools: from 4.0 on they are not among the broker's own jars.
+    "kafka-tools-4.1.0": JarSet(
+        (
+            "org.apache.kafka:kafka-tools:4.1.0",
+            "org.apache.kafka:kafka_2.13:4.1.0",
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+        )
     ),
     # Its own list of dependencies leaves out two that its server needs. Without an SLF4J
     # binding it logs nothing.

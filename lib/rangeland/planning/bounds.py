@@ -8,11 +8,10 @@ error here and never an empty success later.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
-from rangeland.errors import JobFileError, RangeLost, Unreachable
+from rangeland.errors import JobFileError
 from rangeland.model import (
     AtOffset,
     AtTime,
@@ -27,17 +26,12 @@ from rangeland.model import (
     Range,
     Survey,
 )
+from rangeland.planning.absence import agreed_on, not_believed, out_of_reach_of, vanished_from
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.intervals import subtract
+from rangeland.planning.lives import Mark, since, without_id
+from rangeland.planning.losses import range_lost, refuse_nameless, unreachable
 from rangeland.planning.policy import Action, Loss, Policy, Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A checkpoint of one partition: where the last landing ended, in which incarnation."""
-
-    until_offset: int
-    topic_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +99,8 @@ def resolve(
     Raises JobFileError for a request that makes no sense and RangeLost for a loss whose
     policy is *fail*; all losses of all partitions are named in that one error.
     """
-    vanished = _vanished(request, survey, checkpoint)
-    out_of_reach = _unreachable(request, survey, checkpoint)
+    vanished = vanished_from(request, survey, checkpoint)
+    out_of_reach = out_of_reach_of(request, survey, checkpoint)
     gone = {loss.partition for loss in (*vanished, *out_of_reach)}
     _refuse_unknown_partitions(request, survey, gone)
     ranges: list[Range] = []
@@ -122,6 +116,7 @@ def resolve(
     losses += out_of_reach
     notes = _maybe_expired(request, survey, ranges, landed or Coverage())
     notes += _inexact(request, survey, ranges)
+    losses = [agreed_on(loss, survey) for loss in losses]
     return replace(judge(request.policy, ranges, losses), notes=tuple(notes))
 
 
@@ -159,12 +154,10 @@ def _resolve_one(
     mark = checkpoint.get(partition)
     losses: list[Loss] = []
     if isinstance(lower, FromCheckpoint):
-        if mark is not None and recreated(mark, log):
-            losses.append(_recreation(mark, log))
-            mark = Mark(log.start_offset, log.leader.topic_id)
-        elif mark is not None and (other := _rewritten(mark, survey, log)) is not None:
-            losses.append(other)
-            mark = replace(mark, until_offset=other.until_offset)
+        if mark is not None:
+            mark, losses = since(mark, survey, log)
+            if any(without_id(loss, log) for loss in losses):
+                refuse_nameless(request.policy, losses)
         # A partition that appears after the first landing holds only newer records.
         fallback = Earliest() if checkpoint else request.first_run
         lower = AtOffset(mark.until_offset) if mark is not None else fallback
@@ -174,7 +167,8 @@ def _resolve_one(
     until_offset = _offset(upper, survey, log)
     if from_offset > until_offset:
         _refuse_backwards(log, lower, upper, from_offset, until_offset, mark)
-    losses += _outside(log, lower, upper, from_offset, until_offset)
+    outside = _outside(log, lower, upper, from_offset, until_offset)
+    losses += [not_believed(loss) for loss in outside] if log.leader.is_replica else outside
     until_offset = max(from_offset, min(until_offset, log.end_offset))
     found = Range(partition, from_offset, until_offset, log.leader.topic_id)
     return found, losses
@@ -203,7 +197,8 @@ def _offset(bound: Bound, survey: Survey, log: LogState) -> int:
             return offset
         case AtTime(time_ms):
             found = survey.offsets_for_times.get((log.partition, time_ms))
-            return log.end_offset if found is None else min(found, log.end_offset)
+            found = log.end_offset if found is None else found
+            return max(log.start_offset, min(found, log.end_offset))
         case GroupOffset(group):
             committed = survey.group_offsets.get((log.partition, group))
             if committed is None:
@@ -283,93 +278,6 @@ def _outside(
     return losses
 
 
-def recreated(mark: Mark, log: LogState) -> bool:
-    """The mark is of another life of the topic than the log."""
-    now = log.leader.topic_id
-    return mark.topic_id is not None and now is not None and mark.topic_id != now
-
-
-def _recreation(mark: Mark, log: LogState) -> Loss:
-    evidence = (
-        f"the topic was deleted and made anew: its id was {mark.topic_id} when offset "
-        f"{mark.until_offset} was reached and is {log.leader.topic_id} now"
-    )
-    return Loss(log.partition, mark.until_offset, mark.until_offset, Verdict.RECREATED, evidence)
-
-
-def _rewritten(mark: Mark, survey: Survey, log: LogState) -> Loss | None:
-    """Where offsets are bytes: what of an entry is behind the mark that is inside of it. An
-    entry ended there when it was landed, so the log has been cut off and written anew."""
-    start, end = survey.entries.get((log.partition, mark.until_offset), (mark.until_offset, 0))
-    if start == mark.until_offset:
-        return None
-    evidence = (
-        f"the last landing ended at {mark.until_offset}, which is inside the entry "
-        f"[{start}, {end}) now: the log on {log.leader.address} was cut short and written anew"
-    )
-    return Loss(log.partition, mark.until_offset, end, Verdict.TRUNCATED, evidence)
-
-
-def _vanished(request: Request, survey: Survey, checkpoint: Mapping[Partition, Mark]) -> list[Loss]:
-    topics = {partition.topic for partition in survey.logs}
-    follows = isinstance(request.from_bounds.default, FromCheckpoint)
-
-    def is_asked(topic: str) -> bool:
-        if topic in topics or _matches(request.topic_pattern, topic):
-            return follows
-        return topic in request.topics
-
-    return [
-        Loss(
-            partition,
-            mark.until_offset,
-            mark.until_offset,
-            Verdict.VANISHED,
-            f"the cluster no longer names this {kind}",
-        )
-        for partition, mark in sorted(checkpoint.items())
-        for kind in ("partition" if partition.topic in topics else "topic",)
-        if partition not in survey.logs
-        and partition not in survey.elsewhere
-        and why_unreachable(partition, survey) is None
-        and is_asked(partition.topic)
-        and request.from_bounds.of(partition) is not None
-        and request.until_bounds.of(partition) is not None
-    ]
-
-
-def _unreachable(
-    request: Request, survey: Survey, checkpoint: Mapping[Partition, Mark]
-) -> list[Loss]:
-    """Partitions that nobody serves now: as they are known, or from the checkpoint where a
-    broker that has partitions of its own does not answer."""
-    found = {p: why for p, why in survey.unreachable.items() if p not in survey.logs}
-    for partition in checkpoint:
-        why = why_unreachable(partition, survey)
-        if why is None or partition in survey.logs:
-            continue
-        if partition.topic in request.topics or _matches(request.topic_pattern, partition.topic):
-            found.setdefault(partition, why)
-    return [
-        Loss(partition, at, at, Verdict.UNREACHABLE, found[partition])
-        for partition in sorted(found)
-        for at in (checkpoint[partition].until_offset if partition in checkpoint else 0,)
-        if request.from_bounds.of(partition) is not None
-        and request.until_bounds.of(partition) is not None
-    ]
-
-
-def why_unreachable(partition: Partition, survey: Survey) -> str | None:
-    """Why nobody serves a partition now, or its broker, which alone knows of it, does not
-    answer. None: it is served, or gone."""
-    if partition in survey.unreachable:
-        return survey.unreachable[partition]
-    if partition.broker == "" or partition.broker in survey.brokers:
-        return None
-    why = survey.silent.get(partition.broker, "no broker of that name is registered")
-    return f"broker {partition.broker}: {why}"
-
-
 def _inexact(request: Request, survey: Survey, ranges: list[Range]) -> list[str]:
     """Sides of ranges that are by time, of logs that know only about when offsets came."""
     notes = []
@@ -383,10 +291,6 @@ def _inexact(request: Request, survey: Survey, ranges: list[Range]) -> list[str]
                     "for: its broker only knows when segments of its log were written"
                 )
     return notes
-
-
-def _matches(pattern: str, topic: str) -> bool:
-    return bool(pattern) and re.fullmatch(pattern, topic) is not None
 
 
 def _refuse_unknown_partitions(request: Request, survey: Survey, gone: Set[Partition]) -> None:
@@ -415,67 +319,18 @@ def _short(partition: Partition) -> str:
 
 def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> Resolved:
     """What the policy makes of the losses. Raises RangeLost for those that it fails on."""
-    failing = [loss for loss in losses if policy.of(loss.verdict) is Action.FAIL]
+    actions = {loss: policy.of(loss.verdict, loss.partition.topic) for loss in losses}
+    failing = [loss for loss in losses if actions[loss] is Action.FAIL]
     out_of_reach = [loss for loss in failing if loss.verdict is Verdict.UNREACHABLE]
     if out_of_reach and len(out_of_reach) == len(failing):
         raise unreachable(out_of_reach)
     if failing:
         raise range_lost(failing)
-    held = [loss for loss in losses if policy.of(loss.verdict) is Action.HOLD]
+    held = [loss for loss in losses if actions[loss] is Action.HOLD]
     held_partitions = {loss.partition for loss in held}
     skipped = [loss for loss in losses if loss.partition not in held_partitions]
     kept = [r for r in ranges if r.partition not in held_partitions]
     return Resolved(tuple(kept), tuple(skipped), tuple(held))
-
-
-REMEDY = {
-    Verdict.EXPIRED: "Land what is left with `policy: {expired: skip}`, which records the gap, "
-    "or with `--from earliest`; or restore the topic.",
-    Verdict.RECREATED: "Land the new topic from its beginning with `policy: {recreated: skip}`, "
-    "or into another table.",
-    Verdict.TRUNCATED: "Ask for an end that the log has reached, or wait until it has; after an "
-    "unclean leader election use `policy: {truncated: skip}`.",
-    Verdict.CORRUPT: "Restore the log from a good replica, or go on without the batch with "
-    "`policy: {corrupt: skip}`, which records what is lost.",
-    Verdict.UNREACHABLE: "Start the broker, then run again.",
-    Verdict.VANISHED: "Take the topic or partition out of the job, or use "
-    "`policy: {vanished: skip}`.",
-}
-
-
-def unreachable(losses: list[Loss]) -> Unreachable:
-    """One error for all partitions that nobody serves."""
-    more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
-    return Unreachable(
-        f"{losses[0].partition}{more} cannot be read now",
-        why=losses[0].evidence,
-        do="start the broker and run again, or land the other partitions with "
-        "`policy: {unreachable: hold}`",
-        partitions=[str(loss.partition) for loss in losses],
-    )
-
-
-def range_lost(losses: list[Loss]) -> RangeLost:
-    """One error for all losses: partition, offsets, cause, and how to go on."""
-    first = losses[0]
-    more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
-    return RangeLost(
-        f"{first.partition} [{first.from_offset}, {first.until_offset}) {first.verdict}{more}",
-        why=f"{first.evidence}; {first.width} offsets cannot be had",
-        do=REMEDY[first.verdict],
-        losses=[
-            {
-                "topic": loss.partition.topic,
-                "partition": loss.partition.number,
-                "broker": loss.partition.broker or None,
-                "from_offset": loss.from_offset,
-                "until_offset": loss.until_offset,
-                "verdict": loss.verdict.value,
-                "evidence": loss.evidence,
-            }
-            for loss in losses
-        ],
-    )
 
 
 def describe(bound: Bound) -> str:

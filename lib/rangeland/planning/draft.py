@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.model import Isolation, Partition, Range, Survey
-from rangeland.planning.bounds import Mark, Request, judge, resolve, why_unreachable
+from rangeland.planning.absence import not_believed, why_unreachable
+from rangeland.planning.bounds import Request, judge, resolve
 from rangeland.planning.coverage import Coverage, common, leave_out
 from rangeland.planning.estimate import with_estimate
 from rangeland.planning.intervals import subtract
 from rangeland.planning.limits import Limits, apply_limits
+from rangeland.planning.lives import Mark
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.risk import Risk, at_risk
 from rangeland.planning.slices import Slicing, cut
 
 
@@ -45,6 +48,10 @@ class Draft:
     already: tuple[Range, ...]
     held: tuple[Loss, ...]
     notes: tuple[str, ...] = ()
+    passed: tuple[Loss, ...] = ()
+    """Losses that a policy skips and no plan counts, since these offsets may yet come."""
+    risks: tuple[Risk, ...] = ()
+    """What retention may take before it is read."""
 
     @property
     def is_empty(self) -> bool:
@@ -62,34 +69,47 @@ class Terms:
     request: Request
     limits: Limits
     slicing: Slicing
+    tags: tuple[str, ...] = ()
 
 
-def draft(terms: Terms, survey: Survey, standing: Standing) -> Draft:
-    """Raises JobFileError or RangeLost as ``resolve`` does. Empty ranges are left out."""
+def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Loss] = ()) -> Draft:
+    """Raises JobFileError or RangeLost as ``resolve`` does. Empty ranges are left out, and so
+    are partitions whose log is ``damaged`` where a policy holds them."""
     resolved = resolve(terms.request, survey, standing.checkpoint, standing.landed)
-    asked = [r for r in resolved.ranges if r.width > 0]
+    at = {loss.partition for loss in damaged}
+    asked = [r for r in resolved.ranges if r.width > 0 and r.partition not in at]
     open_ranges = [
         with_estimate(r, survey.logs[r.partition]) for r in leave_out(asked, standing.landed)
     ]
     ranges = [r for r in apply_limits(open_ranges, terms.limits, survey.logs) if r.width > 0]
     # Of the other verdicts nothing is recorded as gone, since those offsets may yet come.
     losses = _losses_inside(ranges, resolved.losses, (Verdict.EXPIRED,))
-    slices = cut(_readable(ranges, losses), terms.slicing, survey.logs)
+    risks = at_risk(_readable(ranges, losses), survey)
+    slices = cut(_readable(ranges, losses), terms.slicing, survey.logs, risks)
     plan = Plan(
         job=terms.job,
         application=terms.application,
         sequence=standing.sequence,
         dialect=terms.dialect,
         isolation=terms.isolation,
+        tags=terms.tags,
         ranges=tuple(ranges),
         slices=tuple(slices),
         losses=tuple(losses),
-        checkpoint=advance(standing.checkpoint, tuple(ranges)),
+        checkpoint=advance(standing.checkpoint, tuple(ranges), _epochs(ranges, survey)),
         made_at_ms=survey.taken_at_ms,
     )
     already = common(asked, standing.landed)
     notes = (*resolved.notes, *_passed_over(resolved.losses))
-    return Draft(plan, tuple(asked), tuple(already), resolved.held, notes)
+    passed = tuple(loss for loss in resolved.losses if loss.verdict is not Verdict.EXPIRED)
+    return Draft(
+        plan, tuple(asked), tuple(already), (*resolved.held, *damaged), notes, passed, risks
+    )
+
+
+def _epochs(ranges: Sequence[Range], survey: Survey) -> dict[Partition, int | None]:
+    """The leader epochs that these ranges are planned in."""
+    return {r.partition: survey.logs[r.partition].leader.epoch for r in ranges}
 
 
 _FOR_GOOD = (Verdict.EXPIRED, Verdict.RECREATED)
@@ -116,6 +136,7 @@ def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Rang
         sequence=standing.sequence,
         dialect=terms.dialect,
         isolation=terms.isolation,
+        tags=terms.tags,
         ranges=tuple(ranges),
         slices=tuple(cut(_readable(ranges, gone), terms.slicing, survey.logs)),
         losses=tuple(gone),
@@ -148,7 +169,7 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
         why = f"the log ends at {log.end_offset} on {log.leader.address}"
         first = max(log.end_offset, r.from_offset)
         found.append(Loss(r.partition, first, r.until_offset, Verdict.TRUNCATED, why))
-    return found
+    return [not_believed(loss) for loss in found] if log.leader.is_replica else found
 
 
 def _passed_over(losses: Sequence[Loss]) -> list[str]:

@@ -1,12 +1,15 @@
 """What to do about each kind of loss, as a value; judged here and nowhere else.
 
 There is no boolean for "data loss". Each verdict has its own policy: *fail* ends the run,
-*skip* goes on and records the lost offsets, *hold* leaves that partition alone and lands
-the others.
+*skip* goes on and records the lost offsets, *hold* leaves that partition where it is and
+lands the others, *quarantine* keeps the bytes of what cannot be decoded and goes on. Topics
+may have rules of their own: the first whose pattern is the topic's name, or matches all of
+it, decides the verdicts that it names; of the others the general one holds.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,6 +28,17 @@ class Verdict(StrEnum):
     """Not lost: nobody serves the partition now. Never skipped."""
 
 
+CAUSES = {
+    Verdict.EXPIRED: "retention removed them before they were landed",
+    Verdict.RECREATED: "the topic was deleted and made anew, and its offsets mean other records",
+    Verdict.TRUNCATED: "the log ends before them, as one that was cut short does",
+    Verdict.VANISHED: "the partition or its topic is no longer there",
+    Verdict.CORRUPT: "their bytes cannot be decoded",
+    Verdict.UNREACHABLE: "nobody served the partition, which is no loss",
+}
+"""What a verdict means, for those who read it in the ledger."""
+
+
 class Action(StrEnum):
     FAIL = "fail"
     SKIP = "skip"
@@ -33,8 +47,19 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TopicRule:
+    """Actions for the topics that a pattern matches; of other verdicts it says nothing."""
+
+    pattern: str
+    actions: tuple[tuple[Verdict, Action], ...]
+
+    def matches(self, topic: str) -> bool:
+        return topic == self.pattern or re.fullmatch(self.pattern, topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
-    """One action per verdict, and one for records that cannot be decoded."""
+    """One action per verdict, and ``topics`` that have their own."""
 
     expired: Action = Action.FAIL
     recreated: Action = Action.FAIL
@@ -42,10 +67,18 @@ class Policy:
     vanished: Action = Action.FAIL
     corrupt: Action = Action.FAIL
     unreachable: Action = Action.FAIL
+    topics: tuple[TopicRule, ...] = ()
 
-    def of(self, verdict: Verdict) -> Action:
-        action: Action = getattr(self, verdict.value)
-        return action
+    def of(self, verdict: Verdict, topic: str) -> Action:
+        rule = next((rule for rule in self.topics if rule.matches(topic)), None)
+        own = dict(rule.actions).get(verdict) if rule is not None else None
+        general: Action = getattr(self, verdict.value)
+        return general if own is None else own
+
+    def ever(self, verdict: Verdict, action: Action) -> bool:
+        """True where some topic may have this action."""
+        rules = [dict(rule.actions).get(verdict) for rule in self.topics]
+        return action in (getattr(self, verdict.value), *rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +90,8 @@ class Loss:
     until_offset: int
     verdict: Verdict
     evidence: str
+    action: Action = Action.SKIP
+    """What is done about it, where that is decided while it is read."""
 
     @property
     def width(self) -> int:

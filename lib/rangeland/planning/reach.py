@@ -92,7 +92,8 @@ def _reach_one(
 def _refuse_unknown(listed: Iterable[Partition], survey: Survey) -> None:
     for partition in listed:
         if partition not in survey.logs:
-            there = [p.number for p in sorted(survey.logs) if p.topic == partition.topic]
+            same = [p for p in sorted(survey.logs) if p.topic == partition.topic]
+            there = ", ".join(str(p).rpartition("/")[2] for p in same)
             raise JobFileError(
                 f"--until names {partition}, which does not exist",
                 why=f"topic {partition.topic} has partitions {there}",

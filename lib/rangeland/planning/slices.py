@@ -9,11 +9,12 @@ the log can only be cut at some offsets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 
 from rangeland.model import Address, LogState, Partition, Range, Slice
+from rangeland.planning.risk import Risk
 
 SMALLEST_SLICE_BYTES = 8 << 20
 """Below this a slice costs more to start than to read, so ``min_slices`` cuts no finer."""
@@ -28,7 +29,10 @@ class Slicing:
 
 
 def cut(
-    ranges: Sequence[Range], slicing: Slicing, logs: Mapping[Partition, LogState]
+    ranges: Sequence[Range],
+    slicing: Slicing,
+    logs: Mapping[Partition, LogState],
+    risks: Sequence[Risk] = (),
 ) -> list[Slice]:
     """Slices that tile the ranges exactly, in order; empty ranges give none. A log with
     borders is cut at the nearest of them, so it may give fewer slices than wanted.
@@ -47,13 +51,23 @@ def cut(
     slices: list[Slice] = []
     for r, count in zip(ranges, pieces, strict=True):
         slices += _cut_one(r, count, len(slices), logs.get(r.partition))
-    return slices
+    return [replace(s, is_urgent=True) if _is_urgent(s, risks) else s for s in slices]
+
+
+def _is_urgent(piece: Slice, risks: Sequence[Risk]) -> bool:
+    return any(
+        piece.partition == risk.partition
+        and piece.from_offset < risk.until_offset
+        and risk.from_offset < piece.until_offset
+        for risk in risks
+    )
 
 
 def _cut_one(r: Range, pieces: int, first_index: int, log: LogState | None) -> list[Slice]:
     if r.width <= 0:
         return []
-    leader = log.leader.address if log is not None else None
+    # Where only a replica answers, who serves the slice is asked again when it is read.
+    leader = log.leader.address if log is not None and not log.leader.is_replica else None
     borders = [r.from_offset + r.width * i // pieces for i in range(pieces + 1)]
     if log is not None and log.borders is not None:
         inner = [_nearest(log.borders, wanted) for wanted in borders[1:-1]]
@@ -82,7 +96,8 @@ def pack(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list
 
     Largest first onto the lightest task of its leader; the number of tasks of a leader is
     what its bytes fill, but at least ``min_tasks`` over all leaders while there are slices
-    for them. Tasks come largest first, so that the last to start is the shortest."""
+    for them. Tasks come largest first, so that the last to start is the shortest; but first
+    of all come those with urgent slices, which are spread and read before others."""
     by_leader: dict[Address | None, list[Slice]] = {}
     for piece in slices:
         by_leader.setdefault(piece.leader, []).append(piece)
@@ -98,14 +113,20 @@ def pack(slices: Sequence[Slice], target_bytes: int, min_tasks: int = 1) -> list
     tasks: list[list[Slice]] = []
     for group, count in zip(groups, counts, strict=True):
         tasks += _spread(group, count)
-    return sorted(tasks, key=lambda task: -sum(s.estimated_bytes for s in task))
+    return sorted(
+        tasks,
+        key=lambda task: (
+            not any(s.is_urgent for s in task),
+            -sum(s.estimated_bytes for s in task),
+        ),
+    )
 
 
 def _spread(group: Sequence[Slice], count: int) -> list[list[Slice]]:
     tasks: list[list[Slice]] = [[] for _ in range(count)]
     sizes = [0] * count
-    for piece in sorted(group, key=lambda s: (-s.estimated_bytes, s.index)):
+    for piece in sorted(group, key=lambda s: (not s.is_urgent, -s.estimated_bytes, s.index)):
         lightest = min(range(count), key=lambda i: (sizes[i], len(tasks[i])))
         tasks[lightest].append(piece)
         sizes[lightest] += piece.estimated_bytes
-    return [sorted(task, key=lambda s: s.index) for task in tasks if task]
+    return [sorted(task, key=lambda s: (not s.is_urgent, s.index)) for task in tasks if task]

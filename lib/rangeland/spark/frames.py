@@ -20,17 +20,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from rangeland.delta.aside import AsideSettings
 from rangeland.dialects.contract import load_dialect
 from rangeland.dialects.rows import rows_of
 from rangeland.errors import JobFileError, RangelandError
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.tally import Tally
 from rangeland.model import DataFile, Receipt, Slice
 from rangeland.planning.plan import Plan
 from rangeland.spark.filtered import SeenOffsets
 from rangeland.spark.jobs import ByKey, SliceOffsets, watch
-from rangeland.spark.tasks import WriterSettings, open_writer
+from rangeland.spark.tasks import SliceReading, WriterSettings, open_writer
 
 FRAME_BATCH_BYTES = 8 << 20
 """The JVM holds a whole Arrow batch at a time, outside its heap."""
@@ -70,15 +70,17 @@ def plan_frame(
     tasks: Sequence[Sequence[Slice]],
     cluster: ClusterSettings,
     receipts: Any = None,
+    aside: AsideSettings | None = None,
 ) -> DataFrame:
     """The rows of all slices, one Spark partition per task. Every action reads the same
-    offsets again. ``receipts`` is an accumulator of receipts by slice index."""
+    offsets again. ``receipts`` is an accumulator of receipts by slice index; ``aside`` is
+    where goes what cannot be decoded and a policy quarantines."""
     frozen = [list(task) for task in tasks]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
-                yield from frame_batches(frozen[number], cluster, receipts)
+                yield from frame_batches(frozen[number], cluster, receipts, aside)
 
     numbers = spark.range(0, len(frozen), 1, max(1, len(frozen)))
     rows = from_arrow_schema(rows_of(cluster.dialect))
@@ -87,15 +89,22 @@ def plan_frame(
 
 
 def frame_batches(
-    slices: Sequence[Slice], cluster: ClusterSettings, receipts: Any = None
+    slices: Sequence[Slice],
+    cluster: ClusterSettings,
+    receipts: Any = None,
+    aside: AsideSettings | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task in batches that a JVM can hold."""
-    tally = Tally(slices)
-    for chunk in read_slices(slices, cluster):
-        tally.add(chunk)
-        if chunk.batch is not None:
-            yield from pieces_of(chunk.batch)
-    found = {receipt.slice_index: receipt for receipt in tally.receipts()}
+    reading = SliceReading(slices, aside)
+    try:
+        for chunk in read_slices(slices, cluster):
+            reading.add(chunk)
+            if chunk.batch is not None:
+                yield from pieces_of(chunk.batch)
+    except BaseException:
+        reading.abort()
+        raise
+    found = {receipt.slice_index: receipt for receipt in reading.close()}
     if receipts is not None:
         receipts.add(found)
 
@@ -125,7 +134,7 @@ def land_transformed(
     counted as filtered. An offset whose rows a transform spreads over several tasks counts
     as made by each, which can only make fewer of them filtered."""
     receipts = spark.sparkContext.accumulator({}, ByKey())
-    frame = transform(plan_frame(spark, tasks, cluster, receipts))
+    frame = transform(plan_frame(spark, tasks, cluster, receipts, writer.aside))
     written = frame.mapInArrow(_writing(writer, plan.slices, cluster.dialect), FILES_SCHEMA)
 
     def widths(seen: dict[int, Receipt]) -> None:
@@ -153,7 +162,8 @@ def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) ->
     for index, receipt in receipts.items():
         given = receipt.counts.landed
         landed = min(given, made.get(index, 0))
-        counts = replace(receipt.counts, landed=landed, filtered=given - landed)
+        filtered = receipt.counts.filtered + given - landed
+        counts = replace(receipt.counts, landed=landed, filtered=filtered)
         gaps = receipt.gaps if landed == given else None
         counted[index] = replace(receipt, counts=counts, gaps=gaps)
     return counted

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 LEDGER_SUFFIX = "__rangeland"
+QUARANTINE_SUFFIX = "__quarantine"
 
 _PART = re.compile(r"`(?:[^`]|``)*`(?=\.|$)|[^.]+")
 
@@ -24,6 +25,11 @@ def quoted(name: str, suffix: str = "") -> str:
     """The name with each part in backticks; the suffix goes to the last of them."""
     *outer, last = parts_of(name)
     return ".".join(f"`{part.replace('`', '``')}`" for part in (*outer, last + suffix))
+
+
+def quoted_path(path: str) -> str:
+    """A path as the name of a table, behind its format."""
+    return f"`{path.replace('`', '``')}`"
 
 
 def literal(text: str) -> str:

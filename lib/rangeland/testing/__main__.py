@@ -1,7 +1,7 @@
-"""``python -m rangeland.testing``: a broker to try things on, until Ctrl-C.
+"""``python -m rangeland.testing``: brokers to try things on, until Ctrl-C.
 
-Thin: reads the command line, starts what `kafka.py` has, prints where it is. The servers
-go to stdout, one line, for scripts; what is for people goes to stderr.
+Thin: reads the command line, starts a cluster, prints where it is and what to do with it. The
+servers go to stdout, one line, for scripts; what is for people goes to stderr.
 """
 
 from __future__ import annotations
@@ -10,15 +10,26 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
+from typing import Protocol
 
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.jvm.jars import JAR_SETS, fetch_jars
+from rangeland.testing import jafka_clients, rocketmq_clients
+from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import CODECS, fill
+from rangeland.testing.rocketmq import RocketmqCluster
 
 VERSIONS = (*KafkaCluster.versions, *KafkaZooKeeperCluster.versions)
+
+
+class Running(Protocol):
+    """Of a cluster: which of its processes are there."""
+
+    @property
+    def running(self) -> Sequence[object]: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,10 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        if chosen.command == "fetch":
-            _fetch(chosen.sets)
-        else:
-            _serve(chosen)
+        COMMANDS[chosen.command](chosen)
     except KeyboardInterrupt:
         return 0
     except RangelandError as error:
@@ -42,47 +50,146 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m rangeland.testing", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    kafka = commands.add_parser("kafka", help="start a Kafka cluster and keep it until Ctrl-C")
-    kafka.add_argument("--brokers", type=int, default=1, metavar="N")
-    kafka.add_argument("--version", choices=VERSIONS, default=VERSIONS[0])
-    kafka.add_argument("--heap-mb", type=int, default=256, metavar="MIB")
-    kafka.add_argument("--topic", default="orders", help="the topic that --records go to")
-    kafka.add_argument("--records", type=int, default=0, metavar="N", help="fill a topic first")
+    kafka = _add(commands, "kafka", VERSIONS, heap_mb=256, records_of="orders")
     kafka.add_argument("--partitions", type=int, default=4, metavar="N")
     kafka.add_argument("--codec", choices=CODECS, default="lz4")
+    jafka = _add(commands, "jafka", JafkaCluster.versions, heap_mb=96, records_of="visits")
+    jafka.add_argument("--partitions", type=int, default=2, metavar="N", help="of each broker")
+    rocketmq = _add(
+        commands, "rocketmq", RocketmqCluster.versions, heap_mb=192, records_of="payments"
+    )
+    rocketmq.add_argument("--queues", type=int, default=4, metavar="N", help="of each broker")
+    rocketmq.add_argument("--name-servers", type=int, default=1, metavar="N")
+    rocketmq.add_argument("--slaves", action="store_true", help="each broker gets a slave")
     fetch = commands.add_parser("fetch", help="fetch jars into the cache, for use without network")
     fetch.add_argument("sets", nargs="*", metavar="SET", help=", ".join(JAR_SETS))
     return parser
 
 
-def _fetch(sets: Sequence[str]) -> None:
-    for name in sets or JAR_SETS:
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    versions: Sequence[str],
+    heap_mb: int,
+    records_of: str,
+) -> argparse.ArgumentParser:
+    """What all clusters understand."""
+    made = commands.add_parser(name, help=f"start a {name} cluster and keep it until Ctrl-C")
+    made.add_argument("--brokers", type=int, default=1, metavar="N")
+    made.add_argument("--version", choices=versions, default=versions[0])
+    made.add_argument("--heap-mb", type=int, default=heap_mb, metavar="MIB")
+    made.add_argument("--topic", default=records_of, help="the topic that --records go to")
+    made.add_argument("--records", type=int, default=0, metavar="N", help="fill a topic first")
+    return made
+
+
+def _fetch(chosen: argparse.Namespace) -> None:
+    for name in chosen.sets or JAR_SETS:
         print(fetch_jars(name))
 
 
-def _serve(chosen: argparse.Namespace) -> None:
+# --- clusters ---------------------------------------------------------------------------
+
+
+def _kafka(chosen: argparse.Namespace) -> None:
     kind = KafkaCluster if chosen.version in KafkaCluster.versions else KafkaZooKeeperCluster
-    _say(f"Starting Kafka {chosen.version} (the first time fetches it, about a minute) ...")
+    _starting(chosen)
     with kind(chosen.version, brokers=chosen.brokers, heap_mb=chosen.heap_mb) as cluster:
         if chosen.records:
-            _fill(cluster.bootstrap, chosen)
+            size = fill(
+                cluster.bootstrap,
+                chosen.topic,
+                chosen.records,
+                codec=chosen.codec,
+                partitions=chosen.partitions,
+            )
+            _say(f"Topic {chosen.topic}: {chosen.records:,} records, {size / 1e6:,.0f} MB in all.")
         print(",".join(cluster.bootstrap), flush=True)
         _say("These are the bootstrap servers. Ctrl-C stops the brokers and removes their data.")
-        while True:
-            time.sleep(1)
-            _look_after(cluster)
+        _keep(cluster)
 
 
-def _fill(bootstrap: list[str], chosen: argparse.Namespace) -> None:
-    size = fill(
-        bootstrap, chosen.topic, chosen.records, codec=chosen.codec, partitions=chosen.partitions
+def _jafka(chosen: argparse.Namespace) -> None:
+    _starting(chosen)
+    with JafkaCluster(
+        chosen.version,
+        brokers=chosen.brokers,
+        partitions=chosen.partitions,
+        heap_mb=chosen.heap_mb,
+    ) as cluster:
+        logs = [(broker, number) for broker in cluster.ids for number in range(chosen.partitions)]
+        for (broker, number), values in zip(logs, _dealt(chosen.records, len(logs)), strict=True):
+            jafka_clients.produce(cluster.address(broker), chosen.topic, values, number)
+        print(",".join(cluster.servers), flush=True)
+        _say_how_to_go_on(chosen, cluster.servers)
+        _keep(cluster)
+
+
+def _rocketmq(chosen: argparse.Namespace) -> None:
+    _starting(chosen)
+    with RocketmqCluster(
+        chosen.version,
+        brokers=chosen.brokers,
+        slaves=chosen.slaves,
+        name_servers=chosen.name_servers,
+        heap_mb=chosen.heap_mb,
+    ) as cluster:
+        cluster.create_topic(chosen.topic, chosen.queues)  # no client can make one here
+        logs = [(name, number) for name in cluster.masters for number in range(chosen.queues)]
+        for (name, number), values in zip(logs, _dealt(chosen.records, len(logs)), strict=True):
+            rocketmq_clients.produce(cluster.address(name), chosen.topic, values, number)
+        print(",".join(cluster.servers), flush=True)
+        _say_how_to_go_on(chosen, cluster.servers)
+        _keep(cluster)
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "kafka": _kafka,
+    "jafka": _jafka,
+    "rocketmq": _rocketmq,
+    "fetch": _fetch,
+}
+
+
+def _dealt(records: int, logs: int) -> Iterable[list[bytes]]:
+    """``records`` values, in as many parts as there are logs."""
+    for log in range(logs):
+        yield [b"record %d" % number for number in range(log, records, logs)]
+
+
+def _keep(cluster: Running) -> None:
+    """Until Ctrl-C, or until no broker is left."""
+    while True:
+        time.sleep(1)
+        if not cluster.running:
+            raise Unreachable("No broker is left", why="all of them have ended", do="Start again")
+
+
+# --- words ------------------------------------------------------------------------------
+
+
+def _starting(chosen: argparse.Namespace) -> None:
+    name = f"{chosen.command} {chosen.version}"
+    _say(f"Starting {name} (the first time fetches it, about a minute) ...")
+
+
+def _say_how_to_go_on(chosen: argparse.Namespace, servers: Sequence[str]) -> None:
+    """A job file that works as it is, and the next commands."""
+    topic, dialect = chosen.topic, chosen.command
+    listed = ", ".join(f'"{server}"' for server in servers)
+    if chosen.records:
+        _say(f"Topic {topic}: {chosen.records:,} records.")
+    _say(
+        f"These are the servers of a job file. In another terminal, write {topic}.yaml:\n\n"
+        f"job: {topic}\n"
+        "source:\n"
+        f"  dialect: {dialect}\n"
+        f"  servers: [{listed}]\n"
+        f"  topics: [{topic}]\n"
+        f"sink: {{table: lake/{topic}}}\n\n"
+        f"and then: rangeland run {topic}.yaml\n"
+        "Ctrl-C stops the brokers and removes their data."
     )
-    _say(f"Topic {chosen.topic}: {chosen.records:,} records, {size / 1e6:,.0f} MB in all.")
-
-
-def _look_after(cluster: KafkaCluster | KafkaZooKeeperCluster) -> None:
-    if not cluster.running:
-        raise Unreachable("No broker is left", why="all of them have ended", do="Start again")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -20,6 +20,16 @@ TIMEOUT_S = 60
 _QUIET = {"log_level": 0, "log.connection.close": False}
 
 
+_WITHOUT_VERSIONS = ("0.8.", "0.9.")
+_REACHES_BACK = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
+
+
+def reaching_back(version: str) -> dict[str, Any]:
+    """What a client must be told about a broker of ``version``: the oldest cannot be asked
+    what they know."""
+    return dict(_REACHES_BACK) if version.startswith(_WITHOUT_VERSIONS) else {}
+
+
 def library(module: str = "confluent_kafka") -> Any:
     """confluent-kafka, or one of its modules. Raises `UsageError` if it is not installed."""
     try:
@@ -34,9 +44,9 @@ def joined(bootstrap: str | Sequence[str]) -> str:
     return bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
 
 
-def admin(bootstrap: str | Sequence[str]) -> Any:
+def admin(bootstrap: str | Sequence[str], settings: dict[str, Any] | None = None) -> Any:
     """An admin client of confluent-kafka."""
-    settings = {"bootstrap.servers": joined(bootstrap), **_QUIET}
+    settings = {"bootstrap.servers": joined(bootstrap), **_QUIET, **(settings or {})}
     return library("confluent_kafka.admin").AdminClient(settings)
 
 

@@ -12,12 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from rangeland.errors import Unreachable
-from rangeland.testing.clients import TIMEOUT_S, admin, consumer, library, our_errors
+from rangeland.testing.clients import (
+    TIMEOUT_S,
+    admin,
+    consumer,
+    library,
+    our_errors,
+    reaching_back,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """One record as the client gave it. ``headers`` None means that it had none."""
+    """One record as the client gave it. ``headers`` None means that it had none, and so does
+    ``timestamp_ms`` -1."""
 
     topic: str
     partition: int
@@ -28,13 +36,16 @@ class Consumed:
     headers: tuple[tuple[str, bytes | None], ...] | None
 
 
-def offsets(bootstrap: str | Sequence[str], topic: str) -> dict[int, tuple[int, int]]:
+def offsets(
+    bootstrap: str | Sequence[str], topic: str, *, version: str = ""
+) -> dict[int, tuple[int, int]]:
     """Partition -> (log start, high watermark). A leader that is too new to know its high
     watermark is asked again; one that is somewhat older may still name a lower one than
     was acknowledged, for the part of a second in which its followers catch up."""
-    reader = consumer(bootstrap, {"group.id": "rangeland-testing"})
+    settings = reaching_back(version)
+    reader = consumer(bootstrap, {"group.id": "rangeland-testing", **settings})
     try:
-        numbers = _partitions(bootstrap, topic)
+        numbers = _partitions(bootstrap, topic, settings)
         return {number: _watermarks(reader, topic, number) for number in numbers}
     finally:
         reader.close()
@@ -55,9 +66,14 @@ def _watermarks(reader: Any, topic: str, partition: int) -> tuple[int, int]:
 
 
 def consume(
-    bootstrap: str | Sequence[str], topic: str, *, isolation: str = "read_committed"
+    bootstrap: str | Sequence[str],
+    topic: str,
+    *,
+    isolation: str = "read_committed",
+    version: str = "",
 ) -> list[Consumed]:
     """All records from the log start to the end as it is now, by partition and offset.
+    ``version`` is the brokers', where they are too old to be asked for it.
 
     Under ``read_committed`` the end is the last stable offset."""
     settings = {
@@ -66,9 +82,11 @@ def consume(
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
+        **reaching_back(version),
     }
     library_ = library()
-    waiting = {number for number, (start, end) in offsets(bootstrap, topic).items() if end > start}
+    found_offsets = offsets(bootstrap, topic, version=version)
+    waiting = {number for number, (start, end) in found_offsets.items() if end > start}
     place, eof = library_.TopicPartition, library_.KafkaError._PARTITION_EOF
     found: list[Consumed] = []
     reader = consumer(bootstrap, settings)
@@ -94,9 +112,9 @@ def consume(
     return sorted(found, key=lambda record: (record.partition, record.offset))
 
 
-def _partitions(bootstrap: str | Sequence[str], topic: str) -> list[int]:
+def _partitions(bootstrap: str | Sequence[str], topic: str, settings: dict[str, Any]) -> list[int]:
     with our_errors(f"The partitions of {topic} were not read"):
-        found = admin(bootstrap).list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        found = admin(bootstrap, settings).list_topics(topic, timeout=TIMEOUT_S).topics[topic]
         if found.error is not None:
             raise library().KafkaException(found.error)
     return sorted(found.partitions)
@@ -104,12 +122,14 @@ def _partitions(bootstrap: str | Sequence[str], topic: str) -> list[int]:
 
 def _consumed(message: Any) -> Consumed:
     headers = message.headers()
+    kind, timestamp_ms = message.timestamp()
+    has_time = kind != library().TIMESTAMP_NOT_AVAILABLE
     return Consumed(
         message.topic(),
         message.partition(),
         message.offset(),
         message.key(),
         message.value(),
-        message.timestamp()[1],
+        timestamp_ms if has_time else -1,
         tuple(headers) if headers is not None else None,
     )

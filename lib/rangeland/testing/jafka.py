@@ -14,15 +14,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rangeland.errors import Unreachable, UsageError
-from rangeland.jvm.jars import class_path, fetch_jars
+from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.testing.clusters import Cluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.probe import ephemeral_nodes
-from rangeland.testing.processes import Process, remove_directory, temporary_directory
+from rangeland.testing.processes import Process
 
 START_TIMEOUT_S = 60
 SEGMENT_BYTES = 4 << 20
@@ -50,14 +49,13 @@ log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
 """
 
 
-class JafkaCluster:
+class JafkaCluster(Cluster[int]):
     """``zookeeper`` is ``host:port``, a chroot behind it or not, of a server that runs already.
 
     ``partitions`` is how many each topic has at each broker. ``properties`` go to every broker
-    and win over the settings here. A temporary directory is made and removed unless
-    ``directory`` is given; a given one keeps configuration and logs, and loses the data at
-    the end."""
+    and win over the settings here."""
 
+    kind = "Jafka"
     versions = ("3.0.6",)
 
     def __init__(
@@ -72,65 +70,17 @@ class JafkaCluster:
         properties: Mapping[str, object] | None = None,
         directory: Path | None = None,
     ) -> None:
-        if version not in self.versions:
-            known = ", ".join(self.versions)
-            raise UsageError(f"Jafka {version} is not in the table", do=f"Use one of: {known}")
         if brokers < 1:
             raise UsageError(f"A cluster of {brokers} brokers was asked for", do="Ask for one")
-        self.version = version
-        self.ids = list(range(1, brokers + 1))
+        super().__init__(version, range(1, brokers + 1), 1, directory)
         self.zookeeper = zookeeper
         self.heap_mb = heap_mb
-        self.ports: dict[int, int] = {}
         own = {"num.partitions": partitions, "log.file.size": segment_bytes}
         self._properties = {**own, **(properties or {})}
-        self._given_directory = directory
-        self._directory: Path | None = None
-        self._nodes: dict[int, Process] = {}
 
-    # --- life --------------------------------------------------------------------------
-
-    def start(self) -> Self:
-        """Starts all brokers and returns when each takes connections, and is registered where
-        there is a ZooKeeper. Raises `Unreachable` with the last lines of a log if not."""
-        if self._directory is not None:
-            raise UsageError("The cluster is already started", do="Use restart for one broker")
-        fetch_jars(self._jars)  # before anything is made: the first time takes a while
-        self._directory = self._given_directory or temporary_directory("rangeland-jafka-")
-        self._directory.mkdir(parents=True, exist_ok=True)
-        try:
-            self.ports = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
-            for broker in self.ids:
-                self._write_config(broker)
-                self._nodes[broker] = self._start_broker(broker)
-            for broker in self.ids:
-                self._wait_for(broker)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def close(self) -> None:
-        """Ends all brokers at once and removes their data; a given directory keeps the logs."""
-        for process in self._nodes.values():
-            process.kill()
-        self._nodes.clear()
-        if self._directory is not None and self._given_directory is None:
-            remove_directory(self._directory)
-        elif self._directory is not None:
-            remove_directory(self._directory / "data")
-        self._directory = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    @property
+    def ids(self) -> list[int]:
+        return self.names
 
     # --- what tests do to it -----------------------------------------------------------
 
@@ -144,61 +94,17 @@ class JafkaCluster:
         """As upstream's tools and job files name them: ``["1:127.0.0.1:port", ...]``."""
         return [f"{name}:{address}" for name, address in self.members.items()]
 
-    @property
-    def running(self) -> list[int]:
-        """The ids of the brokers whose process is there, paused ones too."""
-        return [broker for broker, process in self._nodes.items() if process.running]
-
-    def address(self, broker: int = 1) -> str:
-        """``127.0.0.1:port`` of one broker."""
-        return f"127.0.0.1:{self.ports[broker]}"
-
-    def process(self, broker: int = 1) -> Process:
-        """The process of one broker, for its pid, log and memory."""
-        if broker not in self._nodes:
-            known = ", ".join(map(str, self._nodes)) or "none, it is not started"
-            raise UsageError(f"There is no broker {broker}", do=f"The brokers are: {known}")
-        return self._nodes[broker]
-
-    def kill(self, broker: int = 1) -> None:
-        """SIGKILL: a crash. Its port and data are kept for `restart`."""
-        self.process(broker).kill()
-
-    def stop(self, broker: int = 1) -> None:
-        """SIGTERM: it leaves ZooKeeper and closes its logs."""
-        self.process(broker).stop()
-
-    def pause(self, broker: int = 1) -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
-        self.process(broker).pause()
-
-    def resume(self, broker: int = 1) -> None:
-        self.process(broker).resume()
-
-    def restart(self, broker: int = 1, *, wait: bool = True) -> None:
-        """Starts a broker again on its port and data; stops it first if it runs. Returns when
-        it is up again, or at once."""
-        self.process(broker).stop()
-        self._nodes[broker] = self._start_broker(broker)
-        if wait:
-            self._wait_for(broker)
-
     def segments(self, topic: str, partition: int = 0, broker: int = 1) -> list[Path]:
         """The files of one log, in order; each is named by its first byte's offset."""
         return sorted((self._data(broker) / f"{topic}-{partition}").glob("*.jafka"))
 
     # --- how it is done ----------------------------------------------------------------
 
-    @property
-    def directory(self) -> Path:
-        """Where configuration, ``logs`` and ``data`` of a started cluster are."""
-        if self._directory is None:
-            raise UsageError("The cluster is not started", do="Call start() or use `with`")
-        return self._directory
-
-    @property
-    def _jars(self) -> str:
-        return f"jafka-{self.version}"
+    def _start_all(self) -> None:
+        self.ports = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
+        for broker in self.ids:
+            self._write_config(broker)
+        self._start_together(self.ids)
 
     def _data(self, broker: int) -> Path:
         return self.directory / "data" / f"jafka-{broker}"
@@ -220,9 +126,9 @@ class JafkaCluster:
         merged = {**_SETTINGS, **settings, **self._properties}
         self._config(broker).write_text("".join(f"{k}={v}\n" for k, v in merged.items()))
 
-    def _start_broker(self, broker: int) -> Process:
-        if broker in self._nodes:
-            self._wait_to_be_gone(broker)
+    def _start_one(self, name: int) -> Process:
+        if name in self._nodes:
+            self._wait_to_be_gone(name)
         logs = self.directory / "logs"
         logs.mkdir(exist_ok=True)
         log4j = self.directory / "log4j.properties"
@@ -236,16 +142,16 @@ class JafkaCluster:
             "-cp",
             class_path(self._jars),
             "io.jafka.Jafka",
-            str(self._config(broker)),
+            str(self._config(name)),
         ]
-        name = f"jafka-{broker}"
-        return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
+        log = logs / f"jafka-{name}.log"
+        return Process(log.stem, command, log=log, directory=self.directory)
 
-    def _wait_for(self, broker: int) -> None:
-        process = self._nodes[broker]
-        process.wait_for_port(self.ports[broker], START_TIMEOUT_S)
+    def _wait_for(self, name: int) -> None:
+        process = self._nodes[name]
+        process.wait_for_port(self.ports[name], START_TIMEOUT_S)
         process.wait_until(
-            lambda: not self.zookeeper or self._is_registered(broker),
+            lambda: not self.zookeeper or self._is_registered(name),
             "it to be registered in ZooKeeper",
             START_TIMEOUT_S,
         )

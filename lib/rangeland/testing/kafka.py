@@ -1,7 +1,7 @@
 """Kafka clusters of one or more brokers on this machine, small and short-lived.
 
 `KafkaCluster` is KRaft: every node is broker and controller. `KafkaZooKeeperCluster` is
-the old way, for 0.11. Both are started by ``start`` or ``with``, both can kill, stop,
+the old way, for 0.8 to 0.11. Both are started by ``start`` or ``with``, both can kill, stop,
 pause and restart a broker by its id (1, 2, ...), and both leave nothing behind.
 
 The settings are those of a test, not of a production: small heaps, quick elections, quick
@@ -11,6 +11,7 @@ retention and compaction, and failure noticed within seconds.
 from __future__ import annotations
 
 import base64
+import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +23,11 @@ from typing import Self
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import class_path, fetch_jars
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.testing.ports import free_ports
+from rangeland.testing.ports import free_ports, is_listening
 from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
+from rangeland.testing.producing import wait_for_topic
+from rangeland.testing.zookeeper import visit
 
 START_TIMEOUT_S = 120
 
@@ -245,7 +248,8 @@ class _Cluster(ABC):
             "transaction.state.log.replication.factor": replicas,
         }
         merged = {**_SETTINGS, **own, **settings, **self.properties}
-        self._config(node).write_text("".join(f"{k}={v}\n" for k, v in merged.items()))
+        told = ((k, str(v).replace("{node}", str(node))) for k, v in merged.items())
+        self._config(node).write_text("".join(f"{k}={v}\n" for k, v in told))
 
     def _written(self, name: str, text: str) -> Path:
         path = self.directory / name
@@ -253,19 +257,22 @@ class _Cluster(ABC):
         return path
 
     def _wait_for(self, node: int, enough: Callable[[set[int]], bool]) -> None:
-        address = self.address(node)
         self._nodes[node].wait_until(
-            lambda: enough(set(brokers_seen_by(address))), "all brokers to be seen", START_TIMEOUT_S
+            lambda: enough(self._seen_by(node)), "all brokers to be seen", START_TIMEOUT_S
         )
+
+    def _seen_by(self, node: int) -> set[int]:
+        return set(brokers_seen_by(self.address(node)))
 
 
 class KafkaCluster(_Cluster):
-    """A KRaft cluster. ``properties`` go to every broker and win over the settings here.
+    """A KRaft cluster. ``properties`` go to every broker and win over the settings here;
+    ``{node}`` in their values becomes the broker's id.
 
     A temporary directory is made and removed unless ``directory`` is given; a given one
     keeps configuration and logs, and loses the data at the end."""
 
-    versions = ("4.1.0", "3.9.1")
+    versions = ("4.1.0", "4.4.0", "3.9.1")
 
     def __init__(
         self,
@@ -315,9 +322,10 @@ class KafkaCluster(_Cluster):
 
 
 class KafkaZooKeeperCluster(_Cluster):
-    """A cluster of Kafka 0.11 with its ZooKeeper, whose address is ``zookeeper``."""
+    """A cluster of Kafka 0.8 to 0.11 with the ZooKeeper that came with it, whose address is
+    ``zookeeper``."""
 
-    versions = ("0.11.0.3",)
+    versions = ("0.8.2.2", "0.10.2.2", "0.11.0.3")
 
     def __init__(
         self,
@@ -343,13 +351,48 @@ class KafkaZooKeeperCluster(_Cluster):
         for node in self.ids:
             settings: dict[str, object] = {
                 "broker.id": node,
-                "listeners": f"PLAINTEXT://{self.address(node)}",
-                "advertised.listeners": f"PLAINTEXT://{self.address(node)}",
+                **self._listening(node),
                 "zookeeper.connect": self.zookeeper,
                 "zookeeper.session.timeout.ms": 4000,
                 "zookeeper.connection.timeout.ms": 20000,
             }
             self._write_config(node, settings)
+
+    def _listening(self, node: int) -> dict[str, object]:
+        if self.version.startswith("0.8."):  # it knows no listeners yet
+            here = "127.0.0.1"
+            port = self.ports[node]
+            return {"host.name": here, "advertised.host.name": here, "port": port}
+        address = f"PLAINTEXT://{self.address(node)}"
+        return {"listeners": address, "advertised.listeners": address}
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replicas: int = 1,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        """Creates a topic as the brokers' own tool does, by writing what the controller looks
+        for: the oldest brokers have no request for it."""
+        brokers = [self.ids[n % len(self.ids)] for n in range(len(self.ids) + partitions)]
+        spread = {str(n): brokers[n : n + replicas] for n in range(partitions)}
+        settings = {name: str(value) for name, value in (config or {}).items()}
+        with visit(self.zookeeper) as keeper:
+            path, content = f"/config/topics/{topic}", {"version": 1, "config": settings}
+            keeper.create(path, json.dumps(content).encode(), makepath=True)
+            content = {"version": 1, "partitions": spread}
+            keeper.create(f"/brokers/topics/{topic}", json.dumps(content).encode(), makepath=True)
+        wait_for_topic(self.bootstrap, topic, partitions)
+
+    def _seen_by(self, node: int) -> set[int]:
+        """Those of 0.8 know of no broker before there is a topic."""
+        if not self.version.startswith("0.8."):
+            return super()._seen_by(node)
+        if not is_listening(self.ports[node]):
+            return set()
+        held = ephemeral_nodes(int(self.zookeeper.rpartition(":")[2]))
+        return {other for other in self.ids if f"/brokers/ids/{other}" in held}
 
     def _start_node(self, node: int) -> Process:
         """A broker ends at once if the session of its crashed self still holds its id."""

@@ -2,8 +2,10 @@
 
 This is how a cluster of tests knows its state without a client library and without the
 reader under test, so that neither has to work for the other to be tested. To a Kafka
-broker: which brokers do you see (Metadata v1, understood from 0.10 to 4.x)? To ZooKeeper:
-which ephemeral nodes do you hold (its four-letter word `dump`)?
+broker: what do you see (Metadata v0, understood from 0.8 to 4.x)? To ZooKeeper: which
+ephemeral nodes do you hold (its four-letter word `dump`)?
+
+All topics are asked for, never one by its name: brokers may create a topic that is asked for.
 """
 
 from __future__ import annotations
@@ -14,21 +16,21 @@ import struct
 from rangeland.errors import Unreachable
 
 _METADATA = 3
-_VERSION = 1
+_VERSION = 0
 
 
 def brokers_seen_by(address: str, timeout_s: float = 2) -> dict[int, int]:
     """Broker id -> port as the broker at ``host:port`` sees the cluster; empty while it
     cannot say."""
-    answer = _ask(address, [], timeout_s)
+    answer = _ask(address, timeout_s)
     return _brokers(answer)[0] if answer else {}
 
 
 def leaders_seen_by(address: str, topic: str, timeout_s: float = 2) -> dict[int, int] | None:
     """Partition -> leader (-1: none) as the broker at ``host:port`` sees it; empty if it
     knows no such topic, None while it cannot say."""
-    answer = _ask(address, [topic], timeout_s)
-    return _leaders(answer) if answer else None
+    answer = _ask(address, timeout_s)
+    return _leaders(answer).get(topic, {}) if answer else None
 
 
 def ephemeral_nodes(zookeeper_port: int, timeout_s: float = 5) -> set[str]:
@@ -43,24 +45,23 @@ def ephemeral_nodes(zookeeper_port: int, timeout_s: float = 5) -> set[str]:
     return {line.strip() for line in answer.decode().splitlines() if line.startswith("\t/")}
 
 
-def _ask(address: str, topics: list[str], timeout_s: float) -> bytes:
+def _ask(address: str, timeout_s: float) -> bytes:
     """The answer to a Metadata request; empty if there was none: callers ask again until
     their own deadline."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout_s) as connection:
-            connection.sendall(_framed(_metadata_request(topics)))
+            connection.sendall(_framed(_metadata_request()))
             return _receive(connection)
     except (OSError, EOFError):
         return b""
 
 
-def _metadata_request(topics: list[str]) -> bytes:
-    """An empty list of topics asks for the brokers only."""
+def _metadata_request() -> bytes:
+    """An empty list of topics asks for all."""
     client = b"rangeland-testing"
     header = struct.pack(">hhih", _METADATA, _VERSION, 0, len(client)) + client
-    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
-    return header + struct.pack(">i", len(topics)) + names
+    return header + struct.pack(">i", 0)
 
 
 def _framed(request: bytes) -> bytes:
@@ -83,30 +84,33 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _brokers(answer: bytes) -> tuple[dict[int, int], int]:
-    """The brokers, and the position behind them. All but the rack is never null."""
+    """The brokers, and the position behind them."""
     (count,) = struct.unpack_from(">i", answer, 4)
     position, found = 8, {}
     for _ in range(count):
         node, host_size = struct.unpack_from(">ih", answer, position)
         position += 6 + host_size
-        port, rack_size = struct.unpack_from(">ih", answer, position)
-        position += 6 + max(rack_size, 0)
-        found[node] = port
+        (found[node],) = struct.unpack_from(">i", answer, position)
+        position += 4
     return found, position
 
 
-def _leaders(answer: bytes) -> dict[int, int]:
-    """The partitions of the one topic that was asked for."""
+def _leaders(answer: bytes) -> dict[str, dict[int, int]]:
+    """Topic -> partition -> leader."""
     _, position = _brokers(answer)
-    position += 4 + 4 + 2  # controller, number of topics, the topic's error
-    (name_size,) = struct.unpack_from(">h", answer, position)
-    position += 2 + name_size + 1  # and whether it is internal
     (count,) = struct.unpack_from(">i", answer, position)
-    position, found = position + 4, {}
+    position += 4
+    found: dict[str, dict[int, int]] = {}
     for _ in range(count):
-        _error, number, leader, replicas = struct.unpack_from(">hiii", answer, position)
-        position += 14 + 4 * replicas
-        (in_sync,) = struct.unpack_from(">i", answer, position)
-        position += 4 + 4 * in_sync
-        found[number] = leader
+        _error, size = struct.unpack_from(">hh", answer, position)
+        position += 4 + size
+        topic = answer[position - size : position].decode()
+        (partitions,) = struct.unpack_from(">i", answer, position)
+        position, found[topic] = position + 4, {}
+        for _ in range(partitions):
+            _error, number, leader, replicas = struct.unpack_from(">hiii", answer, position)
+            position += 14 + 4 * replicas
+            (in_sync,) = struct.unpack_from(">i", answer, position)
+            position += 4 + 4 * in_sync
+            found[topic][number] = leader
     return found

@@ -25,6 +25,7 @@ from rangeland.testing.clients import (
     library,
     our_errors,
     producer,
+    reaching_back,
 )
 from rangeland.testing.probe import leaders_seen_by
 
@@ -82,8 +83,14 @@ def create_topics(
         with our_errors(f"Topic {topic} was not created"):
             done.result()
     for topic in topics:
-        known = partial(_known_everywhere, bootstrap, topic, partitions)
-        _wait_until(known, f"Not every broker knows the leaders of {topic}")
+        wait_for_topic(bootstrap, topic, partitions)
+
+
+def wait_for_topic(bootstrap: Servers, topic: str, partitions: int) -> None:
+    """Waits until every broker that is up knows the leaders of all partitions. Raises
+    `Unreachable`."""
+    known = partial(_known_everywhere, bootstrap, topic, partitions)
+    _wait_until(known, f"Not every broker knows the leaders of {topic}")
 
 
 def delete_topic(bootstrap: Servers, topic: str) -> None:
@@ -167,14 +174,18 @@ def produce(
     batch_records: int = 10_000,
     linger_ms: int = 5,
     idempotent: bool = False,
+    version: str = "",
 ) -> int:
     """Writes records in order and returns their number, once all are acknowledged.
 
     ``partition`` is for records that name none themselves. A batch ends at
     ``batch_bytes``, ``batch_records`` or after ``linger_ms``. Without ``idempotent`` a
-    retry may write twice, as it may in the field; keep brokers whole where counts matter."""
-    settings = _settings(codec, batch_bytes, batch_records, linger_ms)
-    settings |= {"acks": acks} | ({"enable.idempotence": True} if idempotent else {})
+    retry may write twice, as it may in the field; keep brokers whole where counts matter.
+    ``version`` is the brokers', where they are too old to be asked for it."""
+    settings = _settings(codec, batch_bytes, batch_records, linger_ms) | reaching_back(version)
+    # One request at a time: a retry behind a later one would change the order.
+    settings |= {"enable.idempotence": True} if idempotent else {"max.in.flight": 1}
+    settings["acks"] = acks
     writer = _Writer(bootstrap, topic, settings)
     count = writer.write(records, partition)
     writer.finish()

@@ -12,22 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rangeland.dialects.rocketmq.codes import SUCCESS
-from rangeland.dialects.rocketmq.messages import Answer, create_topic, route
+from rangeland.dialects.rocketmq.messages import Answer, Request, create_topic, route
 from rangeland.dialects.rocketmq.routes import MASTER, read_route
 from rangeland.errors import Unreachable, UsageError
-from rangeland.jvm.jars import class_path, fetch_jars
+from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.testing.clusters import Cluster
 from rangeland.testing.ports import free_ports, is_free
-from rangeland.testing.processes import Process, remove_directory, temporary_directory
+from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq_clients import RocketmqClient
 
 START_TIMEOUT_S = 60
 COMMIT_LOG_BYTES = 4 << 20
 SLAVE = "-slave"
+
+# Upstream: ``RequestCode``.
+_DELETE_TOPIC_AT_BROKER = 215
+_DELETE_TOPIC_AT_NAME_SERVER = 216
 
 # Numbers that make a test quick and small; each would be wrong in production.
 _SETTINGS: dict[str, object] = {
@@ -56,13 +59,13 @@ _SETTINGS: dict[str, object] = {
 }
 
 
-class RocketmqCluster:
+class RocketmqCluster(Cluster[str]):
     """``brokers`` masters (``broker-a``, ``broker-b``, ...), each with a slave if ``slaves``.
 
     ``properties`` go to every broker and win over the settings here; ``name_server`` to every
-    name server. A temporary directory is made and removed unless ``directory`` is given; a
-    given one keeps configuration and logs, and loses the stores at the end."""
+    name server. Who is not named is ``broker-a``."""
 
+    kind = "RocketMQ"
     versions = ("5.5.0",)
 
     def __init__(
@@ -78,72 +81,17 @@ class RocketmqCluster:
         jvm: tuple[str, ...] = (),
         directory: Path | None = None,
     ) -> None:
-        if version not in self.versions:
-            known = ", ".join(self.versions)
-            raise UsageError(f"RocketMQ {version} is not in the table", do=f"Use one of: {known}")
         if brokers < 1 or name_servers < 1:
             raise UsageError("A cluster of no brokers or name servers was asked for")
-        self.version = version
         self.name_servers = [f"namesrv-{n}" for n in range(1, name_servers + 1)]
         self.masters = [f"broker-{chr(ord('a') + n)}" for n in range(brokers)]
         self.slaves = [master + SLAVE for master in self.masters] if slaves else []
+        super().__init__(version, [*self.name_servers, *self.brokers], "broker-a", directory)
         self.heap_mb = heap_mb
-        self.ports: dict[str, int] = {}
         self._ha_ports: dict[str, int] = {}
         self._properties = dict(properties or {})
         self._name_server = dict(name_server or {})
         self._jvm = jvm
-        self._given_directory = directory
-        self._directory: Path | None = None
-        self._nodes: dict[str, Process] = {}
-
-    # --- life --------------------------------------------------------------------------
-
-    def start(self) -> Self:
-        """Starts everything and returns when the name servers know all brokers. Raises
-        `Unreachable` with the last lines of a log if not."""
-        if self._directory is not None:
-            raise UsageError("The cluster is already started", do="Use restart for one broker")
-        fetch_jars(self._jars)  # before anything is made: the first time takes a while
-        self._directory = self._given_directory or temporary_directory("rangeland-rocketmq-")
-        self._directory.mkdir(parents=True, exist_ok=True)
-        try:
-            self._choose_ports()
-            # A broker that finds no name server registers itself 10 s later.
-            for names in (self.name_servers, self.brokers):
-                for name in names:
-                    self._write_config(name)
-                    self._nodes[name] = self._start(name)
-                for name in names:
-                    self._nodes[name].wait_for_port(self.ports[name], START_TIMEOUT_S)
-            for name in self.brokers:
-                self._wait_for(name)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def close(self) -> None:
-        """Ends all processes at once and removes the stores; a given directory keeps logs."""
-        for process in self._nodes.values():
-            process.kill()
-        self._nodes.clear()
-        if self._directory is not None and self._given_directory is None:
-            remove_directory(self._directory)
-        elif self._directory is not None:
-            remove_directory(self._directory / "data")
-        self._directory = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- what tests do to it -----------------------------------------------------------
 
@@ -153,54 +101,9 @@ class RocketmqCluster:
         return [*self.masters, *self.slaves]
 
     @property
-    def names(self) -> list[str]:
-        """Of all processes, name servers first."""
-        return [*self.name_servers, *self.brokers]
-
-    @property
     def servers(self) -> list[str]:
         """As job files name them: ``host:port`` of each name server."""
         return [self.address(name) for name in self.name_servers]
-
-    @property
-    def running(self) -> list[str]:
-        """The names of those whose process is there, paused ones too."""
-        return [name for name, process in self._nodes.items() if process.running]
-
-    def address(self, name: str = "broker-a") -> str:
-        return f"127.0.0.1:{self.ports[name]}"
-
-    def process(self, name: str = "broker-a") -> Process:
-        """Of one, for its pid, log and memory."""
-        if name not in self._nodes:
-            known = ", ".join(self._nodes) or "none, it is not started"
-            raise UsageError(f"There is no {name}", do=f"There are: {known}")
-        return self._nodes[name]
-
-    def kill(self, name: str = "broker-a") -> None:
-        """SIGKILL: a crash. Port and store are kept for `restart`."""
-        self.process(name).kill()
-
-    def stop(self, name: str = "broker-a") -> None:
-        """SIGTERM: it unregisters and flushes."""
-        self.process(name).stop()
-
-    def pause(self, name: str = "broker-a") -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
-        self.process(name).pause()
-
-    def resume(self, name: str = "broker-a") -> None:
-        self.process(name).resume()
-
-    def restart(self, name: str = "broker-a", *, wait: bool = True) -> None:
-        """Starts one again on its port and store; stops it first if it runs. Returns when the
-        name servers know it, or at once. A broker is known about 15 s after its crash."""
-        self.process(name).stop()
-        self._nodes[name] = self._start(name)
-        if wait:
-            self._nodes[name].wait_for_port(self.ports[name], START_TIMEOUT_S)
-            if name in self.brokers:
-                self._wait_for(name)
 
     def create_topic(self, topic: str, queues: int = 2, brokers: list[str] | None = None) -> None:
         """On ``brokers`` (masters), or all, and on their slaves, which else hear of it within
@@ -217,18 +120,24 @@ class RocketmqCluster:
                 START_TIMEOUT_S,
             )
 
+    def delete_topic(self, topic: str) -> None:
+        """With all its messages. Returns when the name servers have forgotten it. Needs the
+        property ``timerWheelEnable``, without which brokers fail at it."""
+        at_broker = Request(_DELETE_TOPIC_AT_BROKER, {"topic": topic})
+        for name in self.brokers:
+            with RocketmqClient(self.address(name)) as client:
+                client.ask(at_broker)
+        at_server = Request(_DELETE_TOPIC_AT_NAME_SERVER, {"topic": topic})
+        for server in self.name_servers:
+            with RocketmqClient(self.address(server)) as client:
+                client.ask(at_server)
+            self.process(server).wait_until(
+                lambda at=server: not self._route(at, topic),  # type: ignore[misc]
+                f"{topic} to be forgotten",
+                START_TIMEOUT_S,
+            )
+
     # --- how it is done ----------------------------------------------------------------
-
-    @property
-    def directory(self) -> Path:
-        """Where configuration, ``logs`` and ``data`` of a started cluster are."""
-        if self._directory is None:
-            raise UsageError("The cluster is not started", do="Call start() or use `with`")
-        return self._directory
-
-    @property
-    def _jars(self) -> str:
-        return f"rocketmq-{self.version}"
 
     def store(self, name: str = "broker-a") -> Path:
         """Where a broker has its commit log and queues."""
@@ -236,6 +145,14 @@ class RocketmqCluster:
 
     def _config(self, name: str) -> Path:
         return self.directory / f"{name}.conf"
+
+    def _start_all(self) -> None:
+        self._choose_ports()
+        # A broker that finds no name server registers itself 10 s later.
+        for names in (self.name_servers, self.brokers):
+            for name in names:
+                self._write_config(name)
+            self._start_together(names)
 
     def _choose_ports(self) -> None:
         self.ports = dict(zip(self.name_servers, free_ports(len(self.name_servers)), strict=True))
@@ -263,7 +180,7 @@ class RocketmqCluster:
             }
         self._config(name).write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
 
-    def _start(self, name: str) -> Process:
+    def _start_one(self, name: str) -> Process:
         logs = self.directory / "logs"
         home = self.directory / "homes" / name
         for folder in (logs, home):
@@ -289,7 +206,11 @@ class RocketmqCluster:
         return Process(name, command, log=logs / f"{name}.log", directory=self.directory)
 
     def _wait_for(self, name: str) -> None:
-        """Every broker has a topic of its own name."""
+        """A broker is ready when the name servers know it, about 15 s after a crash. Every
+        broker has a topic of its own name."""
+        self._nodes[name].wait_for_port(self.ports[name], START_TIMEOUT_S)
+        if name in self.name_servers:
+            return
         broker = name.removesuffix(SLAVE)
         number = 1 if name.endswith(SLAVE) else MASTER
         for server in self.name_servers:

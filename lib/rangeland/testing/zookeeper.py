@@ -214,6 +214,11 @@ class ZooKeeperServer:
             return False
 
 
+def visit(address: str) -> _Visitor:
+    """kazoo's own client at any ZooKeeper, by ``with``."""
+    return _Visitor(address)
+
+
 class _Visitor:
     """A client for one look; given a session it takes that over, and ends it."""
 

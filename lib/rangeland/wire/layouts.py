@@ -79,6 +79,30 @@ class BatchHeader(NamedTuple):
     record_count: I32
 
 
+class MessageV0(NamedTuple):
+    """Before the key of a message of format 0. ``length`` counts what follows it; ``crc`` is
+    CRC-32 of what follows itself. Behind the key is another length, and the value."""
+
+    offset: I64
+    length: I32
+    crc: U32
+    magic: I8
+    attributes: I8
+    key_length: I32
+
+
+class MessageV1(NamedTuple):
+    """As ``MessageV0``, in format 1."""
+
+    offset: I64
+    length: I32
+    crc: U32
+    magic: I8
+    attributes: I8
+    timestamp_ms: I64
+    key_length: I32
+
+
 class ControlKey(NamedTuple):
     """The key of a transaction marker."""
 
@@ -88,4 +112,6 @@ class ControlKey(NamedTuple):
 
 BATCH_PREFIX = Layout(BatchPrefix)
 BATCH_V2 = Layout(BatchHeader)
+MESSAGE_V0 = Layout(MessageV0)
+MESSAGE_V1 = Layout(MessageV1)
 CONTROL_KEY = Layout(ControlKey)

@@ -14,23 +14,37 @@ from rangeland.dialects.jafka.answers import (
     read_records,
     read_sizes,
 )
+from rangeland.dialects.jafka.cutting import cut_out
 from rangeland.dialects.jafka.entries import entry_around, next_offset
 from rangeland.dialects.jafka.records import decode_chunks
 from rangeland.dialects.jafka.session import Session as open_session
+from rangeland.dialects.untold import (
+    ask_epochs,
+    ask_retention,
+    epoch_of,
+    read_epochs,
+    read_retention,
+)
 
 __all__ = [
     "NATURE",
+    "ask_epochs",
     "ask_offsets",
     "ask_records",
+    "ask_retention",
     "ask_sizes",
+    "cut_out",
     "decode_chunks",
     "entry_around",
+    "epoch_of",
     "find_leaders",
     "login",
     "next_offset",
     "open_home",
     "open_session",
+    "read_epochs",
     "read_offsets",
     "read_records",
+    "read_retention",
     "read_sizes",
 ]

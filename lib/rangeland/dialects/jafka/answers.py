@@ -228,7 +228,7 @@ def _read_offset(answers: Sequence[m.OffsetsResponse]) -> OffsetAnswer:
     return OffsetAnswer(code.verdict, code.name, max(borders, default=0), borders=borders)
 
 
-def ask_sizes(partitions: Sequence[Partition]) -> list[Question]:
+def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
     """Nothing: where offsets are bytes, sizes are known."""
     return []
 

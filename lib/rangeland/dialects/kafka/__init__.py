@@ -1,4 +1,4 @@
-"""The Kafka dialect, brokers 0.11 to 4.x: what ``contract.Dialect`` asks for, in one place."""
+"""The Kafka dialect, brokers 0.8.2 to 4.x: what ``contract.Dialect`` asks for, in one place."""
 
 from __future__ import annotations
 
@@ -8,28 +8,42 @@ from rangeland.dialects.kafka.answers import (
     ask_records,
     ask_sizes,
     find_leaders,
-    login,
     read_offsets,
     read_records,
     read_sizes,
 )
+from rangeland.dialects.kafka.cutting import cut_out
 from rangeland.dialects.kafka.groups import open_home
+from rangeland.dialects.kafka.histories import (
+    ask_epochs,
+    ask_retention,
+    epoch_of,
+    read_epochs,
+    read_retention,
+)
+from rangeland.dialects.kafka.login import login
 from rangeland.dialects.kafka.records import decode_chunks, entry_around, next_offset
 from rangeland.dialects.kafka.session import Session as open_session
 
 __all__ = [
     "NATURE",
+    "ask_epochs",
     "ask_offsets",
     "ask_records",
+    "ask_retention",
     "ask_sizes",
+    "cut_out",
     "decode_chunks",
     "entry_around",
+    "epoch_of",
     "find_leaders",
     "login",
     "next_offset",
     "open_home",
     "open_session",
+    "read_epochs",
     "read_offsets",
     "read_records",
+    "read_retention",
     "read_sizes",
 ]

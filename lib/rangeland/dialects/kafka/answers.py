@@ -7,14 +7,14 @@ the one that needs it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from rangeland.dialects.contract import (
     Asked,
     Asking,
     ClusterView,
-    Credentials,
     FetchAnswer,
     Fetched,
     FetchTerms,
@@ -29,15 +29,16 @@ from rangeland.dialects.contract import (
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.codes import judge
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import Bug, JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
 LAST_FETCH_BY_NAME = 12
 UNKNOWN_TOPIC = (3, 100)
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+"""Those of Kafka's own, which the oldest brokers do not mark."""
 T = TypeVar("T")
 
 
-NATURE = Nature()
+NATURE = Nature(has_epochs=True, log_tool="kafka-dump-log")
 
 
 def find_leaders(
@@ -47,13 +48,23 @@ def find_leaders(
     answers = yield Asking(tuple(seeds), (ask_cluster(topics),))
     if isinstance(answers, Silence):
         raise nobody_answers(answers)
-    return read_cluster(answers[0])
+    return _picked(read_cluster(answers[0]), topics)
 
 
 def ask_cluster(topics: Sequence[str] | None) -> Question:
     """None asks for all topics."""
     wanted = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
     return Question(m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+
+
+def _picked(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
+    """Older brokers are asked for all topics, and do not say which they do not know."""
+    if topics is None:
+        return view
+    missing = judge(UNKNOWN_TOPIC[0])
+    unknown = TopicView("", missing.verdict, missing.name, False, {}, is_unknown=True)
+    found = {name: view.topics.get(name, replace(unknown, name=name)) for name in topics}
+    return replace(view, topics=found)
 
 
 def read_cluster(answer: m.MetadataResponse) -> ClusterView:
@@ -67,7 +78,7 @@ def read_cluster(answer: m.MetadataResponse) -> ClusterView:
             name=topic.name,
             verdict=code.verdict,
             code=code.name if code.verdict is not Verdict.OK else "",
-            is_internal=topic.is_internal,
+            is_internal=topic.is_internal or topic.name in INTERNAL,
             leaders={
                 Partition(topic.name, p.partition_index): _leader(p, topic.topic_id, nodes)
                 for p in topic.partitions
@@ -87,6 +98,7 @@ def _leader(
         epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
         topic_id=topic_id,
         replicas=tuple(nodes[n] for n in partition.replica_nodes if n in nodes),
+        replica_ids=tuple(n for n in partition.replica_nodes if n in nodes),
     )
 
 
@@ -122,17 +134,27 @@ def read_offsets(answers: Sequence[m.ListOffsetsResponse]) -> dict[Partition, Of
     found = {}
     for topic in (topic for answer in answers for topic in answer.topics):
         for part in topic.partitions:
-            code = judge(part.error_code)
-            offset = part.offset if code.verdict is Verdict.OK and part.offset >= 0 else None
-            partition = Partition(topic.name, part.partition_index)
-            found[partition] = OffsetAnswer(code.verdict, code.name, offset)
+            found[Partition(topic.name, part.partition_index)] = _offset_answer(part)
     return found
 
 
-def ask_sizes(partitions: Sequence[Partition]) -> list[Question]:
+def _offset_answer(part: m.ListOffsetsPartitionResponse) -> OffsetAnswer:
+    """Version 0 gives the beginning of the last segment that was not written to after the time
+    that was asked for, or nothing: then the log's beginning, wherever that is, is the best that
+    can be told. It is what it says only for the end and the beginning."""
+    code = judge(part.error_code)
+    if code.verdict is not Verdict.OK:
+        return OffsetAnswer(code.verdict, code.name, None)
+    if part.old_style_offsets is not None:
+        offset = next(iter(part.old_style_offsets), 0)
+        return OffsetAnswer(code.verdict, code.name, offset, is_exact=False)
+    return OffsetAnswer(code.verdict, code.name, part.offset if part.offset >= 0 else None)
+
+
+def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
     topics = tuple(
         m.DescribableLogDirTopic(topic=topic, partitions=tuple(p.number for p in group))
-        for topic, group in _by_topic(partitions, lambda p: p).items()
+        for topic, group in _by_topic(list(logs), lambda p: p).items()
     )
     return [Question(m.DescribeLogDirsRequest(topics=topics))]
 
@@ -172,6 +194,7 @@ def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
         max_bytes=terms.max_bytes,
         isolation_level=_level(terms.isolation),
         topics=topics,
+        rack_id=terms.rack,
     )
     with_ids = all(a.topic_id for a in asked)
     return [Question(request, None if with_ids else LAST_FETCH_BY_NAME)]
@@ -200,30 +223,12 @@ def read_records(
                     aborted=tuple(
                         (a.producer_id, a.first_offset) for a in part.aborted_transactions or ()
                     ),
+                    preferred=None
+                    if part.preferred_read_replica < 0
+                    else part.preferred_read_replica,
                 )
             )
     return FetchAnswer(whole.verdict, whole.name, tuple(parts), answer.throttle_time_ms)
-
-
-def login(credentials: Credentials) -> Generator[Question, Any, None]:
-    """SASL PLAIN. Raises JobFileError when the broker refuses the mechanism or the password."""
-    if credentials.mechanism != "PLAIN":
-        raise Bug(f"no SASL mechanism {credentials.mechanism}")
-    shaken = yield Question(m.SaslHandshakeRequest(mechanism="PLAIN"))
-    if shaken.error_code:
-        raise JobFileError(
-            "the broker does not take SASL PLAIN",
-            why=f"it offers {', '.join(shaken.mechanisms) or 'nothing'}",
-            do="set source.security.sasl.mechanism to what it offers",
-        )
-    token = f"\0{credentials.username}\0{credentials.password}".encode()
-    answer = yield Question(m.SaslAuthenticateRequest(auth_bytes=token))
-    if answer.error_code:
-        raise JobFileError(
-            f"the broker refused user {credentials.username}",
-            why=answer.error_message or judge(answer.error_code).name,
-            do="check the user name and where its password comes from",
-        )
 
 
 def _or_unknown(epoch: int | None) -> int:

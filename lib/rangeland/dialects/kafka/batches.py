@@ -1,5 +1,8 @@
 """The entries of a Kafka log as a fetch brings them: finding them, and opening one.
 
+An entry is a v2 batch, or what stood for it before: a wrapper, which is a message that holds
+packed ones, or a run of plain messages (``messagesets``). One log may have all of them.
+
 A fetch answer holds whole batches and, at its end, maybe a piece of one, which is ignored:
 the next fetch brings it again. Finding entries only hops over their prefixes; checksum and
 decompression wait until an entry is opened, which many never are (before the wanted
@@ -7,6 +10,7 @@ offsets, aborted).
 
 Rules: pure functions of bytes. Which offsets are wanted and what becomes of them is decided
 in ``records``. ``READERS`` is the table by magic byte: a format is one more line there.
+What is wrong with an entry is said by ``bad_batch``, whichever it is.
 """
 
 from __future__ import annotations
@@ -17,10 +21,19 @@ from typing import Any, NamedTuple, Protocol
 
 from crc32c import crc32c
 
+from rangeland.decode import walk_messages
 from rangeland.decode.payload import Payload
 from rangeland.dialects.kafka.compression import CODECS, Undecodable, decompress
+from rangeland.dialects.kafka.messagesets import (
+    MAX_RUN_BYTES,
+    bad_batch,
+    is_plain,
+    read_messages,
+)
 from rangeland.errors import BadRecord
 from rangeland.wire.layouts import BATCH_PREFIX, BATCH_V2, BatchHeader
+
+__all__ = ["READERS", "BatchV2", "Entry", "bad_batch", "entries", "next_offset", "spans"]
 
 _LENGTH_END = BATCH_PREFIX.size
 _MAGIC = BATCH_V2.position_of("magic")  # at the same place in all formats
@@ -32,7 +45,8 @@ _CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 
 class Entry(Protocol):
     """One entry of a log: what must be known before it is opened. ``last_offset`` counts
-    offsets that a cleaner has emptied; ``record_count`` does not."""
+    offsets that a cleaner has emptied; ``record_count`` does not. Of a wrapper only
+    ``last_offset`` is known: whoever asks for the others opens it, and may get BadRecord."""
 
     @property
     def base_offset(self) -> int: ...
@@ -100,28 +114,18 @@ class BatchV2(NamedTuple):
         return bad_batch(self.base_offset, why, next_offset=self.last_offset + 1, **facts)
 
 
-def bad_batch(base_offset: int, why: str, **facts: Any) -> BadRecord:
-    """``next_offset`` among the facts is where reading could go on after the batch; it is
-    not there where the end of the batch is in doubt."""
-    return BadRecord(
-        f"the batch at offset {base_offset} cannot be decoded",
-        why=why,
-        do="Restore the log from a good replica, or go on without the batch with "
-        "`policy: {corrupt: skip}`, which records what is lost",
-        base_offset=base_offset,
-        **facts,
-    )
-
-
 def entries(records: memoryview) -> Iterator[Entry]:
     """The complete entries, in order. Raises BadRecord for one that cannot be one."""
-    for position, end in _spans(records):
+    floor = 0
+    for position, end in spans(records, with_runs=True):
         magic = records[position + _MAGIC]
         reader = READERS.get(magic)
         if reader is None:
             base_offset = BATCH_PREFIX.read(records, position).base_offset
             raise bad_batch(base_offset, f"its format (magic {magic}) is not known", magic=magic)
-        yield reader(records[position:end])
+        entry = reader(records[position:end], floor)
+        floor = entry.last_offset + 1
+        yield entry
 
 
 def next_offset(records: memoryview, from_offset: int = 0) -> int | None:
@@ -130,14 +134,16 @@ def next_offset(records: memoryview, from_offset: int = 0) -> int | None:
 
     None if there is no complete entry: the fetch was too small for the next one, or brought
     nothing. Raises BadRecord."""
-    last = deque(_spans(records), maxlen=1)
+    last = deque(spans(records, with_runs=True), maxlen=1)
     if not last:
         return None
     ((position, end),) = last
     return next(entries(records[position:end])).last_offset + 1
 
 
-def _spans(records: memoryview) -> Iterator[tuple[int, int]]:
+def spans(records: memoryview, *, with_runs: bool = False) -> Iterator[tuple[int, int]]:
+    """Where complete entries begin and end; a run of plain messages is one, or each of them
+    is. Raises BadRecord for a length that is none."""
     position, size = 0, len(records)
     unpack = BATCH_PREFIX.unpack_from
     while position + _LENGTH_END <= size:
@@ -147,11 +153,13 @@ def _spans(records: memoryview) -> Iterator[tuple[int, int]]:
         end = position + _LENGTH_END + length
         if end > size:
             return
+        if with_runs and is_plain(records, position):
+            end = max(end, position + walk_messages(records[position:], MAX_RUN_BYTES).end)
         yield position, end
         position = end
 
 
-def _read_v2(stored: memoryview) -> Entry:
+def _read_v2(stored: memoryview, floor: int) -> Entry:
     if len(stored) < BATCH_V2.size:
         base_offset, length = BATCH_PREFIX.unpack_from(stored)
         raise bad_batch(base_offset, f"its length is {length}", length=length)
@@ -177,4 +185,9 @@ def _read_v2(stored: memoryview) -> Entry:
     return batch
 
 
-READERS: dict[int, Callable[[memoryview], Entry]] = {2: _read_v2}
+READERS: dict[int, Callable[[memoryview, int], Entry]] = {
+    0: read_messages,
+    1: read_messages,
+    2: _read_v2,
+}
+"""Each is given an entry's bytes, and the offset behind the entry before."""

@@ -127,6 +127,45 @@ def _lz4_bound(data: memoryview) -> int:
     return bound
 
 
+def mend_lz4(data: memoryview) -> memoryview:
+    """The frame with the right checksum of its descriptor. Producers of format 0 took it over
+    the magic number too, which no decoder accepts; the message's own checksum guards it."""
+    descriptor_at = 4
+    flags = data[descriptor_at] if len(data) > descriptor_at else 0
+    at = descriptor_at + 2 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
+    if at >= len(data):
+        return data
+    mended = bytearray(data)
+    mended[at] = _xxh32_of_few(mended[descriptor_at:at]) >> 8 & 0xFF
+    return memoryview(mended)
+
+
+def _xxh32_of_few(data: bytes | bytearray) -> int:
+    """xxHash32 with seed 0 of fewer than 16 bytes."""
+    first, second, third, fourth, fifth = _XXH32_PRIMES
+    found = fifth + len(data)
+    position = 0
+    while position + 4 <= len(data):
+        (word,) = _LE32.unpack_from(data, position)
+        found = _turned(found + word * third, 17) * fourth
+        position += 4
+    for byte in data[position:]:
+        found = _turned(found + byte * fifth, 11) * first
+    found &= _MASK32
+    found = (found ^ found >> 15) * second & _MASK32
+    found = (found ^ found >> 13) * third & _MASK32
+    return found ^ found >> 16
+
+
+_MASK32 = (1 << 32) - 1
+_XXH32_PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+
+
+def _turned(number: int, bits: int) -> int:
+    number &= _MASK32
+    return number << bits & _MASK32 | number >> 32 - bits
+
+
 # --- zstd -------------------------------------------------------------------------------
 
 _ZSTD_MAGIC = 0xFD2FB528

@@ -27,9 +27,10 @@ from rangeland.dialects.kafka.commits import (
 )
 from rangeland.dialects.kafka.coordinators import PAUSE_MS, Coordinators, refusal
 from rangeland.dialects.kafka.members import Member
+from rangeland.dialects.kafka.session import is_not_taken
 from rangeland.dialects.kafka.subscriptions import owner_of, read_assignment, read_owner
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import Conflict
+from rangeland.errors import Conflict, RemoteProtocolError
 from rangeland.model import Partition
 
 PATIENCE_MS: Final = 30_000
@@ -100,7 +101,12 @@ class KafkaHome:
         where none has."""
         with self._lock:
             question = Question(m.DescribeGroupsRequest(groups=(group,)))
-            answer, code = self._ask(group, question, lambda found: found.groups[0].error_code)
+            try:
+                answer, code = self._ask(group, question, lambda found: found.groups[0].error_code)
+            except RemoteProtocolError as error:
+                if not is_not_taken(error):
+                    raise
+                return GroupView(ABSENT)  # before 0.9 coordinators kept offsets, and no members
             if code.name == "GROUP_ID_NOT_FOUND":
                 return self._newer_view(group)
         if code.verdict is not Verdict.OK:

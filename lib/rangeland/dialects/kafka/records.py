@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rangeland.decode import Payload, decode_records
+from rangeland.decode import Form, Payload, decode_records
 from rangeland.decode.reference import Record, read_records
 from rangeland.dialects.kafka.batches import Entry, bad_batch, entries, next_offset
+from rangeland.dialects.kafka.messagesets import bad_message
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.layouts import CONTROL_KEY
@@ -138,11 +139,13 @@ class _Walk:
         self.last_offset = -1
 
     def take(self, entry: Entry) -> None:
-        base, last = entry.base_offset, entry.last_offset
+        """One that is passed over is not opened, and a wrapper's beginning is inside of it."""
+        last = entry.last_offset
+        is_aborted = self.transactions.is_aborted(entry)
+        base = entry.base_offset if last >= self.at else last
         if base <= self.last_offset:
             raise bad_batch(base, f"it comes after offset {self.last_offset}")
         self.last_offset = last
-        is_aborted = self.transactions.is_aborted(entry)
         if last < self.at:
             return
         first = min(max(base, self.at), self.until_offset)
@@ -237,6 +240,8 @@ def _read(entry: Entry, first: int, until: int) -> Iterator[Record]:
 
 def _of_batch(error: BadRecord, payload: Payload) -> BadRecord:
     """The decoder counts payloads; people and policies know batches by offset."""
+    if payload.form is Form.PLAIN:
+        return bad_message(error, payload)
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     return bad_batch(
         payload.base_offset,

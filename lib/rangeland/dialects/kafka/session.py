@@ -20,11 +20,15 @@ from rangeland.dialects.kafka.codes import judge
 from rangeland.dialects.kafka.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    BareToken,
+    FetchRequest,
     RequestHeader,
     ResponseHeader,
+    SaslAuthenticateResponse,
     request_header_version,
     response_header_version,
 )
+from rangeland.dialects.kafka.older import fitted
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire.fields import Part
@@ -43,10 +47,12 @@ WITHOUT_API_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     1: (0, 0),
     2: (0, 0),
     3: (0, 0),
+    8: (0, 1),
     9: (0, 1),
     10: (0, 0),
 }
-"""What Kafka 0.8.2 takes. It does not look at a Fetch request's version, and answers in 0."""
+"""What Kafka 0.8.2 takes. It does not look at a Fetch request's version, and answers in 0.
+Version 1 of a group's offsets is the coordinator's, version 0 ZooKeeper's."""
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 
@@ -66,6 +72,7 @@ class Session:
         self._pending: dict[int, _Pending] = {}
         self._next_id = 0
         self._versions: Mapping[int, tuple[int, int]] | None = None
+        self._bare_id: int | None = None
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
@@ -109,6 +116,14 @@ class Session:
         self._versions = listed
         return None
 
+    def oldest(self) -> bytes:
+        """A broker before 0.10 closes the connection when it is asked for its versions. It
+        answers a fetch of nothing."""
+        self._pending.clear()
+        self.assume(WITHOUT_API_VERSIONS)
+        nothing = FetchRequest(max_wait_ms=0, min_bytes=0, topics=())
+        return self._encode(nothing, 0)[1]
+
     def assume(self, versions: Mapping[int, tuple[int, int]]) -> None:
         """Takes ``versions`` for the broker's: of one that cannot be asked, or was before."""
         self._versions = dict(versions)
@@ -147,11 +162,18 @@ class Session:
         """The request's correlation id and its frame, in the version that ``choose`` gives.
 
         Its answer is waited for from now on, so do not send a Produce without one."""
-        return self._encode(request, self.choose(type(request), max_version))
+        if isinstance(request, BareToken):
+            self._bare_id, self._next_id = self._next_id, self._next_id + 1
+            return self._bare_id, frame(request.auth_bytes)
+        version = self.choose(type(request), max_version)
+        return self._encode(fitted(request, version), version)
 
     def decode(self, answer: memoryview) -> tuple[int, Any]:
         """The correlation id and the value of a whole frame. ``Records`` in it are slices of
         the frame. Raises ``RemoteProtocolError`` for an answer that nobody waits for."""
+        if self._bare_id is not None:
+            bare_id, self._bare_id = self._bare_id, None
+            return bare_id, SaslAuthenticateResponse(error_code=0, auth_bytes=bytes(answer))
         correlation_id, pending, start = self._match(answer)
         value: Any = decode(_answer_of(pending.request), pending.version, answer, start)
         del self._pending[correlation_id]
@@ -195,6 +217,11 @@ class Session:
         if version > 0:
             _, end = decode_from(ResponseHeader, version, answer)
         return header.correlation_id, pending, end
+
+
+def is_not_taken(error: RemoteProtocolError) -> bool:
+    """Whether it is of ``choose``, about a request that the broker does not know at all."""
+    return "theirs" in error.facts and error.facts["theirs"] is None
 
 
 def _answer_of(request: type[Any]) -> type[Any]:

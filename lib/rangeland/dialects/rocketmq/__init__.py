@@ -6,31 +6,44 @@ from rangeland.dialects.rocketmq.answers import (
     NATURE,
     ask_offsets,
     ask_records,
-    ask_sizes,
     find_leaders,
     login,
     read_offsets,
     read_records,
-    read_sizes,
 )
+from rangeland.dialects.rocketmq.cutting import cut_out
 from rangeland.dialects.rocketmq.groups import open_home
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.session import Session as open_session
+from rangeland.dialects.rocketmq.sizes import ask_sizes, read_sizes
 from rangeland.dialects.rocketmq.stored import entry_around, next_offset
+from rangeland.dialects.untold import (
+    ask_epochs,
+    ask_retention,
+    epoch_of,
+    read_epochs,
+    read_retention,
+)
 
 __all__ = [
     "NATURE",
+    "ask_epochs",
     "ask_offsets",
     "ask_records",
+    "ask_retention",
     "ask_sizes",
+    "cut_out",
     "decode_chunks",
     "entry_around",
+    "epoch_of",
     "find_leaders",
     "login",
     "next_offset",
     "open_home",
     "open_session",
+    "read_epochs",
     "read_offsets",
     "read_records",
+    "read_retention",
     "read_sizes",
 ]

@@ -10,6 +10,7 @@ A queue's master is read from; a slave is where the master is gone.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rangeland.decode.stored import BORN_TIMESTAMP
@@ -32,6 +33,7 @@ from rangeland.dialects.contract import (
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.codes import (
     MISSING,
+    NO_MATCHED_MESSAGE,
     REQUEST_NOT_SUPPORTED,
     SUCCESS,
     TOPIC_NOT_EXIST,
@@ -39,14 +41,21 @@ from rangeland.dialects.rocketmq.codes import (
     judge,
     judge_pull,
 )
-from rangeland.dialects.rocketmq.routes import is_system_topic, read_route, read_topics
+from rangeland.dialects.rocketmq.routes import (
+    MASTER,
+    is_system_topic,
+    read_brokers,
+    read_route,
+    read_topics,
+)
 from rangeland.dialects.rocketmq.session import number_of
 from rangeland.dialects.rocketmq.stored import first_offset
+from rangeland.dialects.rocketmq.tagged import messages_from, with_head
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
-NATURE: Final = Nature(numbered_per_broker=True, columns=(BORN_TIMESTAMP,))
+NATURE: Final = Nature(numbered_per_broker=True, columns=(BORN_TIMESTAMP,), leader_id=MASTER)
 SIGNED: Final = "ACL"
 """The mechanism of ``Credentials``: an access key, and the secret key that signs with it."""
 NOTHING: Final = memoryview(b"")
@@ -62,6 +71,7 @@ def find_leaders(
     """Raises Unreachable where no name server answers."""
     silences: list[Silence] = []
     views: dict[str, TopicView] = {}
+    registered: frozenset[str] = frozenset()
     wanted = None if topics is None else list(dict.fromkeys(topics))
     has_answered = False
     for seed in seeds:
@@ -73,9 +83,10 @@ def find_leaders(
         elif found is not None:
             has_answered = True
             views |= {name: view for name, view in found.items() if _is_news(view, views)}
+            registered |= yield from _ask_for_brokers(seed)
     if not has_answered:
         raise nobody_answers(_joined(silences))
-    return ClusterView((), views)
+    return ClusterView((), views, registered=registered)
 
 
 def _unknown(wanted: Sequence[str] | None, views: Mapping[str, TopicView]) -> list[str]:
@@ -108,6 +119,14 @@ def _ask_server(
     if all(answer.code == REQUEST_NOT_SUPPORTED for answer in answers):
         return None
     return {t: _view(t, answer) for t, answer in zip(wanted, answers, strict=True)}
+
+
+def _ask_for_brokers(seed: Address) -> Generator[Asking, Any, frozenset[str]]:
+    """None where the server does not say: then a broker without a route may be away."""
+    answers = yield Asking((seed,), (Question(m.all_brokers()),))
+    if isinstance(answers, Silence) or answers[0].code != SUCCESS:
+        return frozenset()
+    return read_brokers(answers[0].body)
 
 
 def _view(topic: str, answer: m.Answer) -> TopicView:
@@ -161,15 +180,6 @@ def read_offsets(answers: Sequence[m.Answer]) -> dict[Partition, OffsetAnswer]:
     return found
 
 
-def ask_sizes(partitions: Sequence[Partition]) -> list[Question]:
-    """Nothing: all queues of a broker lie in one log, and nobody knows each one's share."""
-    return []
-
-
-def read_sizes(answers: Sequence[Any]) -> dict[Partition, int]:
-    return {}
-
-
 # --- records ----------------------------------------------------------------------------
 
 
@@ -182,6 +192,7 @@ def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
                 offset=a.offset,
                 until_offset=MAX_INT64 if a.until_offset is None else a.until_offset,
                 max_bytes=a.max_bytes,
+                tags=terms.tags,
             )
         )
         for a in asked
@@ -196,26 +207,83 @@ def read_records(
     return FetchAnswer(Verdict.OK, "", parts)
 
 
+@dataclass(slots=True)
+class _Joined:
+    """The pulls of a series behind each other: the bodies of those before ``position``, the end
+    of the queue and who should be read, as the last of them say."""
+
+    position: int
+    bodies: list[Any] = field(default_factory=list)
+    end: int = -1
+    preferred: int | None = None
+
+    def note(self, answer: m.Answer) -> None:
+        if "maxOffset" in answer.fields:
+            self.end = max(self.end, number_of(answer, "maxOffset"))
+        if "suggestWhichBrokerId" in answer.fields:
+            self.preferred = number_of(answer, "suggestWhichBrokerId")
+
+    def fetched(self, partition: Partition, records: memoryview, name: str) -> Fetched:
+        return Fetched(partition, Verdict.OK, name, records, self.end, preferred=self.preferred)
+
+
 def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
     """Where nothing came without a gap, the first pull's answer says why."""
-    bodies: list[Any] = []
-    position = series.request.offset
-    end = -1
+    start = series.request.offset
+    first = _judge(series.answers[0], start)
+    if first.verdict is not Verdict.OK:
+        remark = series.answers[0].remark
+        name = f"{first.name}: {remark}" if remark else first.name
+        return Fetched(partition, first.verdict, name, NOTHING)
+    joined = _Joined(start)
+    joined.note(series.answers[0])
+    if series.request.tags:
+        return _by_tags(partition, series, joined)
     for answer in series.answers:
-        if number_of(answer.request, "queueOffset") != position:
+        if number_of(answer.request, "queueOffset") != joined.position:
             break
-        code = _judge(answer, position)
-        if code.verdict is not Verdict.OK and not bodies:
-            name = f"{code.name}: {answer.remark}" if answer.remark else code.name
-            return Fetched(partition, code.verdict, name, NOTHING)
-        if code.verdict is Verdict.OK and "maxOffset" in answer.fields:
-            end = max(end, number_of(answer, "maxOffset"))
-        if answer.code != SUCCESS or code.verdict is not Verdict.OK:
+        if _judge(answer, joined.position).verdict is not Verdict.OK:
             break
-        bodies.append(answer.body)
-        position = number_of(answer, "nextBeginOffset")
+        joined.note(answer)
+        if answer.code != SUCCESS:
+            break
+        joined.bodies.append(answer.body)
+        joined.position = number_of(answer, "nextBeginOffset")
+    bodies = joined.bodies
     records = NOTHING if not bodies else memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
-    return Fetched(partition, Verdict.OK, "FOUND" if bodies else "PULL_NOT_FOUND", records, end)
+    return joined.fetched(partition, records, "FOUND" if bodies else "PULL_NOT_FOUND")
+
+
+def _by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
+    """The first of the answers has told that the log holds the offset. A broker looks further
+    than to the last message it gives, and pulls may overlap."""
+    start = joined.position
+    for answer in series.answers[1:]:
+        if number_of(answer.request, "queueOffset") > joined.position:
+            break
+        is_found = answer.code == SUCCESS
+        if not is_found and answer.remark != NO_MATCHED_MESSAGE:
+            break
+        joined.note(answer)
+        until = number_of(answer, "nextBeginOffset")
+        if until <= joined.position:
+            continue
+        if is_found:
+            joined.bodies.append(messages_from(answer.body, joined.position))
+        joined.position = until
+    if joined.position == start:
+        return _nothing_by_tags(partition, series, joined)
+    records = with_head(series.request.tags, joined.position, joined.bodies)
+    return joined.fetched(partition, records, "FOUND")
+
+
+def _nothing_by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
+    """The first pull by tags says why, unless the end of the queue does."""
+    answer = series.answers[1]
+    code = judge_pull(answer.code, answer.remark, joined.position)
+    if code.verdict is Verdict.OK:
+        return joined.fetched(partition, NOTHING, code.name)
+    return Fetched(partition, code.verdict, f"{code.name}: {answer.remark}", NOTHING)
 
 
 def _judge(answer: m.Answer, offset: int) -> Code:

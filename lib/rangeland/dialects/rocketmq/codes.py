@@ -17,6 +17,8 @@ _V = Verdict
 SUCCESS: Final = 0
 REQUEST_NOT_SUPPORTED: Final = 3
 TOPIC_NOT_EXIST: Final = 17
+NO_MATCHED_MESSAGE: Final = "NO_MATCHED_MESSAGE"
+"""The status of a pull by tags that has found none; it says up to where it has looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ STATUSES: Final[tuple[Code, ...]] = (
     Code(21, "OFFSET_RESET", _V.RETRY, "somebody has moved the group's offsets"),
     Code(19, "OFFSET_FOUND_NULL", _V.OUT_OF_RANGE, "the queue's index has no such place"),
     Code(20, "MESSAGE_WAS_REMOVING", _V.OUT_OF_RANGE, "the messages have just been deleted"),
-    Code(20, "NO_MATCHED_MESSAGE", _V.RETRY, "no message has the tags"),
+    Code(20, NO_MATCHED_MESSAGE, _V.RETRY, "no message has the tags"),
     Code(19, "NO_MESSAGE_IN_QUEUE", _V.OK, "the queue never had a message"),
     Code(19, "NO_MATCHED_LOGIC_QUEUE", _V.OK, "the queue never had a message"),
 )

@@ -14,6 +14,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from rangeland.errors import LocalProtocolError
@@ -26,6 +27,9 @@ ANSWER: Final = 1
 ONE_WAY: Final = 2
 PYTHON: Final = 3
 """The number of our language, which a server only shows."""
+
+ENTRIES: Final = 4096
+"""Fields that are kept as they are sent: most are the same in each of thousands of pulls."""
 
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
 _PREFIX: Final = struct.Struct(">I")
@@ -71,6 +75,7 @@ def write_frame(frame: Frame) -> list[Part]:
     return [_PREFIX.pack(BINARY_HEADER << 24 | len(header)), header, frame.body]
 
 
+@lru_cache(ENTRIES)
 def _entry(key: str, value: str) -> bytes:
     name, text = key.encode(), value.encode()
     return b"".join((_SHORT.pack(len(name)), name, _INT.pack(len(text)), text))
@@ -90,7 +95,7 @@ def read_frame(buffer: memoryview) -> Frame:
 
 def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
     try:
-        header: Any = json.loads(bytes(buffer[start:end]))
+        header: Any = json.loads(str(buffer[start:end], "utf-8"))
         fields = header.get("extFields") or {}
         return Frame(
             code=int(header["code"]),

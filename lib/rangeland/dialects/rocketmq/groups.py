@@ -21,7 +21,7 @@ from rangeland.dialects.rocketmq import group_messages as g
 from rangeland.dialects.rocketmq.allocation import shares
 from rangeland.dialects.rocketmq.census import Census, brokers_of, occupied, take_census
 from rangeland.dialects.rocketmq.clients import client_id, job_of
-from rangeland.dialects.rocketmq.masters import PATIENCE_MS, Masters, read_offset, write_offset
+from rangeland.dialects.rocketmq.masters import PATIENCE_MS, Masters, read_offsets, write_offsets
 from rangeland.dialects.rocketmq.members import Member
 from rangeland.errors import JobFileError
 from rangeland.model import Partition
@@ -52,7 +52,7 @@ class RocketMQHome:
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         with self._lock:
             self._asked.setdefault(group, set()).update(partitions)
-            return {queue: read_offset(self._masters, group, queue) for queue in partitions}
+            return read_offsets(self._masters, group, partitions)
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Nobody is held off meanwhile: who joins between the look and the writing is not
@@ -62,8 +62,7 @@ class RocketMQHome:
             brokers = brokers_of(offsets)
             if there := take_census(self._masters, group, brokers, PATIENCE_MS).clients:
                 raise occupied(group, there, "the offsets were not written")
-            for queue, offset in sorted(offsets.items()):
-                write_offset(self._masters, group, queue, offset, "rangeland")
+            write_offsets(self._masters, group, offsets, "rangeland")
 
     def view(self, group: str) -> GroupView:
         """``is_ours`` means the job that joined this group here, or any job of this library

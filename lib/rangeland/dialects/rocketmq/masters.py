@@ -2,13 +2,14 @@
 
 Name servers say which brokers there are and where they listen. A master that does not answer
 is looked up again, and one that has too much to do is asked again, until the asker's patience
-is over; then it is ``Unreachable``. Slaves hear that a client is there, and nothing else: an
+is over; then it is ``Unreachable``. Offsets of many queues are asked for, or written, in one go
+for each master. Slaves hear that a client is there, and nothing else: an
 offset that is written to a slave stays there. Everything goes through the ``Edge``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from rangeland.dialects.contract import Question
@@ -60,6 +61,33 @@ class Masters:
                 raise trouble
             self.edge.pause(PAUSE_MS)
 
+    def ask_each(
+        self, requests: Sequence[m.Request], patience_ms: int = PATIENCE_MS
+    ) -> list[tuple[m.Answer, Code]]:
+        """As ``ask``, about queues: those of a broker in one go. What that does not settle is
+        asked once more by itself. Raises Unreachable."""
+        settled: dict[int, tuple[m.Answer, Code]] = {}
+        for broker, places in _by_broker(requests).items():
+            questions = [Question(requests[place]) for place in places]
+            try:
+                address = self._master(broker, _queue(requests[places[0]]).topic)
+                answers: list[m.Answer] = self.edge.ask_all(address, questions)
+            except Unreachable:
+                self._addresses.pop(broker, None)
+                continue
+            for place, answer in zip(places, answers, strict=True):
+                code = judge(answer.code)
+                if code.verdict not in _PASSES:
+                    settled[place] = answer, code
+        return [
+            settled.get(place) or self._ask_alone(request, patience_ms)
+            for place, request in enumerate(requests)
+        ]
+
+    def _ask_alone(self, request: m.Request, patience_ms: int) -> tuple[m.Answer, Code]:
+        queue = _queue(request)
+        return self.ask(queue.broker, queue.topic, request, patience_ms)
+
     def slaves(self, brokers: Collection[str]) -> list[Address]:
         """Of brokers that were asked before."""
         known = [self._addresses.get(broker, {}) for broker in brokers]
@@ -110,30 +138,62 @@ class Masters:
         return listed[MASTER]
 
 
+def _queue(request: m.Request) -> Partition:
+    assert request.about is not None
+    return request.about
+
+
+def _by_broker(requests: Sequence[m.Request]) -> dict[str, list[int]]:
+    """The places of the requests."""
+    found: dict[str, list[int]] = {}
+    for place, request in enumerate(requests):
+        found.setdefault(_queue(request).broker, []).append(place)
+    return found
+
+
 # --- offsets ----------------------------------------------------------------------------
 
 
-def read_offset(masters: Masters, group: str, queue: Partition) -> int | None:
-    answer, code = masters.ask(queue.broker, queue.topic, g.query_offset(group, queue))
-    if answer.code == g.QUERY_NOT_FOUND:
-        return None
-    if answer.code != SUCCESS:
-        raise refusal(code, answer.remark, group, f"its offset of {queue} was asked for")
-    return number_of(answer, "offset")
+def read_offsets(
+    masters: Masters, group: str, queues: Sequence[Partition]
+) -> dict[Partition, int | None]:
+    answers = masters.ask_each([g.query_offset(group, queue) for queue in queues])
+    found: dict[Partition, int | None] = {}
+    for queue, (answer, code) in zip(queues, answers, strict=True):
+        if answer.code not in (SUCCESS, g.QUERY_NOT_FOUND):
+            raise refusal(code, answer.remark, group, f"its offset of {queue} was asked for")
+        found[queue] = number_of(answer, "offset") if answer.code == SUCCESS else None
+    return found
 
 
-def write_offset(masters: Masters, group: str, queue: Partition, offset: int, me: str) -> None:
+def write_offsets(masters: Masters, group: str, offsets: Mapping[Partition, int], me: str) -> None:
     """Makes the group where there is none. ``me`` is a client id of nobody who is a member
     over another connection."""
-    request = g.update_offset(group, queue, offset)
-    answer, code = masters.ask(queue.broker, queue.topic, request)
-    if answer.code == g.GROUP_NOT_EXIST:
+    requests = [g.update_offset(group, queue, offset) for queue, offset in sorted(offsets.items())]
+    answers = _written(masters, group, requests)
+    if strange := [a.request for a in answers if a.code == g.GROUP_NOT_EXIST]:
         # A broker makes a group that it has to look at for whoever takes his leave from it,
         # and nobody has to join for that.
-        masters.ask(queue.broker, queue.topic, g.unregister(me, group))
-        answer, code = masters.ask(queue.broker, queue.topic, request)
-    if answer.code != SUCCESS:
-        raise refusal(code, answer.remark, group, f"its offset of {queue} was written")
+        for broker, places in _by_broker(strange).items():
+            masters.ask(broker, _queue(strange[places[0]]).topic, g.unregister(me, group))
+        answers = _written(masters, group, strange)
+    for answer in answers:
+        if answer.code == g.GROUP_NOT_EXIST:
+            raise _not_written(answer, group)
+
+
+def _written(masters: Masters, group: str, requests: Sequence[m.Request]) -> list[m.Answer]:
+    """The answers, which are successes or say that there is no such group."""
+    answers = [answer for answer, _ in masters.ask_each(requests)]
+    for answer in answers:
+        if answer.code not in (SUCCESS, g.GROUP_NOT_EXIST):
+            raise _not_written(answer, group)
+    return answers
+
+
+def _not_written(answer: m.Answer, group: str) -> RangelandError:
+    when = f"its offset of {_queue(answer.request)} was written"
+    return refusal(judge(answer.code), answer.remark, group, when)
 
 
 # --- how it is said ---------------------------------------------------------------------

@@ -36,7 +36,7 @@ from rangeland.dialects.rocketmq.census import (
 )
 from rangeland.dialects.rocketmq.clients import job_of
 from rangeland.dialects.rocketmq.codes import SUCCESS
-from rangeland.dialects.rocketmq.masters import PATIENCE_MS, Masters, refusal, write_offset
+from rangeland.dialects.rocketmq.masters import PATIENCE_MS, Masters, refusal, write_offsets
 from rangeland.errors import Conflict, JobFileError, RangelandError
 from rangeland.model import Address, Partition
 
@@ -204,8 +204,7 @@ class Member:
             if why := self._why_lost(offsets):
                 self._lose()
                 raise self._fenced(why)
-            for queue, offset in sorted(offsets.items()):
-                write_offset(self._masters, self._joining.group, queue, offset, self._id)
+            write_offsets(self._masters, self._joining.group, offsets, self._id)
 
     def _why_lost(self, queues: Collection[Partition]) -> str:
         """Empty where all of them are locked for this member."""

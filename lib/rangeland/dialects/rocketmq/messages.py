@@ -10,8 +10,9 @@ Rules: names and numbers of the protocol live here and in ``codes``, and nowhere
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from rangeland.dialects.contract import Credentials
@@ -20,7 +21,7 @@ from rangeland.wire.fields import Part
 
 SEND, PULL, CREATE_TOPIC = 10, 11, 17
 SEARCH_OFFSET, MAX_OFFSET, MIN_OFFSET = 29, 30, 31
-ROUTE, ALL_TOPICS = 105, 206
+ROUTE, ALL_BROKERS, ALL_TOPICS = 105, 106, 206
 HELLO = 32_000
 
 READER_GROUP: Final = "TOOLS_CONSUMER"
@@ -50,12 +51,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class PullSeries:
-    """Everything from ``offset`` on, until ``until_offset`` or about ``max_bytes``."""
+    """Everything from ``offset`` on, until ``until_offset`` or about ``max_bytes``. With
+    ``tags`` a pull of one message, whatever its tag, comes before those for messages that have
+    one: it tells whether the log still holds the offset."""
 
     about: Partition
     offset: int
     until_offset: int
     max_bytes: int
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,11 @@ def route(topic: str) -> Request:
     return Request(ROUTE, fields_of(topic=topic))
 
 
+def all_brokers() -> Request:
+    """Of a name server."""
+    return Request(ALL_BROKERS, {})
+
+
 def all_topics() -> Request:
     return Request(ALL_TOPICS, {})
 
@@ -131,19 +140,31 @@ def _of_queue(code: int, queue: Partition, **more: Any) -> Request:
 
 
 def pull(
-    queue: Partition, offset: int, count: int = MOST_A_PULL, group: str = READER_GROUP
+    queue: Partition,
+    offset: int,
+    count: int = MOST_A_PULL,
+    group: str = READER_GROUP,
+    tags: Sequence[str] = (),
 ) -> Request:
-    """At most ``count`` messages from ``offset`` on, whatever their tags."""
-    return _of_queue(
-        PULL,
-        queue,
+    """At most ``count`` messages from ``offset`` on: all that come, or those whose tag's hash is
+    that of one of ``tags``. Then a broker looks at 800 messages, in its usual settings, and
+    answers with what it has found, be it nothing. The version counts for groups only."""
+    same = _same_of_pulls(queue.topic, queue.number, group, " || ".join(tags) or "*")
+    return Request(
+        PULL, {**same, "queueOffset": str(offset), "maxMsgNums": str(count)}, about=queue
+    )
+
+
+@lru_cache(256)
+def _same_of_pulls(topic: str, number: int, group: str, subscription: str) -> Mapping[str, str]:
+    return fields_of(
+        topic=topic,
+        queueId=number,
         consumerGroup=group,
-        queueOffset=offset,
-        maxMsgNums=count,
         sysFlag=SUBSCRIPTION_INSIDE,
         commitOffset=0,
         suspendTimeoutMillis=0,
-        subscription="*",
+        subscription=subscription,
         subVersion=0,
         expressionType="TAG",
     )

@@ -1,8 +1,9 @@
 """From pulled bytes to rows, with a class for every offset on the way.
 
-The decoder makes rows of all messages of the range; what is packed is unpacked here, and then
-it is the row's value. An offset between two messages has none: its queue is compacted, which
-brokers do to topics that ask for it.
+The decoder makes rows of all messages of the range, or of those with the tags that were asked
+for; what is packed is unpacked here, and then it is the row's value. An offset between two
+messages has none: its queue is compacted, which brokers do to topics that ask for it. Where
+tags were asked for it is filtered: nobody says of what a broker leaves out whether it is there.
 
 Transactions need nothing here: a broker keeps what is not committed in a topic of its own, and
 gives a message its place in the queue when it is.
@@ -24,9 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns, stored_decoder
-from rangeland.decode.stored import NOT_PACKED
+from rangeland.decode.stored import NOT_PACKED, Walked
 from rangeland.dialects.kafka.compression import CODECS, MAX_BATCH_BYTES, Undecodable
 from rangeland.dialects.rocketmq.stored import bad_decoded, bad_message_at
+from rangeland.dialects.rocketmq.tagged import Given, take_head
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 
@@ -64,31 +66,42 @@ def decode_chunks(
     Raises BadRecord with the fact base_offset and, where known, next_offset behind it."""
     if from_offset >= until_offset or not len(records):
         return
+    given = take_head(records)
     try:
-        batch, codecs, walked = stored_decoder().decode_stored(records, from_offset, until_offset)
+        batch, codecs, walked = stored_decoder().decode_stored(
+            given.messages, from_offset, until_offset, given.tags
+        )
     except BadRecord as error:
-        raise bad_decoded(records, error, from_offset) from None
-    # A message behind the range ends the walk before it: then the range is told of to its end.
-    is_whole = walked.end < len(records) and not _is_cut(records, walked.end)
-    end = until_offset if is_whole else min(until_offset, walked.last_offset + 1)
+        raise bad_decoded(given, error, from_offset) from None
+    end = min(until_offset, _told_until(given, walked, until_offset))
     if end <= from_offset:
         return
     if codecs is None:
-        yield _chunk(batch, from_offset, end)
+        yield _chunk(batch, from_offset, end, given.until_offset is not None)
         return
-    yield from _unpacked_chunks(batch, codecs, from_offset, end)
+    yield from _unpacked_chunks(batch, codecs, from_offset, end, given.until_offset is not None)
 
 
-def _is_cut(records: memoryview, place: int) -> bool:
-    """Whether the bytes from ``place`` on are no whole message."""
-    rest = records[place:]
+def _told_until(given: Given, walked: Walked, until_offset: int) -> int:
+    """Up to where the records say what became of offsets."""
+    rest = given.messages[walked.end :]
+    if not rest and given.until_offset is not None:
+        return given.until_offset
+    # A message behind the range ends the walk before it: then the range is told of to its end.
+    is_whole = len(rest) > 0 and not _is_cut(rest)
+    return until_offset if is_whole else walked.last_offset + 1
+
+
+def _is_cut(rest: memoryview) -> bool:
+    """Whether the bytes begin with no whole message."""
     return len(rest) < 4 or int.from_bytes(rest[:4], "big") > len(rest)
 
 
-def _chunk(batch: pa.RecordBatch, from_offset: int, next_offset: int) -> Chunk:
+def _chunk(batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: bool) -> Chunk:
     rows = batch.num_rows
-    counts = Counts(landed=rows, compacted=next_offset - from_offset - rows)
-    if counts.compacted < 0:
+    left = next_offset - from_offset - rows
+    counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": left})
+    if left < 0:
         raise ProofFailed(
             f"offsets [{from_offset}, {next_offset}) became {rows} rows",
             from_offset=from_offset,
@@ -99,7 +112,7 @@ def _chunk(batch: pa.RecordBatch, from_offset: int, next_offset: int) -> Chunk:
 
 
 def _unpacked_chunks(
-    batch: pa.RecordBatch, codecs: Any, from_offset: int, end: int
+    batch: pa.RecordBatch, codecs: Any, from_offset: int, end: int, by_tags: bool
 ) -> Iterator[Chunk]:
     offsets = batch.column(columns.OFFSET.name).to_numpy()
     stored = batch.column(columns.VALUE.name)
@@ -115,9 +128,9 @@ def _unpacked_chunks(
             raise bad_message_at(offset, str(error), next_offset=offset + 1, codec=codec) from None
         if values.size >= MAX_CHUNK_BYTES and row + 1 < len(codecs):
             until = int(offsets[row]) + 1
-            yield _chunk(_with_values(batch, first, values), from_offset, until)
+            yield _chunk(_with_values(batch, first, values), from_offset, until, by_tags)
             first, values, from_offset = row + 1, _Values(), until
-    yield _chunk(_with_values(batch, first, values), from_offset, end)
+    yield _chunk(_with_values(batch, first, values), from_offset, end, by_tags)
 
 
 def _with_values(batch: pa.RecordBatch, first: int, values: _Values) -> pa.RecordBatch:

@@ -56,11 +56,15 @@ class Route:
 
     def _leader(self, broker: str) -> Leader:
         _, addresses = self.brokers.get(broker, ("", {}))
-        by_number = [addresses[number] for number in sorted(addresses)]
-        if not by_number:
+        if not addresses:
             return Leader(None)
-        slaves = tuple(addresses[number] for number in sorted(addresses) if number != MASTER)
-        return Leader(by_number[0], replicas=slaves)
+        numbers = tuple(sorted(addresses))
+        return Leader(
+            addresses[numbers[0]],
+            replicas=tuple(addresses[number] for number in numbers),
+            replica_ids=numbers,
+            is_replica=numbers[0] != MASTER,
+        )
 
     def is_internal(self, topic: str) -> bool:
         """Brokers and clusters have a topic of their own name each."""
@@ -83,6 +87,13 @@ def read_route(body: Part) -> Route:
 def read_topics(body: Part) -> list[str]:
     """The names of all topics. Raises RemoteProtocolError."""
     return _reading("a list of topics", body, lambda it: sorted(map(str, it["topicList"])))
+
+
+def read_brokers(body: Part) -> frozenset[str]:
+    """The names of all brokers that are registered. Raises RemoteProtocolError."""
+    return _reading(
+        "a list of brokers", body, lambda it: frozenset(map(str, it["brokerAddrTable"]))
+    )
 
 
 def _route(found: Any) -> Route:

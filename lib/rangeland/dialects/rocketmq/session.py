@@ -8,7 +8,8 @@ A series of pulls goes out in one go, each pull where the one before is expected
 many messages a broker gives in one answer is its own affair (32 from memory, 8 from disk, and
 fewer of large ones), so it is learned: pulls ask for as many as came last, and the last of a
 series for as many as there can be. A pull that brings less leaves a gap, which the reader of
-the series stops at.
+the series stops at. By tags a pull brings what it finds, so it is learned how far one looks,
+and pulls may overlap.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rangeland.dialects.contract import Credentials
-from rangeland.dialects.rocketmq.codes import SUCCESS
+from rangeland.dialects.rocketmq.codes import NO_MATCHED_MESSAGE, SUCCESS
 from rangeland.dialects.rocketmq.frames import ONE_WAY, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.messages import (
     MOST_A_PULL,
@@ -77,6 +78,36 @@ class _Pace:
             self.count = max(1, came[-1])
 
 
+@dataclass(slots=True)
+class _Stride:
+    """What one queue's answers by tags have taught: how many offsets one covers at least, and
+    how large it is."""
+
+    offsets: int = MOST_A_PULL
+    answer_bytes: int = 0
+
+    def pulls(self, series: PullSeries) -> Iterator[tuple[int, int]]:
+        """(offset, count) of each. There is one even where nothing is wanted."""
+        most = FIRST_PULLS
+        if self.answer_bytes:
+            most = max(1, min(MOST_PULLS, series.max_bytes // self.answer_bytes))
+        width = max(1, series.until_offset - series.offset)
+        for index in range(min(most, -(-width // self.offsets))):
+            rest = width - index * self.offsets
+            yield series.offset + index * self.offsets, min(rest, MOST_A_PULL)
+
+    def learn(self, answers: tuple[Answer, ...]) -> None:
+        looked = [
+            (number_of(a, "nextBeginOffset") - number_of(a.request, "queueOffset"), len(a.body))
+            for a in answers
+            if (a.code == SUCCESS or a.remark == NO_MATCHED_MESSAGE)
+            and number_of(a.request, "maxMsgNums") == MOST_A_PULL
+        ]
+        if looked:
+            self.offsets = max(1, min(offsets for offsets, _ in looked))
+            self.answer_bytes = max(1, sum(size for _, size in looked) // len(looked))
+
+
 def _brought(answer: Answer) -> int:
     """How many offsets a pull's answer covers."""
     if answer.code != SUCCESS:
@@ -115,6 +146,7 @@ class Session:
         self._waiting: dict[int, tuple[int, Request]] = {}
         self._open: dict[int, _Open] = {}
         self._paces: dict[Partition, _Pace] = {}
+        self._strides: dict[tuple[Partition, tuple[str, ...]], _Stride] = {}
         self._next_id = 0
         self._next_opaque = 0
 
@@ -131,6 +163,10 @@ class Session:
         """Nothing was asked, so no answer can be taken for one."""
         raise LocalProtocolError("an answer was taken for that to an opening, and there is none")
 
+    def oldest(self) -> bytes:
+        """Nothing: all are spoken to alike."""
+        return b""
+
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """The question's id and its frame, or frames. ``max_version`` says nothing."""
         question_id = self._next_id
@@ -140,13 +176,21 @@ class Session:
             request = hello()
         requests = [request]
         if isinstance(request, PullSeries):
-            pace = self._paces.setdefault(request.about, _Pace())
-            requests = [pull(request.about, at, count) for at, count in pace.pulls(request)]
+            requests = self._pulls(request)
         written = [self._write(question_id, each) for each in requests]
         if not getattr(request, "is_one_way", False):
             opaques = tuple(opaque for opaque, _ in written)
             self._open[question_id] = _Open(request, opaques)
         return question_id, b"".join(data for _, data in written)
+
+    def _pulls(self, series: PullSeries) -> list[Request]:
+        queue, tags = series.about, series.tags
+        if not tags:
+            pace = self._paces.setdefault(queue, _Pace())
+            return [pull(queue, at, count) for at, count in pace.pulls(series)]
+        stride = self._strides.setdefault((queue, tags), _Stride())
+        found = [pull(queue, at, count, tags=tags) for at, count in stride.pulls(series)]
+        return [pull(queue, series.offset, 1), *found]
 
     def _write(self, question_id: int, request: Request) -> tuple[int, bytes]:
         opaque = self._next_opaque
@@ -185,5 +229,11 @@ class Session:
         answers = tuple(asked.answers[opaque] for opaque in asked.opaques)
         if isinstance(asked.question, Request):
             return question_id, answers[0]
-        self._paces[asked.question.about].learn(answers)
+        self._learn(asked.question, answers)
         return question_id, SeriesAnswer(asked.question, answers)
+
+    def _learn(self, series: PullSeries, answers: tuple[Answer, ...]) -> None:
+        if series.tags:
+            self._strides[series.about, series.tags].learn(answers[1:])
+        else:
+            self._paces[series.about].learn(answers)

@@ -11,10 +11,20 @@ from typing import Any, Final
 
 from rangeland.decode import stored_decoder
 from rangeland.decode.stored import StoredFault, Walked
+from rangeland.dialects.rocketmq.tagged import Given, take_head
 from rangeland.errors import BadRecord
 
 _OFFSET: Final = struct.Struct(">q")
 _OFFSET_AT: Final = 20
+
+LOOK: Final = (
+    "look at it with mqadmin queryMsgByOffset, or go on without it with "
+    "`policy: {corrupt: skip}`, which records what is lost"
+)
+ONE_BY_ONE: Final = (
+    "have the topic's batches written to a topic whose attribute queue.type is not BatchCQ: "
+    "brokers give only such a topic's batches as one message"
+)
 
 
 def first_offset(body: Any) -> int | None:
@@ -26,11 +36,14 @@ def first_offset(body: Any) -> int | None:
 
 
 def next_offset(records: memoryview, from_offset: int) -> int | None:
-    """The offset behind the last whole message, found without decoding anything; None if
-    there is none. Raises BadRecord."""
-    walked = stored_decoder().walk_stored(records)
+    """The offset behind the last whole message, or behind all that tags leave out, found
+    without decoding anything; None if there is none. Raises BadRecord."""
+    given = take_head(records)
+    walked = stored_decoder().walk_stored(given.messages)
     if walked.fault is not None:
-        raise bad_message(records, walked, from_offset)
+        raise bad_message(given, walked, from_offset)
+    if given.until_offset is not None and walked.end == len(given.messages):
+        return given.until_offset
     return walked.last_offset + 1 if walked.messages else None
 
 
@@ -39,37 +52,39 @@ def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[in
     return target, target + 1
 
 
-def bad_message(records: memoryview, walked: Walked, from_offset: int) -> BadRecord:
+def bad_message(given: Given, walked: Walked, from_offset: int) -> BadRecord:
     """The error for the message at which a walk has ended. Where that one ends is believed
     if the next one begins there, or nothing does."""
     assert walked.fault is not None
-    return _bad(records, walked.fault, walked.end, max(from_offset, walked.last_offset + 1))
+    return _bad(given, walked.fault, walked.end, max(from_offset, walked.last_offset + 1))
 
 
-def bad_decoded(records: memoryview, error: BadRecord, from_offset: int) -> BadRecord:
+def bad_decoded(given: Given, error: BadRecord, from_offset: int) -> BadRecord:
     """The decoder's error as people and policies know messages: by offset."""
     fault, told = StoredFault(error.facts["fault"]), error.facts["offset"]
     offset = told if fault.is_inside else max(from_offset, told + 1)
-    return _bad(records, fault, error.facts["position"], offset)
+    return _bad(given, fault, error.facts["position"], offset)
 
 
-def _bad(records: memoryview, fault: StoredFault, place: int, offset: int) -> BadRecord:
-    facts: dict[str, Any] = {"reason": fault.reason, "position": place}
+def _bad(given: Given, fault: StoredFault, place: int, offset: int) -> BadRecord:
+    facts: dict[str, Any] = {"reason": fault.reason, "position": given.start + place}
+    if fault is StoredFault.INNER:
+        # It takes up as many offsets as it holds messages, so nothing can go on behind it.
+        return bad_message_at(offset, fault.reason, **facts, do=ONE_BY_ONE)
     if fault.is_inside:
         facts["next_offset"] = offset + 1
     elif fault is StoredFault.UNKNOWN_MAGIC:
-        facts["magic"] = bytes(records[place + 4 : place + 8]).hex()
+        facts["magic"] = bytes(given.messages[place + 4 : place + 8]).hex()
     return bad_message_at(offset, fault.reason, **facts)
 
 
-def bad_message_at(offset: int, why: str, **facts: Any) -> BadRecord:
+def bad_message_at(offset: int, why: str, do: str = LOOK, **facts: Any) -> BadRecord:
     """``next_offset`` among the facts is where reading could go on behind the message; it is
     not there where the end of the message is in doubt."""
     return BadRecord(
         f"the message at offset {offset} cannot be decoded",
         why=why,
-        do="look at it with mqadmin queryMsgByOffset, or go on without it with "
-        "`policy: {corrupt: skip}`, which records what is lost",
+        do=do,
         base_offset=offset,
         **facts,
     )

@@ -36,11 +36,12 @@ READ_COMMITTED = 1
 @struct
 class ListOffsetsPartitionResponse:
     """``offset`` -1: no record is that late, or an error. ``old_style_offsets``, version 0 only:
-    segment starts, newest first, before them the end of the log."""
+    segment starts, newest first, before them the end of the log if that is not too late. None
+    is there if all began to be written later, or beside an error."""
 
     partition_index: Int32
     error_code: Int16
-    old_style_offsets: Array[Int64] = since(0, until=0, default=())
+    old_style_offsets: Array[Int64] | None = since(0, until=0, default=None, nullable_from=1)
     timestamp: Int64 = since(1, default=-1)
     offset: Int64 = since(1, default=-1)
     leader_epoch: Int32 = since(4, default=-1, ignorable=True)

@@ -1,10 +1,13 @@
 """Saying who we are, before anything but ApiVersions is asked.
 
-Upstream: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses. Version 0
-of the handshake is followed by tokens without any header, which is not spoken here.
+Upstream: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses. Brokers
+before 1.0 know version 0 of the handshake alone, which is followed by frames that are tokens and
+nothing else: ``BareToken``, answered as if it were a SaslAuthenticateRequest.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from rangeland.wire.messages import Array, Bytes, Int16, Int64, String, message, since
 
@@ -46,3 +49,10 @@ class SaslAuthenticateRequest:
     """Source: SaslAuthenticateRequest.json. ``auth_bytes`` are never to be printed."""
 
     auth_bytes: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BareToken:
+    """A frame of its own, without a header."""
+
+    auth_bytes: bytes = field(repr=False)

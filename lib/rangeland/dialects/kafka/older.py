@@ -1,0 +1,58 @@
+"""What a request must become before an older broker is asked it.
+
+Most of what older versions lack is left out by the declarations. Here is what would be wrong
+rather than absent: a topic that is asked for by its name comes into being where the broker is
+set to make it, and only from Metadata 4 on can it be told not to. So before that all topics
+are asked for, and who asked picks his own. Brokers without transactions know no isolation:
+all that is in their logs is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from rangeland.dialects.kafka.messages import (
+    READ_UNCOMMITTED,
+    FetchRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+)
+
+FIRST_METADATA_WITHOUT_MAKING: Final = 4
+FIRST_FETCH_WITH_ISOLATION: Final = 4
+FIRST_OFFSETS_WITH_ISOLATION: Final = 2
+
+
+def fitted(request: Any, version: int) -> Any:
+    """The request as it may be sent in ``version``, which may be the one that was given."""
+    fit = _FITS.get(type(request))
+    return request if fit is None else fit(request, version)
+
+
+def _metadata(request: MetadataRequest, version: int) -> MetadataRequest:
+    if version == 0:
+        return replace(request, topics=())  # all of them, as None means later
+    if version < FIRST_METADATA_WITHOUT_MAKING and request.topics:
+        return replace(request, topics=None)
+    return request
+
+
+def _fetch(request: FetchRequest, version: int) -> FetchRequest:
+    if version < FIRST_FETCH_WITH_ISOLATION and request.isolation_level:
+        return replace(request, isolation_level=READ_UNCOMMITTED)
+    return request
+
+
+def _offsets(request: ListOffsetsRequest, version: int) -> ListOffsetsRequest:
+    if version < FIRST_OFFSETS_WITH_ISOLATION and request.isolation_level:
+        return replace(request, isolation_level=READ_UNCOMMITTED)
+    return request
+
+
+_FITS: Final[Mapping[type[Any], Callable[[Any, int], Any]]] = {
+    MetadataRequest: _metadata,
+    FetchRequest: _fetch,
+    ListOffsetsRequest: _offsets,
+}

@@ -1,0 +1,88 @@
+"""What leader epochs tell of a log: in which it is written now, and where older ones ended.
+
+One request per broker where there is something to compare. Brokers before 2.1 do not name the
+epoch in their metadata; there it is read from the log's last batch. What cannot be had is left
+out: then a log that was cut short and has grown again looks like one that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rangeland.dialects.contract import Asked, FetchTerms
+from rangeland.errors import RangelandError
+from rangeland.fetch.pool import Brokers
+from rangeland.model import Address, LogState, Partition
+
+SIZES = (64 << 10, 4 << 20)
+"""What is asked of each partition at first, and of those without a whole batch in it."""
+MAX_WAIT_MS = 500
+
+
+def with_epochs(brokers: Brokers, logs: Mapping[Partition, LogState]) -> dict[Partition, LogState]:
+    """The logs, with the epoch of the last batch for those whose leader's is not told."""
+    found: dict[Partition, int | None] = {}
+    for size in SIZES if brokers.dialect.NATURE.has_epochs else ():
+        missing = {
+            p: log
+            for p, log in logs.items()
+            if log.leader.epoch is None and log.end_offset > log.start_offset and p not in found
+        }
+        for address, group in _by_leader(missing).items():
+            found |= _last_epochs(brokers, address, group, size)
+    return {
+        p: replace(log, leader=replace(log.leader, epoch=found[p])) if p in found else log
+        for p, log in logs.items()
+    }
+
+
+def _last_epochs(
+    brokers: Brokers, address: Address, logs: Mapping[Partition, LogState], size: int
+) -> dict[Partition, int | None]:
+    """None where records came that are older than epochs."""
+    isolation = brokers.settings.isolation
+    asked = [Asked(p, None, None, log.end_offset - 1, size) for p, log in logs.items()]
+    questions = brokers.dialect.ask_records(
+        asked, FetchTerms(isolation, MAX_WAIT_MS, 4 * max(SIZES))
+    )
+    try:
+        answer = brokers.dialect.read_records(
+            brokers.call_all(address, questions), asked, isolation
+        )
+    except RangelandError:
+        return {}
+    return {
+        part.partition: brokers.dialect.epoch_of(part.records)
+        for part in answer.parts
+        if len(part.records) and part.partition in logs
+    }
+
+
+def epoch_ends(
+    brokers: Brokers, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
+) -> dict[Partition, int]:
+    """Where the records of these epochs end, of partitions whose leader has changed since."""
+    grown = {p: logs[p] for p, epoch in epochs.items() if p in logs and _is_older(epoch, logs[p])}
+    found: dict[Partition, int] = {}
+    for address, group in _by_leader(grown).items():
+        leaders = {p: log.leader for p, log in group.items()}
+        try:
+            questions = brokers.dialect.ask_epochs(leaders, {p: epochs[p] for p in group})
+            answers = brokers.call_all(address, questions)
+        except RangelandError:
+            continue
+        found |= {p: at for p, at in brokers.dialect.read_epochs(answers).items() if p in group}
+    return found
+
+
+def _is_older(epoch: int, log: LogState) -> bool:
+    return log.leader.epoch is not None and epoch < log.leader.epoch
+
+
+def _by_leader(logs: Mapping[Partition, LogState]) -> dict[Address, dict[Partition, LogState]]:
+    groups: dict[Address, dict[Partition, LogState]] = {}
+    for partition, log in logs.items():
+        if log.leader.address is not None:
+            groups.setdefault(log.leader.address, {})[partition] = log
+    return groups

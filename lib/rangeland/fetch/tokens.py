@@ -1,0 +1,214 @@
+"""Bearer tokens: from a command, a file, a function, or an OAuth 2 token endpoint.
+
+A token is had where the connection is made, driver or executor, and anew for each login, so
+what brings it must be there too. It is never written anywhere and stands in no error: a
+command's stdout is not repeated, and what looks like a token in its stderr is blotted out.
+Connections of one process that are made together share one: see ``REUSE_S``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+import re
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.fetch.settings import TlsSettings, TokenSource
+from rangeland.fetch.tls import tls_context
+
+REUSE_S = 10
+"""A survey connects to many brokers at once, and a task to several."""
+MAX_ANSWER_BYTES = 1 << 20
+TAIL_BYTES = 400
+TRY_LATER = 75
+FIELD = "source.security.sasl.token"
+
+# RFC 6750, b64token.
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_LOOKS_SECRET = re.compile(r"[A-Za-z0-9._~+/=-]{24,}")
+
+_kept: dict[TokenSource, tuple[float, str]] = {}
+_lock = threading.Lock()
+
+
+def fetch_token(source: TokenSource, wait_ms: int, *, anew: bool = False) -> str:
+    """Raises JobFileError for a source that does not work, Unreachable for one that may later."""
+    with _lock:
+        taken_at, token = _kept.get(source, (-REUSE_S - 1.0, ""))
+        if not anew and time.monotonic() - taken_at <= REUSE_S:
+            return token
+        token = _fetched(source, wait_ms / 1000)
+        _kept[source] = (time.monotonic(), token)
+        return token
+
+
+def forget_token(source: TokenSource) -> None:
+    """It was refused: the next login fetches another."""
+    with _lock:
+        _kept.pop(source, None)
+
+
+def _fetched(source: TokenSource, wait_s: float) -> str:
+    if source.command:
+        return _checked(_from_command(source.command, wait_s), f"the command {source.command[0]}")
+    if source.file is not None:
+        return _checked(_from_file(source.file), f"the file {source.file}")
+    if source.function is not None:
+        return _checked(_from_function(source.function), f"the function {source.function}")
+    return _checked(_from_endpoint(source, wait_s), f"the endpoint {source.endpoint}")
+
+
+def _from_command(command: tuple[str, ...], wait_s: float) -> str:
+    field = f"{FIELD}.command"
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=wait_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        # Its own text would repeat what came out so far.
+        raise Unreachable(
+            f"the command {command[0]} gave no token",
+            why=f"it did not end within {wait_s:g} s on {platform.node()}",
+            do=f"see why it takes so long, or raise source.timeouts.request_ms ({field})",
+        ) from None
+    except OSError as error:
+        raise JobFileError(
+            f"the command {command[0]} cannot be started on {platform.node()}",
+            why=error.strerror or type(error).__name__,
+            do=f"correct {field}; it must be there on the driver and on every executor",
+        ) from None
+    if done.returncode == 0:
+        return done.stdout.decode("utf-8", errors="replace")
+    raise _command_failed(command, done.returncode, done.stdout, done.stderr)
+
+
+def _command_failed(
+    command: tuple[str, ...], code: int, stdout: bytes, stderr: bytes
+) -> RangelandError:
+    kind = Unreachable if code == TRY_LATER else JobFileError
+    said = _tail(stderr, stdout)
+    return kind(
+        f"the command {command[0]} gave no token",
+        why=f"it ended with {code} on {platform.node()}" + (f": {said}" if said else ""),
+        do=f"run it by hand as this user, then correct {FIELD}.command; a command that ends with "
+        f"{TRY_LATER} is tried again later",
+        code=code,
+    )
+
+
+def _tail(stderr: bytes, stdout: bytes) -> str:
+    text = stderr.decode("utf-8", errors="replace")
+    for word in stdout.decode("utf-8", errors="replace").split():
+        text = text.replace(word, "...") if len(word) >= 8 else text
+    text = " ".join(_LOOKS_SECRET.sub("...", text).split())
+    return text if len(text) <= TAIL_BYTES else "..." + text[-TAIL_BYTES:]
+
+
+def _from_file(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobFileError(
+            f"the token file {path} cannot be read on {platform.node()}",
+            why=getattr(error, "strerror", None) or type(error).__name__,
+            do=f"make it readable there, on the driver and on every executor, or correct "
+            f"{FIELD}.file",
+        ) from None
+
+
+def _from_function(name: str) -> str:
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise JobFileError(
+            f"the function {name} cannot be imported on {platform.node()}",
+            why=str(error),
+            do=f"ship its module with --py-files, or correct {FIELD}.callable",
+        ) from error
+    try:
+        token = function()
+    except RangelandError:
+        raise
+    except Exception as error:
+        # Whatever it says may have the token in it, and so may the frames it came through.
+        raise JobFileError(
+            f"the function {name} gave no token",
+            why=f"it raised {type(error).__name__} on {platform.node()}",
+            do=f"call it by hand, then correct {FIELD}.callable",
+        ) from None
+    return token if isinstance(token, str) else ""
+
+
+def _from_endpoint(source: TokenSource, wait_s: float) -> str:
+    from urllib.parse import urlencode
+
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": source.client_id,
+        "client_secret": source.client_secret,
+        **({"scope": source.scope} if source.scope else {}),
+    }
+    url = source.endpoint or ""
+    status, body = _post(url, urlencode(form).encode(), wait_s, source.ca)
+    told = _json(body)
+    if status == 200 and isinstance(told.get("access_token"), str):
+        return str(told["access_token"])
+    # RFC 6749 5.2: what is wrong is in ``error``; nothing else of the answer is repeated.
+    said = str(told.get("error", ""))[:80] if told.get("error") else "no access_token"
+    kind = Unreachable if status >= 500 or status == 429 else JobFileError
+    raise kind(
+        f"the token endpoint {url} gave no token",
+        why=f"it answered {status}, {_LOOKS_SECRET.sub('...', said)}",
+        do=f"check endpoint, client_id, client_secret and scope in {FIELD}",
+        status=status,
+    )
+
+
+def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, bytes]:
+    """Status and body of the answer."""
+    from urllib.error import HTTPError, URLError
+    from urllib.request import Request, urlopen
+
+    context = tls_context(TlsSettings(ca=ca)) if url.startswith("https:") else None
+    try:
+        with urlopen(Request(url, form), timeout=wait_s, context=context) as answer:
+            return answer.status, answer.read(MAX_ANSWER_BYTES)
+    except HTTPError as error:
+        with error:
+            return error.code, error.read(MAX_ANSWER_BYTES)
+    except (URLError, OSError, ValueError) as error:
+        cause = getattr(error, "reason", error)
+        kind = JobFileError if getattr(cause, "verify_code", 0) else Unreachable
+        raise kind(
+            f"the token endpoint {url} does not answer",
+            why=str(cause),
+            do=f"check {FIELD}: endpoint and ca, then run again",
+        ) from None
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _checked(text: str, origin: str) -> str:
+    token = text.strip()
+    if _TOKEN.fullmatch(token):
+        return token
+    raise JobFileError(
+        f"{origin} gave what is no bearer token",
+        why=f"it has {len(token)} characters, and some that RFC 6750 does not allow"
+        if token
+        else "it gave nothing",
+        do=f"have it give the token alone, nothing around it ({FIELD})",
+    )

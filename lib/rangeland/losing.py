@@ -1,0 +1,94 @@
+"""Losses as the ledger keeps them: of outcomes, and of what was seen without one. Pure.
+
+One entry for each verdict: of a plan's own losses, of what its receipts have skipped, kept
+aside or held, and of what a policy has held back or passed over before anything was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rangeland.delta.entries import LossEntry
+from rangeland.errors import BadRecord, RangelandError, RangeLost
+from rangeland.model import Partition, Range, Receipt
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import CAUSES, Action, Loss, Verdict
+
+
+def losses_of(
+    plan: Plan, receipts: Mapping[int, Receipt], now_ms: int, attempt: int = 0
+) -> list[LossEntry]:
+    """What an outcome has of losses, in the order of the log."""
+
+    def entry(where: Range, verdict: str, action: Action, evidence: str, at_ms: int) -> LossEntry:
+        cause = CAUSES[Verdict(verdict)]
+        name = (plan.application, plan.job, plan.sequence)
+        why = (verdict, action.value, cause, evidence)
+        return LossEntry(*name, where, *why, at_ms, now_ms, plan.hash, attempt)
+
+    ids = {r.partition: r.topic_id for r in plan.ranges}
+    found = []
+    for loss in plan.losses:
+        where = _range(loss, ids.get(loss.partition))
+        found.append(entry(where, loss.verdict, Action.SKIP, loss.evidence, plan.made_at_ms))
+    for receipt in receipts.values():
+        told = [(Action.SKIP, one) for one in receipt.losses]
+        told += [(Action.QUARANTINE, one) for one in receipt.quarantined]
+        told += [(Action.HOLD, one) for one in (receipt.held,) if one is not None]
+        for action, (start, end, verdict, evidence) in told:
+            where = Range(receipt.partition, start, end, ids.get(receipt.partition))
+            found.append(entry(where, verdict, action, evidence, now_ms))
+    return sorted(found, key=lambda one: (one.range.partition, one.range.from_offset))
+
+
+def seen_losses(
+    application: str,
+    job: str,
+    sequence: int,
+    losses: Iterable[tuple[Loss, Action]],
+    topic_ids: Mapping[Partition, str | None],
+    now_ms: int,
+) -> list[LossEntry]:
+    """Losses of no outcome: what a run was about to land when it saw them is ``sequence``."""
+    return [
+        LossEntry(
+            application,
+            job,
+            sequence,
+            _range(loss, topic_ids.get(loss.partition)),
+            loss.verdict.value,
+            action.value,
+            CAUSES[loss.verdict],
+            loss.evidence,
+            now_ms,
+            now_ms,
+        )
+        for loss, action in losses
+    ]
+
+
+def losses_in(error: RangelandError) -> list[Loss]:
+    """The losses that have ended a run, as its error names them."""
+    if isinstance(error, RangeLost):
+        return [_of_facts(facts) for facts in error.facts.get("losses", ())]
+    names = ("topic", "partition")
+    if not isinstance(error, BadRecord) or not all(name in error.facts for name in names):
+        return []
+    facts = error.facts
+    first = facts.get("base_offset", facts.get("position", 0))
+    until = facts.get("next_offset", first)
+    partition = Partition(facts["topic"], facts["partition"], facts.get("broker") or "")
+    evidence = f"{error.what}: {error.why}"
+    return [Loss(partition, first, max(first, until), Verdict.CORRUPT, evidence)]
+
+
+def _of_facts(facts: Mapping[str, Any]) -> Loss:
+    partition = Partition(facts["topic"], facts["partition"], facts["broker"] or "")
+    ends = (facts["from_offset"], facts["until_offset"])
+    return Loss(partition, *ends, Verdict(facts["verdict"]), facts["evidence"])
+
+
+def _range(loss: Loss, topic_id: str | None) -> Range:
+    until = max(loss.from_offset, loss.until_offset)
+    return Range(loss.partition, loss.from_offset, until, topic_id)

@@ -1,0 +1,71 @@
+"""The errors that losses become: which offsets, why, and how to go on."""
+
+from __future__ import annotations
+
+from rangeland.errors import RangeLost, Unreachable
+from rangeland.planning.policy import Action, Loss, Policy, Verdict
+
+REMEDY = {
+    Verdict.EXPIRED: "Land what is left with `policy: {expired: skip}`, which records the gap, "
+    "or with `--from earliest`; or restore the topic.",
+    Verdict.RECREATED: "Land the new topic from its beginning with `policy: {recreated: skip}`, "
+    "or into another table.",
+    Verdict.TRUNCATED: "Ask for an end that the log has reached, or wait until it has; after an "
+    "unclean leader election use `policy: {truncated: skip}`.",
+    Verdict.CORRUPT: "Restore the log from a good replica, or go on without the batch with "
+    "`policy: {corrupt: skip}`, which records what is lost.",
+    Verdict.UNREACHABLE: "Start the broker, then run again.",
+    Verdict.VANISHED: "Take the topic or partition out of the job, or use "
+    "`policy: {vanished: skip}`.",
+}
+
+
+def unreachable(losses: list[Loss]) -> Unreachable:
+    """One error for all partitions that nobody serves."""
+    more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
+    return Unreachable(
+        f"{losses[0].partition}{more} cannot be read now",
+        why=losses[0].evidence,
+        do="start the broker and run again, or land the other partitions with "
+        "`policy: {unreachable: hold}`",
+        partitions=[str(loss.partition) for loss in losses],
+    )
+
+
+def range_lost(losses: list[Loss]) -> RangeLost:
+    """One error for all losses: partition, offsets, cause, and how to go on."""
+    first = losses[0]
+    more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
+    return RangeLost(
+        f"{first.partition} [{first.from_offset}, {first.until_offset}) {first.verdict}{more}",
+        why=f"{first.evidence}; {first.width} offsets cannot be had",
+        do=REMEDY[first.verdict],
+        losses=[
+            {
+                "topic": loss.partition.topic,
+                "partition": loss.partition.number,
+                "broker": loss.partition.broker or None,
+                "from_offset": loss.from_offset,
+                "until_offset": loss.until_offset,
+                "verdict": loss.verdict.value,
+                "evidence": loss.evidence,
+            }
+            for loss in losses
+        ],
+    )
+
+
+def refuse_nameless(policy: Policy, losses: list[Loss]) -> None:
+    """A topic made anew on brokers without topic ids: the offsets of its new life would count
+    as landed, since those of the old one are. Raises RangeLost where a policy would go on."""
+    (loss, *_) = losses
+    if policy.of(loss.verdict, loss.partition.topic) is not Action.SKIP:
+        return
+    error = range_lost([loss])
+    raise RangeLost(
+        error.what,
+        why=f"{error.why}; these brokers have no topic ids, so the offsets of the new topic cannot "
+        "be told from those that are landed",
+        do="Land the new topic into another table.",
+        **error.facts,
+    )

@@ -1,0 +1,175 @@
+"""The proof: every offset of a plan's ranges has exactly one class, or nothing is committed.
+
+Receipts say what slices became. They and the plan's losses must tile its ranges, and their
+counts add up to the widths; where a policy holds a partition at a place, the range is cut to
+what is accounted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from rangeland.errors import ProofFailed
+from rangeland.model import COUNT_NAMES, Counts, Partition, Range, Receipt, Slice
+from rangeland.planning.intervals import Interval, merge, subtract, width
+from rangeland.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class RangeOutcome:
+    """One range of a plan and what became of each of its offsets. ``gaps`` are those
+    without a row, as in ``Receipt``."""
+
+    range: Range
+    counts: Counts
+    gaps: tuple[Interval, ...] | None = None
+    leader: str = ""
+    """Who served the last of it."""
+    in_bytes: bool = False
+    """Its offsets are the positions of entries: rows are fewer, or share one."""
+
+
+_Piece = tuple[int, int, Counts, "tuple[Interval, ...] | None", int]
+"""From, until, classes, offsets without a row, how many offsets are accounted for."""
+
+
+def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
+    """Every offset of every range has exactly one class, or nothing may be committed. Where
+    reading was to stop and hold its partition, the range is cut to what is accounted for.
+
+    Raises ProofFailed naming the slice or range that does not add up: a slice without a
+    receipt, a receipt of other offsets, counts whose sum is not the width, and slices or
+    receipts that no range has asked for."""
+    for piece in plan.slices:
+        receipt = receipts.get(piece.index)
+        if receipt is None:
+            raise ProofFailed(
+                f"slice {piece.index} ({piece}) was not read to its end",
+                why="no task has handed in a receipt for it; a transform that stops early, "
+                "such as a limit, has this effect",
+                do="let the transform consume all of its input",
+                slice=piece.index,
+            )
+        _check_receipt(piece, receipt)
+    pieces: dict[Partition, list[_Piece]] = {}
+    served: dict[tuple[Partition, int], str] = {}
+    not_read: dict[Partition, list[Interval]] = {}
+    for piece in plan.slices:
+        receipt = receipts[piece.index]
+        ends = (receipt.from_offset, receipt.until_offset)
+        if receipt.held is not None:
+            rest = (receipt.until_offset, piece.until_offset)
+            not_read.setdefault(piece.partition, []).append(rest)
+        entry = (*ends, receipt.counts, receipt.gaps, receipt.offsets)
+        pieces.setdefault(piece.partition, []).append(entry)
+        if receipt.leader:
+            served[piece.partition, piece.from_offset] = receipt.leader
+    for loss in plan.losses:
+        gone = (loss.from_offset, loss.until_offset)
+        entry = (*gone, Counts(lost=loss.width), (gone,), loss.width)
+        pieces.setdefault(loss.partition, []).append(entry)
+    _refuse_strays(plan, receipts)
+    in_bytes = {r.partition for r in receipts.values() if r.taken_up is not None}
+    return [
+        replace(
+            _prove_range(r, pieces.get(r.partition, [])),
+            leader=_last_leader(r, served),
+            in_bytes=r.partition in in_bytes,
+        )
+        for whole in plan.ranges
+        for r in _accounted(whole, not_read.get(whole.partition, []))
+    ]
+
+
+def _accounted(r: Range, not_read: list[Interval]) -> list[Range]:
+    """The range without what was held; whole where nothing was."""
+    if not not_read:
+        return [r]
+    return [
+        replace(
+            r, from_offset=a, until_offset=b, estimated_bytes=r.estimated_bytes * (b - a) // r.width
+        )
+        for a, b in subtract((r.from_offset, r.until_offset), not_read)
+    ]
+
+
+def _last_leader(r: Range, served: Mapping[tuple[Partition, int], str]) -> str:
+    inside = [
+        (start, leader)
+        for (partition, start), leader in served.items()
+        if partition == r.partition and r.from_offset <= start < r.until_offset
+    ]
+    return max(inside)[1] if inside else ""
+
+
+def _refuse_strays(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
+    """What lies outside the ranges would be landed and never be counted."""
+    strays = receipts.keys() - {piece.index for piece in plan.slices}
+    if strays:
+        raise ProofFailed(
+            f"there are receipts for slices {sorted(strays)}, which the plan does not have",
+            do="report this with the plan; nothing was committed",
+        )
+    pieces = sum(s.width for s in plan.slices) + sum(loss.width for loss in plan.losses)
+    if pieces != plan.width:
+        raise ProofFailed(
+            f"the slices and losses of the plan are {pieces} offsets, its ranges {plan.width}",
+            do="report this with the plan; nothing was committed",
+        )
+
+
+def _check_receipt(piece: Slice, receipt: Receipt) -> None:
+    held_until = receipt.held[1] if receipt.held is not None else receipt.until_offset
+    same = (receipt.partition, receipt.from_offset, held_until) == (
+        piece.partition,
+        piece.from_offset,
+        piece.until_offset,
+    )
+    same = same and (receipt.held is None or receipt.held[0] == receipt.until_offset)
+    read = receipt.until_offset - receipt.from_offset
+    counted = receipt.offsets == read and all(
+        getattr(receipt.counts, name) >= 0 for name in COUNT_NAMES
+    )
+    counted = counted and _width(receipt.quarantined) == receipt.counts.quarantined
+    rowless = receipt.counts.total - receipt.counts.landed
+    known = receipt.gaps is None or width(receipt.gaps) == rowless
+    lost = _width(receipt.losses)
+    if not same or not counted or not known or lost != receipt.counts.lost:
+        raise ProofFailed(
+            f"slice {piece.index} ({piece}) does not add up",
+            why=f"its receipt is for [{receipt.from_offset}, {receipt.until_offset}) of "
+            f"{receipt.partition} and accounts for {receipt.offsets} of {piece.width} offsets, "
+            f"with losses of {lost} and gaps {receipt.gaps}: {receipt.counts}",
+            do="report this with the plan; nothing was committed",
+            slice=piece.index,
+        )
+
+
+def _width(losses: Iterable[tuple[int, int, str, str]]) -> int:
+    return sum(until - start for start, until, _, _ in losses)
+
+
+def _prove_range(r: Range, pieces: list[_Piece]) -> RangeOutcome:
+    """The pieces inside the range must tile it: no gap, no overlap, all counted."""
+    inside = sorted(
+        (p for p in pieces if r.from_offset <= p[0] and p[1] <= r.until_offset and p[0] < p[1]),
+        key=lambda p: p[0],
+    )
+    position = r.from_offset
+    for start, end, *_ in inside:
+        if start != position:
+            break
+        position = end
+    counts = Counts.sum(counts for _, _, counts, _, _ in inside)
+    offsets = sum(accounted for *_, accounted in inside)
+    if position != r.until_offset or offsets != r.width:
+        raise ProofFailed(
+            f"{r} does not add up",
+            why=f"its slices and losses are continuous up to {position} and account for "
+            f"{offsets} of {r.width} offsets: {counts}",
+            do="report this with the plan; nothing was committed",
+        )
+    if any(gaps is None for *_, gaps, _ in inside):
+        return RangeOutcome(r, counts, None)
+    return RangeOutcome(r, counts, tuple(merge(g for *_, gaps, _ in inside for g in gaps or ())))

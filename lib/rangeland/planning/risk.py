@@ -1,0 +1,121 @@
+"""What retention may take before it is read: which ranges, and why. Pure.
+
+A log is given up from its head, a segment at a time: when its newest record is too old, or
+when the log is too large. So a range is at risk where its first records will be too old by the
+time that reading is expected to end, or where its log is about as large as it may be. It is an
+estimate: nothing is judged by it, but those ranges are read first and a person is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rangeland.model import LogState, Partition, Range, Retention, Survey
+
+ASSUMED_BYTES_PER_SECOND = 8 << 20
+"""How fast a run reads, where no earlier one of the job has shown it."""
+LEAST_MEASURED_BYTES = 64 << 20
+"""A run that has read less tells how long it takes to start, and not how fast it reads."""
+STARTING_MS = 60_000
+"""Between a survey and the first byte: workers that are to start, plans of others."""
+NEARLY_FULL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """``is_measured``: an earlier run of the job was as fast."""
+
+    bytes_per_second: int = ASSUMED_BYTES_PER_SECOND
+    is_measured: bool = False
+
+    def __str__(self) -> str:
+        shown = f"{self.bytes_per_second / (1 << 20):.3g} MiB/s"
+        return f"{shown}, as the last run" if self.is_measured else f"an assumed {shown}"
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """The first offsets of a range, up to ``until_offset``."""
+
+    partition: Partition
+    from_offset: int
+    until_offset: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.partition} [{self.from_offset}, {self.until_offset}): {self.why}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.number,
+            "broker": self.partition.broker or None,
+            "from_offset": self.from_offset,
+            "until_offset": self.until_offset,
+            "why": self.why,
+        }
+
+
+def speed_of(runs: Sequence[tuple[int, float]]) -> Speed:
+    """Of the newest of these (bytes, seconds) that is worth measuring, newest first."""
+    for size, seconds in runs:
+        if size >= LEAST_MEASURED_BYTES and seconds > 0:
+            return Speed(max(1, int(size / seconds)), True)
+    return Speed()
+
+
+def reading_ms(
+    logs: Mapping[Partition, LogState], begins: Mapping[Partition, int], speed: Speed
+) -> int:
+    """How long it takes to read the logs to their ends, from where each is to be begun."""
+    total = 0
+    for partition, log in logs.items():
+        there = log.end_offset - log.start_offset
+        left = log.end_offset - max(log.start_offset, begins.get(partition, log.start_offset))
+        if there > 0 and log.size_bytes:
+            total += log.size_bytes * max(0, left) // there
+    return STARTING_MS + total * 1000 // speed.bytes_per_second
+
+
+def expiry_times(retention: Mapping[str, Retention], now_ms: int, read_ms: int) -> dict[str, int]:
+    """By topic, the time before which records will be too old when they are read."""
+    return {
+        topic: now_ms - found.ms + read_ms
+        for topic, found in retention.items()
+        if found.ms is not None
+    }
+
+
+def at_risk(ranges: Sequence[Range], survey: Survey) -> tuple[Risk, ...]:
+    """The ranges whose first offsets may be gone before they are read."""
+    found = [_risk(r, survey) for r in ranges if r.partition in survey.logs and r.width > 0]
+    return tuple(risk for risk in found if risk is not None)
+
+
+def _risk(r: Range, survey: Survey) -> Risk | None:
+    retention = survey.retention.get(r.partition.topic)
+    if retention is None:
+        return None
+    until = min(survey.expiring.get(r.partition, r.from_offset), r.until_offset)
+    if until > r.from_offset and retention.ms is not None:
+        why = (
+            f"these records are older than retention.ms = {retention.ms} allows, or will be "
+            f"when they are read"
+        )
+        return Risk(r.partition, r.from_offset, until, why)
+    return _too_large(r, survey.logs[r.partition], retention)
+
+
+def _too_large(r: Range, log: LogState, retention: Retention) -> Risk | None:
+    """The head of a log that is nearly full goes with the next that is written."""
+    size, most = log.size_bytes, retention.bytes
+    if most is None or size is None or size < most * NEARLY_FULL:
+        return None
+    share = (size - most * NEARLY_FULL) / max(1, size)
+    head = log.start_offset + max(1, int(share * (log.end_offset - log.start_offset)))
+    if head <= r.from_offset:
+        return None
+    why = f"the log has {size} bytes and retention.bytes = {most} are kept"
+    return Risk(r.partition, r.from_offset, min(head, r.until_offset), why)

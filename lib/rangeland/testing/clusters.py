@@ -1,0 +1,170 @@
+"""What clusters of brokers on this machine have in common: their processes, folder and end.
+
+A process of a cluster has a name, which is a number where brokers have numbers. It can be
+killed, stopped, paused and restarted by that name, on the same port and data. A subclass says
+how its processes are started, and when they are ready.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from rangeland.errors import UsageError
+from rangeland.jvm.jars import fetch_jars
+from rangeland.testing.processes import Process, remove_directory, temporary_directory
+
+Name = TypeVar("Name", int, str)
+
+
+class Cluster(ABC, Generic[Name]):
+    """``kind`` is a word for people; ``names`` are those of the processes, in the order they
+    start in, and ``usual`` is who is meant where nobody is named.
+
+    A temporary directory is made and removed unless ``directory`` is given; a given one keeps
+    configuration and logs, and loses the data at the end."""
+
+    kind = ""
+    versions: Sequence[str] = ()
+
+    def __init__(
+        self, version: str, names: Sequence[Name], usual: Name, directory: Path | None
+    ) -> None:
+        if version not in self.versions:
+            known = ", ".join(self.versions)
+            raise UsageError(
+                f"{self.kind} {version} is not in the table", do=f"Use one of: {known}"
+            )
+        self.version = version
+        self.names: list[Name] = list(names)
+        """Of all processes."""
+        self.ports: dict[Name, int] = {}
+        self._usual: Name = usual
+        self._given_directory = directory
+        self._directory: Path | None = None
+        self._nodes: dict[Name, Process] = {}
+
+    # --- life --------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Starts all and returns when they are ready. Raises `Unreachable` with the last lines
+        of a log if one does not come up."""
+        if self._directory is not None:
+            raise UsageError("The cluster is already started", do="Use restart for one broker")
+        fetch_jars(self._jars)  # before anything is made: the first time takes a while
+        prefix = f"rangeland-{self.kind.lower()}-"
+        self._directory = self._given_directory or temporary_directory(prefix)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start_all()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Ends all processes at once and removes their data; a given directory keeps the logs."""
+        for process in self._processes():
+            process.kill()
+        self._nodes.clear()
+        if self._directory is not None and self._given_directory is None:
+            remove_directory(self._directory)
+        elif self._directory is not None:
+            remove_directory(self._directory / "data")
+        self._directory = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- what tests do to it -----------------------------------------------------------
+
+    @property
+    def running(self) -> list[Name]:
+        """The names of those whose process is there, paused ones too."""
+        return [name for name, process in self._nodes.items() if process.running]
+
+    def address(self, name: Name | None = None) -> str:
+        """``127.0.0.1:port``, up or not."""
+        return f"127.0.0.1:{self.ports[self._named(name)]}"
+
+    def process(self, name: Name | None = None) -> Process:
+        """Of one, for its pid, log and memory."""
+        chosen = self._named(name)
+        if chosen not in self._nodes:
+            known = ", ".join(map(str, self._nodes)) or "none, it is not started"
+            raise UsageError(f"There is no {chosen} in the cluster", do=f"There are: {known}")
+        return self._nodes[chosen]
+
+    def kill(self, name: Name | None = None) -> None:
+        """SIGKILL: a crash. Port and data are kept for `restart`."""
+        self.process(name).kill()
+
+    def stop(self, name: Name | None = None) -> None:
+        """SIGTERM: it says goodbye to the others and flushes."""
+        self.process(name).stop()
+
+    def pause(self, name: Name | None = None) -> None:
+        """SIGSTOP: connections stay open and nothing is answered, as in a long collection."""
+        self.process(name).pause()
+
+    def resume(self, name: Name | None = None) -> None:
+        self.process(name).resume()
+
+    def restart(self, name: Name | None = None, *, wait: bool = True) -> None:
+        """Starts one again on its port and data; stops it first if it runs. Returns when it is
+        ready, or at once."""
+        chosen = self._named(name)
+        self.process(chosen).stop()
+        self._nodes[chosen] = self._start_one(chosen)
+        if wait:
+            self._wait_for(chosen)
+
+    # --- how it is done ----------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        """Where configuration, ``logs`` and ``data`` of a started cluster are."""
+        if self._directory is None:
+            raise UsageError("The cluster is not started", do="Call start() or use `with`")
+        return self._directory
+
+    @property
+    def _jars(self) -> str:
+        """The name of its set of jars."""
+        return f"{self.kind.lower()}-{self.version}"
+
+    def _named(self, name: Name | None) -> Name:
+        return self._usual if name is None else name
+
+    def _processes(self) -> list[Process]:
+        return list(self._nodes.values())
+
+    def _start_together(self, names: Sequence[Name]) -> None:
+        """Starts these, then waits for each."""
+        for name in names:
+            self._nodes[name] = self._start_one(name)
+        for name in names:
+            self._wait_for(name)
+
+    @abstractmethod
+    def _start_all(self) -> None:
+        """Chooses ports, writes configuration and starts all; the directory is there."""
+
+    @abstractmethod
+    def _start_one(self, name: Name) -> Process:
+        """Starts one; it may have run before."""
+
+    @abstractmethod
+    def _wait_for(self, name: Name) -> None:
+        """Until one is ready."""

@@ -1,0 +1,45 @@
+"""Lines of text, written by the console producer that comes with a broker.
+
+So records are made by the Java of their own time: the framing of a codec, what a wrapper
+holds, which format is sent. It takes a second or two, for the JVM.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from rangeland.errors import Unreachable
+from rangeland.jvm.jars import class_path
+from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.testing.clients import TIMEOUT_S, joined
+
+SEPARATOR = "|"
+_TOOLS = "kafka-tools-4.1.0"
+"""For all brokers of the 4 line: what 4.4 needs of its own cannot be had."""
+
+
+def write_lines(
+    version: str,
+    bootstrap: str | Sequence[str],
+    topic: str,
+    lines: Sequence[tuple[str, str]],
+    codec: str = "none",
+) -> None:
+    """Writes keys and values to a topic of a broker of ``version``, in order. Raises
+    `Unreachable` with what the tool says of a failure."""
+    is_new = version.startswith("4.")
+    main = "org.apache.kafka.tools.ConsoleProducer" if is_new else "kafka.tools.ConsoleProducer"
+    server = "--broker-list" if version.startswith("0.") else "--bootstrap-server"
+    command = [find_java(), "-Xmx64m", *SMALL_JVM]
+    command += ["-cp", class_path(_TOOLS if is_new else f"kafka-{version}"), main]
+    command += [server, joined(bootstrap), "--topic", topic]
+    command += ["--property", "parse.key=true", "--property", f"key.separator={SEPARATOR}"]
+    command += ["--compression-codec", codec] if codec != "none" else []
+    text = "".join(f"{key}{SEPARATOR}{value}\n" for key, value in lines)
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    said = done.stdout + done.stderr
+    if done.returncode != 0 or "ERROR" in said:
+        raise Unreachable(f"Not all lines were written to {topic}", why=said[-2000:])

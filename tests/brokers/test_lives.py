@@ -1,0 +1,170 @@
+"""Logs that were cut short by an unclean election, or made anew, on real brokers, old and new:
+what was landed and is gone is named in offsets, also when the log has grown past it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+
+from rangeland.errors import Conflict, RangeLost
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.model import Bounds, Earliest, FromCheckpoint, Isolation, Latest, Partition
+from rangeland.planning.bounds import Request
+from rangeland.planning.coverage import Coverage
+from rangeland.planning.draft import Draft, Standing, Terms, draft
+from rangeland.planning.limits import Limits
+from rangeland.planning.lives import Mark
+from rangeland.planning.policy import Action, Policy
+from rangeland.planning.slices import Slicing
+from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
+from rangeland.testing.producing import (
+    create_topic,
+    delete_topic,
+    leader_of,
+    numbered,
+    produce,
+    wait_for_leader,
+)
+from tests.brokers.reading import log_of, look, read, settings_of
+
+pytestmark = pytest.mark.brokers
+
+TOPIC = "lived"
+P = Partition(TOPIC, 0)
+UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+Cluster = KafkaCluster | KafkaZooKeeperCluster
+
+
+@pytest.fixture(scope="module")
+def old() -> Iterator[KafkaZooKeeperCluster]:
+    """One broker that has leader epochs and no topic ids."""
+    with KafkaZooKeeperCluster(heap_mb=128, properties={"delete.topic.enable": "true"}) as cluster:
+        yield cluster
+
+
+def make(cluster: Cluster) -> None:
+    """Also right after one of that name was deleted: ZooKeeper may still have it."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            create_topic(cluster.bootstrap, TOPIC)
+        except Conflict:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
+
+
+def planned(
+    settings: ClusterSettings, checkpoint: Mapping[Partition, Mark], **skips: Action
+) -> Draft:
+    """The next plan of a job that goes on from a checkpoint, as a run makes it."""
+    known = frozenset(p.topic for p in checkpoint)
+    survey = look(settings, topics=(TOPIC,), checkpoint=checkpoint, known=known)
+    request = Request(
+        Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy(**skips), topics=(TOPIC,)
+    )
+    terms = Terms("j", "j", "kafka", Isolation.READ_COMMITTED, request, Limits(), Slicing())
+    return draft(terms, survey, Standing(checkpoint, Coverage(), 1))
+
+
+def lost(settings: ClusterSettings, checkpoint: Mapping[Partition, Mark]) -> tuple[str, int, int]:
+    with pytest.raises(RangeLost) as caught:
+        planned(settings, checkpoint)
+    (loss,) = caught.value.facts["losses"]
+    return loss["verdict"], loss["from_offset"], loss["until_offset"]
+
+
+@pytest.mark.parametrize(
+    "started",
+    [
+        pytest.param(lambda: KafkaZooKeeperCluster(brokers=2, heap_mb=128), id="0.11"),
+        # Three, since two nodes of which one is down could elect nobody.
+        pytest.param(
+            lambda: KafkaCluster(brokers=3, heap_mb=160), id="4.1", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_records_that_an_unclean_election_took_are_truncated_though_the_log_has_grown_past_them(
+    started: Callable[[], Cluster],
+) -> None:
+    with started() as cluster:
+        create_topic(cluster.bootstrap, TOPIC, replicas=2, config=UNCLEAN)
+        produce(cluster.bootstrap, TOPIC, numbered(10))
+        settings = settings_of(cluster.bootstrap)
+        leader = leader_of(cluster.bootstrap, TOPIC)
+        ids = log_of(settings, TOPIC).leader.replica_ids
+        (follower,) = set(ids) - {leader}
+        cluster.kill(follower)
+        produce(cluster.bootstrap, TOPIC, numbered(20, start=10))
+        before = planned(settings, {})
+        assert before.plan.ranges == (replace(before.plan.ranges[0], until_offset=30),)
+        cluster.kill(leader)
+        cluster.restart(follower)
+        assert wait_for_leader(cluster.bootstrap, TOPIC, other_than=leader) == follower
+        produce(cluster.bootstrap, TOPIC, numbered(40, start=100))
+        checkpoint = before.plan.checkpoint
+        assert lost(settings, checkpoint) == ("truncated", 10, 30)
+        after = planned(settings, checkpoint, truncated=Action.SKIP)
+        (went_on,) = after.plan.ranges
+        assert (went_on.from_offset, went_on.until_offset) == (30, 50)
+        assert [(x.from_offset, x.until_offset) for x in after.passed] == [(10, 30)]
+        found = read(after.plan.slices, settings)
+        assert [row.offset for row in found.rows] == list(range(30, 50))
+        later = planned(settings, after.plan.checkpoint)
+        assert (later.is_empty, later.passed) == (True, ())
+
+
+@pytest.mark.parametrize(("count", "longer"), [(5, False), (50, True)])
+def test_a_topic_made_anew_on_brokers_without_topic_ids_is_recreated(
+    old: KafkaZooKeeperCluster, count: int, longer: bool
+) -> None:
+    settings = settings_of(old.bootstrap)
+    make(old)
+    if longer:
+        # A topic that has had one leader only looks like its next life, once that is longer.
+        have_another_leader(old, settings)
+    produce(old.bootstrap, TOPIC, numbered(20))
+    checkpoint = planned(settings, {}).plan.checkpoint
+    count += checkpoint[P].until_offset - 20
+    assert checkpoint[P].topic_id is None
+    assert checkpoint[P].epoch is not None
+    assert planned(settings, checkpoint).is_empty
+    delete_topic(old.bootstrap, TOPIC)
+    make(old)
+    produce(old.bootstrap, TOPIC, numbered(count))
+    try:
+        at = checkpoint[P].until_offset
+        assert lost(settings, checkpoint) == ("recreated", at, at)
+    finally:
+        delete_topic(old.bootstrap, TOPIC)
+
+
+def have_another_leader(old: KafkaZooKeeperCluster, settings: ClusterSettings) -> None:
+    """An election for the topic. A broker that restarts may be its leader as before, if its
+    controller finds it alive already; a record in the log tells."""
+    for _ in range(6):
+        old.restart(1)
+        wait_for_leader(old.bootstrap, TOPIC)
+        produce(old.bootstrap, TOPIC, numbered(1))
+        if log_of(settings, TOPIC).leader.epoch:
+            return
+    pytest.fail("the topic has always had the same leader")
+
+
+def test_what_only_has_grown_is_no_loss(old: KafkaZooKeeperCluster) -> None:
+    settings = settings_of(old.bootstrap)
+    make(old)
+    produce(old.bootstrap, TOPIC, numbered(20))
+    checkpoint = planned(settings, {}).plan.checkpoint
+    old.restart(1)
+    wait_for_leader(old.bootstrap, TOPIC)
+    produce(old.bootstrap, TOPIC, numbered(5))
+    try:
+        (grown,) = planned(settings, checkpoint).plan.ranges
+        assert (grown.from_offset, grown.until_offset) == (20, 25)
+    finally:
+        delete_topic(old.bootstrap, TOPIC)

@@ -1,0 +1,144 @@
+"""A broker's quota and the job's own rate, kept to on a real broker."""
+
+from __future__ import annotations
+
+import time
+from struct import pack, unpack
+from typing import Any
+
+import pytest
+
+from rangeland.dialects.contract import Question
+from rangeland.fetch.broker import Connection
+from rangeland.fetch.fetcher import Fetcher
+from rangeland.fetch.loop import FetchLoop
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.steps import Patience
+from rangeland.model import Address, Counts
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.producing import Record, create_topic, produce
+from rangeland.wire.messages import Array, Bool, Int16, Int32, Int64, String, message, struct
+from tests.brokers.reading import log_of, read, settings_of, slice_of
+
+pytestmark = pytest.mark.brokers
+
+SMALL = Patience(no_progress_ms=60_000, fetch_bytes=64 << 10, request_bytes=64 << 10)
+
+
+def filled(kafka: KafkaCluster, topic: str, kilobytes: int) -> None:
+    create_topic(kafka.bootstrap, topic)
+    produce(kafka.bootstrap, topic, [Record(b"x" * 1000)] * kilobytes, batch_records=20)
+
+
+# --- the broker's quota ---------------------------------------------------------------------
+
+
+@struct
+class QuotaEntity:
+    entity_type: String
+    entity_name: String | None
+
+
+@struct
+class QuotaAnswer:
+    error_code: Int16
+    error_message: String | None
+    entity: Array[QuotaEntity]
+
+
+@message(key=49, versions=(0, 0), flexible_from=1, name="AlterClientQuotas")
+class AlterClientQuotasResponse:
+    throttle_time_ms: Int32
+    entries: Array[QuotaAnswer]
+
+
+@struct
+class QuotaOp:
+    """``value`` is a double; its bits, as a whole number."""
+
+    key: String
+    value: Int64
+    remove: Bool
+
+
+@struct
+class QuotaEntry:
+    entity: Array[QuotaEntity]
+    ops: Array[QuotaOp]
+
+
+@message(
+    key=49,
+    versions=(0, 0),
+    flexible_from=1,
+    name="AlterClientQuotas",
+    answer=AlterClientQuotasResponse,
+)
+class AlterClientQuotasRequest:
+    entries: Array[QuotaEntry]
+    validate_only: Bool
+
+
+def set_quota(settings: ClusterSettings, client: str, rate: float) -> None:
+    entity = QuotaEntity(entity_type="client-id", entity_name=client)
+    (bits,) = unpack(">q", pack(">d", rate))
+    op = QuotaOp(key="consumer_byte_rate", value=bits, remove=False)
+    request = AlterClientQuotasRequest(
+        entries=(QuotaEntry(entity=(entity,), ops=(op,)),), validate_only=False
+    )
+    with Brokers(settings) as brokers:
+        answer = brokers.call(settings.seeds[0], Question(request))
+    assert [entry.error_code for entry in answer.entries] == [0]
+
+
+def test_a_broker_that_throttles_is_left_alone_for_as_long_as_it_says(
+    kafka: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(kafka, topic, 1_300)
+    settings = settings_of(kafka.bootstrap, client_id=f"client-{topic}")
+    set_quota(settings, settings.client_id, 100_000)
+    log = log_of(settings, topic)
+    events: list[tuple[float, int | None]] = []
+    on_answer, send = FetchLoop.on_answer, Connection.send
+
+    def spy_on_answer(self: FetchLoop, at: Address, size: int, throttle_ms: int, now: int) -> None:
+        events.append((time.monotonic(), throttle_ms))
+        on_answer(self, at, size, throttle_ms, now)
+
+    def spy_on_send(self: Connection, question: Any) -> None:
+        events.append((time.monotonic(), None))
+        send(self, question)
+
+    monkeypatch.setattr(FetchLoop, "on_answer", spy_on_answer)
+    monkeypatch.setattr(Connection, "send", spy_on_send)
+    found = read([slice_of(log)], settings, SMALL)
+    assert found.counts == Counts(landed=1_300)
+    throttled = [(at, ms) for at, ms in events if ms]
+    assert throttled, "the broker has not throttled"
+    for at, ms in throttled:
+        following = [sent for sent, told in events if told is None and sent > at]
+        assert not following or following[0] - at >= ms / 1000 - 0.005
+
+
+# --- the job's own rate ---------------------------------------------------------------------
+
+
+def test_a_rate_makes_reading_as_slow_as_it_says(kafka: KafkaCluster, topic: str) -> None:
+    filled(kafka, topic, 3_000)
+    log = log_of(settings_of(kafka.bootstrap), topic)
+    assert log.leader.address is not None
+    settings = settings_of(kafka.bootstrap, rates=((log.leader.address, 1_500_000),))
+    began = time.monotonic()
+    found = read([slice_of(log)], settings)
+    assert found.counts == Counts(landed=3_000)
+    # Two seconds' worth, of which the last answer need not be waited for. A bound from below
+    # holds on a busy machine, too.
+    assert time.monotonic() - began > 0.9
+
+
+def test_a_fetcher_asks_for_less_at_a_time_when_it_is_slowed() -> None:
+    address = Address("h", 1)
+    settings = ClusterSettings("kafka", (address,), rates=((address, 100_000),))
+    fetcher = Fetcher([], settings, Patience())
+    assert fetcher._terms.max_bytes == 100_000

@@ -1,0 +1,218 @@
+"""Reading by tags: whatever a broker finds at a time, exactly the messages of the tags land,
+and all other offsets are counted as filtered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rangeland.dialects.contract import Asked, Fetched, FetchTerms
+from rangeland.dialects.rocketmq import ask_records, decode_chunks, next_offset, read_records
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.session import Session
+from rangeland.dialects.rocketmq.tagged import take_head, with_head
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import BadRecord
+from rangeland.model import Counts, Isolation, Partition
+from rangeland.wire.frames import FrameReader
+from tests.stored import messages, properties_of, stored
+
+QUEUE = Partition("t", 0, "broker-a")
+COMMITTED = Isolation.READ_COMMITTED
+ONE, OTHER = "AaAaAa", "BBBBBB"
+"""Two texts of one hash."""
+
+
+def java_hash(text: str) -> int:
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value
+
+
+class Broker:
+    """One queue, with the tag of each message. An answer brings ``most`` messages, from among
+    ``looks`` offsets."""
+
+    def __init__(self, tags: Sequence[str], most: int = 32, looks: int = 800) -> None:
+        self.tags, self.most, self.looks = tags, most, looks
+        self.session = Session("test")
+        self.pulls = 0
+
+    def ask(self, series: m.PullSeries) -> m.SeriesAnswer:
+        _, sent = self.session.encode(series)
+        answer: Any = None
+        for raw in FrameReader(1 << 20).feed(sent):
+            self.pulls += 1
+            assert answer is None
+            answer = self.session.decode(self._answer(read_frame(raw)))
+        found: m.SeriesAnswer = answer[1]
+        return found
+
+    def _answer(self, frame: Frame) -> memoryview:
+        at, count = int(frame.fields["queueOffset"]), int(frame.fields["maxMsgNums"])
+        asked = frame.fields["subscription"]
+        hashes = {java_hash(tag) for tag in asked.split(" || ")}
+        end, found, place = len(self.tags), [], at
+        while place < min(end, at + self.looks) and len(found) < min(count, self.most):
+            if asked == "*" or java_hash(self.tags[place]) in hashes:
+                found.append(self.message(place))
+            place += 1
+        code, remark = (0, "FOUND") if found else (20, "NO_MATCHED_MESSAGE")
+        if at >= end:
+            code, remark = 19, "OFFSET_OVERFLOW_ONE"
+        fields = {"nextBeginOffset": place, "minOffset": 0, "maxOffset": end}
+        fields["suggestWhichBrokerId"] = 0
+        texts = {name: str(value) for name, value in fields.items()}
+        answer = Frame(code, frame.opaque, ANSWER, remark, texts, b"".join(found))
+        return memoryview(b"".join(bytes(part) for part in write_frame(answer)))
+
+    def message(self, offset: int) -> bytes:
+        tag = self.tags[offset]
+        named = properties_of(("TAGS", tag)) if tag else b""
+        return stored(b"value-%d" % offset, offset, named)
+
+
+def fetch(broker: Broker, wanted: tuple[str, ...], position: int, until: int) -> Fetched:
+    asked = [Asked(QUEUE, None, None, position, 1 << 20, until)]
+    (question,) = ask_records(asked, FetchTerms(COMMITTED, 0, 1 << 20, tags=wanted))
+    (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
+    return part
+
+
+def read(
+    broker: Broker, wanted: tuple[str, ...], position: int, until: int
+) -> tuple[list[int], Counts]:
+    """As the fetch room reads: offsets of rows, and the sum of the counts."""
+    rows: list[int] = []
+    counts = Counts()
+    while position < until:
+        part = fetch(broker, wanted, position, until)
+        assert part.verdict is Verdict.OK
+        assert (part.readable_end, part.preferred) == (len(broker.tags), 0)
+        behind = next_offset(part.records, position)
+        assert behind is not None
+        assert behind > position
+        end = min(behind, until)
+        for chunk in decode_chunks(part.records, position, end, COMMITTED, ()):
+            assert chunk.counts.total == chunk.next_offset - position
+            position, counts = chunk.next_offset, counts + chunk.counts
+            rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []
+        assert position == end
+    return rows, counts
+
+
+tags_of_queue = st.lists(st.sampled_from(["A", "B", "", ONE, OTHER]), min_size=1, max_size=150)
+wanted_tags = st.lists(
+    st.sampled_from(["A", "B", ONE, "none"]), min_size=1, max_size=3, unique=True
+)
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(
+    tags=tags_of_queue,
+    wanted=wanted_tags,
+    most=st.integers(1, 32),
+    looks=st.integers(1, 60),
+    data=st.data(),
+)
+@example(tags=["B"] * 100, wanted=["A"], most=32, looks=7, data=None)
+@example(tags=[OTHER] * 40, wanted=[ONE], most=3, looks=60, data=None)
+def test_exactly_the_messages_of_the_tags_land_and_all_others_are_filtered(
+    tags: list[str], wanted: list[str], most: int, looks: int, data: Any
+) -> None:
+    first, until = 0, len(tags)
+    if data is not None:
+        first = data.draw(st.integers(0, len(tags) - 1))
+        until = data.draw(st.integers(first, len(tags)))
+    broker = Broker(tags, most, looks)
+    rows, counts = read(broker, tuple(wanted), first, until)
+    there = [offset for offset in range(first, until) if tags[offset] in wanted]
+    assert rows == there
+    assert counts == Counts(landed=len(there), filtered=until - first - len(there))
+
+
+def test_tags_that_are_rare_take_few_pulls_and_tags_of_all_no_more_than_no_tags() -> None:
+    rare = Broker((["B"] * 999 + ["A"]) * 40)
+    assert len(read(rare, ("A",), 0, 40_000)[0]) == 40
+    assert rare.pulls < 40_000 / 800 * 1.6 + 10
+    dense = Broker(["A"] * 8_000)
+    assert len(read(dense, ("A",), 0, 8_000)[0]) == 8_000
+    assert dense.pulls < 8_000 / 32 * 1.2
+
+
+def test_the_two_texts_have_one_hash() -> None:
+    assert java_hash(ONE) == java_hash(OTHER)
+
+
+def test_a_range_that_has_gone_from_the_log_is_not_called_filtered() -> None:
+    """Only the pull that asks for any message tells."""
+    asked = [Asked(QUEUE, None, None, 5, 1 << 20, 20)]
+    series = m.PullSeries(QUEUE, 5, 20, 1 << 20, ("A",))
+    behind = {"nextBeginOffset": "20", "minOffset": "0", "maxOffset": "20"}
+    answers = (
+        m.Answer(m.pull(QUEUE, 5, 1), 0, "FOUND", behind, memoryview(stored(b"v", 9))),
+        m.Answer(m.pull(QUEUE, 5, tags=("A",)), 20, "NO_MATCHED_MESSAGE", behind, b""),
+    )
+    (part,) = read_records([m.SeriesAnswer(series, answers)], asked, COMMITTED).parts
+    assert (part.verdict, part.code.split(":")[0]) == (Verdict.OUT_OF_RANGE, "OFFSETS_MISSING")
+
+
+@pytest.mark.parametrize(
+    ("code", "remark", "verdict"),
+    [
+        (19, "OFFSET_OVERFLOW_ONE", Verdict.OK),
+        (20, "MESSAGE_WAS_REMOVING", Verdict.OUT_OF_RANGE),
+        (2, "busy", Verdict.RETRY),
+        (20, "NO_MATCHED_MESSAGE", Verdict.RETRY),  # that looks at nothing
+    ],
+)
+def test_a_pull_by_tags_that_brings_nothing_says_why(
+    code: int, remark: str, verdict: Verdict
+) -> None:
+    asked = [Asked(QUEUE, None, None, 5, 1 << 20, 20)]
+    series = m.PullSeries(QUEUE, 5, 20, 1 << 20, ("A",))
+    there = {"nextBeginOffset": "5", "minOffset": "0", "maxOffset": "20"}
+    answers = (
+        m.Answer(m.pull(QUEUE, 5, 1), 0, "FOUND", there, memoryview(stored(b"v", 5))),
+        m.Answer(m.pull(QUEUE, 5, tags=("A",)), code, remark, there, b""),
+    )
+    (part,) = read_records([m.SeriesAnswer(series, answers)], asked, COMMITTED).parts
+    assert (part.verdict, len(part.records)) == (verdict, 0)
+
+
+def test_a_damaged_message_under_tags_is_named_at_its_place_and_can_be_passed() -> None:
+    tagged = properties_of(("TAGS", "A"))
+    good = [stored(b"v", offset, tagged) for offset in (5, 9)]
+    bodies = [good[0], stored(b"x", 7, tagged, crc=1), good[1]]
+    records = with_head(("A",), 12, bodies)
+    assert next_offset(records, 4) == 12
+    with pytest.raises(BadRecord) as caught:
+        list(decode_chunks(records, 4, 12, COMMITTED, ()))
+    facts = caught.value.facts
+    assert (facts["base_offset"], facts["next_offset"]) == (7, 8)
+    assert records[facts["position"] :][: len(bodies[1])] == bodies[1]
+    before = list(decode_chunks(records, 4, 7, COMMITTED, ()))
+    behind = list(decode_chunks(records, 8, 12, COMMITTED, ()))
+    assert [chunk.counts for chunk in (*before, *behind)] == [
+        Counts(landed=1, filtered=2),
+        Counts(landed=1, filtered=3),
+    ]
+
+
+@given(st.binary(max_size=80))
+@settings(max_examples=300, deadline=None, database=None)
+def test_any_bytes_have_a_head_or_none(data: bytes) -> None:
+    for records in (data, b"\xff\xff\xff\xffTAGS" + data):
+        given_ = take_head(memoryview(records))
+        assert given_.start + len(given_.messages) == len(records)
+
+
+def test_records_without_tags_have_no_head() -> None:
+    records = memoryview(messages([b"v"] * 3))
+    assert take_head(records) == (records, (), None, 0)

@@ -1,0 +1,254 @@
+"""Policies against a real log with damage in it: skipped, held, kept aside, landed later.
+
+A byte of a batch is flipped in the broker's own file and flipped back, so what the broker
+serves is damaged and whole again without its knowing. The table, the ledger and the
+quarantine are judged by Spark's own reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import rangeland
+from rangeland import inspection, run
+from rangeland.delta.kernel import Kernel
+from rangeland.delta.rows import SCHEMA
+from rangeland.delta.schema import schema_json
+from rangeland.errors import BadRecord, RangeLost
+from rangeland.job import Job
+from rangeland.model import Counts
+from rangeland.planning.plan import Plan
+from rangeland.results import Silent
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.producing import Record, create_topic, delete_records, produce
+from tests.spark.landings import expected, job_of, offsets_of, table_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.brokers]
+
+BATCH, BATCHES = 10, 3
+WIDTH = BATCH * BATCHES
+
+
+def filled(kafka: KafkaCluster, topic: str) -> None:
+    """Two partitions of three batches each."""
+    create_topic(kafka.bootstrap, topic, 2)
+    add(kafka, topic, (0, 1))
+
+
+def add(kafka: KafkaCluster, topic: str, partitions: tuple[int, ...]) -> None:
+    for partition in partitions:
+        records = (Record(b"%d" % n, b"v" * 50, partition=partition) for n in range(WIDTH))
+        produce(kafka.bootstrap, topic, records, batch_records=BATCH, linger_ms=100)
+
+
+def flip(kafka: KafkaCluster, topic: str, batch: int = 1) -> None:
+    """A byte of a batch of partition 1, in place. Done twice, nothing has happened."""
+    (segment,) = kafka.directory.glob(f"data/kafka-*/{topic}-1/*.log")
+    data, position = segment.read_bytes(), 0
+    for _ in range(batch):
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    with segment.open("r+b") as file:
+        file.seek(end - 20)
+        file.write(bytes([data[end - 20] ^ 0x01]))
+
+
+def losses(spark: Any, table: str) -> list[tuple[Any, ...]]:
+    """The ledger's rows of losses, as SQL has them."""
+    frame = table_of(spark, f"{table}/_rangeland/ledger").where("event = 'loss'")
+    names = ("topic", "partition", "from_offset", "until_offset", "count", "verdict", "action")
+    return sorted(tuple(row[name] for name in names) for row in frame.collect())
+
+
+def plans(spark: Any, table: str) -> int:
+    ledger = table_of(spark, f"{table}/_rangeland/ledger")
+    return int(ledger.where("event = 'plan'").count())
+
+
+def checkpoints(spark: Any, job: Job) -> dict[int, int | None]:
+    status = inspection.status(job, spark, Silent())
+    return {p.partition.number: p.checkpoint for p in status.partitions}
+
+
+def is_proved(spark: Any, job: Job) -> bool:
+    found = inspection.verify(job, spark, Silent())
+    assert not found.audit.strangers
+    return found.is_well
+
+
+class Doing(Silent):
+    """Does something once the plan is made, before it is read."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+
+    def planned(self, plan: Plan, recovered: bool) -> None:
+        self._action()
+
+
+DAMAGED = dict(p0=range(WIDTH), p1=[*range(BATCH), *range(2 * BATCH, WIDTH)])
+
+
+def test_what_cannot_be_decoded_is_kept_aside_and_landed_once_it_can(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str
+) -> None:
+    filled(kafka, topic)
+    flip(kafka, topic)
+    job = job_of(kafka.bootstrap, table, topic, policy={"corrupt": "quarantine"})
+    result = rangeland.land(job, spark)
+    assert result.counts == Counts(landed=2 * WIDTH - BATCH, quarantined=BATCH)
+    assert offsets_of(table_of(spark, table)) == expected(**DAMAGED)
+    row = (topic, 1, BATCH, 2 * BATCH, BATCH, "corrupt", "quarantine")
+    assert losses(spark, table) == [row]
+    assert [loss.action for loss in result.losses] == ["quarantine"]
+    assert rangeland.land(job, spark).state == "nothing"
+    assert is_proved(spark, job)
+
+    before = run.redrive(job, spark, Silent(), dry_run=True)
+    assert [(one.decodes, one.batch.range.from_offset) for one in before.left] == [(False, BATCH)]
+    assert "checksum" in before.left[0].why
+    assert run.redrive(job, spark, Silent()).to_json()["state"] == "nothing"
+
+    mend_quarantine(spark, table)
+    (ready,) = run.redrive(job, spark, Silent(), dry_run=True).left
+    assert ready.decodes
+    done = run.redrive(job, spark, Silent())
+    assert done.done is not None
+    assert (done.done.state, done.done.counts, done.left) == ("landed", Counts(landed=BATCH), ())
+    whole = expected(p0=range(WIDTH), p1=range(WIDTH))
+    assert offsets_of(table_of(spark, table)) == whole
+    assert is_proved(spark, job)
+    assert run.redrive(job, spark, Silent()).to_json()["state"] == "nothing"
+    assert rangeland.land(job, spark).state == "nothing"
+    assert offsets_of(table_of(spark, table)) == whole
+
+
+def mend_quarantine(spark: Any, table: str) -> None:
+    """Flips the byte back in what was kept, as somebody with the right tool would."""
+    path = f"{table}/_rangeland/quarantine"
+    (row,) = table_of(spark, path).select("records").collect()
+    mended = bytearray(row["records"])
+    mended[len(mended) - 20] ^= 0x01
+    spark.sql(f"UPDATE delta.`{path}` SET records = unhex('{mended.hex()}')")
+
+
+def test_what_was_quarantined_is_read_again_from_a_log_that_is_whole_again(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str
+) -> None:
+    filled(kafka, topic)
+    flip(kafka, topic)
+    job = job_of(kafka.bootstrap, table, topic, policy={"corrupt": "quarantine"})
+    rangeland.land(job, spark)
+    again = run.redrive(job, spark, Silent(), from_log=True)
+    assert again.done is not None
+    assert (again.done.state, len(again.left)) == ("nothing", 1)
+    flip(kafka, topic)
+    again = run.redrive(job, spark, Silent(), from_log=True)
+    assert again.done is not None
+    assert (again.done.counts, again.left) == (Counts(landed=BATCH), ())
+    assert offsets_of(table_of(spark, table)) == expected(p0=range(WIDTH), p1=range(WIDTH))
+    assert is_proved(spark, job)
+
+
+def test_a_damaged_partition_is_held_where_it_is_and_the_others_go_on(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str
+) -> None:
+    filled(kafka, topic)
+    flip(kafka, topic)
+    job = job_of(kafka.bootstrap, table, topic, policy={"corrupt": "hold"})
+    result = rangeland.land(job, spark)
+    assert (result.state, result.counts) == ("landed", Counts(landed=WIDTH + BATCH))
+    assert [loss.action for loss in result.losses] == ["hold"]
+    assert checkpoints(spark, job) == {0: WIDTH, 1: BATCH}
+    held = (topic, 1, BATCH, WIDTH, WIDTH - BATCH, "corrupt", "hold")
+    assert losses(spark, table) == [held]
+
+    # Nothing has changed: nothing is entered, and nothing is told twice.
+    again = rangeland.land(job, spark)
+    assert (again.state, plans(spark, table)) == ("nothing", 1)
+    assert again.held
+    add(kafka, topic, (0,))
+    assert rangeland.land(job, spark).counts == Counts(landed=WIDTH)
+    assert checkpoints(spark, job) == {0: 2 * WIDTH, 1: BATCH}
+    assert losses(spark, table) == [held]
+
+    flip(kafka, topic)
+    assert rangeland.land(job, spark).counts == Counts(landed=WIDTH - BATCH)
+    assert offsets_of(table_of(spark, table)) == expected(p0=range(2 * WIDTH), p1=range(WIDTH))
+    assert checkpoints(spark, job) == {0: 2 * WIDTH, 1: WIDTH}
+    assert is_proved(spark, job)
+
+
+def test_a_topic_has_a_policy_of_its_own(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str
+) -> None:
+    other = f"{topic}-other"
+    for name in (topic, other):
+        filled(kafka, name)
+        flip(kafka, name)
+    policy = {"corrupt": "fail", "topics": {topic: {"corrupt": "skip"}, ".*": {"corrupt": "hold"}}}
+    result = rangeland.land(job_of(kafka.bootstrap, table, [topic, other], policy=policy), spark)
+    assert result.counts == Counts(landed=3 * WIDTH, lost=BATCH)
+    assert losses(spark, table) == [
+        (topic, 1, BATCH, 2 * BATCH, BATCH, "corrupt", "skip"),
+        (other, 1, BATCH, WIDTH, WIDTH - BATCH, "corrupt", "hold"),
+    ]
+
+
+def test_what_expires_while_it_is_read_is_held_and_the_others_land(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str
+) -> None:
+    filled(kafka, topic)
+    job = job_of(kafka.bootstrap, table, topic, policy={"expired": "hold"})
+    expire = Doing(lambda: delete_records(kafka.bootstrap, topic, {1: BATCH}))
+    result = run.run(job, spark, expire)
+    assert result.counts == Counts(landed=WIDTH)
+    # Nothing of partition 1 is landed: it has no checkpoint behind its beginning.
+    assert checkpoints(spark, job) == {0: WIDTH, 1: 0}
+    again = rangeland.land(job, spark)
+    assert (again.state, len(again.held)) == ("nothing", 1)
+    skipping = job_of(kafka.bootstrap, table, topic, policy={"expired": "skip"})
+    assert rangeland.land(skipping, spark).counts == Counts(landed=WIDTH - BATCH, lost=BATCH)
+    assert [row[2:] for row in losses(spark, table)] == [
+        (0, BATCH, BATCH, "expired", "skip"),
+        (0, WIDTH, WIDTH, "expired", "hold"),
+    ]
+    assert is_proved(spark, job)
+
+
+def test_a_run_that_fails_for_a_loss_says_so_in_the_ledger_once(
+    kafka: KafkaCluster, spark: Any, kernel: Kernel, table: str, topic: str
+) -> None:
+    filled(kafka, topic)
+    # A ledger that was made before losses had rows gets their columns with the first of them.
+    earlier = pa.schema(list(SCHEMA)[: SCHEMA.names.index("document") + 1])
+    kernel.create(f"{table}/_rangeland/ledger", schema_json(earlier))
+    job = job_of(kafka.bootstrap, table, topic)
+    rangeland.land(job, spark)
+    add(kafka, topic, (0, 1))
+    flip(kafka, topic, batch=4)
+    for _ in range(2):
+        with pytest.raises(BadRecord):
+            rangeland.land(job, spark)
+    first = WIDTH + BATCH
+    assert losses(spark, table) == [(topic, 1, first, first + BATCH, BATCH, "corrupt", "fail")]
+    delete_records(kafka.bootstrap, topic, {0: 2 * WIDTH})
+    flip(kafka, topic, batch=4)
+    with pytest.raises(RangeLost):
+        rangeland.land(job, spark)
+    assert [row[-2:] for row in losses(spark, table)] == [("expired", "fail"), ("corrupt", "fail")]
+
+
+def test_a_loss_before_anything_was_landed_writes_nothing(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str
+) -> None:
+    filled(kafka, topic)
+    delete_records(kafka.bootstrap, topic, {0: BATCH})
+    job = job_of(kafka.bootstrap, table, topic, range={"from": {topic: {0: 0, 1: 0}}})
+    with pytest.raises(RangeLost):
+        rangeland.land(job, spark)
+    assert not Path(table).exists()

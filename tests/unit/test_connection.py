@@ -1,0 +1,334 @@
+"""One connection to peers that are strange: too large, silent, closing, old, or of no protocol."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from rangeland.dialects.contract import Question, dialect_names, load_dialect
+from rangeland.dialects.kafka import messages as m
+from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
+from rangeland.fetch.broker import Closed, Connection, NoBroker
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.fetch.tls import tls_context
+from rangeland.model import Address
+from rangeland.wire.messages import encode
+from tests.certificates import Authority
+
+KAFKA = load_dialect("kafka")
+METADATA = Question(m.MetadataRequest(topics=()))
+VERSIONS = ((3, 0, 13), (18, 0, 4), (1, 4, 17))
+API_VERSIONS, FETCH, METADATA_KEY = 18, 1, 3
+
+Reply = Callable[[bytes], bytes | None]
+"""What is answered to a request, which is without its length; None: the connection is closed."""
+
+
+@contextmanager
+def peer(*replies: Reply) -> Iterator[Address]:
+    """A server whose nth connection is answered by the nth reply, later ones by the last."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.05)
+        stop = threading.Event()
+
+        def serve(connection: socket.socket, reply: Reply) -> None:
+            with connection, suppress(ConnectionError):
+                connection.settimeout(5)
+                while not stop.is_set():
+                    length = connection.recv(4)
+                    if len(length) < 4:
+                        return
+                    answer = reply(connection.recv(int.from_bytes(length, "big") & 0xFFFF))
+                    if answer is None:
+                        return
+                    connection.sendall(answer)
+
+        def accept() -> None:
+            count = 0
+            while not stop.is_set():
+                try:
+                    connection, _ = server.accept()
+                except TimeoutError:
+                    continue
+                reply = replies[min(count, len(replies) - 1)]
+                count += 1
+                threads.append(threading.Thread(target=serve, args=(connection, reply)))
+                threads[-1].start()
+
+        threads = [threading.Thread(target=accept)]
+        threads[0].start()
+        try:
+            yield Address("127.0.0.1", server.getsockname()[1])
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+
+def framed(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def key_of(request: bytes) -> int:
+    return int.from_bytes(request[:2], "big")
+
+
+def versions_answer(request: bytes) -> bytes:
+    ranges = tuple(m.ApiVersion(api_key=k, min_version=a, max_version=b) for k, a, b in VERSIONS)
+    version = int.from_bytes(request[2:4], "big")
+    answer = m.ApiVersionsResponse(error_code=0, api_keys=ranges)
+    return framed(request[4:8] + encode(answer, version))
+
+
+def settings_of(address: Address, **more: object) -> ClusterSettings:
+    base = {"connect_ms": 1_000, "request_ms": 1_000, "survey_ms": 1_000, "no_progress_ms": 1_000}
+    return ClusterSettings("kafka", (address,), **{**base, **more})  # type: ignore[arg-type]
+
+
+def young(then: Reply) -> Reply:
+    """A broker that says which versions it takes, and answers all else with ``then``."""
+
+    def reply(request: bytes) -> bytes | None:
+        return versions_answer(request) if key_of(request) == API_VERSIONS else then(request)
+
+    return reply
+
+
+def length_of(length: int) -> Reply:
+    return lambda _: (length & 0xFFFFFFFF).to_bytes(4, "big") + b"\0" * 16
+
+
+def closing(_: bytes) -> None:
+    return None
+
+
+# --- lengths --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 2**31 - 1, 1 << 30, (1 << 20) + 1])
+def test_an_absurd_length_is_refused_before_memory_is_taken(length: int) -> None:
+    with peer(length_of(length)) as address:
+        tracemalloc.start()
+        before = pa.total_allocated_bytes()
+        with pytest.raises(NoBroker, match=str(length)):
+            Connection(address, KAFKA, settings_of(address))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        tracemalloc.stop()
+        assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+def test_a_brokers_answer_above_the_limit_names_the_field_that_raises_it() -> None:
+    limit = 1 << 20
+    with peer(young(length_of(limit + 1))) as address:
+        connection = Connection(address, KAFKA, settings_of(address, max_answer_bytes=limit))
+        before = pa.total_allocated_bytes()
+        with pytest.raises(JobFileError, match=r"1048577 bytes.*source\.max_answer_bytes"):
+            connection.call(METADATA)
+        assert pa.total_allocated_bytes() == before
+
+
+def test_a_negative_length_from_a_broker_is_its_own_mistake() -> None:
+    with peer(young(length_of(-7))) as address:
+        connection = Connection(address, KAFKA, settings_of(address))
+        with pytest.raises(RemoteProtocolError, match="negative"):
+            connection.call(METADATA)
+
+
+# --- peers that close -----------------------------------------------------------------------
+
+
+def test_a_peer_that_closes_whatever_it_is_asked_may_be_many_things() -> None:
+    with peer(closing) as address, Brokers(settings_of(address)) as brokers:
+        with pytest.raises(Closed) as caught:
+            brokers.call(address, METADATA)
+        error = caught.value
+        assert error.exit_code == 75
+        assert "source.security.tls" in error.do
+        assert "source.security.sasl" in error.do
+        with pytest.raises(Unreachable, match="closed the connection"):
+            take_survey(brokers, Wanted(("t",)))
+
+
+def test_a_close_at_the_first_request_is_a_missing_login_only_if_it_comes_twice() -> None:
+    broker = young(closing)
+
+    def answers(request: bytes) -> bytes:
+        return framed(request[4:8] + encode(m.MetadataResponse(brokers=(), topics=()), 0))
+
+    with (
+        peer(broker, broker) as address,
+        Brokers(settings_of(address)) as brokers,
+        pytest.raises(JobFileError, match=r"twice.*source\.security\.sasl"),
+    ):
+        brokers.call(address, METADATA)
+    with peer(broker, young(answers)) as address, Brokers(settings_of(address)) as brokers:
+        question = Question(m.MetadataRequest(topics=None), 0)
+        assert brokers.call(address, question) == m.MetadataResponse(brokers=(), topics=())
+
+
+@pytest.mark.parametrize("name", dialect_names())
+def test_only_who_opens_with_a_question_has_peers_that_are_too_old_for_it(name: str) -> None:
+    session = load_dialect(name).open_session("me")
+    assert bool(session.open()) == bool(session.oldest())
+
+
+def empty_fetch(request: bytes) -> bytes | None:
+    """What an old broker does: it answers a fetch in version 0, and closes at an opening."""
+    return framed(request[4:8] + b"\0\0\0\0") if key_of(request) == FETCH else None
+
+
+def test_a_broker_too_old_for_an_opening_is_spoken_to_without() -> None:
+    def old(request: bytes) -> bytes | None:
+        if key_of(request) != METADATA_KEY:
+            return empty_fetch(request)
+        assert request[2:4] == b"\0\0"
+        return framed(request[4:8] + encode(m.MetadataResponse(brokers=(), topics=()), 0))
+
+    with peer(old) as address:
+        connection = Connection(address, KAFKA, settings_of(address))
+        answer = connection.call(Question(m.MetadataRequest(topics=None)))
+        assert answer == m.MetadataResponse(brokers=(), topics=())
+        connection.close()
+
+
+def test_a_young_broker_that_closes_once_is_not_taken_for_an_old_one() -> None:
+    """It would give records in the oldest format, without headers and times."""
+
+    def grown(request: bytes) -> bytes | None:
+        if key_of(request) == API_VERSIONS:
+            return versions_answer(request)
+        return empty_fetch(request)
+
+    # The second connection is the TLS greeting.
+    with peer(closing, closing, grown) as address:
+        connection = Connection(address, KAFKA, settings_of(address))
+        assert connection._session.versions == {k: (a, b) for k, a, b in VERSIONS}  # type: ignore[attr-defined]
+        connection.close()
+
+
+def test_who_has_a_password_does_not_look_for_older_ways() -> None:
+    sasl = SaslSettings("PLAIN", "u", "p")
+    with (
+        peer(closing, closing, empty_fetch) as address,
+        pytest.raises(Closed, match="closed the connection"),
+    ):
+        Connection(address, KAFKA, settings_of(address, sasl=sasl))
+
+
+# --- TLS ------------------------------------------------------------------------------------
+
+
+def test_a_plain_broker_that_waits_for_more_of_a_greeting_is_told_for_what_it_is() -> None:
+    """TLS's first bytes are a length of 360 MB to a broker that takes frames so large."""
+
+    def waits(request: bytes) -> bytes | None:
+        if request[:2] == b"\x00\x12":
+            return versions_answer(request)
+        time.sleep(1.2)
+        return None
+
+    with peer(waits) as address:
+        start = time.monotonic()
+        with pytest.raises(JobFileError, match=r"does not speak TLS.*source\.security\.tls"):
+            Connection(address, KAFKA, settings_of(address, tls=TlsSettings()))
+        assert time.monotonic() - start < 3
+
+
+@pytest.mark.parametrize("dialect", ["kafka", "rocketmq"])
+def test_a_tls_port_that_closes_without_an_alert_is_told_for_what_it_is(
+    authority: Authority, dialect: str
+) -> None:
+    issued = authority.issue(f"broker-{dialect}")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issued.both)
+
+    def serve(server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    if connection.recv(1, socket.MSG_PEEK) == b"\x16":
+                        with suppress(OSError), context.wrap_socket(connection, server_side=True):
+                            pass
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        address = Address("127.0.0.1", server.getsockname()[1])
+        settings = replace(settings_of(address), dialect=dialect, connect_ms=5_000)
+        try:
+            with (
+                Brokers(settings) as brokers,
+                pytest.raises(JobFileError, match=r"speaks TLS, and the job does not"),
+            ):
+                take_survey(brokers, Wanted(("t",)))
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+def test_a_pem_file_that_cannot_be_used_is_told_with_its_field_and_host(
+    authority: Authority,
+) -> None:
+    folder, ca = authority.folder, str(authority.ca)
+    mine, locked = authority.issue("mine"), authority.issue("locked", password="right")
+    (folder / "no.pem").write_text("nothing")
+    gone = str(folder / "gone.pem")
+    crt, key, none = str(mine.certificate), str(mine.key), str(folder / "no.pem")
+    other, shut = str(locked.certificate), str(locked.key)
+    cases: list[tuple[TlsSettings, str]] = [
+        (TlsSettings(ca=gone), r"there is no file .*--files.*tls\.ca"),
+        (TlsSettings(ca=ca, certificate=gone), r"there is no file .*tls\.certificate"),
+        (TlsSettings(ca=ca, certificate=crt, key=gone), r"there is no file .*tls\.key"),
+        (TlsSettings(ca=none), r"no\.pem cannot be used.*tls\.ca: a PEM file"),
+        (TlsSettings(ca=ca, certificate=none, key=key), r"cannot be used.*PEM"),
+        (TlsSettings(ca=ca, certificate=crt), r"cannot be used"),
+        (TlsSettings(ca=ca, certificate=crt, key=shut, key_password="right"), "must be the key of"),
+        (TlsSettings(ca=ca, certificate=other, key=shut, key_password="wrong"), "key_password"),
+        (TlsSettings(ca=ca, certificate=other, key=shut), "key_password"),
+    ]
+    for tls, says in cases:
+        with pytest.raises(JobFileError, match=says) as caught:
+            tls_context(tls)
+        assert caught.value.exit_code == 78
+        assert "right" not in str(caught.value).replace("is right", "")
+
+
+def test_a_pem_file_that_spark_has_shipped_is_found_in_the_working_folder(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(authority.folder)
+    assert tls_context(TlsSettings(ca=f"/nowhere/{authority.ca.name}"))
+
+
+def test_tls_older_than_1_2_is_not_spoken(authority: Authority) -> None:
+    context = tls_context(TlsSettings(ca=str(authority.ca)))
+    assert context.minimum_version.name == "TLSv1_2"
+    assert context.check_hostname
+
+
+def test_a_mistake_of_a_connection_survives_the_way_from_an_executor() -> None:
+    import pickle
+
+    with peer(young(length_of(1 << 30))) as address:
+        connection = Connection(address, KAFKA, settings_of(address))
+        with pytest.raises(RangelandError) as caught:
+            connection.call(METADATA)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)

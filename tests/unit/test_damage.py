@@ -1,0 +1,150 @@
+"""What a batch that cannot be decoded becomes: an error, a gap, kept bytes, or an end."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from rangeland.errors import BadRecord, ProofFailed
+from rangeland.fetch.consumer import read_slices
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.tally import Chunk, Tally
+from rangeland.model import Counts, Isolation, Kept, Partition, Range, Receipt, Slice
+from rangeland.planning.lives import Mark
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Action, Policy
+from rangeland.planning.proof import prove
+from tests.batches import Batch, Record, encode
+
+P = Partition("t", 0)
+
+
+def stored(bad: int | None = 1) -> bytes:
+    """Three batches of four records; a byte of one is flipped."""
+    batches = [bytearray(encode(Batch(base, [Record(b"k", b"v" * 9)] * 4))) for base in (0, 4, 8)]
+    if bad is not None:
+        batches[bad][-3] ^= 1
+    return b"".join(batches)
+
+
+def chunks(action: Action, records: bytes, slice_: Slice | None = None) -> list[Chunk]:
+    piece = slice_ or Slice(0, P, 0, 12)
+    settings = ClusterSettings(
+        "kafka", (), policy=Policy(corrupt=action), kept={piece.index: Kept(records, (), "")}
+    )
+    return list(read_slices([piece], settings))
+
+
+def receipt(found: Sequence[Chunk], piece: Slice | None = None) -> Receipt:
+    tally = Tally([piece or Slice(0, P, 0, 12)])
+    for chunk in found:
+        tally.add(chunk)
+    (made,) = tally.receipts()
+    return made
+
+
+def test_a_damaged_batch_fails_without_a_policy() -> None:
+    with pytest.raises(BadRecord, match="offset 4 cannot be decoded"):
+        chunks(Action.FAIL, stored())
+
+
+def test_what_is_skipped_is_counted_lost() -> None:
+    made = receipt(chunks(Action.SKIP, stored()))
+    assert made.counts == Counts(landed=8, lost=4)
+    assert [loss[:3] for loss in made.losses] == [(4, 8, "corrupt")]
+    assert (made.gaps, made.quarantined, made.held) == (((4, 8),), (), None)
+
+
+def test_what_is_quarantined_is_kept_byte_for_byte() -> None:
+    found = chunks(Action.QUARANTINE, stored())
+    made = receipt(found)
+    assert made.counts == Counts(landed=8, quarantined=4)
+    assert [loss[:3] for loss in made.quarantined] == [(4, 8, "corrupt")]
+    (kept,) = [chunk.kept for chunk in found if chunk.kept is not None]
+    size = len(stored()) // 3
+    assert kept.records == stored()[size : 2 * size]
+    assert "checksum" in kept.reason
+
+
+def test_a_slice_keeps_the_whole_batch_that_it_cuts_through() -> None:
+    piece = Slice(0, P, 0, 6)
+    found = chunks(Action.QUARANTINE, stored(), piece)
+    assert receipt(found, piece).counts == Counts(landed=4, quarantined=2)
+    (kept,) = [chunk.kept for chunk in found if chunk.kept is not None]
+    assert len(kept.records) == len(stored()) // 3
+
+
+def test_kept_bytes_decode_to_the_offsets_that_were_quarantined() -> None:
+    size = len(stored()) // 3
+    good = stored(bad=None)[size : 2 * size]
+    made = receipt(chunks(Action.FAIL, good, Slice(0, P, 5, 8)), Slice(0, P, 5, 8))
+    assert made.counts == Counts(landed=3)
+
+
+def test_a_held_slice_ends_where_the_damage_begins() -> None:
+    found = chunks(Action.HOLD, stored())
+    made = receipt(found)
+    assert (made.from_offset, made.until_offset, made.counts) == (0, 4, Counts(landed=4))
+    assert made.held is not None
+    assert made.held[:3] == (4, 12, "corrupt")
+
+
+@pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
+def test_nothing_goes_on_behind_a_batch_whose_end_is_not_known(action: Action) -> None:
+    broken = bytearray(stored(bad=None))
+    size = len(broken) // 3
+    broken[size + 16] = 7  # its magic: how it is laid out is not known
+    with pytest.raises(BadRecord, match=f"`{action}` cannot go on behind it"):
+        chunks(action, bytes(broken))
+    assert receipt(chunks(Action.HOLD, bytes(broken))).until_offset == 4
+
+
+# --- the proof ----------------------------------------------------------------------------------
+
+
+def plan(*slices: Slice) -> Plan:
+    whole = Range(P, slices[0].from_offset, slices[-1].until_offset)
+    marks = {P: Mark(whole.until_offset)}
+    committed = Isolation.READ_COMMITTED
+    return Plan("j", "rangeland/j", 1, "kafka", committed, (whole,), slices, checkpoint=marks)
+
+
+def test_a_range_is_cut_to_what_is_accounted_for() -> None:
+    slices = (Slice(0, P, 0, 12), Slice(1, P, 12, 20))
+    held = receipt(chunks(Action.HOLD, stored()))
+    behind = Receipt(1, P, 12, 20, Counts(landed=8), gaps=())
+    outcomes = prove(plan(*slices), {0: held, 1: behind})
+    assert [(o.range.from_offset, o.range.until_offset, o.counts) for o in outcomes] == [
+        (0, 4, Counts(landed=4)),
+        (12, 20, Counts(landed=8)),
+    ]
+
+
+def test_a_slice_that_is_held_at_its_beginning_leaves_nothing() -> None:
+    piece = Slice(0, P, 0, 12)
+    made = receipt(chunks(Action.HOLD, stored(bad=0)))
+    assert made.until_offset == 0
+    assert prove(plan(piece), {0: made}) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"held": None},  # it ends early and nobody says why
+        {"held": (5, 12, "corrupt", "")},
+        {"held": (4, 11, "corrupt", "")},
+        {"quarantined": ((0, 1, "corrupt", ""),)},
+    ],
+)
+def test_a_receipt_that_ends_early_must_say_where_and_why(wrong: dict[str, object]) -> None:
+    made = replace(receipt(chunks(Action.HOLD, stored())), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ProofFailed):
+        prove(plan(Slice(0, P, 0, 12)), {0: made})
+
+
+def test_the_stored_length_of_the_test_s_batches_is_what_they_say() -> None:
+    (length,) = struct.unpack_from(">i", stored(), 8)
+    assert length + 12 == len(stored()) // 3

@@ -1,0 +1,236 @@
+"""One wrong answer is not believed: surveys of a pretended cluster that lies once, or always."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from rangeland.dialects.contract import (
+    Asking,
+    ClusterView,
+    Nature,
+    OffsetAnswer,
+    Question,
+    Silence,
+    TopicView,
+    nobody_answers,
+)
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import JobFileError, RangeLost, Unreachable
+from rangeland.fetch import survey as surveys
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.model import (
+    Address,
+    Bounds,
+    Earliest,
+    FromCheckpoint,
+    Isolation,
+    Latest,
+    Leader,
+    Partition,
+    Survey,
+)
+from rangeland.planning.bounds import Request, Resolved, resolve
+from rangeland.planning.lives import Mark
+from rangeland.planning.policy import Action, Policy
+
+B1, B2 = Address("b1", 9092), Address("b2", 9092)
+P0, P1 = Partition("t", 0), Partition("t", 1)
+LIED = 8
+"""An offset below the checkpoint."""
+
+Lie = Callable[[Address, int, Any], Any]
+"""Of a broker, which question of its kind to the cluster it is (from 0), and what is asked:
+``"topics"`` or a bound. None: the truth."""
+
+
+@dataclass
+class Cluster:
+    """Two brokers; the first leads two logs of offsets 5 to 20. A dialect and connections at
+    once, so questions need no bytes."""
+
+    lie: Lie
+    settings: ClusterSettings = field(
+        default_factory=lambda: ClusterSettings("kafka", (B1, B2), survey_ms=600)
+    )
+    asked: list[tuple[Address, Any]] = field(default_factory=list)
+    requests = 0
+    NATURE = Nature()
+
+    @property
+    def dialect(self) -> Cluster:
+        return self
+
+    def find_leaders(self, topics: Any, seeds: Sequence[Address], members: Any) -> Any:
+        answers = yield Asking(tuple(seeds), (Question("topics"),))
+        if isinstance(answers, Silence):
+            raise nobody_answers(answers)
+        return ClusterView((B1, B2), answers[0])
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        return [self._answer(address, question.request) for question in questions]
+
+    def _answer(self, address: Address, request: Any) -> Any:
+        what = request if request == "topics" else request[1]
+        number = sum(1 for _, other in self.asked if other == what)
+        self.asked.append((address, what))
+        told = self.lie(address, number, what)
+        if told is None:
+            told = self._truth(what)
+        return told if what == "topics" else (request[0], told)
+
+    def _truth(self, what: Any) -> Any:
+        if what == "topics":
+            return topics(P0, P1)
+        return 5 if what == Earliest() else 20
+
+    def ask_offsets(
+        self, leaders: Mapping[Partition, Leader], when: Any, isolation: Isolation
+    ) -> list[Question]:
+        return [Question((tuple(leaders), when))]
+
+    def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
+        ((partitions, offset),) = answers
+        return {p: OffsetAnswer(Verdict.OK, "", offset) for p in partitions}
+
+    def ask_sizes(self, logs: Any) -> list[Question]:
+        return []
+
+    def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]:
+        return {}
+
+
+def topics(*partitions: Partition, unknown: bool = False) -> dict[str, TopicView]:
+    verdict, code = (Verdict.FIND_LEADER, "UNKNOWN_TOPIC") if unknown else (Verdict.OK, "")
+    leaders = {p: Leader(B1) for p in partitions}
+    return {"t": TopicView("t", verdict, code, False, leaders, is_unknown=unknown)}
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surveys, "AGAIN_MS", 1)
+
+
+MARKS = {P0: Mark(10), P1: Mark(10)}
+
+
+def surveyed(lie: Lie, marks: Mapping[Partition, Mark] = MARKS) -> tuple[Survey, Cluster]:
+    cluster = Cluster(lie)
+    wanted = Wanted(("t",), known=frozenset(p.topic for p in marks), checkpoint=marks)
+    return take_survey(cast(Brokers, cluster), wanted), cluster
+
+
+def resolved(survey: Survey, policy: Policy | None = None) -> Resolved:
+    request = Request(
+        Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
+    )
+    return resolve(request, survey, MARKS)
+
+
+def truthful(address: Address, number: int, what: Any) -> Any:
+    return None
+
+
+def once(answer: Any, to: Any) -> Lie:
+    """This answer to the first question of a kind, and the truth after it."""
+    return lambda address, number, what: answer if what == to and number == 0 else None
+
+
+def always(answer: Any, to: Any) -> Lie:
+    return lambda address, number, what: answer if what == to else None
+
+
+def test_what_is_not_odd_is_asked_once() -> None:
+    survey, cluster = surveyed(truthful)
+    assert cluster.asked == [(B1, "topics"), (B1, Earliest()), (B1, Latest())]
+    assert survey.agreed == {}
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        pytest.param(once(LIED, Latest()), id="an end below the checkpoint"),
+        pytest.param(once(5, Latest()), id="an earliest given for a latest"),
+        pytest.param(once(20, Earliest()), id="a latest given for an earliest"),
+        pytest.param(once(topics(), "topics"), id="an empty partition list"),
+        pytest.param(once(topics(P0), "topics"), id="a partition list that is short"),
+        pytest.param(once(topics(unknown=True), "topics"), id="an unknown topic"),
+        pytest.param(once({}, "topics"), id="no topic at all"),
+    ],
+)
+def test_one_wrong_answer_is_asked_again_and_not_believed(lie: Lie) -> None:
+    survey, cluster = surveyed(lie)
+    logs = {p: (log.start_offset, log.end_offset) for p, log in survey.logs.items()}
+    assert logs == {P0: (5, 20), P1: (5, 20)}
+    assert survey.agreed == {}
+    found = resolved(survey)
+    assert [(r.from_offset, r.until_offset) for r in found.ranges] == [(10, 20)] * 2
+    assert found.losses == ()
+    assert [at for at, what in cluster.asked if what == "topics"] == [B1, B2]
+
+
+def test_what_both_looks_say_becomes_a_verdict_that_names_who_was_asked() -> None:
+    survey, _ = surveyed(always(LIED, Latest()))
+    with pytest.raises(RangeLost) as caught:
+        resolved(survey)
+    losses = caught.value.facts["losses"]
+    assert [(x["verdict"], x["from_offset"], x["until_offset"]) for x in losses] == [
+        ("truncated", 8, 10)
+    ] * 2
+    assert "asked twice, with metadata from b1:9092 and b2:9092" in losses[0]["evidence"]
+
+
+def test_a_topic_that_both_brokers_deny_has_vanished() -> None:
+    survey, _ = surveyed(always(topics(unknown=True), "topics"))
+    with pytest.raises(RangeLost, match="vanished") as caught:
+        resolved(survey)
+    assert "asked twice" in caught.value.facts["losses"][0]["evidence"]
+
+
+def test_a_second_look_that_is_wrong_does_not_make_a_verdict_either() -> None:
+    """The first is wrong of an end; the second knows one of the partitions only."""
+
+    def lie(address: Address, number: int, what: Any) -> Any:
+        if what == "topics":
+            return topics(P0) if number == 1 else None
+        return LIED if what == Latest() and number == 0 else None
+
+    survey, _ = surveyed(lie, {P0: Mark(10)})
+    assert survey.logs[P0].end_offset == 20
+    assert P1 in survey.logs
+    assert survey.agreed == {}
+
+
+def test_a_topic_that_the_job_misspells_is_its_mistake_once_both_brokers_say_so() -> None:
+    with pytest.raises(JobFileError, match=r"no topic t.*b1:9092 and b2:9092"):
+        surveyed(always(topics(unknown=True), "topics"), {})
+
+
+def test_a_new_topic_that_one_broker_has_not_heard_of_is_found_at_the_other() -> None:
+    def stale(address: Address, number: int, what: Any) -> Any:
+        return topics(unknown=True) if (address, what) == (B1, "topics") else None
+
+    survey, _ = surveyed(stale, {})
+    assert set(survey.logs) == {P0, P1}
+
+
+def test_a_topic_without_partitions_is_waited_for_and_never_gone() -> None:
+    with pytest.raises(Unreachable, match="no partitions yet"):
+        surveyed(always(topics(), "topics"))
+
+
+def test_what_is_skipped_says_who_was_asked_too() -> None:
+    survey, _ = surveyed(always(LIED, Latest()))
+    found = resolved(survey, Policy(truncated=Action.SKIP))
+    assert all("asked twice" in loss.evidence for loss in found.losses)
+
+
+def test_a_topic_that_the_job_has_dropped_is_not_missed() -> None:
+    survey, cluster = surveyed(truthful, {**MARKS, Partition("dropped", 0): Mark(5)})
+    assert [at for at, what in cluster.asked if what == "topics"] == [B1]
+    assert survey.agreed == {}

@@ -1,0 +1,128 @@
+"""The security section of a job file: what goes with what, and what each becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rangeland.errors import JobFileError
+from rangeland.fetch.settings import SaslSettings, TlsSettings, TokenSource
+from rangeland.job import Job
+from rangeland.settings import cluster_settings
+
+SECRET = "hunter2-never-to-be-seen"
+REF = "${env:RANGELAND_TEST_SECRET}"
+NAMED = {"username": "u", "password": REF}
+ENDPOINT = {"endpoint": "https://login.example/token", "client_id": "me", "client_secret": REF}
+
+
+def job_of(security: dict[str, Any], **source: Any) -> Job:
+    content = {
+        "job": "orders",
+        "source": {"servers": ["b:1"], "topics": ["orders"], "security": security, **source},
+        "sink": {"table": "lake/orders"},
+    }
+    return Job.parse(yaml.safe_dump(content), "o.yaml")
+
+
+def bearer(**token: Any) -> dict[str, Any]:
+    return {"sasl": {"mechanism": "OAUTHBEARER", "token": token}}
+
+
+@pytest.fixture(autouse=True)
+def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANGELAND_TEST_SECRET", SECRET)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "no name": ({"sasl": {"password": REF}}, "sasl.username"),
+    "no password": ({"sasl": {"mechanism": "SCRAM-SHA-512", "username": "u"}}, "sasl.password"),
+    "a token beside a name": ({"sasl": {**NAMED, "token": {"file": "t"}}}, "sasl.token"),
+    "extensions beside a name": ({"sasl": {**NAMED, "extensions": {"a": "b"}}}, "sasl.extensions"),
+    "no token": ({"sasl": {"mechanism": "OAUTHBEARER"}}, "sasl.token"),
+    "a name beside a token": (
+        {"sasl": {"mechanism": "OAUTHBEARER", "token": {"file": "t"}, "username": "u"}},
+        "sasl.username",
+    ),
+    "a mechanism that is not spoken": ({"sasl": {**NAMED, "mechanism": "GSSAPI"}}, "mechanism"),
+    "an empty token": (bearer(scope="x"), "sasl.token"),
+    "two tokens": (bearer(file="t", command=["t"]), "sasl.token"),
+    "a command in one piece": (bearer(command="get token"), "sasl.token.command"),
+    "a function without a module": (bearer(callable="token"), "sasl.token.callable"),
+    "an endpoint without a client": (
+        bearer(endpoint="https://x/t", client_secret=REF),
+        "token.client_id",
+    ),
+    "an endpoint without a secret": (
+        bearer(endpoint="https://x/t", client_id="me"),
+        "token.client_secret",
+    ),
+    "a scope for a command": (bearer(command=["t"], scope="x"), "sasl.token.scope"),
+    "an endpoint in clear": (bearer(**{**ENDPOINT, "endpoint": "http://x/t"}), "token.endpoint"),
+    "an endpoint with a password": (
+        bearer(**{**ENDPOINT, "endpoint": f"https://me:{SECRET}@x/t"}),
+        "token.endpoint",
+    ),
+    "the secret itself": (bearer(**{**ENDPOINT, "client_secret": SECRET}), "client_secret"),
+    "an extension called auth": (
+        {"sasl": {**bearer(file="t")["sasl"], "extensions": {"auth": "x"}}},
+        "extensions.auth",
+    ),
+    "an extension that ends the message": (
+        {"sasl": {**bearer(file="t")["sasl"], "extensions": {"a": "x\x01"}}},
+        "extensions.a",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_go_together_is_refused_with_its_field(name: str) -> None:
+    security, field = WRONG[name]
+    with pytest.raises(JobFileError, match=field.replace(".", r"\.")) as caught:
+        job_of(security)
+    assert SECRET not in f"{caught.value} {caught.value.facts} {caught.value.__context__}"
+
+
+@pytest.mark.parametrize("dialect", ["jafka", "rocketmq"])
+def test_other_dialects_have_no_sasl(dialect: str) -> None:
+    servers = ["1:b:1"] if dialect == "jafka" else ["b:1"]
+    with pytest.raises(JobFileError, match=r"security\.sasl.*kafka only"):
+        job_of({"sasl": NAMED}, dialect=dialect, servers=servers)
+
+
+def test_a_login_becomes_settings_without_a_secret_in_sight() -> None:
+    job = job_of({"sasl": {**NAMED, "mechanism": "SCRAM-SHA-512"}})
+    settings = cluster_settings(job)
+    assert settings.sasl == SaslSettings("SCRAM-SHA-512", "u", SECRET)
+    assert SECRET not in f"{settings!r} {job!r} {job.model_dump_json()}"
+
+
+def test_a_token_becomes_settings_with_paths_that_hold_everywhere() -> None:
+    job = job_of(
+        {"sasl": {**bearer(**ENDPOINT, ca="ca.pem")["sasl"], "extensions": {"a": "1"}}},
+        client_id="me",
+        max_answer_bytes="1GiB",
+    )
+    settings = cluster_settings(job)
+    source = TokenSource(
+        endpoint="https://login.example/token",
+        client_id="me",
+        client_secret=SECRET,
+        ca=str(Path.cwd() / "ca.pem"),
+    )
+    assert settings.sasl == SaslSettings("OAUTHBEARER", token=source, extensions=(("a", "1"),))
+    assert settings.max_answer_bytes == 1 << 30
+    assert settings.client_id == "me"
+    assert SECRET not in repr(settings)
+
+
+def test_pem_files_are_found_from_where_the_command_is_called() -> None:
+    here = Path.cwd()
+    job = job_of({"tls": {"ca": "ca.pem", "certificate": "/etc/me.pem", "key": "me.key"}})
+    assert cluster_settings(job).tls == TlsSettings(
+        str(here / "ca.pem"), "/etc/me.pem", str(here / "me.key")
+    )
+    assert cluster_settings(job_of({"tls": True})).tls == TlsSettings(verify_hostname=True)

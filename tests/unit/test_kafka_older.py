@@ -1,0 +1,213 @@
+"""What old brokers are asked, and what is made of their answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rangeland.dialects.contract import Asking, ClusterView
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.answers import ask_offsets, find_leaders, read_offsets
+from rangeland.dialects.kafka.older import fitted
+from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, Session
+from rangeland.dialects.verdicts import Verdict
+from rangeland.fetch.pool import Brokers
+from rangeland.model import Address, AtTime, Isolation, Leader, Partition
+from rangeland.wire.messages import decode, encode
+from tests.unit.test_connection import (
+    API_VERSIONS,
+    Reply,
+    framed,
+    key_of,
+    peer,
+    settings_of,
+    versions_answer,
+)
+
+SEED = Address("seed", 9092)
+ORDERS = Partition("orders", 0)
+
+
+def sent(session: Session, request: Any) -> Any:
+    """The request as it is on the wire."""
+    _, whole = session.encode(request)
+    header = m.RequestHeader(api_key=0, api_version=0, correlation_id=0, client_id="me")
+    version = session.choose(type(request))
+    return decode(type(request), version, memoryview(whole)[4 + len(encode(header, 1)) :])
+
+
+def session_of(versions: dict[int, tuple[int, int]]) -> Session:
+    session = Session("me")
+    session.assume(versions)
+    return session
+
+
+# --- what is asked ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, 4, 8])
+def test_no_broker_is_asked_for_a_topic_by_a_name_that_it_would_make(version: int) -> None:
+    wanted = m.MetadataRequest(topics=(m.MetadataRequestTopic(name="orders"),))
+    found = sent(session_of({3: (0, version)}), wanted)
+    if version < 4:
+        assert found.topics == (() if version == 0 else None), "all topics"
+    else:
+        assert [t.name for t in found.topics] == ["orders"]
+        assert not found.allow_auto_topic_creation
+
+
+def test_all_topics_are_all_topics_in_every_version() -> None:
+    everything, nothing = m.MetadataRequest(topics=None), m.MetadataRequest(topics=())
+    assert fitted(everything, 0).topics == ()
+    assert fitted(everything, 1).topics is None
+    assert fitted(nothing, 3).topics == ()
+
+
+def test_brokers_without_transactions_are_asked_for_no_isolation() -> None:
+    old = session_of({1: (0, 3), 2: (0, 1)})
+    (question,) = ask_offsets({ORDERS: Leader(SEED)}, AtTime(5), Isolation.READ_COMMITTED)
+    assert sent(old, question.request).isolation_level == m.READ_UNCOMMITTED
+    fetch = m.FetchRequest(max_wait_ms=1, min_bytes=1, isolation_level=1, topics=())
+    assert sent(old, fetch).isolation_level == m.READ_UNCOMMITTED
+    new = session_of({1: (0, 4), 2: (0, 2)})
+    assert sent(new, question.request).isolation_level == m.READ_COMMITTED
+    assert sent(new, fetch).isolation_level == m.READ_COMMITTED
+
+
+def test_the_oldest_keep_a_groups_offsets_at_its_coordinator() -> None:
+    session = session_of(dict(WITHOUT_API_VERSIONS))
+    assert session.choose(m.OffsetCommitRequest) == 1
+    assert session.choose(m.OffsetFetchRequest, 7) == 1
+
+
+# --- what is answered -------------------------------------------------------------------
+
+
+def view_of(answer: m.MetadataResponse, topics: list[str] | None) -> ClusterView:
+    search = find_leaders(topics, [SEED], {})
+    assert isinstance(next(search), Asking)
+    with pytest.raises(StopIteration) as done:
+        search.send([answer])
+    view = done.value.value
+    assert isinstance(view, ClusterView)
+    return view
+
+
+def test_of_all_topics_only_the_wanted_are_taken_and_the_others_said_to_be_missing() -> None:
+    def topic(name: str) -> m.MetadataTopic:
+        part = m.MetadataPartition(
+            error_code=0, partition_index=0, leader_id=1, replica_nodes=(1,), isr_nodes=(1,)
+        )
+        return m.MetadataTopic(error_code=0, name=name, partitions=(part,))
+
+    names = ("orders", "payments", "__consumer_offsets")
+    told = m.MetadataResponse(
+        brokers=(m.MetadataBroker(node_id=1, host="here", port=1),),
+        topics=tuple(topic(name) for name in names),
+    )
+    answer = decode(m.MetadataResponse, 0, memoryview(encode(told, 0)))
+    view = view_of(answer, ["orders", "gone"])
+    assert list(view.topics) == ["orders", "gone"]
+    assert view.topics["orders"].leaders[ORDERS].address == Address("here", 1)
+    assert view.topics["gone"].is_unknown
+    assert view.topics["gone"].code == "UNKNOWN_TOPIC_OR_PARTITION"
+    everything = view_of(answer, None).topics
+    assert {name: t.is_internal for name, t in everything.items()} == {
+        "orders": False,
+        "payments": False,
+        "__consumer_offsets": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("starts", "offset"), [((), 0), ((400,), 400), ((400, 200, 0), 400)], ids=str
+)
+def test_a_time_is_not_exact_where_segments_answer(starts: tuple[int, ...], offset: int) -> None:
+    found = _read(
+        0, m.ListOffsetsPartitionResponse(partition_index=0, error_code=0, old_style_offsets=starts)
+    )
+    assert (found.offset, found.is_exact) == (offset, False)
+
+
+def test_a_time_is_exact_where_messages_answer() -> None:
+    found = _read(
+        1, m.ListOffsetsPartitionResponse(partition_index=0, error_code=0, timestamp=7, offset=40)
+    )
+    assert (found.offset, found.is_exact) == (40, True)
+    late = _read(
+        1, m.ListOffsetsPartitionResponse(partition_index=0, error_code=0, timestamp=-1, offset=-1)
+    )
+    assert (late.offset, late.is_exact) == (None, True)
+
+
+def test_an_error_says_nothing_about_offsets() -> None:
+    found = _read(
+        0, m.ListOffsetsPartitionResponse(partition_index=0, error_code=6, old_style_offsets=())
+    )
+    assert (found.offset, found.verdict) == (None, Verdict.FIND_LEADER)
+
+
+def _read(version: int, part: m.ListOffsetsPartitionResponse) -> Any:
+    topics = (m.ListOffsetsTopicResponse(name="orders", partitions=(part,)),)
+    told = encode(m.ListOffsetsResponse(topics=topics), version)
+    return read_offsets([decode(m.ListOffsetsResponse, version, memoryview(told))])[ORDERS]
+
+
+# --- who is old -------------------------------------------------------------------------
+
+
+def old(asked: list[int]) -> Reply:
+    """A broker of 0.8: it closes at any question but the oldest, of which it answers two."""
+
+    def reply(request: bytes) -> bytes | None:
+        asked.append(key_of(request))
+        answers: dict[int, Any] = {
+            1: m.FetchResponse(responses=()),
+            3: m.MetadataResponse(brokers=(), topics=()),
+        }
+        known = answers.get(key_of(request))
+        return framed(request[4:8] + encode(known, 0)) if known else None
+
+    return reply
+
+
+def test_a_broker_that_is_too_old_to_be_asked_is_remembered() -> None:
+    asked: list[int] = []
+    question = next(find_leaders(["orders"], [SEED], {})).questions[0]
+    with peer(old(asked)) as address, Brokers(settings_of(address)) as brokers:
+        brokers.call(address, question)
+        assert asked.count(API_VERSIONS) == 2, "closed at the first, and again after an answer"
+        asked.clear()
+        brokers.drop(address)
+        brokers.call(address, question)
+        assert asked == [1, 3]
+
+
+def test_one_that_is_upgraded_is_found_to_be_new_again() -> None:
+    asked: list[int] = []
+    question = next(find_leaders(["orders"], [SEED], {})).questions[0]
+
+    def upgraded(request: bytes) -> bytes | None:
+        """As of 4.0: it closes at a fetch of the oldest kind."""
+        key, version = key_of(request), int.from_bytes(request[2:4], "big")
+        asked.append(key)
+        if key == API_VERSIONS:
+            return versions_answer(request)
+        if key == 1:
+            return None
+        told = encode(m.MetadataResponse(brokers=(), topics=()), version)
+        return framed(request[4:8] + b"\0" + told)
+
+    life: list[Reply] = [old(asked)]
+    with peer(lambda request: life[-1](request)) as address:
+        settings = settings_of(address)
+        with Brokers(settings) as brokers:
+            brokers.call(address, question)
+            brokers.drop(address)
+            life.append(upgraded)
+            with pytest.raises(Exception, match="closed the connection"):
+                brokers.call(address, question)
+            asked.clear()
+            brokers.call(address, question)
+            assert asked == [API_VERSIONS, 3]

@@ -1,0 +1,146 @@
+"""Losses in the ledger: with their outcome or beside one, each once; over a Kernel in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rangeland.delta.entries import LossEntry, OutcomeEntry, RangeEntry
+from rangeland.delta.ledger import Ledger
+from rangeland.losing import losses_of, seen_losses
+from rangeland.model import Counts, Isolation, Partition, Range, Receipt, Slice
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Action, Loss, Verdict
+from tests.unit.test_ledger_lost_answers import P0, TableInMemory, ledger_of, plan
+
+APP = "rangeland/a"
+
+
+@pytest.fixture
+def table() -> TableInMemory:
+    return TableInMemory()
+
+
+@pytest.fixture
+def ledger(table: TableInMemory, tmp_path: Path) -> Ledger:
+    return ledger_of(table, tmp_path).open_or_create()
+
+
+def outcome(attempt: int = 0) -> OutcomeEntry:
+    ranges = (RangeEntry(Range(P0, 0, 10, "id"), Counts(landed=7, lost=3)),)
+    return OutcomeEntry(APP, "a", 1, "h1", ranges, (), 1_000, attempt)
+
+
+def loss(first: int = 2, action: Action = Action.SKIP, attempt: int = 0) -> LossEntry:
+    said = ("corrupt", action.value, "cause", "evidence")
+    return LossEntry(APP, "a", 1, Range(P0, first, 5, "id"), *said, 900, 1_000, "h1", attempt)
+
+
+def test_losses_are_in_the_commit_of_their_outcome(table: TableInMemory, ledger: Ledger) -> None:
+    assert ledger.enter(plan(1, 0, 10), 0)
+    before = len(table.versions)
+    assert ledger.prepare(outcome(), [loss(), loss(4, Action.HOLD)])
+    assert len(table.versions) == before + 1
+    assert ledger.losses() == ledger.losses(APP, 1) == [loss(), loss(4, Action.HOLD)]
+    assert ledger.losses(APP, 2) == []
+
+
+def test_an_outcome_that_comes_second_brings_no_losses(
+    table: TableInMemory, ledger: Ledger, tmp_path: Path
+) -> None:
+    assert ledger.enter(plan(1, 0, 10), 0)
+    other = ledger_of(table, tmp_path)
+    assert other.entered() == 1
+    assert ledger.prepare(outcome(), [loss()])
+    assert not other.prepare(outcome(), [loss(3)])
+    assert other.losses() == [loss()]
+    named = {file.path for file in table.versions[-1].added}
+    assert {file.name for file in Path(ledger.path).glob("*.parquet")} == named
+
+
+def test_the_losses_of_the_last_attempt_count(ledger: Ledger) -> None:
+    assert ledger.enter(plan(1, 0, 10), 0)
+    assert ledger.prepare(outcome(), [loss()])
+    assert ledger.prepare(outcome(1), [loss(3, attempt=1)])
+    assert ledger.losses() == [loss(3, attempt=1)]
+    assert ledger.prepare(outcome(2))
+    assert ledger.losses() == []
+
+
+def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1) -> LossEntry:
+    found = Loss(P0, first, until, Verdict.EXPIRED, f"the log begins at {until}")
+    (entry,) = seen_losses(APP, "a", sequence, [(found, action)], {P0: "id"}, 1_000)
+    return entry
+
+
+def test_what_is_seen_again_is_written_once(
+    table: TableInMemory, ledger: Ledger, tmp_path: Path
+) -> None:
+    ledger.note([seen(0, 5)])
+    versions = len(table.versions)
+    # Retention has gone on, and others have landed: it is the same loss still.
+    ledger.note([seen(0, 9, sequence=2)])
+    ledger_of(table, tmp_path).note([seen(0, 7)])
+    assert (len(table.versions), ledger.losses()) == (versions, [seen(0, 5)])
+    ledger.note([seen(0, 5), seen(0, 5, Action.HOLD), seen(6, 9)])
+    ledger.refresh()
+    assert len(ledger.losses()) == 3
+
+
+def test_two_that_see_the_same_at_once_write_it_once(
+    table: TableInMemory, ledger: Ledger, tmp_path: Path
+) -> None:
+    other = ledger_of(table, tmp_path)
+    assert other.losses() == []
+    ledger.note([seen(0, 5)])
+    other.note([seen(0, 5)])
+    assert other.losses() == [seen(0, 5)]
+
+
+def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
+    ledger.note([seen(0, 5)])
+    assert ledger.enter(plan(1, 0, 10), 0)
+    assert ledger.prepare(outcome(), [loss()])
+    ((_, found),) = ledger.prepared()
+    assert found == outcome()
+    assert ledger.coverage().landed_of(P0, "id") == [(0, 10)]
+    assert (ledger.live_plans(), ledger.recent()) == ([], ((APP, 1),))
+
+
+def test_an_outcome_has_a_loss_for_each_verdict() -> None:
+    other = Partition("orders", 1)
+    made = Plan(
+        "a",
+        APP,
+        1,
+        "kafka",
+        Isolation.READ_COMMITTED,
+        (Range(P0, 0, 20, "id"), Range(other, 0, 5)),
+        (Slice(0, P0, 3, 20), Slice(1, other, 0, 5)),
+        (Loss(P0, 0, 3, Verdict.EXPIRED, "the log begins at 3"),),
+        made_at_ms=500,
+    )
+    receipt = Receipt(
+        0,
+        P0,
+        3,
+        12,
+        Counts(landed=5, lost=2, quarantined=2),
+        losses=((4, 6, "corrupt", "bad"),),
+        quarantined=((8, 10, "corrupt", "bad too"),),
+        held=(12, 20, "truncated", "the log ends at 12"),
+    )
+    receipts = {0: receipt, 1: Receipt(1, other, 0, 5, Counts(landed=5))}
+    found = losses_of(made, receipts, 900)
+    assert [(x.range.from_offset, x.range.width, x.verdict, x.action) for x in found] == [
+        (0, 3, "expired", "skip"),
+        (4, 2, "corrupt", "skip"),
+        (8, 2, "corrupt", "quarantine"),
+        (12, 8, "truncated", "hold"),
+    ]
+    assert {x.range.topic_id for x in found} == {"id"}
+    assert [x.seen_at_ms for x in found] == [500, 900, 900, 900]
+    assert all(x.plan_hash == made.hash and x.cause for x in found)
+    assert losses_of(made, receipts, 900, 3)[0] == replace(found[0], attempt=3)

@@ -1,0 +1,125 @@
+"""Quotas and byte rates, with a clock of integers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rangeland.dialects.contract import Nature
+from rangeland.errors import Unreachable
+from rangeland.fetch.loop import FetchLoop
+from rangeland.fetch.manners import Manners, shared_rates, slowed
+from rangeland.fetch.steps import Ask, Patience, WaitUntil
+from rangeland.model import Address, Partition, Slice
+from rangeland.planning.policy import Policy
+
+B1, B2 = Address("b1", 1), Address("b2", 2)
+
+
+def slice_of(index: int, leader: Address | None = B1) -> Slice:
+    return Slice(index, Partition("t", index), 0, 100, 0, None, leader)
+
+
+def loop_of(*slices: Slice, **rates: int) -> FetchLoop:
+    manners = Manners({Address(host, int(host[1:])): rate for host, rate in rates.items()})
+    patience = Patience(no_progress_ms=10_000)
+    return FetchLoop(slices, patience, Policy(), 0, Nature(), manners)
+
+
+def ask(loop: FetchLoop, now_ms: int) -> Ask:
+    step = loop.next(now_ms)
+    assert isinstance(step, Ask), step
+    return step
+
+
+def test_nothing_is_sent_to_a_broker_for_as_long_as_it_wishes() -> None:
+    loop = loop_of(slice_of(0), slice_of(1, B2))
+    step = ask(loop, 0)
+    loop.on_answer(B1, 10, 700, 40)
+    loop.on_records(step.wants[0], 50)
+    other = ask(loop, 41)
+    assert other.leader == B2
+    loop.on_records(other.wants[0], 100)
+    assert loop.next(42) == WaitUntil(740)
+    assert loop.next(739) == WaitUntil(740)
+    assert ask(loop, 740).leader == B1
+
+
+def test_a_quota_that_holds_back_for_long_is_not_held_against_the_broker() -> None:
+    """Empty answers that were throttled, for longer than a slice may stand still."""
+    loop, now = loop_of(slice_of(0)), 0
+    for _ in range(20):
+        step = loop.next(now)
+        while isinstance(step, WaitUntil):
+            now = step.at_ms
+            step = loop.next(now)
+        assert isinstance(step, Ask)
+        loop.on_answer(B1, 0, 3_000, now)
+        loop.on_empty(step.wants[0], 100, throttled=True)
+    assert now > 50_000
+
+
+def test_without_a_throttle_the_same_answers_end_in_an_error() -> None:
+    loop = loop_of(slice_of(0))
+    with pytest.raises(Unreachable):
+        _starve(loop)
+
+
+def _starve(loop: FetchLoop) -> None:
+    now = 0
+    for _ in range(99):
+        step = loop.next(now)
+        if isinstance(step, WaitUntil):
+            now = step.at_ms
+        elif isinstance(step, Ask):
+            loop.on_answer(B1, 0, 0, now)
+            loop.on_empty(step.wants[0], 100, throttled=True)
+
+
+def test_a_rate_is_kept_by_waiting_until_what_came_is_paid_for() -> None:
+    loop = loop_of(slice_of(0), b1=1_000)
+    loop.on_records(ask(loop, 0).wants[0], 10)
+    loop.on_answer(B1, 2_500, 0, 100)
+    assert loop.next(100) == WaitUntil(2_600)
+
+
+@given(
+    st.integers(1, 10**9),
+    st.lists(st.tuples(st.integers(0, 10**8), st.integers(0, 5_000)), min_size=1, max_size=30),
+)
+def test_never_more_than_the_rate_and_one_answer_ahead(
+    rate: int, answers: list[tuple[int, int]]
+) -> None:
+    """Answers of any size, each asked for as soon as it may be, and coming late by any time."""
+    manners, now, taken = Manners({B1: rate}), 0, 0
+    for size, late_ms in answers:
+        now = max(now, manners.free_at(B1))
+        assert taken * 1000 <= rate * now
+        now += late_ms
+        taken += size
+        manners.on_answer(B1, size, 0, now)
+
+
+def test_a_broker_that_is_not_named_is_read_at_the_least_rate_and_without_any_freely() -> None:
+    assert Manners({B1: 500, Address("b3", 3): 900}).rate_of(B2) == 500
+    free = Manners()
+    free.on_answer(B1, 10**9, 0, 5)
+    assert free.free_at(B1) == 5
+    assert free.free_at(None) == 0
+
+
+def test_tasks_that_run_at_the_same_time_share_a_broker_s_rate() -> None:
+    tasks = [[slice_of(0)], [slice_of(1)], [slice_of(2)], [slice_of(3, B2), slice_of(4, B2)]]
+    assert dict(shared_rates(tasks, 2, 1_000)) == {B1: 500, B2: 1_000}
+    assert dict(shared_rates(tasks, 8, 1_000)) == {B1: 333, B2: 1_000}
+    assert shared_rates([[slice_of(0, None)]], 2, 1_000) == ()
+
+
+def test_a_slow_reader_asks_for_about_a_second_s_worth() -> None:
+    patience = Patience()
+    assert slowed(patience, ()) is patience
+    slow = slowed(patience, ((B1, 300_000), (B2, 10**9)))
+    assert (slow.fetch_bytes, slow.request_bytes) == (300_000, 300_000)
+    least = patience.smallest_fetch_bytes
+    assert slowed(patience, ((B1, 1),)).request_bytes == least

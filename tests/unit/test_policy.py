@@ -1,0 +1,81 @@
+"""What is done about a loss: per verdict, and per topic before that."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.errors import BadRecord, JobFileError
+from rangeland.job import Job
+from rangeland.losing import losses_in
+from rangeland.model import Partition
+from rangeland.planning.losses import range_lost
+from rangeland.planning.policy import CAUSES, Action, Loss, Policy, TopicRule, Verdict
+
+JOB = """
+job: orders
+source: {servers: [localhost:9092], TOPICS}
+sink: {table: lake/orders}
+policy:
+  expired: skip
+  topics:
+    orders: {expired: fail}
+    audit-.*: {corrupt: hold, expired: hold}
+    .*: {vanished: skip}
+"""
+
+
+def policy(topics: str = 'topic_pattern: "a.*|orders.*"') -> Policy:
+    return Job.parse(JOB.replace("TOPICS", topics)).policies
+
+
+@pytest.mark.parametrize(
+    ("topic", "verdict", "action"),
+    [
+        ("orders", Verdict.EXPIRED, Action.FAIL),
+        ("orders", Verdict.VANISHED, Action.FAIL),  # the first that fits counts, and it alone
+        ("audit-eu", Verdict.CORRUPT, Action.HOLD),
+        ("audit-eu", Verdict.TRUNCATED, Action.FAIL),
+        ("orders-2", Verdict.EXPIRED, Action.SKIP),
+        ("orders-2", Verdict.VANISHED, Action.SKIP),
+    ],
+)
+def test_the_first_rule_that_fits_a_topic_decides(
+    topic: str, verdict: Verdict, action: Action
+) -> None:
+    assert policy().of(verdict, topic) is action
+
+
+def test_a_rule_is_a_name_or_matches_all_of_one() -> None:
+    assert TopicRule("a.b", ()).matches("a.b")
+    assert TopicRule("a+b", ()).matches("a+b")
+    assert not TopicRule("a.b", ()).matches("xa.b")
+
+
+def test_some_topic_may_be_held_though_others_are_not() -> None:
+    found = policy()
+    assert found.ever(Verdict.CORRUPT, Action.HOLD)
+    assert not found.ever(Verdict.RECREATED, Action.HOLD)
+
+
+def test_rules_for_topics_that_a_job_does_not_read_are_refused() -> None:
+    with pytest.raises(JobFileError, match=r"policy\.topics\.audit-\.\*: expected topics of this"):
+        policy("topics: [orders]")
+
+
+@pytest.mark.parametrize("wrong", ["{a: {expired: quarantine}}", "{a: {unreachable: skip}}"])
+def test_a_topic_s_words_are_those_of_the_verdict(wrong: str) -> None:
+    text = JOB.replace("TOPICS", "topics: [a]").partition("policy:")[0]
+    with pytest.raises(JobFileError, match=r"policy\.topics\.a"):
+        Job.parse(f"{text}policy: {{topics: {wrong}}}")
+
+
+def test_each_verdict_has_a_cause() -> None:
+    assert set(CAUSES) == set(Verdict)
+
+
+def test_the_losses_of_an_error_are_found_again() -> None:
+    loss = Loss(Partition("t", 1, "b-1"), 5, 9, Verdict.EXPIRED, "the log begins at 9")
+    assert losses_in(range_lost([loss])) == [loss]
+    bad = BadRecord("t/1: the batch", why="why", topic="t", partition=1, base_offset=3)
+    (found,) = losses_in(bad)
+    assert (found.from_offset, found.until_offset, found.verdict) == (3, 3, Verdict.CORRUPT)

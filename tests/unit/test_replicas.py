@@ -1,0 +1,234 @@
+"""The loop and replicas: it goes where the leader sends it, and believes no loss there."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.dialects.contract import Nature
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import RangeLost, Unreachable
+from rangeland.fetch.loop import FetchLoop
+from rangeland.fetch.replicas import DETOUR_MS
+from rangeland.fetch.steps import Ask, AskLogRange, FindLeaders, Finished, Patience, WaitUntil
+from rangeland.model import Address, Leader, Partition, Slice
+from rangeland.planning.policy import Action, Policy
+
+LEADER, REPLICA, OTHER = Address("leader", 1), Address("replica", 2), Address("other", 3)
+P0, P1 = Partition("t", 0), Partition("t", 1)
+LED = Leader(LEADER, 7, "A", (LEADER, REPLICA), (1, 2))
+SKIPPING = Policy(expired=Action.SKIP, truncated=Action.SKIP)
+PATIENCE = Patience(no_progress_ms=10_000)
+
+
+def slice_of(index: int = 0, partition: Partition = P0) -> Slice:
+    return Slice(index, partition, 0, 100, 0, "A", LEADER)
+
+
+def ask(loop: FetchLoop, now_ms: int = 0) -> Ask:
+    step = loop.next(now_ms)
+    assert isinstance(step, Ask), step
+    return step
+
+
+def sent_away(*more: Slice) -> FetchLoop:
+    """A loop whose slice 0 is read at the replica, which metadata has told the address of."""
+    loop = FetchLoop([slice_of(), *more], PATIENCE, SKIPPING, 0)
+    assert loop.on_preferred(ask(loop).wants[0].index, 2)
+    assert loop.next(0) == FindLeaders((P0,), ())
+    loop.on_leaders({P0: LED})
+    return loop
+
+
+def test_the_replica_that_a_leader_names_is_found_and_read() -> None:
+    loop = sent_away()
+    step = ask(loop)
+    assert (step.leader, step.stays, step.wants[0].epoch) == (REPLICA, False, 7)
+    loop.on_records(step.wants[0], 100)
+    assert loop.next(0) == Finished()
+
+
+def test_a_replica_whose_address_is_known_is_read_at_once() -> None:
+    loop = sent_away()
+    loop.on_verdict(ask(loop).wants[0], Verdict.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    later = DETOUR_MS
+    loop.on_records(ask(loop, later).wants[0], 50)
+    assert ask(loop, later).leader == LEADER
+    assert loop.on_preferred(0, 2)
+    assert ask(loop, later).leader == REPLICA
+
+
+def test_after_a_while_the_leader_is_asked_again() -> None:
+    loop = sent_away()
+    loop.on_records(ask(loop).wants[0], 50)
+    assert ask(loop, DETOUR_MS - 1).leader == REPLICA
+    step = ask(loop, DETOUR_MS)
+    assert (step.leader, step.stays) == (LEADER, False)
+
+
+def test_a_leader_that_names_itself_or_says_nothing_new_is_read_on() -> None:
+    loop = sent_away()
+    assert not loop.on_preferred(0, 2)
+    assert ask(loop).leader == REPLICA
+    assert loop.on_preferred(0, 1), "the replica sends back to its leader"
+    assert ask(loop).leader == LEADER
+    assert not loop.on_preferred(0, 1)
+
+
+def test_a_replica_that_nobody_knows_is_looked_for_once() -> None:
+    loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
+    assert loop.on_preferred(0, 9)
+    loop.next(0)
+    loop.on_leaders({P0: LED})
+    step = ask(loop)
+    assert (step.leader, step.stays) == (LEADER, True)
+    assert not loop.on_preferred(0, 9)
+
+
+def test_slices_that_stay_and_slices_that_may_go_have_requests_of_their_own() -> None:
+    loop = sent_away(slice_of(1, P1))
+    loop.on_lost(REPLICA, "reset")
+    first = ask(loop, 1)
+    for want in first.wants:
+        loop.on_records(want, 10)
+    second = ask(loop, 2)
+    assert {first.stays, second.stays} == {True, False}
+    assert {w.index for w in (*first.wants, *second.wants)} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        Verdict.RETRY,
+        Verdict.FIND_LEADER,
+        Verdict.OUT_OF_RANGE,
+        Verdict.CORRUPT,
+        Verdict.REFUSED,
+        Verdict.RECREATED,
+    ],
+)
+def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(verdict: Verdict) -> None:
+    loop = sent_away()
+    loop.on_verdict(ask(loop).wants[0], verdict, "ANY")
+    step = ask(loop)
+    assert (step.leader, step.stays, step.wants[0].offset) == (LEADER, True, 0)
+    assert loop.gone == []
+
+
+@pytest.mark.parametrize("end", [-1, 40, 500])
+def test_an_empty_answer_of_a_replica_proves_nothing(end: int) -> None:
+    loop = sent_away()
+    assert not loop.on_empty(ask(loop).wants[0], end, throttled=False)
+    assert ask(loop).leader == LEADER
+    assert loop.readings[0].empty_answers == 0
+
+
+def test_a_throttled_replica_is_asked_again() -> None:
+    loop = sent_away()
+    assert not loop.on_empty(ask(loop).wants[0], 40, throttled=True)
+    wait = loop.next(0)
+    assert isinstance(wait, WaitUntil)
+    assert ask(loop, wait.at_ms).leader == REPLICA
+
+
+def test_a_lost_replica_leads_back_to_the_leader_and_a_lost_leader_does_not_touch_it() -> None:
+    loop = sent_away()
+    loop.on_lost(LEADER, "reset")
+    assert ask(loop).leader == REPLICA
+    loop.on_lost(REPLICA, "reset")
+    assert ask(loop).leader == LEADER
+
+
+def test_only_the_leader_s_own_answer_makes_a_loss() -> None:
+    loop = sent_away()
+    for server in (REPLICA, LEADER):
+        step = ask(loop)
+        assert step.leader == server
+        loop.on_verdict(step.wants[0], Verdict.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+    measure = loop.next(0)
+    assert isinstance(measure, AskLogRange)
+    assert measure.leader == LEADER
+    loop.on_log_range(measure.want, 40, 200)
+    assert [(loss.from_offset, loss.until_offset) for _, loss in loop.gone] == [(0, 40)]
+
+
+# --- a replica in place of a leader that is away --------------------------------------------
+
+AWAY = Leader(REPLICA, replicas=(REPLICA,), replica_ids=(1,), is_replica=True)
+
+
+def stood_in_for(policy: Policy = SKIPPING) -> FetchLoop:
+    """A queue whose master is away: its leader's number is 0, and only 1 is there."""
+    piece = Slice(0, P0, 0, 100)
+    loop = FetchLoop([piece], PATIENCE, policy, 0, Nature(leader_id=0))
+    loop.next(0)
+    loop.on_leaders({P0: AWAY})
+    return loop
+
+
+def test_what_stands_in_for_a_leader_is_read() -> None:
+    loop = stood_in_for()
+    step = ask(loop)
+    assert step.leader == REPLICA
+    loop.on_records(step.wants[0], 100)
+    assert loop.next(0) == Finished()
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, -5), (40, 200)])
+def test_offsets_that_only_a_replica_denies_are_waited_for_and_never_lost(
+    start: int, end: int
+) -> None:
+    loop = stood_in_for(Policy())
+    with pytest.raises(Unreachable, match="a replica that may be behind"):
+        _deny(loop, start, end)
+    assert loop.gone == []
+
+
+def _deny(loop: FetchLoop, start: int, end: int) -> None:
+    """A replica whose log is ``[start, end)`` and whose master stays away."""
+    now = 0
+    while now < 60_000:
+        match loop.next(now):
+            case WaitUntil(at_ms):
+                now = at_ms
+            case Ask(_, wants):
+                loop.on_verdict(wants[0], Verdict.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+            case AskLogRange(_, want):
+                loop.on_log_range(want, start, end)
+            case FindLeaders():
+                loop.on_leaders({P0: AWAY})
+
+
+@pytest.mark.parametrize("end", [50, 100])
+def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) -> None:
+    loop, now = stood_in_for(), 0
+    assert not loop.on_empty(ask(loop).wants[0], end, throttled=False)
+    for _ in range(4):
+        step = loop.next(now)
+        if isinstance(step, WaitUntil):
+            now = step.at_ms
+        elif isinstance(step, FindLeaders):
+            loop.on_leaders({P0: Leader(LEADER, None, None, (LEADER, REPLICA), (0, 1))})
+    step = ask(loop, now)
+    assert step.leader == LEADER
+    assert not loop.on_preferred(0, 0), "it is the leader itself that it names"
+    loop.on_verdict(step.wants[0], Verdict.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+    assert isinstance(loop.next(now), AskLogRange)
+
+
+def test_a_master_that_suggests_itself_is_not_looked_up() -> None:
+    piece = Slice(0, P0, 0, 100, leader=LEADER)
+    loop = FetchLoop([piece], PATIENCE, Policy(), 0, Nature(leader_id=0))
+    assert not loop.on_preferred(0, 0)
+    assert ask(loop).leader == LEADER
+
+
+def test_a_replica_that_is_beyond_its_end_is_no_loss_under_a_policy_that_fails() -> None:
+    loop = FetchLoop([slice_of()], PATIENCE, Policy(), 0)
+    loop.on_preferred(0, 2)
+    loop.next(0)
+    loop.on_leaders({P0: LED})
+    try:
+        loop.on_verdict(ask(loop).wants[0], Verdict.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+    except RangeLost:
+        pytest.fail("a replica was believed")
+    assert ask(loop).leader == LEADER

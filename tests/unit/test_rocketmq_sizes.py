@@ -1,0 +1,68 @@
+"""How large queues are taken to be, and who is said to be read better, by what brokers answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.dialects.contract import Asked
+from rangeland.dialects.rocketmq import ask_sizes, read_records, read_sizes
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.sizes import FEW, SAMPLE
+from rangeland.model import Isolation, Partition
+from tests.stored import messages
+
+Q0, Q1, Q2 = (Partition("t", number, "broker-a") for number in range(3))
+
+
+def answer(request: m.Request, size: int, end: int, start: int = 0, code: int = 0) -> m.Answer:
+    """``SAMPLE`` messages with bodies of ``size``."""
+    at = int(request.fields["queueOffset"])
+    body = messages([bytes(size)] * SAMPLE, at) if code == 0 else b""
+    fields = {"nextBeginOffset": at + SAMPLE, "minOffset": start, "maxOffset": end}
+    return m.Answer(request, code, "", {k: str(v) for k, v in fields.items()}, body)
+
+
+def test_queues_with_much_to_read_are_looked_at_in_their_middle_and_at_their_end() -> None:
+    asked = ask_sizes({Q0: (1_000, 2_000), Q1: (0, FEW - 1), Q2: (5, 5)})
+    found = [(q.request.about, q.request.fields["queueOffset"]) for q in asked]
+    assert found == [(Q0, "1500"), (Q0, str(2_000 - SAMPLE))]
+    assert {q.request.fields["maxMsgNums"] for q in asked} == {str(SAMPLE)}
+
+
+def test_a_queue_is_as_large_as_if_all_its_messages_were_like_those_that_came() -> None:
+    middle, end = ask_sizes({Q0: (1_000, 2_000)})
+    small, large = (len(messages([bytes(size)])) for size in (10, 90))
+    answers = [answer(middle.request, 10, 2_000, 1_000), answer(end.request, 90, 2_000, 1_000)]
+    assert read_sizes(answers) == {Q0: 1_000 * (small + large) // 2}
+
+
+def test_a_queue_that_says_nothing_has_no_size() -> None:
+    (middle, end) = ask_sizes({Q0: (0, 1_000)})
+    answers = [answer(middle.request, 10, 1_000, code=2), answer(end.request, 10, 1_000)]
+    assert read_sizes(answers) == {Q0: 1_000 * len(messages([bytes(10)]))}
+    assert read_sizes(answers[:1]) == {}
+
+
+@pytest.mark.parametrize("named", [None, 0, 1])
+def test_the_last_answer_says_who_should_be_read(named: int | None) -> None:
+    requests = [m.pull(Q0, offset) for offset in (0, 32)]
+    answers = []
+    for request, who in zip(requests, (0, named), strict=True):
+        at = int(request.fields["queueOffset"])
+        fields = {"nextBeginOffset": str(at + 32), "maxOffset": "99"}
+        fields |= {} if who is None else {"suggestWhichBrokerId": str(who)}
+        answers.append(m.Answer(request, 0, "FOUND", fields, messages([b"v"] * 32, at)))
+    asked = [Asked(Q0, None, None, 0, 1 << 20, 99)]
+    series = m.SeriesAnswer(m.PullSeries(Q0, 0, 99, 1 << 20), tuple(answers))
+    (part,) = read_records([series], asked, Isolation.READ_COMMITTED).parts
+    assert part.preferred == (0 if named is None else named)
+
+
+def test_an_empty_answer_says_it_too() -> None:
+    request = m.pull(Q0, 5)
+    fields = {"nextBeginOffset": "5", "maxOffset": "5", "suggestWhichBrokerId": "1"}
+    empty = m.Answer(request, 19, "OFFSET_OVERFLOW_ONE", fields, b"")
+    asked = [Asked(Q0, None, None, 5, 1 << 20, 99)]
+    series = m.SeriesAnswer(m.PullSeries(Q0, 5, 99, 1 << 20), (empty,))
+    (part,) = read_records([series], asked, Isolation.READ_COMMITTED).parts
+    assert (part.preferred, part.readable_end, len(part.records)) == (1, 5, 0)

@@ -1,0 +1,264 @@
+"""Bearer tokens from commands, files, functions and a token server; and what keeps them secret."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.fetch import tokens
+from rangeland.fetch.settings import ClusterSettings, SaslSettings, TokenSource
+from rangeland.fetch.tokens import fetch_token, forget_token
+from tests.certificates import Authority
+
+TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2VjcmV0LXNpZ25hdHVyZQ"
+SECRET = "client-secret-never-to-be-seen"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "_kept", {})
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+
+
+def fetched(source: TokenSource, wait_ms: int = 5000, **more: Any) -> str:
+    return fetch_token(source, wait_ms, **more)
+
+
+def script(text: str) -> TokenSource:
+    return TokenSource(command=(sys.executable, "-c", text))
+
+
+def good() -> str:
+    return TOKEN
+
+
+def not_a_token() -> str:
+    return f"Bearer {TOKEN}"
+
+
+def nothing() -> None:
+    return None
+
+
+def broken() -> str:
+    raise ValueError(TOKEN)
+
+
+def test_a_command_prints_the_token() -> None:
+    assert fetched(script(f"print({TOKEN!r})")) == TOKEN
+
+
+def test_a_file_holds_the_token(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\r\n")
+    assert fetched(TokenSource(file=str(path))) == TOKEN
+
+
+def test_a_function_returns_the_token() -> None:
+    assert fetched(TokenSource(function=f"{__name__}:good")) == TOKEN
+
+
+def test_connections_made_together_share_a_token_and_a_new_login_takes_another(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "token"
+    source = TokenSource(file=str(path))
+    for number in ("one", "two", "three"):
+        path.write_text(number)
+        if number == "two":
+            assert fetched(source) == "one"
+            assert fetched(source, anew=True) == "two"
+        elif number == "three":
+            assert fetched(source) == "two"
+            forget_token(source)
+            assert fetched(source) == "three"
+        else:
+            assert fetched(source) == "one"
+
+
+BAD: dict[str, tuple[TokenSource, type[RangelandError], str]] = {
+    "a command that fails": (
+        script(f"import sys; print({TOKEN!r}); print('no {TOKEN} here', file=sys.stderr); exit(2)"),
+        JobFileError,
+        "it ended with 2 on .*: no ... here",
+    ),
+    "a command that wants to be tried later": (script("exit(75)"), Unreachable, "ended with 75"),
+    "a command that is not there": (
+        TokenSource(command=("/nowhere/to-be-found",)),
+        JobFileError,
+        "cannot be started on .*No such file.*every executor",
+    ),
+    "a command that prints nothing": (script(""), JobFileError, "it gave nothing"),
+    "a command that prints more": (
+        script(f"print('token:', {TOKEN!r})"),
+        JobFileError,
+        "RFC 6750 does not allow",
+    ),
+    "a file that is not there": (TokenSource(file="/nowhere/t"), JobFileError, "every executor"),
+    "a function that is not there": (
+        TokenSource(function=f"{__name__}:gone"),
+        JobFileError,
+        "cannot be imported",
+    ),
+    "a module that is not there": (
+        TokenSource(function="nowhere_at_all:gone"),
+        JobFileError,
+        "--py-files",
+    ),
+    "a function that raises": (
+        TokenSource(function=f"{__name__}:broken"),
+        JobFileError,
+        "it raised ValueError",
+    ),
+    "a function that returns no text": (
+        TokenSource(function=f"{__name__}:nothing"),
+        JobFileError,
+        "it gave nothing",
+    ),
+    "a function that returns more": (
+        TokenSource(function=f"{__name__}:not_a_token"),
+        JobFileError,
+        "gave what is no bearer token",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_gives_no_token_is_told_without_it(name: str) -> None:
+    source, kind, says = BAD[name]
+    with pytest.raises(kind, match=says) as caught:
+        fetched(source)
+    error: BaseException | None = caught.value
+    assert "source.security.sasl.token" in str(error)
+    while error is not None:  # what is printed with --debug
+        assert TOKEN not in f"{error!r} {error} {getattr(error, 'facts', '')}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def test_a_command_that_hangs_is_ended() -> None:
+    with pytest.raises(Unreachable, match=r"within 0\.2 s"):
+        fetched(script(f"import time; print({TOKEN!r}, flush=True); time.sleep(60)"), 200)
+
+
+# --- a token endpoint -------------------------------------------------------------------------
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    status = 200
+    answer: Any = None
+    asked: dict[str, list[str]]
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        type(self).asked = parse_qs(form)
+        body = json.dumps(self.answer).encode()
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Quiet(HTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that does not trust it hangs up."""
+
+
+@contextmanager
+def served(kind: type[HTTPServer]) -> Iterator[HTTPServer]:
+    with kind(("127.0.0.1", 0), Endpoint) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenSource]:
+    monkeypatch.setattr(Endpoint, "status", 200)
+    monkeypatch.setattr(Endpoint, "answer", {"access_token": TOKEN, "expires_in": 300})
+    with served(HTTPServer) as server:
+        url = f"http://127.0.0.1:{server.server_port}/token"
+        yield TokenSource(endpoint=url, client_id="me", client_secret=SECRET, scope="kafka")
+
+
+def test_an_endpoint_is_asked_for_client_credentials(endpoint: TokenSource) -> None:
+    assert fetched(endpoint) == TOKEN
+    assert Endpoint.asked == {
+        "grant_type": ["client_credentials"],
+        "client_id": ["me"],
+        "client_secret": [SECRET],
+        "scope": ["kafka"],
+    }
+
+
+def test_an_endpoint_over_tls_must_be_who_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Endpoint, "answer", {"access_token": TOKEN})
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("login").both)
+    with served(Quiet) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url = f"https://localhost:{server.server_port}/token"
+        known = TokenSource(
+            endpoint=url, client_id="me", client_secret=SECRET, ca=str(authority.ca)
+        )
+        assert fetched(known) == TOKEN
+        with pytest.raises(JobFileError, match=r"certificate verify failed.*endpoint and ca"):
+            fetched(replace(known, ca=None))
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "kind", "says"),
+    [
+        (401, {"error": "invalid_client"}, JobFileError, "401, invalid_client"),
+        (400, ["no", "object"], JobFileError, "400, no access_token"),
+        (503, {}, Unreachable, "answered 503"),
+        (200, {"token": TOKEN}, JobFileError, "no access_token"),
+    ],
+)
+def test_an_endpoint_that_refuses_is_quoted_without_secrets(
+    endpoint: TokenSource,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    answer: Any,
+    kind: type[RangelandError],
+    says: str,
+) -> None:
+    monkeypatch.setattr(Endpoint, "status", status)
+    monkeypatch.setattr(Endpoint, "answer", answer)
+    with pytest.raises(kind, match=says) as caught:
+        fetched(endpoint)
+    assert SECRET not in str(caught.value)
+    assert TOKEN not in str(caught.value)
+
+
+def test_an_endpoint_that_is_not_there_is_tried_again_later() -> None:
+    gone = TokenSource(endpoint="http://127.0.0.1:1/t", client_id="me", client_secret=SECRET)
+    with pytest.raises(Unreachable, match="Connection refused"):
+        fetched(gone)
+
+
+def test_no_secret_is_in_the_repr_of_settings() -> None:
+    source = TokenSource(endpoint="https://x/t", client_id="me", client_secret=SECRET)
+    sasl = SaslSettings("OAUTHBEARER", password=SECRET, token=source)
+    assert SECRET not in repr(ClusterSettings("kafka", (), sasl=sasl))
