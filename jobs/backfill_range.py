@@ -5,7 +5,7 @@ import sys
 
 import rangeland
 from rangeland.entry import Entry, main
-from rangeland.flags import require_closed_range
+from rangeland.job.flags import require_closed_range
 from rangeland.results import RunResult
 
 FLAGS = {

@@ -8,10 +8,10 @@ from typing import Any
 from rangeland import inspection
 from rangeland import run as commands
 from rangeland.job import Job
+from rangeland.job.settings import cluster_settings
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, Way
 from rangeland.results import PlanPreview, Progress, RunResult, Silent, VerifyResult
-from rangeland.settings import cluster_settings
 from rangeland.spark.frames import plan_frame
 
 

@@ -25,8 +25,8 @@ from rangeland.errors import Bug, RangelandError, UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from rangeland.pictures.progress import LiveProgress
     from rangeland.planning.plan import Plan
-    from rangeland.progress import LiveProgress
 
 INTERRUPTED = 130
 TERMINATED = 128 + signal.SIGTERM
@@ -51,8 +51,8 @@ class Ending:
     def progress(self) -> LiveProgress:
         """Where this command tells what it does; the same one each time."""
         if self._progress is None:
-            from rangeland.drawing import console_for
-            from rangeland.progress import LiveProgress
+            from rangeland.pictures.drawing import console_for
+            from rangeland.pictures.progress import LiveProgress
 
             self._progress = LiveProgress(console_for(sys.stderr), self.quiet)
         return self._progress
@@ -63,7 +63,7 @@ class Ending:
         if self.json:
             self._say_json(document)
         else:
-            from rangeland.drawing import console_for
+            from rangeland.pictures.drawing import console_for
 
             console_for(self.stdout).print(picture)
         self.answered = True
@@ -76,8 +76,8 @@ class Ending:
         if self.json:
             self._say_json(error_json(error))
         else:
-            from rangeland.drawing import console_for
-            from rangeland.pictures import error_picture
+            from rangeland.pictures.drawing import console_for
+            from rangeland.pictures.results import error_picture
 
             console_for(sys.stderr).print(error_picture(error))
         return error.exit_code

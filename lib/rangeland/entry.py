@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from rangeland.endings import Ending, as_bug, ending
 from rangeland.errors import RangelandError, UsageError
-from rangeland.flags import load_job
+from rangeland.job.flags import load_job
 from rangeland.results import RunResult
 
 

@@ -13,15 +13,18 @@ from typing import Any
 
 from rangeland.dialects.contract import dialect_names
 from rangeland.errors import Conflict, RangelandError
-from rangeland.evidence import examine
-from rangeland.evidence import find as find_offset
 from rangeland.fetch.ages import Position, first_times
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted
-from rangeland.holding import held_now
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
 from rangeland.job import Job
+from rangeland.job.settings import cluster_settings
+from rangeland.landing.evidence import examine
+from rangeland.landing.evidence import find as find_offset
+from rangeland.landing.holding import held_now
+from rangeland.landing.surveying import survey_of
+from rangeland.landing.target import Target
 from rangeland.model import Partition, Survey
 from rangeland.planning.lives import Mark, recreated
 from rangeland.results import (
@@ -34,9 +37,6 @@ from rangeland.results import (
     VerifyResult,
 )
 from rangeland.run import Runner
-from rangeland.settings import cluster_settings
-from rangeland.surveying import survey_of
-from rangeland.target import Target
 
 RECENT = 5
 LOSSES = 10

@@ -18,7 +18,7 @@ from typing import Any
 
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
-from rangeland.jobfile import JobText, override
+from rangeland.job.text import JobText, override
 from rangeland.planning.plan import Plan, canonical
 from rangeland.results import PlanPreview
 

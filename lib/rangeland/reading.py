@@ -15,11 +15,11 @@ from rangeland.errors import UsageError
 from rangeland.fetch.manners import shared_rates
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
+from rangeland.job.settings import cluster_settings, wanted_of
+from rangeland.landing.surveying import survey_of
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing, Terms, draft
 from rangeland.planning.plan import Plan
-from rangeland.settings import cluster_settings, wanted_of
-from rangeland.surveying import survey_of
 
 _OF_A_JOB = {
     "servers",

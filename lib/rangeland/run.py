@@ -16,15 +16,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rangeland.claiming import claimed
 from rangeland.dialects.rows import rows_of
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
-from rangeland.evidence import refuse_cut, refuse_restored, torn_from
-from rangeland.finishing import Finished, Finisher, mends
-from rangeland.holding import damaged
+from rangeland.groups.claiming import claimed
+from rangeland.groups.mirroring import positions
 from rangeland.job import Job
-from rangeland.losing import losses_in
-from rangeland.mirroring import positions
+from rangeland.job.settings import cluster_settings, wanted_of
+from rangeland.landing.evidence import refuse_cut, refuse_restored, torn_from
+from rangeland.landing.finishing import Finished, Finisher, mends
+from rangeland.landing.holding import damaged
+from rangeland.landing.losing import losses_in
+from rangeland.landing.redriven import RedriveResult
+from rangeland.landing.redriving import HOLD_ALL, draft_of_kept, in_quarantine, redrives
+from rangeland.landing.summing import summed
+from rangeland.landing.surveying import survey_of
+from rangeland.landing.target import Target, Unfinished
 from rangeland.model import LogState, Partition, Range, Survey
 from rangeland.planning.coverage import Coverage, common, coverage_of
 from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of
@@ -32,15 +38,9 @@ from rangeland.planning.losses import range_lost
 from rangeland.planning.plan import Plan, Way, renumbered
 from rangeland.planning.policy import Action, Loss
 from rangeland.planning.risk import Risk, speed_of
-from rangeland.redriving import HOLD_ALL, draft_of_kept, in_quarantine, redrives
-from rangeland.redriving_results import RedriveResult
 from rangeland.results import PlanPreview, Progress, RunResult
-from rangeland.settings import cluster_settings, wanted_of
 from rangeland.spark.frames import load_transform, transformed_schema
 from rangeland.spark.workers import start_workers
-from rangeland.summing import summed
-from rangeland.surveying import survey_of
-from rangeland.target import Target, Unfinished
 
 RESURVEY_SECONDS = 10
 MAX_ROUNDS = 50

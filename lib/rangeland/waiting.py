@@ -16,10 +16,10 @@ from typing import Any
 from rangeland.errors import UsageError
 from rangeland.fetch.survey import Wanted
 from rangeland.job import Job
+from rangeland.landing.surveying import survey_of
 from rangeland.model import Isolation, Partition, Survey
 from rangeland.planning.reach import Reach, can_be_awaited, reach, times_awaited
 from rangeland.results import Progress, partition_json
-from rangeland.surveying import survey_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 from rangeland import run
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.survey import Wanted, take_survey
-from rangeland.settings import cluster_settings
+from rangeland.job.settings import cluster_settings
 from rangeland.testing.producing import Record, create_topic, fill, produce
 from tests.bench.child import Order, measure_in_child
 from tests.bench.measuring import load_average

@@ -15,9 +15,9 @@ from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Patience
 from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.fetch.tally import Tally
+from rangeland.job.words import parse_member
 from rangeland.model import Counts, LogState, Receipt, Slice, Survey
 from rangeland.testing.jafka import JafkaCluster
-from rangeland.words import parse_member
 
 Row = tuple[str, int, int, int, bytes]
 

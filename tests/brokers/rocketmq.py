@@ -17,12 +17,12 @@ from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Patience
 from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.fetch.tally import Tally
+from rangeland.job.words import parse_address
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Counts, LogState, Receipt, Slice, Survey
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.rocketmq import RocketmqCluster
-from rangeland.words import parse_address
 
 CLIENTS = Path(__file__).with_name("RocketmqClients.java")
 Row = dict[str, Any]

@@ -20,9 +20,9 @@ from rangeland.dialects.rocketmq import group_messages as g
 from rangeland.dialects.rocketmq.groups import open_home
 from rangeland.errors import Conflict, JobFileError
 from rangeland.fetch.edge import BrokerEdge
+from rangeland.groups.keeping import Keeper
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.keeping import Keeper
 from rangeland.model import Partition
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster

@@ -22,10 +22,10 @@ from typing import Any
 from rangeland import run as commands
 from rangeland.errors import RangelandError
 from rangeland.job import Job
+from rangeland.landing.target import Target
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.results import Progress, Silent
-from rangeland.target import Target
 
 ENTERING, PLANNED, READING = "entering", "planned", "reading"
 WRITTEN, PREPARED, KEPT, COMMITTED = "written", "prepared", "kept", "committed"

@@ -13,9 +13,9 @@ import yaml
 from rangeland import Job
 from rangeland.dialects.groups import Home
 from rangeland.dialects.rocketmq.messages import max_offset
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
+from rangeland.job.settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.settings import cluster_settings
 from rangeland.testing.rocketmq_clients import RocketmqClient
 from tests.spark.rocketmqs import Written
 

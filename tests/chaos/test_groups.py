@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from rangeland import Job
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
+from rangeland.groups.pushing import push
 from rangeland.inspection import status
+from rangeland.job.settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.pushing import push
 from rangeland.results import Silent
-from rangeland.settings import cluster_settings
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from rangeland import Job
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
+from rangeland.job.settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.settings import cluster_settings
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.zookeeper import ZooKeeperServer

@@ -13,13 +13,13 @@ from confluent_kafka import Consumer, Message
 from rangeland import inspection
 from rangeland.dialects.groups import Home
 from rangeland.errors import Conflict, Unreachable
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
+from rangeland.groups.pushing import push
 from rangeland.job import Job
+from rangeland.job.settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.pushing import push
 from rangeland.results import Silent
 from rangeland.run import run
-from rangeland.settings import cluster_settings
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.spark.landings import job_of

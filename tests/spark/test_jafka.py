@@ -11,14 +11,14 @@ import pytest
 import rangeland
 from rangeland import inspection
 from rangeland.errors import JobFileError
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
 from rangeland.job import Job
+from rangeland.job.settings import cluster_settings
+from rangeland.landing.target import Target
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan import Way
 from rangeland.results import Silent
 from rangeland.run import preview
-from rangeland.settings import cluster_settings
-from rangeland.target import Target
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import console_consume
 from rangeland.testing.zookeeper import ZooKeeperServer

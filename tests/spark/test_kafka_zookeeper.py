@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
+from rangeland.job.settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.results import Silent
 from rangeland.run import run
-from rangeland.settings import cluster_settings
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.spark.landings import expected, job_of, offsets_of, table_of

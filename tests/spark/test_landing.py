@@ -19,7 +19,7 @@ import pytest
 import rangeland
 from rangeland import Job, inspection, run
 from rangeland.errors import Conflict
-from rangeland.jobfile import parse_job_text
+from rangeland.job.text import parse_job_text
 from rangeland.model import Counts
 from rangeland.planfile import read_plan_file, write_plan_file
 from rangeland.results import Silent

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import finishing
+from rangeland.landing import finishing
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.spark.landings import job_of

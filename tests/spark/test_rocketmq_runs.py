@@ -17,16 +17,16 @@ import rangeland
 from rangeland import inspection, run
 from rangeland.dialects.groups import Home
 from rangeland.errors import Conflict, JobFileError
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
+from rangeland.groups.pushing import push
 from rangeland.job import Job
-from rangeland.jobfile import parse_job_text
+from rangeland.job.settings import cluster_settings
+from rangeland.job.text import parse_job_text
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Partition
 from rangeland.planfile import read_plan_file, write_plan_file
-from rangeland.pushing import push
 from rangeland.results import Silent
-from rangeland.settings import cluster_settings
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import CLIENTS, run_clients

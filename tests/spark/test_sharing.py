@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from rangeland import claiming, inspection, sharing
+from rangeland import inspection
 from rangeland.delta.kernel import Kernel
 from rangeland.delta.ledger import Ledger
 from rangeland.dialects.groups import Joining
 from rangeland.errors import Conflict
+from rangeland.groups import claiming, sharing
+from rangeland.groups.keeping import Keeper
 from rangeland.job import Job
-from rangeland.keeping import Keeper
 from rangeland.model import Partition
 from rangeland.results import Silent
 from rangeland.run import backfill, run

@@ -15,11 +15,11 @@ import rangeland
 from rangeland import inspection, run
 from rangeland.errors import Conflict, RangeLost, TableRefused, UsageError
 from rangeland.job import Job
+from rangeland.landing.target import Target
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.audit import Replaced
 from rangeland.planning.plan import Way
 from rangeland.results import Silent
-from rangeland.target import Target
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
     Record,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.claiming import Place
 from rangeland.dialects.groups import GroupView, Holder, Joining
-from rangeland.keeping import Keeper
+from rangeland.groups.claiming import Place
+from rangeland.groups.keeping import Keeper
 from rangeland.model import Partition
 from tests.fakes.homes import FakeHome, Groups
 

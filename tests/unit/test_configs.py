@@ -9,14 +9,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from rangeland import cli, settings_doc
+from rangeland import cli
 from rangeland.errors import JobFileError
-from rangeland.job import Job
-from rangeland.jobfile import parse_job_text
-from rangeland.jobschema import job_schema, schema_text, size_text
+from rangeland.job import Job, settings_page
+from rangeland.job.schema import job_schema, schema_text, size_text
+from rangeland.job.settings import cluster_settings
+from rangeland.job.text import parse_job_text
+from rangeland.job.words import parse_bound, parse_bounds, parse_first, parse_size, parse_until
 from rangeland.model import AtTime, Partition
-from rangeland.settings import cluster_settings
-from rangeland.words import parse_bound, parse_bounds, parse_first, parse_size, parse_until
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 FILES = sorted(CONFIGS.glob("*.yaml"))
@@ -34,7 +34,7 @@ def as_editors_see_it(text: str) -> Any:
     """Keys are text, and times are not times."""
     import yaml
 
-    from rangeland.jobfile import _Loader
+    from rangeland.job.text import _Loader
 
     return json.loads(json.dumps(yaml.load(text, Loader=_Loader)))
 
@@ -118,18 +118,18 @@ def test_the_kept_schema_is_current() -> None:
 
 def test_the_page_is_current() -> None:
     page = (CONFIGS / "README.md").read_text(encoding="utf-8")
-    assert settings_doc.renewed(page) == page
+    assert settings_page.renewed(page) == page
 
 
 def test_a_page_without_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="lacks"):
-        settings_doc.renewed("# nothing\n")
+        settings_page.renewed("# nothing\n")
 
 
 def test_page_and_schema_are_made_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = (CONFIGS / "README.md").read_text(encoding="utf-8")
     (tmp_path / "README.md").write_text(page.replace("| `sink`", "| gone"))
-    assert settings_doc.main([str(tmp_path)]) == 0
+    assert settings_page.main([str(tmp_path)]) == 0
     assert (tmp_path / "README.md").read_text() == page
     assert (tmp_path / "job.schema.json").read_text() == schema_text()
 
@@ -156,7 +156,7 @@ def fields(schema: dict[str, Any], at: str = "") -> list[tuple[str, dict[str, An
     found = []
     for name, node in schema["properties"].items():
         found.append((at + name, node))
-        section = settings_doc.section_of(node)
+        section = settings_page.section_of(node)
         found += fields(section, f"{at}{name}.") if section else []
     return found
 
@@ -165,15 +165,15 @@ def test_every_field_has_a_meaning_and_no_section_takes_others() -> None:
     for name, node in fields(job_schema()):
         assert node.get("description"), name
         assert node["description"].endswith("."), name
-        section = settings_doc.section_of(node)
+        section = settings_page.section_of(node)
         assert section is None or section["additionalProperties"] is False, name
 
 
 def test_every_field_is_on_the_page() -> None:
-    page = settings_doc.settings_page()
+    page = settings_page.settings_page()
     for name, node in fields(job_schema()):
         inside = name.split(".", 1)[-1]
-        if settings_doc.section_of(node) is None:
+        if settings_page.section_of(node) is None:
             assert f"| `{inside}` |" in page, name
 
 

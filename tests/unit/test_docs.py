@@ -19,8 +19,8 @@ import rangeland
 from rangeland import cli, errors
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.jobfile import parse_job_text
-from rangeland.jobschema import job_schema
+from rangeland.job.schema import job_schema
+from rangeland.job.text import parse_job_text
 from tests import docs
 from tests.docs import Block, Command
 
@@ -49,7 +49,7 @@ def parse_module(arguments: tuple[str, ...]) -> None:
     known: dict[str, Callable[[list[str]], Any]] = {
         "rangeland": lambda a: parse_rangeland(tuple(a)),
         "rangeland.testing": _parse_testing,
-        "rangeland.settings_doc": lambda a: _only(a, {"configs"}),
+        "rangeland.job.settings_page": lambda a: _only(a, {"configs"}),
         "tests.check": lambda a: _only(a, {"--quick"}),
         "tests.bench": lambda a: _only(a, set()),
         "pytest": parse_pytest,

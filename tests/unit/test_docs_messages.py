@@ -25,9 +25,9 @@ from rangeland.fetch.fetcher import located
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted, take_survey
-from rangeland.flags import require_closed_range
 from rangeland.job import Job
-from rangeland.jobfile import parse_job_text
+from rangeland.job.flags import require_closed_range
+from rangeland.job.text import parse_job_text
 from rangeland.model import Address, Isolation, Partition, Range, Slice
 from rangeland.planning.losses import range_lost
 from rangeland.planning.plan import Plan
@@ -100,7 +100,7 @@ def lost() -> None:
 
 
 def conflict() -> None:
-    from rangeland.target import Target
+    from rangeland.landing.target import Target
 
     found = commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
     target: Any = SimpleNamespace(name="lake/orders")

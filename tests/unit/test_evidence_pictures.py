@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rangeland.evidence_pictures import find_picture, verify_picture
 from rangeland.model import Partition, Range
-from rangeland.pictures import result_picture
+from rangeland.pictures.evidence import find_picture, verify_picture
+from rangeland.pictures.results import result_picture
 from rangeland.planning.audit import Audit, Piece, Replaced
 from rangeland.results import Finding, VerifyResult
 from tests import answers as made

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.flags import load_job, require_closed_range
 from rangeland.job import Job
-from rangeland.jobfile import read_job_text
+from rangeland.job.flags import load_job, require_closed_range
+from rangeland.job.text import read_job_text
 from rangeland.model import AtOffset, Partition
 from rangeland.planfile import read_plan_file, write_plan_file
 from tests import answers as made

@@ -8,6 +8,7 @@ import pytest
 
 from rangeland.errors import JobFileError
 from rangeland.job import Job, parse_bounds, parse_size, parse_time_ms
+from rangeland.job.settings import cluster_settings
 from rangeland.model import (
     Address,
     AtOffset,
@@ -24,7 +25,6 @@ from rangeland.model import (
 from rangeland.planning.limits import Limits
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slices import Slicing
-from rangeland.settings import cluster_settings
 
 WHOLE = """\
 job: orders-hourly

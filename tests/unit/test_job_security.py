@@ -11,7 +11,7 @@ import yaml
 from rangeland.errors import JobFileError
 from rangeland.fetch.settings import SaslSettings, TlsSettings, TokenSource
 from rangeland.job import Job
-from rangeland.settings import cluster_settings
+from rangeland.job.settings import cluster_settings
 
 SECRET = "hunter2-never-to-be-seen"
 REF = "${env:RANGELAND_TEST_SECRET}"

@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.dialects.groups import Fenced, Joining
 from rangeland.errors import Unreachable
-from rangeland.keeping import Keeper
+from rangeland.groups.keeping import Keeper
 from rangeland.model import Partition
 from tests.fakes.homes import FakeHome, Groups
 

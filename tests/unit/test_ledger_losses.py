@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.delta.entries import LossEntry, OutcomeEntry, RangeEntry
 from rangeland.delta.ledger import Ledger
-from rangeland.losing import losses_of, seen_losses
+from rangeland.landing.losing import losses_of, seen_losses
 from rangeland.model import Counts, Isolation, Partition, Range, Receipt, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, Verdict

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from rangeland.delta.entries import LossEntry
 from rangeland.delta.quarantine import KeptBatch
-from rangeland.loss_pictures import redrive_picture
+from rangeland.landing.redriven import RedriveResult
+from rangeland.landing.redriving import Quarantined
 from rangeland.model import Isolation, Kept, Partition, Range
-from rangeland.pictures import result_picture
-from rangeland.redriving import Quarantined
-from rangeland.redriving_results import RedriveResult
+from rangeland.pictures.losses import redrive_picture
+from rangeland.pictures.results import result_picture
 from rangeland.results import RunResult, loss_json
 from tests.unit.test_pictures import drawn
 

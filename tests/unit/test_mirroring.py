@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangeland.mirroring import Mirrored, mirror, positions, told
+from rangeland.groups.mirroring import Mirrored, mirror, positions, told
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.planning.lives import Mark
 from tests.fakes.homes import FakeHome, Groups

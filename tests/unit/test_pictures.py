@@ -7,10 +7,10 @@ import io
 import pytest
 from rich.console import Console, RenderableType
 
-from rangeland.drawing import LogBar, console_for, duration, plain, size
 from rangeland.errors import RangeLost
 from rangeland.model import Counts, Partition
-from rangeland.pictures import (
+from rangeland.pictures.drawing import LogBar, console_for, duration, plain, size
+from rangeland.pictures.results import (
     check_picture,
     closing_sum,
     error_picture,

@@ -6,7 +6,7 @@ import pytest
 
 from rangeland.errors import BadRecord, JobFileError
 from rangeland.job import Job
-from rangeland.losing import losses_in
+from rangeland.landing.losing import losses_in
 from rangeland.model import Partition
 from rangeland.planning.losses import range_lost
 from rangeland.planning.policy import CAUSES, Action, Loss, Policy, TopicRule, Verdict

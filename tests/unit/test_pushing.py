@@ -12,13 +12,13 @@ from rich.console import RenderableType
 
 from rangeland.cli import main
 from rangeland.dialects.groups import GroupView, Holder
-from rangeland.drawing import console_for
 from rangeland.errors import Conflict, JobFileError
-from rangeland.group_pictures import group_lines, mirror_picture
+from rangeland.groups.pushing import Pushed, PushResult, group_of, refuse_members
 from rangeland.job import Job
 from rangeland.model import Partition
-from rangeland.pictures import status_picture
-from rangeland.pushing import Pushed, PushResult, group_of, refuse_members
+from rangeland.pictures.drawing import console_for
+from rangeland.pictures.groups import group_lines, mirror_picture
+from rangeland.pictures.results import status_picture
 from rangeland.results import GroupStatus, PartitionStatus, Status
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)

@@ -28,7 +28,7 @@ def schema(
     and as the first line of a job file beside it:
       # yaml-language-server: $schema=job.schema.json
     """
-    from rangeland.jobschema import job_schema, schema_text
+    from rangeland.job.schema import job_schema, schema_text
 
     end = ending_of(ctx)
     if out is not None:

@@ -53,7 +53,7 @@ def plan(
       rangeland plan orders.yaml --out plan.json    review it, then
       rangeland apply plan.json                     do exactly that
     """
-    from rangeland.flags import load_job
+    from rangeland.job.flags import load_job
 
     end = ending_of(ctx)
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
@@ -90,7 +90,7 @@ def run(
       rangeland run orders.yaml --until 2026-01-31T06:00:00Z --json
       rangeland run orders.yaml --set limits.max_records=1000000
     """
-    from rangeland.flags import load_job
+    from rangeland.job.flags import load_job
 
     end = ending_of(ctx, writes=True)
     job, _ = load_job(job_file, settings or (), from_bound, until_bound)
@@ -173,7 +173,7 @@ def backfill(
       rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31 --replace
       rangeland backfill orders.yaml --missing
     """
-    from rangeland.flags import load_job, require_closed_range
+    from rangeland.job.flags import load_job, require_closed_range
 
     end = ending_of(ctx, writes=not dry_run)
     if missing and (replace or from_bound is not None or until_bound is not None):
@@ -198,7 +198,7 @@ def backfill(
 
 
 def _preview(end: Ending, job: Job, way: Way | None = None) -> PlanPreview:
-    from rangeland.pictures import plan_picture
+    from rangeland.pictures.results import plan_picture
     from rangeland.run import preview
 
     result = preview(job, spark_for(end, job), end.progress(), way)
@@ -207,7 +207,7 @@ def _preview(end: Ending, job: Job, way: Way | None = None) -> PlanPreview:
 
 
 def _answer_run(end: Ending, result: RunResult) -> None:
-    from rangeland.pictures import result_picture
+    from rangeland.pictures.results import result_picture
 
     end.answer(result.to_json(), result_picture(result))
 
@@ -215,7 +215,7 @@ def _answer_run(end: Ending, result: RunResult) -> None:
 def _job_of_plan(files: Sequence[Path], reviewed: Reviewed, settings: Sequence[str]) -> Job:
     """The job of the job file or else of the plan file, with the settings over it, if it is
     still the one the plan was made for."""
-    from rangeland.flags import load_job
+    from rangeland.job.flags import load_job
 
     of_file = len(files) == 2
     job = load_job(files[0], settings)[0] if of_file else reviewed.job_with(settings)

@@ -33,13 +33,13 @@ def check(
     Example:
       rangeland check orders.yaml
     """
-    from rangeland.flags import load_job
+    from rangeland.job.flags import load_job
 
     end = ending_of(ctx)
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.inspection import check as check_job
-    from rangeland.pictures import check_picture
+    from rangeland.pictures.results import check_picture
 
     result = check_job(job, lambda: spark_for(end, job), end.progress())
     end.answer(result.to_json(), check_picture(result))
@@ -62,13 +62,13 @@ def status(
       rangeland status orders.yaml
       rangeland status orders.yaml --json | tail -n 1 | jq '[.partitions[].lag] | add'
     """
-    from rangeland.flags import load_job
+    from rangeland.job.flags import load_job
 
     end = ending_of(ctx)
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.inspection import status as status_job
-    from rangeland.pictures import status_picture
+    from rangeland.pictures.results import status_picture
 
     result = status_job(job, spark_for(end, job), end.progress())
     end.answer(result.to_json(), status_picture(result))
@@ -93,13 +93,13 @@ def verify(
       rangeland verify orders.yaml
       rangeland verify orders.yaml --json | tail -n 1 | jq .holes
     """
-    from rangeland.flags import load_job
+    from rangeland.job.flags import load_job
 
     end = ending_of(ctx)
     job, _ = load_job(job_file, settings or ())
 
-    from rangeland.evidence_pictures import verify_picture
     from rangeland.inspection import verify as verify_job
+    from rangeland.pictures.evidence import verify_picture
 
     result = verify_job(job, spark_for(end, job), end.progress())
     end.answer(result.to_json(), verify_picture(result))
@@ -133,14 +133,14 @@ def find(
       rangeland find orders.yaml orders 0 123456
       rangeland find clicks.yaml clicks 1-0 123456
     """
-    from rangeland.flags import load_job, read_partition
+    from rangeland.job.flags import load_job, read_partition
 
     end = ending_of(ctx)
     job, _ = load_job(job_file, settings or ())
     wanted = read_partition(job, topic, partition, broker)
 
-    from rangeland.evidence_pictures import find_picture
     from rangeland.inspection import find as find_offset
+    from rangeland.pictures.evidence import find_picture
 
     result = find_offset(job, spark_for(end, job), wanted, offset, end.progress())
     end.answer(result.to_json(), find_picture(result))
@@ -178,13 +178,13 @@ def reached(
       rangeland reached orders.yaml --until 2026-01-31T06:00:00Z --idle-after 300
       rangeland reached orders.yaml --until '{"orders": {"0": 40}}'
     """
-    from rangeland.flags import load_job
+    from rangeland.job.flags import load_job
 
     end = ending_of(ctx)
     job, _ = load_job(job_file, settings or (), None, until_bound)
 
     from rangeland.errors import Unreachable
-    from rangeland.pictures import reach_picture
+    from rangeland.pictures.results import reach_picture
     from rangeland.waiting import reached as has_reached
 
     idle_after_ms = None if idle_after_s is None else round(idle_after_s * 1000)

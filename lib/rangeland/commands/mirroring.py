@@ -24,13 +24,13 @@ def mirror(
     Example:
       rangeland mirror orders.yaml
     """
-    from rangeland.flags import load_job
+    from rangeland.job.flags import load_job
 
     end = ending_of(ctx, writes=True)
     job, _ = load_job(job_file, settings or ())
 
-    from rangeland.group_pictures import mirror_picture
-    from rangeland.pushing import group_of, push
+    from rangeland.groups.pushing import group_of, push
+    from rangeland.pictures.groups import mirror_picture
 
     group_of(job)
     result = push(job, spark_for(end, job), end.progress())

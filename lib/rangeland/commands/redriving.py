@@ -37,13 +37,13 @@ def redrive(
       rangeland redrive orders.yaml
       rangeland redrive orders.yaml --from-log
     """
-    from rangeland.flags import load_job
+    from rangeland.job.flags import load_job
 
     end = ending_of(ctx, writes=not dry_run)
     job, _ = load_job(job_file, settings or ())
 
-    from rangeland.loss_pictures import redrive_picture
-    from rangeland.pictures import result_picture
+    from rangeland.pictures.losses import redrive_picture
+    from rangeland.pictures.results import result_picture
     from rangeland.run import redrive as redrive_job
 
     spark = spark_for(end, job)

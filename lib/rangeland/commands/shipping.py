@@ -26,7 +26,7 @@ from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
     from rangeland.job import Job
-    from rangeland.jobfile import JobText
+    from rangeland.job.text import JobText
     from rangeland.submission import Choices, Shipped
 
 ENTRY = '''"""Lands a job as `rangeland run` does; written by `rangeland submit`."""
@@ -116,7 +116,7 @@ def submit(
       rangeland submit orders.yaml --master spark://host:7077 --entry jobs/backfill_range.py \\
           --from 2026-01-30 --until 2026-01-31
     """
-    from rangeland.flags import load_job
+    from rangeland.job.flags import load_job
     from rangeland.submission import PYTHON, Choices, refuse_impossible, submission
 
     end = ending_of(ctx, writes=run)

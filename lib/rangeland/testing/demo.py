@@ -23,14 +23,14 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from rangeland.drawing import console_for, counted, duration, number, said, table_of
 from rangeland.endings import Ending
 from rangeland.errors import Bug
-from rangeland.evidence_pictures import verify_picture
-from rangeland.flags import load_job
 from rangeland.inspection import verify
+from rangeland.job.flags import load_job
 from rangeland.jvm.java import find_java
-from rangeland.pictures import plan_picture, result_picture
+from rangeland.pictures.drawing import console_for, counted, duration, number, said, table_of
+from rangeland.pictures.evidence import verify_picture
+from rangeland.pictures.results import plan_picture, result_picture
 from rangeland.planning.plan import Way
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run

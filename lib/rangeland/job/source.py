@@ -11,9 +11,9 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from rangeland.jobparts import Misplaced, Part
+from rangeland.job.parts import Misplaced, Part
+from rangeland.job.words import SecretRef, Server, Size, Topic, Which, Whole, parse_member
 from rangeland.model import Address, Isolation
-from rangeland.words import SecretRef, Server, Size, Topic, Which, Whole, parse_member
 
 
 class Tls(Part):

@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 from rangeland.dialects.groups import GroupView, Home
 from rangeland.errors import Conflict, JobFileError
-from rangeland.evidence import refuse_restored
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
+from rangeland.groups.mirroring import Mirrored, mirror, positions
 from rangeland.job import Group, Job
-from rangeland.mirroring import Mirrored, mirror, positions
+from rangeland.job.settings import cluster_settings, wanted_of
+from rangeland.landing.evidence import refuse_restored
+from rangeland.landing.surveying import survey_of
+from rangeland.landing.target import Target
 from rangeland.model import LogState, Partition
 from rangeland.results import Progress, partition_json
-from rangeland.settings import cluster_settings, wanted_of
-from rangeland.surveying import survey_of
-from rangeland.target import Target
 
 State = Literal["mirrored", "unchanged", "nothing-landed"]
 

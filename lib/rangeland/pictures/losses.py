@@ -8,8 +8,17 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.delta.entries import LossEntry
-from rangeland.drawing import MAX_ROWS, counted, listed, named, number, said, size, table_of
-from rangeland.redriving_results import RedriveResult
+from rangeland.landing.redriven import RedriveResult
+from rangeland.pictures.drawing import (
+    MAX_ROWS,
+    counted,
+    listed,
+    named,
+    number,
+    said,
+    size,
+    table_of,
+)
 
 ACTIONS = {
     "fail": ("ended a run", "bold red"),

@@ -1,4 +1,6 @@
-"""The settings of a job file as a page, made from the models: ``python -m rangeland.settings_doc``.
+"""The settings of a job file as a page, made from the models.
+
+``python -m rangeland.job.settings_page`` makes it.
 
 It writes anew what is between the two marks of ``configs/README.md``, and the JSON schema
 beside it. Without a folder it takes ``configs`` of the working folder. A test holds that
@@ -12,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rangeland.jobschema import job_schema, schema_text
+from rangeland.job.schema import job_schema, schema_text
 
-BEGIN = "<!-- settings: made by `python -m rangeland.settings_doc`, do not edit below -->"
+BEGIN = "<!-- settings: made by `python -m rangeland.job.settings_page`, do not edit below -->"
 END = "<!-- end of settings -->"
 SCHEMA_FILE = "job.schema.json"
 

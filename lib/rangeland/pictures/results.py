@@ -17,7 +17,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from rangeland.drawing import (
+from rangeland.errors import RangelandError
+from rangeland.model import COUNT_NAMES, Counts, LogState, Partition, Range
+from rangeland.pictures.drawing import (
     KINDS,
     MAX_LINES,
     MAX_ROWS,
@@ -34,10 +36,8 @@ from rangeland.drawing import (
     size,
     table_of,
 )
-from rangeland.errors import RangelandError
-from rangeland.group_pictures import group_lines
-from rangeland.loss_pictures import loss_lines
-from rangeland.model import COUNT_NAMES, Counts, LogState, Partition, Range
+from rangeland.pictures.groups import group_lines
+from rangeland.pictures.losses import loss_lines
 from rangeland.planning.audit import Replaced
 from rangeland.planning.intervals import width
 from rangeland.planning.plan import Plan

@@ -13,11 +13,11 @@ from contextlib import closing
 from rangeland.delta.entries import LossEntry
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
+from rangeland.landing.target import Target
 from rangeland.model import LogState, Partition, Slice, Survey
 from rangeland.planning.draft import Standing
 from rangeland.planning.lives import Mark, recreated
 from rangeland.planning.policy import Action, Loss, Verdict
-from rangeland.target import Target
 
 
 def damaged(

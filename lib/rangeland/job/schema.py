@@ -16,9 +16,9 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from rangeland.job import Job
-from rangeland.jobfile import EXTENDS
-from rangeland.words import UNITS
+from rangeland.job.document import Job
+from rangeland.job.text import EXTENDS
+from rangeland.job.words import UNITS
 
 Schema = dict[str, Any]
 

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from rangeland.dialects.groups import Fenced, GroupView, Home, Joining
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.fetch.settings import ClusterSettings
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
+from rangeland.groups.keeping import Keeper
+from rangeland.groups.mirroring import Mirrored, mirror, told
 from rangeland.job import Group, Job
-from rangeland.keeping import Keeper
-from rangeland.mirroring import Mirrored, mirror, told
 from rangeland.model import Partition
 from rangeland.planning.sharing import Seats
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rangeland.finishing import Finished
 from rangeland.job import Job
+from rangeland.landing.finishing import Finished
+from rangeland.landing.target import Target
 from rangeland.planning.draft import Draft
 from rangeland.planning.policy import Action
 from rangeland.planning.proof import RangeOutcome
 from rangeland.results import RunResult, State
-from rangeland.target import Target
 
 
 def summed(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings, TokenSource
 from rangeland.fetch.survey import Wanted
-from rangeland.job import Job
-from rangeland.jobsource import Security, Tls, Token
+from rangeland.job.document import Job
+from rangeland.job.source import Security, Tls, Token
 from rangeland.model import Partition
 from rangeland.planning.bounds import groups_asked, offsets_asked, times_asked
 from rangeland.planning.lives import Mark

@@ -25,8 +25,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from rangeland.drawing import biggest, counted, duration, number, plain, said
 from rangeland.model import Partition
+from rangeland.pictures.drawing import biggest, counted, duration, number, plain, said
 from rangeland.planning.plan import Plan
 
 LINE_EVERY_S = 10.0

@@ -16,12 +16,12 @@ from rangeland.errors import BadRecord, StorageFailed
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
+from rangeland.landing.target import Target
 from rangeland.model import Isolation, Kept, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.draft import Draft, Standing
 from rangeland.planning.plan import Plan, Way
 from rangeland.planning.policy import Action, Policy
-from rangeland.target import Target
 
 PLAN_BYTES = 64 << 20
 """What of kept bytes one plan lands: they travel with its tasks."""

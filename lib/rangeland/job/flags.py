@@ -14,10 +14,10 @@ from typing import Any
 
 from rangeland.dialects.contract import load_dialect
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job import EXPECTED_BOUND, Job, parse_bounds
-from rangeland.jobfile import JobText, override, put, read_job_text
+from rangeland.job.document import EXPECTED_BOUND, Job, parse_bounds
+from rangeland.job.text import JobText, override, put, read_job_text
+from rangeland.job.words import parse_partition
 from rangeland.model import Bounds, FromCheckpoint, Partition
-from rangeland.words import parse_partition
 
 SIDES = {"--from": "from", "--until": "until"}
 

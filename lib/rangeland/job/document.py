@@ -20,15 +20,10 @@ from pydantic import (
 )
 
 from rangeland.errors import JobFileError
-from rangeland.jobfile import JobText, dotted, override, parse_job_text, put, read_job_text
-from rangeland.jobparts import Misplaced, Part
-from rangeland.jobsource import Source
-from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
-from rangeland.planning.bounds import Request
-from rangeland.planning.limits import Limits
-from rangeland.planning.policy import Action, Policy, TopicRule, Verdict
-from rangeland.planning.slices import Slicing
-from rangeland.words import (
+from rangeland.job.parts import Misplaced, Part
+from rangeland.job.source import Source
+from rangeland.job.text import JobText, dotted, override, parse_job_text, put, read_job_text
+from rangeland.job.words import (
     EXPECTED_BOUND,
     FirstRun,
     From,
@@ -39,6 +34,11 @@ from rangeland.words import (
     parse_size,
     parse_time_ms,
 )
+from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
+from rangeland.planning.bounds import Request
+from rangeland.planning.limits import Limits
+from rangeland.planning.policy import Action, Policy, TopicRule, Verdict
+from rangeland.planning.slices import Slicing
 
 OnLoss = Literal["fail", "skip", "hold"]
 OnSilence = Literal["fail", "hold"]

@@ -7,7 +7,7 @@ from rangeland.dialects.groups import Home
 from rangeland.fetch.edge import BrokerEdge
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
-from rangeland.settings import groups_in_zookeeper
+from rangeland.job.settings import groups_in_zookeeper
 
 
 def open_home(job: Job, settings: ClusterSettings) -> Home:

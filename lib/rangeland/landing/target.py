@@ -29,7 +29,8 @@ from rangeland.delta.facts import AddedFile
 from rangeland.delta.ledger import Ledger
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
-from rangeland.losing import losses_of, seen_losses
+from rangeland.landing.losing import losses_of, seen_losses
+from rangeland.landing.table import TargetTable
 from rangeland.model import DataFile, Partition, Receipt, TaskResult
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing
@@ -38,7 +39,6 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.spark.names import LEDGER_SUFFIX, quoted_path
-from rangeland.table import TargetTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from rangeland.claiming import Place
 from rangeland.delta.entries import FileEntry, OutcomeEntry, PartEntry
 from rangeland.errors import RangelandError
+from rangeland.groups.claiming import Place
+from rangeland.landing.target import Target
 from rangeland.model import Range, Receipt, Slice, TaskResult
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import prove
 from rangeland.planning.sharing import Complete, Read, Seats, Wait, next_step, not_handed_in
 from rangeland.results import Progress
-from rangeland.target import Target
 
 POLL_SECONDS = 1.0
 STALLED_SECONDS = 600.0

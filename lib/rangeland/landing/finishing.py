@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.claiming import Place
 from rangeland.delta.commit import FilesMissing, Landed, missing_files
 from rangeland.delta.entries import FileEntry, OutcomeEntry
 from rangeland.delta.stores import local_path
@@ -27,23 +26,24 @@ from rangeland.errors import (
 )
 from rangeland.fetch.manners import shared_rates
 from rangeland.fetch.settings import ClusterSettings
+from rangeland.groups.claiming import Place
+from rangeland.groups.sharing import SharedReading
 from rangeland.job import Job
+from rangeland.job.settings import cluster_settings
+from rangeland.landing.redriving import HOLD_ALL, redrives, rereads, settings_of
+from rangeland.landing.replacing import Replacement
+from rangeland.landing.target import Target, Unfinished
 from rangeland.model import DataFile, Range, Receipt, Slice, TaskResult
 from rangeland.planning.audit import Replaced
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, Way
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.slices import pack
-from rangeland.redriving import HOLD_ALL, redrives, rereads, settings_of
-from rangeland.replacing import Replacement
 from rangeland.results import Progress
-from rangeland.settings import cluster_settings
-from rangeland.sharing import SharedReading
 from rangeland.spark.frames import Transform, land_transformed
 from rangeland.spark.jobs import Stopped, land_tasks, land_until, translated
 from rangeland.spark.tasks import WriterSettings
 from rangeland.spark.workers import start_workers
-from rangeland.target import Target, Unfinished
 
 _Reading = tuple[
     list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]

@@ -12,11 +12,11 @@ from typing import Any
 from rangeland.delta import commit
 from rangeland.delta.entries import FileEntry, OutcomeEntry
 from rangeland.errors import TableRefused
+from rangeland.landing.target import Target
 from rangeland.planning.audit import Replaced
 from rangeland.planning.plan import Plan
 from rangeland.spark.offsets import has_rows, table_frame
 from rangeland.spark.swap import compare, condition, prepared_frame, swap
-from rangeland.target import Target
 
 
 class Replacement:

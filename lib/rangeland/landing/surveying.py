@@ -13,10 +13,10 @@ from rangeland.errors import JobFileError
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted, take_survey
-from rangeland.homes import open_home
+from rangeland.groups.homes import open_home
 from rangeland.job import Job
+from rangeland.job.settings import cluster_settings, registry_of
 from rangeland.model import Isolation, Survey
-from rangeland.settings import cluster_settings, registry_of
 
 
 def survey_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rangeland.redriving import Quarantined
+from rangeland.landing.redriving import Quarantined
 from rangeland.results import RunResult, range_json
 
 

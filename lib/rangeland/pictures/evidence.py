@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rangeland.drawing import (
+from rangeland.model import Partition, Range
+from rangeland.pictures.drawing import (
     Legend,
     LogBar,
     biggest,
@@ -21,7 +22,6 @@ from rangeland.drawing import (
     said,
     table_of,
 )
-from rangeland.model import Partition, Range
 from rangeland.results import Finding, VerifyResult
 
 _WORDS = {

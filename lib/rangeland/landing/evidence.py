@@ -14,6 +14,7 @@ from rangeland.delta.commit import landing_commit
 from rangeland.delta.entries import OutcomeEntry, PlanEntry, RangeEntry
 from rangeland.errors import TableRefused, UsageError
 from rangeland.job import Job
+from rangeland.landing.target import Target
 from rangeland.model import Partition, Range
 from rangeland.planning.audit import (
     Audit,
@@ -29,7 +30,6 @@ from rangeland.planning.coverage import common, coverage_of
 from rangeland.planning.plan import Plan
 from rangeland.results import Finding, Progress
 from rangeland.spark.offsets import files_with, rows_of_entries, runs_in, table_frame
-from rangeland.target import Target
 
 Landings = Sequence[tuple[PlanEntry, OutcomeEntry]]
 

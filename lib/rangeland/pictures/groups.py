@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rangeland.drawing import biggest, counted, duration, named, number, said, table_of
-from rangeland.pushing import PushResult
+from rangeland.groups.pushing import PushResult
+from rangeland.pictures.drawing import biggest, counted, duration, named, number, said, table_of
 from rangeland.results import GroupStatus
 
 MAX_MEMBERS = 5

@@ -1,0 +1,1 @@
+"""What a person sees, as pictures of text: values in, renderables out."""
