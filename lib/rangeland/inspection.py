@@ -19,7 +19,7 @@ from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted
 from rangeland.groups.homes import open_home
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings
+from rangeland.job.settings import cluster_settings, exposed
 from rangeland.landing.evidence import examine
 from rangeland.landing.evidence import find as find_offset
 from rangeland.landing.holding import held_now
@@ -179,6 +179,7 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
             return False
         return True
 
+    findings += [("security", True, f"warning: {told}") for told in exposed(job)]
     look("dialect", lambda: _dialect(job))
     answered = look("brokers", lambda: _brokers(job))
     opened: list[Any] = []

@@ -123,7 +123,9 @@ class LogState:
 
     ``end_offset`` already honours the isolation that was asked for. ``size_bytes`` is the
     leader's size on disk, None where it could not be had. ``borders``: the offsets at which
-    the log may be cut, sorted, where not every offset will do; None where it does."""
+    the log may be cut, sorted, where not every offset will do; None where it does.
+    ``epoch_is_read``: the leader's epoch is the one of the last batch, since the broker tells
+    none of its own; it may be older than the leader."""
 
     partition: Partition
     leader: Leader
@@ -131,6 +133,7 @@ class LogState:
     end_offset: int
     size_bytes: int | None = None
     borders: tuple[int, ...] | None = None
+    epoch_is_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,8 @@ class Survey:
     not be too old by the time that all is expected to be read.
 
     ``unreachable`` are partitions that nobody serves, and why. Where brokers have names,
-    ``brokers`` are those that answered: of the others' partitions nothing is known."""
+    ``brokers`` are those that answered: of the others' partitions nothing is known. ``hidden``
+    are topics that are not there, or are not shown to this client."""
 
     taken_at_ms: int
     logs: dict[Partition, LogState]
@@ -170,6 +174,7 @@ class Survey:
     unreachable: dict[Partition, str] = field(default_factory=dict)
     brokers: frozenset[str] = frozenset()
     silent: dict[str, str] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
     epoch_ends: dict[Partition, int] = field(default_factory=dict)
     agreed: dict[Partition, str] = field(default_factory=dict)
     retention: dict[str, Retention] = field(default_factory=dict)

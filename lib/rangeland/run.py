@@ -21,7 +21,7 @@ from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
 from rangeland.groups.claiming import claimed
 from rangeland.groups.mirroring import positions
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings, wanted_of
+from rangeland.job.settings import cluster_settings, exposed, login_packages, wanted_of
 from rangeland.landing.evidence import refuse_cut, refuse_restored, torn_from
 from rangeland.landing.finishing import Finished, Finisher, mends
 from rangeland.landing.holding import damaged
@@ -34,6 +34,7 @@ from rangeland.landing.target import Target, Unfinished
 from rangeland.model import LogState, Partition, Range, Survey
 from rangeland.planning.coverage import Coverage, common, coverage_of
 from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of
+from rangeland.planning.lives import may_be_behind
 from rangeland.planning.losses import range_lost
 from rangeland.planning.plan import Plan, Way, renumbered
 from rangeland.planning.policy import Action, Loss
@@ -188,6 +189,7 @@ class Runner:
 
     def _placed(self, found: Draft) -> Draft:
         """A backfill's plan has an application of its own, named after what it will land."""
+        found = replace(found, notes=(*found.notes, *exposed(self.job)))
         if self.way is Way.RUN:
             return found
         plan = replace(found.plan, replaces=self.way is Way.REPLACE)
@@ -270,9 +272,11 @@ class Runner:
     def _land(self) -> _Done:
         finished: list[Finished] = []
         outrun: tuple[Range, ...] = ()
-        for turn in range(MAX_ROUNDS):
+        outrun_times = turn = 0
+        while outrun_times < MAX_ROUNDS:  # a turn that finishes a plan brings the end nearer
             if turn > 0:
                 self.target.refresh()
+            turn += 1
             if finished:
                 self._mirror(to_the_end=False)
             self.refuse_restored()
@@ -292,7 +296,8 @@ class Runner:
             if in_the_way is not None:
                 self._refuse_strangers(in_the_way)
                 finished.append(self.finisher.finish(in_the_way.plan, in_the_way, recovered=True))
-                if in_the_way.plan.replaces and in_the_way.plan.ranges == found.plan.ranges:
+                same = in_the_way.plan.replaces and in_the_way.plan.ranges == found.plan.ranges
+                if same and finished[-1].outcome.ranges:
                     return finished, found  # one that died was asked for the same
                 continue
             self._warn_of(found.risks)
@@ -300,9 +305,11 @@ class Runner:
             if plan is not None:
                 finished.append(self.finisher.finish(plan, None, recovered=False))
                 if self.way is Way.REDRIVE:  # a plan takes a part of what is kept
+                    outrun_times = 0
                     continue
                 return finished, found
             outrun = found.plan.ranges
+            outrun_times += 1
         raise Conflict(
             f"the job {self.job.job} could not enter a plan in {MAX_ROUNDS} tries",
             why="other drivers keep entering plans for the same table",
@@ -365,7 +372,7 @@ class Runner:
         seen: Sequence[tuple[Loss, Action]] = (),
     ) -> Plan | None:
         self.progress.step("entering the plan")
-        start_workers(self.spark)
+        start_workers(self.spark, login_packages(self.job))
         self.target.layout(self.rows)
         self.finisher.wait_for_workers()
         self.target.open_or_create(self.rows)
@@ -388,7 +395,8 @@ class Runner:
             self.progress.warn(text)
 
     def _result(self, finished: Sequence[Finished], found: Draft | None) -> RunResult:
-        for text in (*self.target.kernel.settle(), *(found.notes if found is not None else ())):
+        notes = found.notes if found is not None else exposed(self.job)
+        for text in (*self.target.kernel.settle(), *notes):
             self._warn(text)
         return replace(
             summed(self.job, self.target, finished, found),
@@ -400,9 +408,9 @@ class Runner:
 
 def _may_be_behind(error: RangeLost, standing: Standing, survey: Survey) -> bool:
     """A new leader's end may be below the checkpoint for a moment; another log's stays so."""
-    truncated = any(loss["verdict"] == "truncated" for loss in error.facts["losses"])
-    return truncated and any(
-        survey.logs[partition].end_offset < mark.until_offset
+    told = {loss["verdict"] for loss in error.facts["losses"]}
+    return not told.isdisjoint(("truncated", "recreated")) and any(
+        may_be_behind(mark, survey.logs[partition])
         for partition, mark in standing.checkpoint.items()
         if partition in survey.logs
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from rangeland.delta.stores import local_path
 from rangeland.errors import UsageError
 from rangeland.job import Job
+from rangeland.job.settings import login_packages, tls_files
 from rangeland.shipping import ENVIRONMENT
 from rangeland.spark.versions import CATALOG, DELTA_PACKAGE, EXTENSION
 
@@ -48,12 +49,14 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """What was made: ``package`` is the zip or the environment; ``modules`` are a transform's."""
+    """What was made: ``package`` is the zip or the environment; ``modules`` are a transform's.
+    ``files`` are those of the job's PEM files that are here."""
 
     package: Path
     entry: Path
     modules: tuple[Path, ...] = ()
     platforms: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ def submission(
         Flag(("--conf", "spark.log.level=WARN"), "Spark says less, so that our lines can be read"),
         *_schedule(choices),
         *(Flag(("--conf", setting), "as you asked") for setting in choices.conf),
-        *_job_file(job_file, choices),
+        *_files(job_file, choices, shipped),
     ]
     where = job_file.name if choices.deploy_mode == "cluster" else str(job_file)
     flags.append(Flag((str(shipped.entry), where, *arguments), "the script, and what it is given"))
@@ -206,11 +209,44 @@ def _schedule(choices: Choices) -> list[Flag]:
     return flags
 
 
-def _job_file(job_file: Path, choices: Choices) -> list[Flag]:
-    if choices.deploy_mode == "client":
+def _files(job_file: Path, choices: Choices, shipped: Shipped) -> list[Flag]:
+    """One flag for all: spark-submit takes the last one only."""
+    sent: dict[Path, str] = {}
+    if choices.deploy_mode == "cluster":
+        why = "the driver is elsewhere: the job file goes with it and is read by its bare name"
+        sent[job_file] = why
+    if not choices.master.startswith("local"):
+        why = "each executor finds the PEM files of source.security.tls in its folder, by name"
+        sent |= dict.fromkeys(shipped.files, why)
+    _refuse_alike(sent)
+    if not sent:
         return []
-    why = "the driver is elsewhere: the job file goes with it and is read by its bare name"
-    return [Flag(("--files", str(job_file)), why)]
+    return [Flag(("--files", ",".join(map(str, sent))), "; ".join(dict.fromkeys(sent.values())))]
+
+
+def _refuse_alike(files: Iterable[Path]) -> None:
+    """Files arrive in one folder, by their bare names."""
+    by_name: dict[str, Path] = {}
+    for file in files:
+        if (other := by_name.setdefault(file.name, file)) != file:
+            raise UsageError(
+                f"{other} and {file} cannot both be shipped",
+                why="executors find files by their bare names, and these have the same",
+                do="Give one of them another name",
+            )
+
+
+def _tls_notes(job: Job, shipped: Shipped) -> list[str]:
+    pem = tls_files(job)
+    notes = [
+        f"{path} of source.security.tls.{field} is not on this machine, so it is not shipped: it "
+        "must be on every host"
+        for field, path in pem.items()
+        if path not in shipped.files
+    ]
+    if pem.get("key", pem.get("certificate")) in shipped.files:
+        notes.append("a private key is among the files that executors get: trust their hosts")
+    return notes
 
 
 def _notes(job: Job, choices: Choices, shipped: Shipped) -> list[str]:
@@ -222,8 +258,9 @@ def _notes(job: Job, choices: Choices, shipped: Shipped) -> list[str]:
             "place on this machine and on every host of the cluster"
         )
     if choices.env == "zip":
+        *names, last = "numpy", "pyarrow", "cramjam", "crc32c", *login_packages(job)
         notes.append(
-            f"{choices.python} on every host must have numpy, pyarrow, cramjam and crc32c; "
+            f"{choices.python} on every host must have {', '.join(names)} and {last}; "
             "--env packed ships them"
         )
     else:
@@ -232,6 +269,7 @@ def _notes(job: Job, choices: Choices, shipped: Shipped) -> list[str]:
     if is_cluster:
         platforms = ", ".join(shipped.platforms)
         notes.append(f"the decode kernel is shipped for {platforms}; elsewhere decoding is slow")
+        notes += _tls_notes(job, shipped)
     if choices.deploy_mode == "cluster":
         notes.append(
             "spark-submit then ends with 0 or 1 and prints no answer: the driver's own exit code "

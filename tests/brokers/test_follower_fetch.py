@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -13,7 +13,8 @@ from rangeland.fetch import fetcher
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Patience
-from rangeland.model import LogState
+from rangeland.model import Counts, LogState
+from rangeland.planning.policy import Action, Policy
 from rangeland.testing.consuming import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
@@ -76,6 +77,33 @@ def test_without_a_replica_in_its_rack_a_reader_stays_with_the_leader(
     found = read([slice_of(racked.log, 0, 5_000)], racked.settings(rack), SMALL)
     assert found.rows == racked.judged[:5_000]
     assert {receipt.leader for receipt in found.receipts} == {str(racked.log.leader.address)}
+
+
+def test_damage_on_a_replica_s_disk_is_read_at_the_leader(racked: Racked) -> None:
+    """Whatever a policy says: the leader has these records whole."""
+    flip(racked)
+    try:
+        for action in Action:
+            settings = racked.settings(f"rack-{racked.follower}")
+            settings = replace(settings, policy=Policy(corrupt=action))
+            found = read([slice_of(racked.log)], settings, SMALL)
+            assert found.rows == racked.judged
+            assert found.receipts[0].counts == Counts(landed=COUNT)
+            assert found.receipts[0].held is None
+    finally:
+        flip(racked)
+
+
+def flip(racked: Racked) -> None:
+    """A byte in the middle of the replica's own copy, in place. Done twice, nothing has
+    happened."""
+    (segment,) = racked.cluster.directory.glob(f"data/kafka-{racked.follower}/racked-0/*.log")
+    middle = segment.stat().st_size // 2
+    with segment.open("r+b") as file:
+        file.seek(middle)
+        (byte,) = file.read(1)
+        file.seek(middle)
+        file.write(bytes([byte ^ 0x01]))
 
 
 def test_a_replica_that_dies_is_left_for_the_leader(

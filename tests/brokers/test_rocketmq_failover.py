@@ -150,6 +150,6 @@ def test_a_broker_that_gives_little_at_a_time_is_read_all_the_same(topic: str) -
         produce(cluster.address(), topic, values)
         settings = settings_of(cluster)
         with RocketmqClient(cluster.address()) as client:
-            answer = client.ask(m.pull(Partition(topic, 0, "broker-a"), 0))
+            answer = client.ask(m.Pull(Partition(topic, 0, "broker-a"), 0))
             assert answer.fields["nextBeginOffset"] == "8"
         assert read([slice_of(log_of(settings, topic))], settings).values == values

@@ -186,7 +186,7 @@ def test_messages_that_came_over_ipv6_are_read(rocketmq: RocketmqCluster, topic:
     for address in (*addresses, *addresses):
         produce(address, topic, [address.encode()], properties={"KEYS": address})
     with RocketmqClient(rocketmq.address()) as client:
-        body = bytes(client.ask(m.pull(Partition(topic, 0), 1, 1)).body)
+        body = bytes(client.ask(m.Pull(Partition(topic, 0), 1, 1)).body)
     assert body[39] & 0x10, "the flag says that the host is one of IPv6"
     found = read_topic(rocketmq, topic)
     assert found.values == [row["key"] for row in found.rows] == [a.encode() for a in addresses] * 2

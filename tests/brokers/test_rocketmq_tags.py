@@ -78,7 +78,7 @@ def test_a_broker_that_lets_tags_of_one_hash_through_is_not_believed(
     produce(rocketmq.address(), topic, [b"v"] * 3, properties={"TAGS": OTHER})
     with RocketmqClient(rocketmq.address()) as client:
         queue = Partition(topic, 0, "broker-a")
-        assert client.ask(m.pull(queue, 0, tags=(ONE,))).remark == "FOUND"
+        assert client.ask(m.Pull(queue, 0, tags=(ONE,))).remark == "FOUND"
     settings = settings_of(rocketmq, tags=(ONE,))
     found = read(slices_of(look(settings, topics=(topic,))), settings)
     assert (found.rows, found.counts) == ([], Counts(filtered=3))
@@ -159,7 +159,7 @@ def test_a_topic_with_a_long_name_is_read_in_a_format_of_its_own(topic: str) -> 
         cluster.create_topic(name, 1)
         produce(cluster.address(), name, [b"a", b"b"], properties={"KEYS": "k"})
         with RocketmqClient(cluster.address()) as client:
-            body = bytes(client.ask(m.pull(Partition(name, 0), 0)).body)
+            body = bytes(client.ask(m.Pull(Partition(name, 0), 0)).body)
         assert body[4:8].hex() == "daa320ab"
         rows = [(row["topic"], row["key"], row["value"]) for row in read_topic(cluster, name).rows]
         assert rows == [(name, b"k", b"a"), (name, b"k", b"b")]

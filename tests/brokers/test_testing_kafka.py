@@ -245,6 +245,26 @@ def test_the_command_line_fills_a_topic_and_ends_when_asked(topic: str) -> None:
 # --- older brokers ----------------------------------------------------------------------
 
 
+def test_the_command_line_fills_a_topic_of_a_broker_that_no_client_can_make_one_on(
+    topic: str,
+) -> None:
+    command = [sys.executable, "-m", "rangeland.testing", "kafka", "--version", "0.8.2.2"]
+    command += ["--topic", topic, "--records", "100", "--partitions", "2"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        servers = process.stdout.readline().strip()
+        try:
+            found = consume(servers, topic, version="0.8.2.2")
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+    assert sorted((r.partition, r.offset) for r in found) == [
+        (partition, offset) for partition in (0, 1) for offset in range(50)
+    ]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [KafkaCluster, KafkaZooKeeperCluster])
 def test_older_brokers_serve_and_come_back(
     kind: type[KafkaCluster] | type[KafkaZooKeeperCluster], topic: str

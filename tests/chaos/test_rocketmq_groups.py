@@ -63,6 +63,7 @@ def judge(spark: Any, job: Path, written: Written) -> None:
     assert offsets(job, written) == written.ends
 
 
+@pytest.mark.slow
 def test_what_a_killed_driver_held_is_read_by_the_other(
     living: Living, written: Written, folder: Path, spark: Any
 ) -> None:

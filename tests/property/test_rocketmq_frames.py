@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rangeland.dialects.rocketmq import decode_chunks, next_offset
-from rangeland.dialects.rocketmq.frames import Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.frames import Frame, Reader, read_frame, write_frame
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
@@ -44,6 +44,41 @@ def test_frames_go_there_and_back(frame: Frame) -> None:
     assert (read.code, read.opaque, read.flag) == (frame.code, frame.opaque, frame.flag)
     assert (read.remark, dict(read.fields)) == (frame.remark, dict(frame.fields))
     assert bytes(read.body) == bytes(frame.body)
+
+
+numbers = st.one_of(st.integers(0, 10**18), st.sampled_from(["007", "-1", "1.5", '"5"', "5,5"]))
+
+
+@many
+@given(
+    st.lists(
+        st.tuples(
+            numbers,
+            numbers,
+            numbers,
+            st.sampled_from(["FOUND", "NOT", r"\"opaque\":3"]),
+            st.booleans(),
+        ),
+        max_size=6,
+    )
+)
+@example([(1, 2, 3, "FOUND", True), (40, 50, 6, "FOUND", True)])
+def test_a_header_that_is_like_the_last_one_says_the_same(pulls: list[tuple[Any, ...]]) -> None:
+    reader = Reader()
+    for begin, end, opaque, remark, is_inside in pulls:
+        inside = f',"maxOffset":"{end}"'
+        header = (
+            f'{{"code":0,"extFields":{{"nextBeginOffset":"{begin}"{inside if is_inside else ""}}}'
+            f',"flag":1,"opaque":{opaque},"remark":"{remark}"{"" if is_inside else inside}}}'
+        ).encode()
+        data = memoryview(len(header).to_bytes(4, "big") + header + b"body")
+        said: list[Any] = []
+        for read in (read_frame, reader.read):
+            try:
+                said.append(read(data))
+            except RemoteProtocolError as error:
+                said.append(error.what)
+        assert said[0] == said[1]
 
 
 @many

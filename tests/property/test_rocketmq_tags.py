@@ -47,10 +47,11 @@ class Broker:
     def ask(self, series: m.PullSeries) -> m.SeriesAnswer:
         _, sent = self.session.encode(series)
         answer: Any = None
-        for raw in FrameReader(1 << 20).feed(sent):
-            self.pulls += 1
-            assert answer is None
-            answer = self.session.decode(self._answer(read_frame(raw)))
+        while sent:
+            for raw in FrameReader(1 << 20).feed(sent):
+                self.pulls += 1
+                answer = self.session.decode(self._answer(read_frame(raw))) or answer
+            sent = self.session.due()
         found: m.SeriesAnswer = answer[1]
         return found
 
@@ -156,8 +157,8 @@ def test_a_range_that_has_gone_from_the_log_is_not_called_filtered() -> None:
     series = m.PullSeries(QUEUE, 5, 20, 1 << 20, ("A",))
     behind = {"nextBeginOffset": "20", "minOffset": "0", "maxOffset": "20"}
     answers = (
-        m.Answer(m.pull(QUEUE, 5, 1), 0, "FOUND", behind, memoryview(stored(b"v", 9))),
-        m.Answer(m.pull(QUEUE, 5, tags=("A",)), 20, "NO_MATCHED_MESSAGE", behind, b""),
+        m.Answer(m.Pull(QUEUE, 5, 1), 0, "FOUND", behind, memoryview(stored(b"v", 9))),
+        m.Answer(m.Pull(QUEUE, 5, tags=("A",)), 20, "NO_MATCHED_MESSAGE", behind, b""),
     )
     (part,) = read_records([m.SeriesAnswer(series, answers)], asked, COMMITTED).parts
     assert (part.verdict, part.code.split(":")[0]) == (Verdict.OUT_OF_RANGE, "OFFSETS_MISSING")
@@ -179,8 +180,8 @@ def test_a_pull_by_tags_that_brings_nothing_says_why(
     series = m.PullSeries(QUEUE, 5, 20, 1 << 20, ("A",))
     there = {"nextBeginOffset": "5", "minOffset": "0", "maxOffset": "20"}
     answers = (
-        m.Answer(m.pull(QUEUE, 5, 1), 0, "FOUND", there, memoryview(stored(b"v", 5))),
-        m.Answer(m.pull(QUEUE, 5, tags=("A",)), code, remark, there, b""),
+        m.Answer(m.Pull(QUEUE, 5, 1), 0, "FOUND", there, memoryview(stored(b"v", 5))),
+        m.Answer(m.Pull(QUEUE, 5, tags=("A",)), code, remark, there, b""),
     )
     (part,) = read_records([m.SeriesAnswer(series, answers)], asked, COMMITTED).parts
     assert (part.verdict, len(part.records)) == (verdict, 0)

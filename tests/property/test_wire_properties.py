@@ -110,6 +110,25 @@ def test_frames_survive_any_chunking(payloads: list[bytes], data: st.DataObject)
     assert reader.pending_bytes == 0
 
 
+@given(st.lists(st.binary(max_size=50), max_size=30), st.integers(0, 300), st.data())
+def test_frames_survive_being_received_ahead(
+    payloads: list[bytes], ahead: int, data: st.DataObject
+) -> None:
+    stream = b"".join(frame(payload) for payload in payloads)
+    reader = FrameReader(max_frame_bytes=50, ahead_bytes=ahead)
+    found: list[memoryview] = []
+    while stream:
+        place = reader.buffer()
+        size = data.draw(st.integers(1, min(len(place), len(stream))))
+        place[:size], stream = stream[:size], stream[size:]
+        whole = reader.advance(size)
+        while whole is not None:
+            found.append(whole)
+            whole = reader.next()
+    assert [bytes(whole) for whole in found] == payloads
+    assert reader.pending_bytes == 0
+
+
 @given(st.binary(max_size=60))
 def test_any_stream_is_frames_or_refused(data: bytes) -> None:
     reader = FrameReader(max_frame_bytes=1000)

@@ -162,14 +162,36 @@ def test_a_landed_broker_that_left_zookeeper_is_away_and_not_gone(
     assert landed_rows(spark, table) == sorted(written.rows)
 
 
+IMPATIENT = {"connect_ms": 1000, "survey_ms": SURVEY_MS, "no_progress_ms": 1500}
+
+
+@pytest.mark.slow
+def test_a_broker_that_dies_while_it_is_read_is_held_there_and_the_others_land(
+    jafka: JafkaCluster, written: Written, spark: Any, table: str
+) -> None:
+    policy = {"unreachable": "hold"}
+    job = named(jafka, table, written.topic, policy=policy)
+    result = run.run(job, spark, Doing(lambda: jafka.kill(2)))
+    assert result.state == "landed"
+    assert [(loss.verdict, loss.action) for loss in result.losses] == [("unreachable", "hold")]
+    assert landed_rows(spark, table) == written.of("1-0")
+    again = rangeland.land(job, spark)
+    assert (again.state, len(again.held)) == ("nothing", 1), "no plan waits for it"
+    written.add("1-0", values_of("more", 10))
+    assert rangeland.land(job, spark).counts == Counts(landed=10)
+    jafka.restart(2)
+    last = rangeland.land(job, spark)
+    assert (last.recovered, last.held) == ((), ())
+    assert landed_rows(spark, table) == sorted(written.rows)
+    assert inspection.verify(job, spark, Silent()).is_well
+
+
 @pytest.mark.slow
 def test_a_plan_that_was_left_waits_for_a_broker_that_left_zookeeper(
     jafka: JafkaCluster, written: Written, spark: Any, table: str
 ) -> None:
-    timeouts = {"connect_ms": 1000, "survey_ms": SURVEY_MS, "no_progress_ms": 1500}
-    policy = {**LENIENT, "unreachable": "hold"}
-    source = {"timeouts": timeouts}
-    job = jafka_job(jafka, table, written.topic, source=source, policy=policy)
+    source = {"timeouts": IMPATIENT}
+    job = jafka_job(jafka, table, written.topic, source=source, policy=LENIENT)
     with pytest.raises(Unreachable, match=f"{written.topic}/2-0"):
         run.run(job, spark, Doing(lambda: jafka.kill(2)))
     wait_until_forgotten(jafka, "2")

@@ -357,7 +357,7 @@ def test_the_command_needs_nothing_but_sparks_own_settings_and_shows_no_secret(
         env={**os.environ, "SPARK_CONF_DIR": str(tmp_path), "RANGELAND_MASTER": "local[1]"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])

@@ -25,7 +25,7 @@ from rangeland.planning.plan import Plan
 from rangeland.results import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, delete_records, produce
-from tests.spark.landings import expected, job_of, offsets_of, table_of
+from tests.spark.landings import between, expected, job_of, offsets_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -151,6 +151,29 @@ def test_what_was_quarantined_is_read_again_from_a_log_that_is_whole_again(
     assert again.done is not None
     assert (again.done.counts, again.left) == (Counts(landed=BATCH), ())
     assert offsets_of(table_of(spark, table)) == expected(p0=range(WIDTH), p1=range(WIDTH))
+    assert is_proved(spark, job)
+
+
+def test_a_replacement_that_meets_damage_leaves_the_rows_and_is_in_nobodys_way(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str
+) -> None:
+    filled(kafka, topic)
+    job = job_of(kafka.bootstrap, table, topic, policy={"corrupt": "skip"})
+    rangeland.land(job, spark)
+    asked = between(topic, p1=(0, WIDTH))
+    part = job_of(kafka.bootstrap, table, topic, policy={"corrupt": "skip"}, range=asked)
+    flip(kafka, topic)
+    with pytest.raises(RangeLost, match="Replace only what the log still has"):
+        rangeland.backfill(part, spark, replace=True)
+    whole = expected(p0=range(WIDTH), p1=range(WIDTH))
+    assert offsets_of(table_of(spark, table)) == whole
+    assert losses(spark, table) == [(topic, 1, BATCH, 2 * BATCH, BATCH, "corrupt", "fail")]
+    add(kafka, topic, (0,))
+    again = rangeland.land(job, spark)
+    assert (again.counts, again.recovered) == (Counts(landed=WIDTH), ())
+    flip(kafka, topic)
+    assert rangeland.backfill(part, spark, replace=True).counts == Counts(landed=WIDTH)
+    assert offsets_of(table_of(spark, table)) == expected(p0=range(2 * WIDTH), p1=range(WIDTH))
     assert is_proved(spark, job)
 
 

@@ -15,6 +15,7 @@ from tests.spark.landings import job_of
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
 
+@pytest.mark.slow
 def test_the_tasks_of_a_run_share_the_rate_of_a_broker(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

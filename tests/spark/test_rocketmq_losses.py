@@ -55,6 +55,7 @@ def expire(written: Written, queue: int) -> int:
     return log_of(settings_of(cluster), written.topic, queue).start_offset
 
 
+@pytest.mark.slow
 def test_messages_that_have_expired_are_refused_held_back_or_lost_and_counted(
     rocketmq: RocketmqCluster, topic: str, spark: Any, table: str
 ) -> None:

@@ -15,6 +15,7 @@ import rangeland
 from rangeland import inspection, run
 from rangeland.errors import Conflict, RangeLost, TableRefused, UsageError
 from rangeland.job import Job
+from rangeland.landing.replacing import Replacement
 from rangeland.landing.target import Target
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.audit import Replaced
@@ -487,10 +488,10 @@ def test_what_died_before_its_commit_is_finished_by_the_next_run(
     def die(*_: object) -> None:
         raise Died
 
-    method = {"missing": "land", "replace": "replace"}[step]
+    commits: type = {"missing": Target, "replace": Replacement}[step]
     asked = landed if step == "missing" else part
     with monkeypatch.context() as patch:
-        patch.setattr(Target, method, die)
+        patch.setattr(commits, "land", die)
         with pytest.raises(Died):
             rangeland.backfill(asked, spark, **{step: True})
     assert not verified(landed, spark)["ok"]

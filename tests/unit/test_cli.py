@@ -18,6 +18,7 @@ import pytest
 
 from rangeland import cli, errors
 from rangeland.job import Job
+from rangeland.landing.redriven import RedriveResult
 from rangeland.planning.plan import Plan, Way
 from tests import answers as made
 
@@ -33,6 +34,7 @@ class Runs:
         self.sparks = 0
         self.well = True
         self.way: Way | None = None
+        self.redriven: tuple[bool, bool] | None = None
         self.location: str | None = None
 
     def _answer(self, name: str, job: Job, progress: Any, value: Any) -> Any:
@@ -60,6 +62,14 @@ class Runs:
         self.way = way
         result = made.a_result([], state="already-landed")
         return self._answer("backfill", job, progress, result)
+
+    def redrive(
+        self, job: Job, spark: object, progress: Any, *, from_log: bool, dry_run: bool
+    ) -> Any:
+        self.redriven = (from_log, dry_run)
+        done = None if dry_run else made.a_result()
+        result = RedriveResult(job.job, job.sink.table, (), 1.5, done)
+        return self._answer("redrive", job, progress, result)
 
     def status(self, job: Job, spark: object, progress: Any) -> Any:
         return self._answer("status", job, progress, made.a_status())
@@ -120,6 +130,24 @@ def test_a_backfill_is_asked_for_in_three_ways(
     assert runs.way is way
 
 
+@pytest.mark.parametrize(
+    ("more", "redriven"),
+    [
+        ((), (False, False)),
+        (("--dry-run",), (False, True)),
+        (("--from-log",), (True, False)),
+        (("--from-log", "--dry-run"), (True, True)),
+    ],
+)
+def test_a_redrive_is_asked_for_from_what_was_kept_or_the_log_and_may_only_look(
+    runs: Runs, called: Called, job: str, more: tuple[str, ...], redriven: object
+) -> None:
+    code, out, _ = called("redrive", job, *more)
+    assert (code, runs.redriven) == (0, redriven)
+    assert "Nothing is in quarantine" in out
+    assert ("34,000 offsets" in out) == ("--dry-run" not in more)
+
+
 @pytest.mark.parametrize("more", [BOUNDS, ("--replace",), ("--until", "latest")])
 def test_what_is_missing_is_not_a_matter_of_bounds(
     runs: Runs, called: Called, job: str, more: tuple[str, ...]
@@ -138,6 +166,8 @@ def test_what_is_missing_is_not_a_matter_of_bounds(
         (("backfill", *BOUNDS, "--dry-run"), "preview", "hash"),
         (("backfill", *BOUNDS, "--replace"), "backfill", "replaced"),
         (("backfill", "--missing"), "backfill", "already_landed"),
+        (("redrive",), "redrive", "quarantine"),
+        (("redrive", "--dry-run"), "redrive", "quarantine"),
         (("status",), "status", "live_plans"),
         (("check",), "check", "findings"),
     ],

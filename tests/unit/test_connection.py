@@ -17,7 +17,7 @@ import pytest
 from rangeland.dialects.contract import Question, dialect_names, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
-from rangeland.fetch.broker import Closed, Connection, NoBroker
+from rangeland.fetch.broker import AHEAD_BYTES, Closed, Connection, NoBroker
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
 from rangeland.fetch.survey import Wanted, take_survey
@@ -135,7 +135,7 @@ def test_a_brokers_answer_above_the_limit_names_the_field_that_raises_it() -> No
         before = pa.total_allocated_bytes()
         with pytest.raises(JobFileError, match=r"1048577 bytes.*source\.max_answer_bytes"):
             connection.call(METADATA)
-        assert pa.total_allocated_bytes() == before
+        assert pa.total_allocated_bytes() - before <= AHEAD_BYTES
 
 
 def test_a_negative_length_from_a_broker_is_its_own_mistake() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -21,6 +21,7 @@ from rangeland.dialects.contract import (
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.fetch import survey as surveys
+from rangeland.fetch.doubts import doubts_of, settled
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted, take_survey
@@ -32,12 +33,14 @@ from rangeland.model import (
     Isolation,
     Latest,
     Leader,
+    LogState,
     Partition,
     Survey,
 )
 from rangeland.planning.bounds import Request, Resolved, resolve
 from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Verdict as LossVerdict
 
 B1, B2 = Address("b1", 9092), Address("b2", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -234,3 +237,31 @@ def test_a_topic_that_the_job_has_dropped_is_not_missed() -> None:
     survey, cluster = surveyed(truthful, {**MARKS, Partition("dropped", 0): Mark(5)})
     assert [at for at, what in cluster.asked if what == "topics"] == [B1]
     assert survey.agreed == {}
+
+
+GONE = Survey(0, {P0: LogState(P0, Leader(B1), 5, 20)})
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(replace(GONE, unreachable={P1: "it has no leader"}), id="without a leader"),
+        pytest.param(replace(GONE, elsewhere=frozenset({P1})), id="known, and not asked for"),
+    ],
+)
+@pytest.mark.parametrize(
+    "second", [GONE, replace(GONE, logs={**GONE.logs, P1: LogState(P1, Leader(B1), 5, LIED)})]
+)
+def test_what_only_the_second_look_finds_odd_is_no_loss_though_nobody_served_it_in_the_first(
+    first: Survey, second: Survey
+) -> None:
+    again = doubts_of(second, MARKS, ["t"])
+    assert P1 in again
+    found = settled(first, second, doubts_of(first, MARKS, ["t"]), again, "both")
+    if first.unreachable:
+        held = resolved(found, Policy(unreachable=Action.HOLD))
+        assert [(loss.partition, loss.verdict) for loss in held.held] == [
+            (P1, LossVerdict.UNREACHABLE)
+        ]
+    elif P1 not in second.logs:
+        assert resolved(found).losses == ()

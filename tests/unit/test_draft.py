@@ -225,6 +225,20 @@ def test_a_held_partition_waits_and_keeps_its_checkpoint() -> None:
     assert drafted.held == (Loss(P0, 4, 10, Verdict.EXPIRED, "the log begins at 10 on b1:9092"),)
 
 
+@pytest.mark.parametrize(
+    ("first_run", "span"), [(Latest(), []), (AtTime(5), [(1, 15, 20)]), (Earliest(), [(1, 10, 20)])]
+)
+def test_what_the_first_run_held_back_begins_where_that_run_would_have_begun(
+    first_run: Bound, span: list[tuple[int, int, int]]
+) -> None:
+    asked = replace(terms(), request=replace(terms().request, first_run=first_run))
+    seen = Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, {(P0, 5): 15, (P1, 5): 15})
+    here = standing({P0: Mark(20, "A")})
+    held = replace(here, held_at_first=frozenset({P1}))
+    assert spans(draft(asked, seen, held)) == span
+    assert spans(draft(asked, seen, here)) == [(1, 10, 20)], "it has appeared since"
+
+
 def test_what_a_policy_passes_over_without_a_record_is_said() -> None:
     here = standing({P0: Mark(50, "A")})
     (note,) = draft(terms(truncated=Action.SKIP), survey(log(P0, 0, 30)), here).notes

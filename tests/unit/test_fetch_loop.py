@@ -433,6 +433,28 @@ def test_without_progress_it_gives_up_naming_partition_offsets_and_the_last_trou
     assert caught.value.facts["position"] == 40
 
 
+def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped() -> None:
+    loop = loop_of(piece(0, P0, 5, 100), piece(1, P1, leader=B2), unreachable=Action.HOLD)
+    for now in range(2):
+        step = ask(loop, now + 1)
+        loop.on_records(step.wants[0], 40 if step.leader == B1 else 100)
+    _retry_for_ever_or_end(loop)
+    assert loop.next(loop.now_ms) == Finished()
+    ((index, loss),) = loop.gone
+    assert (index, loss.from_offset, loss.until_offset, loss.action) == (0, 40, 100, Action.HOLD)
+    assert loss.verdict is LossVerdict.UNREACHABLE
+    assert "LEADER_NOT_AVAILABLE" in loss.evidence
+    assert loop.now_ms > PATIENCE.no_progress_ms
+
+
+def _retry_for_ever_or_end(loop: FetchLoop) -> None:
+    while not isinstance(step := loop.next(loop.now_ms), Finished):
+        if isinstance(step, WaitUntil):
+            loop.next(step.at_ms)
+        elif isinstance(step, Ask):
+            loop.on_verdict(step.wants[0], Verdict.RETRY, "LEADER_NOT_AVAILABLE")
+
+
 def test_a_slow_writer_is_not_held_against_the_brokers() -> None:
     loop = loop_of(piece(0, P0), piece(1, P1))
     first, second = ask(loop).wants

@@ -181,7 +181,33 @@ def test_a_broker_that_is_too_old_to_be_asked_is_remembered() -> None:
         asked.clear()
         brokers.drop(address)
         brokers.call(address, question)
-        assert asked == [1, 3]
+        assert asked == [1, API_VERSIONS, 3], "asked again, on the connection that it answered on"
+
+
+def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:
+    """As of 0.11 to 3.x: it answers fetches of the oldest kind, too."""
+    asked: list[int] = []
+    question = next(find_leaders(["orders"], [SEED], {})).questions[0]
+
+    def upgraded(request: bytes) -> bytes | None:
+        key, version = key_of(request), int.from_bytes(request[2:4], "big")
+        if key == API_VERSIONS:
+            return versions_answer(request)
+        if key == 1:
+            return framed(request[4:8] + b"\0\0\0\0")
+        told = encode(m.MetadataResponse(brokers=(), topics=()), version)
+        return framed(request[4:8] + b"\0" + told)
+
+    was_old = old(asked)
+    with (
+        peer(was_old, was_old, was_old, was_old, upgraded) as address,
+        Brokers(settings_of(address)) as brokers,
+    ):
+        brokers.call(address, question)
+        assert brokers.connect(address).is_old
+        brokers.drop(address)
+        brokers.call(address, question)
+        assert not brokers.connect(address).is_old
 
 
 def test_one_that_is_upgraded_is_found_to_be_new_again() -> None:

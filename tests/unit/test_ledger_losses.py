@@ -9,8 +9,13 @@ import pytest
 
 from rangeland.delta.entries import LossEntry, OutcomeEntry, RangeEntry
 from rangeland.delta.ledger import Ledger
-from rangeland.landing.losing import losses_of, seen_losses
-from rangeland.model import Counts, Isolation, Partition, Range, Receipt, Slice
+from rangeland.dialects.rocketmq.answers import NATURE
+from rangeland.errors import BadRecord
+from rangeland.fetch.fetcher import located
+from rangeland.fetch.replicas import Server
+from rangeland.fetch.standing import Phase, Reading, unreadable
+from rangeland.landing.losing import losses_in, losses_of, seen_losses
+from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Receipt, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, Verdict
 from tests.unit.test_ledger_lost_answers import P0, TableInMemory, ledger_of, plan
@@ -97,6 +102,64 @@ def test_two_that_see_the_same_at_once_write_it_once(
     ledger.note([seen(0, 5)])
     other.note([seen(0, 5)])
     assert other.losses() == [seen(0, 5)]
+
+
+def test_two_that_see_some_of_the_same_at_once_write_each_once(
+    table: TableInMemory, ledger: Ledger, tmp_path: Path
+) -> None:
+    other = ledger_of(table, tmp_path)
+    assert other.losses() == []
+    ledger.note([seen(0, 5)])
+    other.note([seen(0, 5), seen(6, 9)])
+    assert other.losses() == [seen(0, 5), seen(6, 9)]
+    written = Path(ledger.path).glob("*.parquet")
+    assert {file.name for file in written} == {file.path for file in table.versions[-1].added}
+
+
+def test_what_is_lost_of_a_topics_next_life_is_another_loss(ledger: Ledger) -> None:
+    ledger.note([seen(0, 5)])
+    again = replace(seen(0, 5), range=Range(P0, 0, 5, "next"), written_at_ms=1_001)
+    ledger.note([again])
+    ledger.refresh()
+    assert ledger.losses() == [seen(0, 5), again]
+
+
+@pytest.mark.parametrize("broker", ["", "a", "b"])
+def test_damage_is_noted_with_the_broker_whose_log_it_is_in(broker: str) -> None:
+    where = Partition("orders", 0, broker)
+    fault = BadRecord("a bad entry", why="torn", base_offset=4, next_offset=9, broker="h:10911")
+    (found,) = losses_in(located(fault, where, "h:10911", NATURE))
+    assert found.partition == where
+
+
+def test_a_place_that_is_unreadable_is_noted_with_its_broker() -> None:
+    where = Partition("orders", 0, "a")
+    server = Server(Leader(Address("h", 10911)))
+    reading = Reading(Slice(0, where, 0, 9), 4, server, Phase.READING, 1)
+    (found,) = losses_in(unreadable(reading, "a disk error"))
+    assert found.partition == where
+
+
+def test_each_loss_of_a_plan_is_of_its_own_life_of_the_topic() -> None:
+    made = Plan(
+        "a",
+        f"{APP}/missing/1",
+        1,
+        "kafka",
+        Isolation.READ_COMMITTED,
+        (Range(P0, 0, 20, "old"), Range(P0, 0, 30, "new")),
+        (Slice(0, P0, 0, 30, topic_id="new"),),
+        (Loss(P0, 0, 20, Verdict.RECREATED, "it has another id"),),
+    )
+    bad = ((4, 6, "corrupt", "bad"),)
+    receipt = Receipt(0, P0, 0, 30, Counts(landed=28, quarantined=2), quarantined=bad)
+    found = losses_of(made, {0: receipt}, 900)
+    assert [(x.action, x.range.topic_id) for x in found] == [("skip", "old"), ("quarantine", "new")]
+    swapped = replace(made, ranges=made.ranges[::-1])
+    assert losses_of(swapped, {0: receipt}, 900)[0].range.topic_id == "old"
+    older = replace(made, losses=(), slices=(Slice(0, P0, 0, 20, topic_id="old"),))
+    receipt = replace(receipt, until_offset=20)
+    assert [x.range.topic_id for x in losses_of(older, {0: receipt}, 900)] == ["old"]
 
 
 def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:

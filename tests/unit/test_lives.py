@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from rangeland import run
 from rangeland.dialects.kafka import epoch_of, read_epochs
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import RangeLost
@@ -12,6 +15,7 @@ from rangeland.model import (
     Bounds,
     Earliest,
     FromCheckpoint,
+    Isolation,
     Latest,
     Leader,
     LogState,
@@ -20,9 +24,14 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bounds import Request, Resolved, resolve
-from rangeland.planning.lives import Mark, recreated
-from rangeland.planning.plan import advance
+from rangeland.planning.coverage import coverage_of
+from rangeland.planning.draft import Standing, Terms, draft
+from rangeland.planning.limits import Limits
+from rangeland.planning.lives import Mark, may_be_behind, recreated
+from rangeland.planning.losses import range_lost
+from rangeland.planning.plan import Plan, advance
 from rangeland.planning.policy import Action, Loss, Policy, Verdict
+from rangeland.planning.slices import Slicing
 
 P = Partition("t", 0)
 B1 = Address("b1", 9092)
@@ -113,6 +122,96 @@ def test_a_nameless_new_life_is_never_skipped_into_the_same_table() -> None:
     assert found(log(0, 90, 0, "B"), Mark(30, "A", 2), policy=skips).ranges == (
         Range(P, 0, 90, "B"),
     )
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "now", "is_anew", "may_wait"),
+    [
+        (0, 500, 5, False, False),  # cut behind the mark: its last batch is an older one
+        (0, 90, 5, True, True),  # shorter, so another log, or a leader that is behind
+        (0, 90, 6, True, True),
+        (0, 90, 7, False, True),
+        (0, 500, 6, False, False),
+    ],
+)
+def test_an_epoch_read_from_the_last_batch_tells_a_new_life_of_a_shorter_log_only(
+    start: int, end: int, now: int, is_anew: bool, may_wait: bool
+) -> None:
+    """A limit has ended the landing at 100 of a log of 1000, whose last batch was of epoch 6."""
+    mark = Mark(100, None, 6, epoch_is_later=True)
+    seen = replace(log(start, end, now), epoch_is_read=True)
+    assert recreated(mark, seen) is is_anew
+    assert may_be_behind(mark, seen) is may_wait
+    if end > mark.until_offset:
+        assert found(seen, mark).ranges == (Range(P, 100, end),)
+
+
+def test_a_longer_log_of_a_lower_epoch_is_another_one_where_the_mark_was_at_the_end() -> None:
+    mark = Mark(100, None, 6)
+    seen = replace(log(0, 500, 5), epoch_is_read=True)
+    assert recreated(mark, seen)
+    assert may_be_behind(mark, replace(seen, end_offset=90)), "its last batch is not seen yet"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.RECREATED, Verdict.TRUNCATED])
+def test_a_run_looks_again_at_a_log_that_may_only_be_behind(verdict: Verdict) -> None:
+    error = range_lost([Loss(P, 100, 100, verdict, "x")])
+    marks = Standing({P: Mark(100, None, 6)}, coverage_of([]), 2)
+    for end, again in ((90, True), (100, False)):
+        survey = Survey(0, {P: log(0, end, 6)})
+        assert run._may_be_behind(error, marks, survey) is again
+
+
+@pytest.mark.parametrize(("limit", "is_later"), [(None, False), (100, True)])
+def test_a_mark_knows_whether_its_epoch_is_of_a_later_record(
+    limit: int | None, is_later: bool
+) -> None:
+    asked = Request(Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy())
+    terms = Terms(
+        "j", "j", "kafka", Isolation.READ_COMMITTED, asked, Limits(max_records=limit), Slicing()
+    )
+    for is_read in (True, False):
+        seen = Survey(0, {P: replace(log(0, 1000, 6), epoch_is_read=is_read)})
+        plan = draft(terms, seen, Standing({}, coverage_of([]), 1)).plan
+        mark = Mark(limit or 1000, None, 6, is_later and is_read)
+        assert plan.checkpoint == {P: mark}
+        assert Plan.from_json(plan.to_json()).checkpoint == {P: mark}
+        assert advance(plan.checkpoint, (Range(P, 0, 50),), {P: 7}) == {P: mark}
+
+
+def test_another_log_is_not_waited_for() -> None:
+    assert not may_be_behind(Mark(100, "A", 6), log(0, 90, 6, "B"))
+    assert not may_be_behind(Mark(100, None, 6), log(0, 90, 5)), "its leader says so itself"
+    assert may_be_behind(Mark(100, "A", 6), log(0, 90, 6, "A"))
+
+
+OLD = coverage_of([Range(P, 0, 1000)])
+"""What was landed when the brokers had no ids."""
+
+
+@pytest.mark.parametrize("end", [600, 1300])
+@pytest.mark.parametrize("mark", [Mark(1000, None, 7), Mark(2000, "A", 7)])
+def test_a_new_life_is_not_left_out_as_landed_since_the_old_one_had_no_id(
+    end: int, mark: Mark
+) -> None:
+    skips = Request(
+        Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy(recreated=Action.SKIP)
+    )
+    survey = Survey(0, {P: log(0, end, 0, "B")})
+    with pytest.raises(RangeLost, match=r"had no topic ids.*into another table"):
+        resolve(skips, survey, {P: mark}, OLD)
+    far = coverage_of([Range(P, 0, 1000, "A")])
+    assert resolve(skips, survey, {P: mark}, far).ranges == (Range(P, 0, end, "B"),)
+
+
+def test_brokers_that_begin_to_have_ids_make_no_new_life() -> None:
+    request = Request(
+        Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy(recreated=Action.SKIP)
+    )
+    for epoch in (7, 9):
+        survey = Survey(0, {P: log(0, 1300, epoch, "B")})
+        went_on = resolve(request, survey, {P: Mark(1000, None, 7)}, OLD)
+        assert (went_on.ranges, went_on.losses) == ((Range(P, 1000, 1300, "B"),), ())
 
 
 def test_what_only_a_replica_has_not_got_is_out_of_reach_and_no_loss() -> None:

@@ -115,9 +115,15 @@ def test_a_refusal_is_told_without_the_password(mechanism: str) -> None:
 
 
 def test_an_old_broker_that_closes_has_refused() -> None:
-    closed = Unreachable("closed")
+    closed = Unreachable("closed", closed=True)
     with pytest.raises(JobFileError, match="closed the connection while user lander"):
         converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, closed, is_old=True)
+
+
+def test_an_old_broker_that_is_silent_has_refused_nobody() -> None:
+    silent = Unreachable("no whole answer in 5 ms")
+    with pytest.raises(Unreachable, match="no whole answer"):
+        converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, silent, is_old=True)
 
 
 def test_a_new_broker_that_closes_is_merely_gone() -> None:

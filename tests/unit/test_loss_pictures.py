@@ -41,6 +41,12 @@ def test_a_run_says_of_each_loss_what_was_done_and_what_was_seen() -> None:
     assert text.count("orders/3 [1000, 1010)") == 3  # what is held is not told twice
 
 
+def test_where_a_loss_is_is_said_once() -> None:
+    seen = replace(loss("skip"), evidence="orders/3: the batch at offset 1000 cannot be decoded")
+    text = " ".join(drawn(result_picture(run_with(seen))).split())
+    assert "orders/3 [1000, 1010) corrupt: the batch at offset 1000 cannot be decoded" in text
+
+
 def test_a_loss_is_told_to_machines_in_the_words_of_the_ledger() -> None:
     told = run_with(loss("skip")).to_json()["losses"]
     assert told == [loss_json(loss("skip"))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,33 @@ def test_a_silent_partition_is_idle_once_the_margin_is_over(now_ms: int, state: 
 def test_an_idle_partition_ends_where_its_log_ends() -> None:
     (found,) = reach(parse_bounds(AT_T), survey({P0: 9}, {P0: None}), T + 5000, 5000)
     assert found.offset == 9
+
+
+def by_segments(*borders: int, found: int) -> Survey:
+    """A log of 9 whose broker only knows when its segments were written."""
+    seen = survey({P0: 9}, {P0: found})
+    logs = {P0: replace(seen.logs[P0], borders=borders or None)}
+    return replace(seen, logs=logs, inexact=frozenset({(P0, T)}))
+
+
+@pytest.mark.parametrize(
+    ("borders", "found", "state"),
+    [
+        ((), 0, "waiting"),
+        ((0, 9), 0, "waiting"),  # the only segment may have been written before the time
+        ((0, 5, 9), 5, "waiting"),  # so may the last one
+        ((0, 5, 9), 0, "reached"),  # the last one was written to after it
+    ],
+)
+def test_a_segment_proves_a_time_only_by_the_one_behind_it(
+    borders: tuple[int, ...], found: int, state: str
+) -> None:
+    seen = by_segments(*borders, found=found)
+    assert states(AT_T, seen) == [state]
+    assert states(AT_T, seen, T + 4999, 5000) == [state]
+    (margin,) = reach(parse_bounds(AT_T), seen, T + 5000, 5000)
+    assert margin.state == ("reached" if state == "reached" else "idle")
+    assert margin.offset == found
 
 
 @pytest.mark.parametrize("idle", [None, 0])

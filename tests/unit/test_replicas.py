@@ -6,7 +6,7 @@ import pytest
 
 from rangeland.dialects.contract import Nature
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import RangeLost, Unreachable
+from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.loop import FetchLoop
 from rangeland.fetch.replicas import DETOUR_MS
 from rangeland.fetch.steps import Ask, AskLogRange, FindLeaders, Finished, Patience, WaitUntil
@@ -114,6 +114,44 @@ def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(verdict: Verd
     assert loop.gone == []
 
 
+@pytest.mark.parametrize("action", list(Action))
+def test_damage_that_only_a_replica_has_is_read_at_its_leader(action: Action) -> None:
+    loop = sent_away()
+    loop.policy = Policy(corrupt=action)
+    loop.on_damaged(ask(loop).wants[0], BadRecord("t/0: a byte is flipped"))
+    step = ask(loop)
+    assert (step.leader, step.stays, loop.gone) == (LEADER, True, [])
+    assert not loop.is_replica(step.wants[0])
+    assert loop.on_records(step.wants[0], 100)
+
+
+def test_older_records_of_a_replica_do_not_end_the_run() -> None:
+    loop = sent_away()
+    want = ask(loop).wants[0]
+    assert loop.is_replica(want)
+    assert not loop.on_records(want, 0)
+    assert ask(loop).leader == LEADER
+
+
+def test_who_led_when_the_plan_was_made_may_be_a_replica_by_now() -> None:
+    loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
+    assert loop.is_doubtful(ask(loop).wants[0])
+    loop.on_verdict(ask(loop).wants[0], Verdict.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    loop.next(0)
+    loop.on_leaders({P0: Leader(OTHER, 8, "A")})
+    assert not loop.is_doubtful(ask(loop).wants[0])
+    alone = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0, Nature(numbered_per_broker=True))
+    assert not alone.is_doubtful(ask(alone).wants[0]), "nobody else has its partitions"
+
+
+def test_a_loop_that_reads_leaders_only_goes_nowhere_else() -> None:
+    loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0, leader_only=True)
+    later = 2 * DETOUR_MS
+    assert ask(loop, later).stays
+    assert not loop.on_preferred(0, 2)
+    assert ask(loop, later).leader == LEADER
+
+
 @pytest.mark.parametrize("end", [-1, 40, 500])
 def test_an_empty_answer_of_a_replica_proves_nothing(end: int) -> None:
     loop = sent_away()
@@ -196,6 +234,34 @@ def _deny(loop: FetchLoop, start: int, end: int) -> None:
                 loop.on_log_range(want, start, end)
             case FindLeaders():
                 loop.on_leaders({P0: AWAY})
+
+
+def test_damage_in_what_stands_in_for_a_leader_waits_for_the_leader() -> None:
+    loop = stood_in_for(Policy(corrupt=Action.SKIP))
+    loop.on_damaged(ask(loop).wants[0], BadRecord("q/0: a byte is flipped"))
+    assert loop.gone == []
+    assert isinstance(loop.next(0), FindLeaders)
+
+
+def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_loss() -> None:
+    piece = Slice(0, P0, 0, 100, leader=REPLICA)
+    loop = FetchLoop([piece], PATIENCE, SKIPPING, 0, Nature(leader_id=0, numbered_per_broker=True))
+    step = ask(loop)
+    assert loop.is_doubtful(step.wants[0])
+    loop.on_verdict(step.wants[0], Verdict.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+    measure = loop.next(0)
+    assert isinstance(measure, AskLogRange)
+    loop.on_log_range(measure.want, 40, 200)
+    assert loop.gone == []
+    assert isinstance(loop.next(0), FindLeaders)
+
+
+def test_a_loop_that_reads_leaders_only_waits_for_one_that_is_away() -> None:
+    loop = FetchLoop([Slice(0, P0, 0, 100)], PATIENCE, SKIPPING, 0, leader_only=True)
+    loop.next(0)
+    loop.on_leaders({P0: AWAY})
+    assert isinstance(loop.next(0), WaitUntil)
+    assert "is a replica of it" in loop.readings[0].last_trouble
 
 
 @pytest.mark.parametrize("end", [50, 100])

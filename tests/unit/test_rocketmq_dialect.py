@@ -20,14 +20,15 @@ from rangeland.dialects.rocketmq import (
 )
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.codes import CODES, STATUSES, judge, judge_pull
-from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.frames import ANSWER, Alike, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.pulls import FIRST_PULLS, MOST_PULLS
 from rangeland.dialects.rocketmq.routes import is_system_topic, parse_address, read_route
-from rangeland.dialects.rocketmq.session import FIRST_PULLS, MOST_PULLS, Session
+from rangeland.dialects.rocketmq.session import Session
 from rangeland.dialects.rocketmq.signing import signed
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
-from rangeland.wire.frames import FrameReader
+from rangeland.wire.frames import FrameReader, frame
 from tests.stored import messages, stored
 
 QUEUE = Partition("t", 0, "broker-a")
@@ -140,15 +141,19 @@ class Broker:
         self.data = [stored(bytes(body_bytes), offset) for offset in range(end)]
         self.session = Session("test")
         self.pulls = 0
+        self.waiting: list[Frame] = []
+        self.next_one = -1
 
     def ask(self, series: m.PullSeries) -> m.SeriesAnswer:
+        """Answers the last pull first, if not told otherwise, until the series has its answer;
+        the others later."""
         _, sent = self.session.encode(series)
         frames = frames_in(sent)
         self.pulls += len(frames)
+        self.waiting += frames
         found: Any = None
-        for frame in reversed(frames):
-            assert found is None
-            found = self.session.decode(self._answer(frame))
+        while found is None:
+            found = self.session.decode(self._answer(self.waiting.pop(self.next_one)))
         answer: m.SeriesAnswer = found[1]
         return answer
 
@@ -213,6 +218,78 @@ def test_a_broker_that_gives_more_again_is_noticed() -> None:
     assert broker.pulls < 10_000 / 32 * 1.3 + 200
 
 
+def test_a_series_takes_over_the_pulls_that_went_ahead_of_it() -> None:
+    broker = Broker(40_000)
+    broker.next_one = 0
+    position, sent = 0, []
+    for _ in range(4):
+        before = broker.pulls
+        answers = broker.ask(m.PullSeries(QUEUE, position, 40_000, 1 << 30)).answers
+        sent.append(broker.pulls - before)
+        begins = [answer.pull.offset for answer in answers]
+        assert begins == list(range(position, position + 32 * len(answers), 32))
+        position += 32 * len(answers)
+        assert len(broker.waiting) in (0, MOST_PULLS)  # what is under way in the meantime
+    assert sent == [FIRST_PULLS, 2 * MOST_PULLS, MOST_PULLS, MOST_PULLS]
+
+
+def test_nothing_goes_ahead_until_pulls_bring_what_they_should() -> None:
+    broker = Broker(40_000, most=7)
+    broker.next_one = 0
+    position, sent = 0, []
+    for _ in range(3):
+        before = broker.pulls
+        broker.ask(m.PullSeries(QUEUE, position, 40_000, 1 << 30))
+        sent.append(broker.pulls - before)
+        position += 7 if not position else 7 * MOST_PULLS
+    assert sent == [FIRST_PULLS, MOST_PULLS, 2 * MOST_PULLS]
+
+
+def test_what_went_ahead_and_is_not_wanted_is_passed_over() -> None:
+    broker = Broker(20_000)
+    for position in (0, 256, 12_000, 4_000, 6_048, 0):
+        series = m.PullSeries(QUEUE, position, 20_000, 1 << 30)
+        first = broker.ask(series).answers[0]
+        assert (first.pull.offset, first.fields["nextBeginOffset"]) == (
+            position,
+            f"{position + 32}",
+        )
+    while broker.waiting:
+        assert broker.session.decode(broker._answer(broker.waiting.pop())) is None
+    assert broker.session.unanswered == 0
+
+
+def test_all_that_went_ahead_may_be_answered_already() -> None:
+    broker = Broker(20_000)
+    position = 0
+    while position < 20_000:
+        answers = broker.ask(m.PullSeries(QUEUE, position, 20_000, 1 << 30)).answers
+        assert answers[0].pull.offset == position
+        position = int(answers[-1].fields["nextBeginOffset"])
+        while broker.waiting:
+            assert broker.session.decode(broker._answer(broker.waiting.pop(0))) is None
+
+
+def test_a_pull_ahead_that_found_nothing_yet_is_asked_again() -> None:
+    end = 32 * (FIRST_PULLS + MOST_PULLS)
+    broker = Broker(end + 10)
+    broker.end = end
+    for position in (0, 32 * FIRST_PULLS):
+        broker.ask(m.PullSeries(QUEUE, position, 40_000, 1 << 30))
+    while broker.waiting:
+        broker.session.decode(broker._answer(broker.waiting.pop()))
+    broker.end = end + 10
+    assert broker.ask(m.PullSeries(QUEUE, end, 40_000, 1 << 30)).answers[0].code == 0
+
+
+def test_a_pull_is_written_as_any_request_is() -> None:
+    for offset, wanted, opaque in ((0, 1, 0), (2**62, 32, 2**31 - 1)):
+        pull = m.Pull(QUEUE, offset, wanted)
+        whole = frame(*write_frame(Frame(m.PULL, opaque, fields=pull.fields)))
+        alike = Alike(m.PULL, pull.same, ("queueOffset", "maxMsgNums"))
+        assert alike.write(opaque, offset, wanted) == whole
+
+
 def test_a_series_ends_with_the_queue() -> None:
     broker = Broker(45)
     asked = [Asked(QUEUE, None, None, 0, 1 << 20, 1_000)]
@@ -231,7 +308,7 @@ def test_a_series_ends_with_the_queue() -> None:
 
 def pulled(offset: int, *answers: tuple[int, str, dict[str, int], bytes]) -> Any:
     """What a series at ``offset`` comes to, with an answer per pull."""
-    requests = [m.pull(QUEUE, offset + 32 * i) for i in range(len(answers))]
+    requests = [m.Pull(QUEUE, offset + 32 * i) for i in range(len(answers))]
     made = tuple(
         m.Answer(request, code, remark, {k: str(v) for k, v in fields.items()}, memoryview(body))
         for request, (code, remark, fields, body) in zip(requests, answers, strict=True)

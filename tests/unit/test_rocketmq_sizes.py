@@ -45,7 +45,7 @@ def test_a_queue_that_says_nothing_has_no_size() -> None:
 
 @pytest.mark.parametrize("named", [None, 0, 1])
 def test_the_last_answer_says_who_should_be_read(named: int | None) -> None:
-    requests = [m.pull(Q0, offset) for offset in (0, 32)]
+    requests = [m.Pull(Q0, offset) for offset in (0, 32)]
     answers = []
     for request, who in zip(requests, (0, named), strict=True):
         at = int(request.fields["queueOffset"])
@@ -59,7 +59,7 @@ def test_the_last_answer_says_who_should_be_read(named: int | None) -> None:
 
 
 def test_an_empty_answer_says_it_too() -> None:
-    request = m.pull(Q0, 5)
+    request = m.Pull(Q0, 5)
     fields = {"nextBeginOffset": "5", "maxOffset": "5", "suggestWhichBrokerId": "1"}
     empty = m.Answer(request, 19, "OFFSET_OVERFLOW_ONE", fields, b"")
     asked = [Asked(Q0, None, None, 5, 1 << 20, 99)]

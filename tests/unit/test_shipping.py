@@ -12,6 +12,7 @@ import zipfile
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -221,6 +222,62 @@ def test_a_driver_in_the_cluster_is_said_to_keep_its_exit_code(job_file: Path) -
     assert not says_so()
 
 
+SECURED = JOB.replace(
+    "topics: [orders]",
+    "topics: [orders], security: {tls: {ca: pem/ca.pem, certificate: /c/me.pem, key: /k/me.key},"
+    " sasl: {mechanism: SCRAM-SHA-256, username: u, password: '${env:P}'}}",
+)
+
+
+def test_pem_files_go_to_executors_in_one_flag_with_the_job_file(job_file: Path) -> None:
+    job_file.write_text(SECURED)
+    here = (Path("/here/ca.pem"), Path("/k/me.key"))
+    shipped = Shipped(Path("a.zip"), Path("land.py"), files=here)
+
+    def sent(choices: Choices) -> list[str]:
+        command = submission(Job.load(job_file), job_file, choices, shipped).command
+        return [value for flag, value in pairwise(command) if flag == "--files"]
+
+    assert sent(Choices("spark://one:7077")) == ["/here/ca.pem,/k/me.key"]
+    both = sent(Choices("yarn", deploy_mode="cluster", env="packed"))
+    assert both == [f"{job_file},/here/ca.pem,/k/me.key"]
+    assert sent(Choices("local[2]")) == []
+
+
+def test_pem_files_that_are_not_here_and_keys_that_travel_are_noted(job_file: Path) -> None:
+    job_file.write_text(SECURED)
+    shipped = Shipped(Path("a.zip"), Path("land.py"), files=(Path("/k/me.key"),))
+    made = submission(Job.load(job_file), job_file, Choices("spark://one:7077"), shipped)
+    (absent,) = (note for note in made.notes if "/c/me.pem" in note)
+    assert "source.security.tls.certificate is not on this machine" in absent
+    assert any("private key" in note for note in made.notes)
+
+
+def test_two_files_of_one_name_are_refused(job_file: Path) -> None:
+    shipped = Shipped(Path("a.zip"), Path("land.py"), files=(Path("/a/x.pem"), Path("/b/x.pem")))
+    with pytest.raises(UsageError, match="cannot both be shipped"):
+        submission(Job.load(job_file), job_file, Choices("spark://one:7077"), shipped)
+
+
+def test_submit_ships_the_pem_files_that_are_here(
+    job_file: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job_file.write_text(SECURED.replace("pem/ca.pem", str(job_file)))
+    words = ["submit", str(job_file), "--master", "spark://one:7077", "--out", str(out), "--json"]
+    assert cli.main(words) == 0
+    command = json.loads(capfd.readouterr().out.splitlines()[-1])["command"]
+    assert command[command.index("--files") + 1] == str(job_file)
+
+
+def test_the_packages_of_a_login_are_named_where_hosts_bring_their_own(job_file: Path) -> None:
+    def says_so() -> bool:
+        return any("crc32c and scramp" in note for note in made(job_file).notes)
+
+    assert not says_so()
+    job_file.write_text(SECURED)
+    assert says_so()
+
+
 def test_jars_take_the_place_of_packages(job_file: Path) -> None:
     command = made(job_file, jars=(Path("/a.jar"), Path("/b.jar"))).command
     assert command[command.index("--jars") + 1] == "/a.jar,/b.jar"
@@ -422,6 +479,40 @@ def test_all_hosts_that_lack_something_are_named() -> None:
         workers.judged(found)
     assert caught.value.facts["hosts"] == ["three", "two"]
     assert caught.value.facts["missing"] == ["pyarrow"]
+
+
+class _Context:
+    master, defaultParallelism = "spark://one:7077", 1
+
+    def __init__(self, name: str) -> None:
+        self.applicationId = name
+        self.looked: list[set[str]] = []
+
+    def parallelize(self, *_: int) -> _Context:
+        return self
+
+    def mapPartitions(self, look: Any) -> _Context:
+        (found,) = look(iter([0]))
+        self.looked.append(set(found["failed"]))
+        return self
+
+    def collect(self) -> list[dict[str, Any]]:
+        return []
+
+
+def test_workers_are_looked_at_for_the_packages_of_a_login_too() -> None:
+    context = _Context("of-a-test")
+    spark = SimpleNamespace(sparkContext=context)
+    for more in ((), ("no_such_login",), ("no_such_login",)):
+        workers.start_workers(spark, more).wait(as_unreachable)
+    assert context.looked == [set(), {"no_such_login"}]
+
+
+def test_a_package_of_a_login_that_workers_lack_is_named() -> None:
+    failed = {"scramp": "ModuleNotFoundError: No module named 'scramp'"}
+    with pytest.raises(JobFileError) as caught:
+        workers.judged([a_worker(failed=failed)])
+    assert caught.value.facts["missing"] == ["scramp"]
 
 
 @pytest.mark.parametrize("name", ["rangeland", "pyspark"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -256,6 +258,115 @@ def test_an_endpoint_that_is_not_there_is_tried_again_later() -> None:
     gone = TokenSource(endpoint="http://127.0.0.1:1/t", client_id="me", client_secret=SECRET)
     with pytest.raises(Unreachable, match="Connection refused"):
         fetched(gone)
+
+
+def hanging() -> str:
+    HANGS.wait(20)
+    return TOKEN
+
+
+HANGS = threading.Event()
+
+
+def test_a_function_that_hangs_is_left_alone_and_holds_up_no_other_source() -> None:
+    HANGS.clear()
+    slow = TokenSource(function=f"{__name__}:hanging")
+    errors: list[RangelandError] = []
+
+    def ask() -> None:
+        try:
+            fetched(slow, 1500)
+        except RangelandError as error:
+            errors.append(error)
+
+    try:
+        thread = threading.Thread(target=ask)
+        thread.start()
+        started = time.monotonic()
+        assert fetched(TokenSource(function=f"{__name__}:good")) == TOKEN
+        assert time.monotonic() - started < 1
+        thread.join(5)
+        assert not thread.is_alive()
+    finally:
+        HANGS.set()
+    assert [type(error) for error in errors] == [Unreachable]
+    assert "within 1.5 s" in str(errors[0])
+
+
+@contextmanager
+def raw(*answers: bytes, pause_s: float = 0.0) -> Iterator[str]:
+    """A server that answers with these bytes, whatever is asked. Gives its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ended = threading.Event()
+
+        def serve() -> None:
+            with suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    for answer in answers:
+                        connection.sendall(answer)
+                        ended.wait(pause_s)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/t"
+        finally:
+            ended.set()
+            with suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_an_endpoint_that_trickles_does_not_outlast_its_time() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+    with raw(head, *[b" "] * 100, pause_s=0.1) as url:
+        started = time.monotonic()
+        with pytest.raises(Unreachable, match="within 0"):
+            fetched(TokenSource(endpoint=url, client_id="me", client_secret=SECRET), 500)
+        assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"], ids=str
+)
+def test_an_endpoint_that_speaks_no_http_is_none_of_our_bugs(answer: bytes) -> None:
+    with raw(answer) as url, pytest.raises(RangelandError, match="token endpoint"):
+        fetched(TokenSource(endpoint=url, client_id="me", client_secret=SECRET))
+
+
+def test_a_url_that_is_none_is_the_jobs_mistake_or_later_but_told() -> None:
+    with pytest.raises(RangelandError, match="token endpoint"):
+        fetched(TokenSource(endpoint="http://127.0.0.1:x/t", client_id="me", client_secret="s"))
+
+
+def test_the_secret_goes_to_no_proxy_and_to_no_other_place(
+    endpoint: TokenSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = b"HTTP/1.1 302 Found\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n"
+    asked: list[Any] = []
+    monkeypatch.setattr(Endpoint, "do_GET", lambda self: asked.append(self.path), raising=False)
+    elsewhere = moved % str(endpoint.endpoint).encode()
+    with raw(elsewhere) as url, pytest.raises(JobFileError, match="answered 302"):
+        fetched(replace(endpoint, endpoint=url))
+    assert asked == []
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert fetched(endpoint) == TOKEN
+
+
+@pytest.mark.parametrize("does", ["1 / 0", "raise SystemExit(3)", "raise RuntimeError('%s')"])
+def test_a_module_that_fails_at_its_import_is_the_jobs_mistake(
+    does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"brings_a_token_{len(does)}"
+    (tmp_path / f"{name}.py").write_text(does.replace("%s", TOKEN))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(JobFileError, match=r"cannot be imported.*its module raised") as caught:
+        fetched(TokenSource(function=f"{name}:token"))
+    assert TOKEN not in str(caught.value)
 
 
 def test_no_secret_is_in_the_repr_of_settings() -> None:

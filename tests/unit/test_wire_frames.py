@@ -50,6 +50,25 @@ def test_the_body_is_received_into_the_frame_itself() -> None:
     assert whole.obj is place.obj
 
 
+def test_many_small_frames_are_received_at_once() -> None:
+    reader = FrameReader(100, ahead_bytes=64)
+    stream = frame(b"one") + frame(b"two") + frame(b"three")[:6]
+    assert bytes(receive(reader, stream) or b"") == b"one"
+    assert [bytes(reader.next() or b""), reader.next()] == [b"two", None]
+    assert bytes(receive(reader, b"ree") or b"") == b"three"
+    assert reader.pending_bytes == 0
+
+
+def test_a_large_frame_has_memory_of_its_own_and_nothing_else_in_it() -> None:
+    reader = FrameReader(100, ahead_bytes=64)
+    assert receive(reader, frame(b"one") + frame(bytes(30))[:20]) is not None
+    assert reader.next() is None
+    assert reader.wanted_bytes == 14
+    whole = receive(reader, bytes(14))
+    assert whole is not None
+    assert len(whole.obj) == len(whole) == 30  # type: ignore[arg-type]
+
+
 def test_an_empty_frame_is_whole_with_its_length() -> None:
     assert [bytes(whole) for whole in FrameReader(100).feed(frame() + frame(b"x"))] == [b"", b"x"]
 

@@ -171,6 +171,7 @@ def _shipped(
     only: list[str] | None,
 ) -> Shipped:
     from rangeland import shipping
+    from rangeland.job.settings import tls_files
     from rangeland.submission import Shipped
 
     if entry is not None and not entry.is_file():
@@ -185,7 +186,8 @@ def _shipped(
         package = shipping.pack_environment(out, only)
     if entry is None:
         entry = shipping.write_text(out / "land.py", ENTRY)
-    return Shipped(package, entry, tuple(modules), tuple(shipping.kernel_platforms()))
+    here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
+    return Shipped(package, entry, tuple(modules), tuple(shipping.kernel_platforms()), here)
 
 
 def _whole(job: Job, text: JobText, out: Path) -> Path:

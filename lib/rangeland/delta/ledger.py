@@ -12,7 +12,6 @@ with many rows are opened and searched.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,7 +37,7 @@ from rangeland.model import DataFile, Partition
 
 FOLDER = "_rangeland/ledger"
 PLANS = "rangeland/plans"
-LOSSES = "rangeland/losses/"
+LOSSES = "rangeland/losses"
 
 _CONFIGURATION = {
     "delta.appendOnly": "true",
@@ -184,6 +183,11 @@ class Ledger:
         """Plans without an outcome, oldest first: under way, or left by a run that died."""
         return [self._plan_at(key) for key in self._live_keys()]
 
+    def live(self) -> list[tuple[str, int]]:
+        """(application, sequence) of the plans without an outcome, told without opening a
+        file."""
+        return [(key.application, key.sequence) for key in self._live_keys()]
+
     def coverage(self) -> Coverage:
         """What is landed and what is held. Opens the newest plan, and the events of plans
         that were live when it was entered."""
@@ -230,8 +234,7 @@ class Ledger:
             self.refresh()
             return False
         coverage = self.coverage()
-        without_outcome = [(key.application, key.sequence) for key in self._live_keys()]
-        live = tuple(dict.fromkeys([*unsettled, *without_outcome]))
+        live = tuple(dict.fromkeys([*unsettled, *self.live()]))
         row = replace(plan, entered=expected + 1, covered=coverage.landed, live=live)
         return self._append(row, (PLANS, expected + 1))
 
@@ -259,13 +262,13 @@ class Ledger:
 
     def note(self, losses: Sequence[LossEntry]) -> None:
         """Writes losses that belong to no outcome, each once, however often it is seen: whoever
-        comes second finds it there. They are of one application and sequence."""
-        known = self.losses()
-        new = [one for one in losses if not any(one.is_same(other) for other in known)]
-        if not new:
-            return
-        name = hashlib.sha256(repr(sorted(str(one.key) for one in new)).encode()).hexdigest()[:24]
-        self._append(new[0], (f"{LOSSES}{name}", 1), new[1:])
+        comes second looks at what is there by then. They are of one application and sequence."""
+        while True:
+            known = self.losses()
+            new = [one for one in losses if not any(one.is_same(other) for other in known)]
+            number = (self._seen().snapshot.transaction_version(LOSSES) or 0) + 1
+            if not new or self._append(new[0], (LOSSES, number), new[1:]):
+                return
 
     def lacks(self) -> list[str]:
         """The columns, as SQL adds them, that were not known when this ledger was made."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -70,7 +70,10 @@ class Nature:
     come after those that all dialects have; they are Arrow fields. ``leader_id``: what each
     partition's leader is called among its replicas, where that never changes.
     ``has_epochs``: leaders are counted, and records know in whose time they were written.
-    ``log_tool`` is what an operator looks at a damaged log with."""
+    ``log_tool`` is what an operator looks at a damaged log with. ``is_timeless``: whether the
+    first of some fetched records has no time, where logs may begin with such ones; then
+    ``max_version`` 0 of a question for offsets is answered by segments, whose beginnings are
+    the ``borders``."""
 
     numbered_per_broker: bool = False
     offsets_are_bytes: bool = False
@@ -78,12 +81,14 @@ class Nature:
     leader_id: int | None = None
     has_epochs: bool = False
     log_tool: str = ""
+    is_timeless: Callable[[memoryview], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
     """One topic as metadata told it. ``code`` is the topic's own error name, empty if well.
-    ``is_unknown``: the broker that was asked knows of no such topic."""
+    ``is_unknown``: the broker that was asked knows of no such topic. ``may_be_hidden``: or it
+    does not show it to this client, and cannot be asked which of the two it is."""
 
     name: str
     verdict: Verdict
@@ -91,6 +96,7 @@ class TopicView:
     is_internal: bool
     leaders: Mapping[Partition, Leader]
     is_unknown: bool = False
+    may_be_hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +212,9 @@ class Session(Protocol):
         """The id and the answer that is whole with this frame, in whatever order answers
         come; None where it takes more frames, or this one is no answer."""
 
+    def due(self) -> bytes:
+        """What to send before more is waited for; empty where nothing is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
@@ -228,7 +237,9 @@ class Dialect(Protocol):
     def login(self, credentials: Credentials) -> Generator[Question, Any, int | None]:
         """Is sent the answers; what goes wrong with a question is thrown in. Returns after how
         many milliseconds it must be done again on the same connection; None or 0: never.
-        Raises JobFileError for who is not let in."""
+        Raises JobFileError for who is not let in. A fact ``closed`` of what is thrown in: the
+        peer closed the connection. A fact ``closed_at`` of what is raised: that was all that
+        was seen, at this step, so it is sure only if it happens twice."""
 
     def find_leaders(
         self,
@@ -283,6 +294,12 @@ class Dialect(Protocol):
     def cut_out(self, records: memoryview, from_offset: int, first: int, until: int) -> memoryview:
         """The bytes of the entries with offsets in ``[first, until)``, one of which could not
         be decoded; ``records`` begin at ``from_offset``, as in ``decode_chunks``."""
+
+    def aborted_within(
+        self, records: memoryview, first: int, until: int, aborted: Sequence[tuple[int, int]]
+    ) -> tuple[tuple[int, int], ...]:
+        """Of the list that came with ``records``, what must go with the entries of
+        ``[first, until)`` where they are decoded without the others."""
 
     def decode_chunks(
         self,

@@ -19,12 +19,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.dialects.contract import Asking, Credentials, Dialect, Question
-from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
+from rangeland.dialects.contract import Asking, Dialect, Question
+from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError
 from rangeland.fetch import mistakes
-from rangeland.fetch.settings import ClusterSettings, SaslSettings
+from rangeland.fetch.lost import Closed, Lost, NoBroker, Tokenless
+from rangeland.fetch.proof import Proof
+from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.tls import tls_context
-from rangeland.fetch.tokens import fetch_token, forget_token
 from rangeland.model import Address
 from rangeland.wire.frames import FrameReader
 
@@ -32,25 +33,11 @@ from rangeland.wire.frames import FrameReader
 MAX_OPENING_BYTES = 1 << 20
 RECEIVE_BUFFER_BYTES = 4 << 20
 POOLED_BYTES = 1 << 16
+AHEAD_BYTES = 1 << 18
 PROBE_MS = 2_000
 LAST_READS = 16
-# Who we are is told again when this much of the time is over for which it holds.
-RENEW_AT = 0.85
 
-
-class Lost(Unreachable):
-    """This connection is no good: refused, broken, or silent for too long."""
-
-
-class NoBroker(Lost):
-    """Whoever listens there speaks another protocol."""
-
-
-class Closed(Lost):
-    """The peer closed the connection. ``is_unwelcome``: at the first request, after it had
-    said that it is a broker, and nobody had logged in."""
-
-    is_unwelcome = False
+__all__ = ["Closed", "Connection", "Lost", "NoBroker", "Tokenless"]
 
 
 class Connection:
@@ -73,8 +60,9 @@ class Connection:
         self._settings = settings
         self._dialect = dialect
         self._is_probe = is_probe
-        self._is_known = self._has_answered = False
-        self._renew_at: float | None = None
+        self._is_known = self._has_answered = self._was_heard = False
+        sasl = settings.sasl
+        self._proof = None if sasl is None else Proof(sasl, settings.request_ms)
         self._unanswered: deque[int] = deque()
         self._early: dict[int, Any] = {}
         self._session = dialect.open_session(settings.client_id)
@@ -83,10 +71,9 @@ class Connection:
         try:
             self.is_old = was_old
             self._open()
-            limit = settings.max_answer_bytes
-            self._frames = FrameReader(limit, _pooled)
-            if settings.sasl is not None:
-                self._log_in(settings.sasl)
+            self._take_large_frames()
+            if self._proof is not None:
+                self._log_in_surely(self._proof)
         except BaseException:
             self.close()
             raise
@@ -99,6 +86,8 @@ class Connection:
             plain = socket.create_connection((self.address.host, self.address.port), timeout)
         except OSError as error:
             raise self._lost("connect to", error) from error
+        except UnicodeError as error:  # what idna says of a name with an empty label
+            raise mistakes.no_host(self.address) from error
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         if context is None:
@@ -111,11 +100,18 @@ class Connection:
             if isinstance(lost, Lost) and self._speaks_plainly():
                 raise mistakes.plain_port(self.address) from error
             raise lost from error
+        except ValueError as error:
+            plain.close()
+            raise mistakes.no_host(self.address) from error
+
+    def _take_large_frames(self) -> None:
+        self._frames = FrameReader(self._settings.max_answer_bytes, _pooled, AHEAD_BYTES)
 
     def _open(self) -> None:
         try:
             if self.is_old:
                 self._greet_as_old(self._session.oldest())
+                self._ask_again()
                 return
             self._negotiate()
         except Closed as closed:
@@ -137,8 +133,7 @@ class Connection:
         """One that closes may be too old for an opening, or busy, or going down. It is old if it
         answers what the oldest answer and then, on the same connection, closes at an opening."""
         self.is_old = False
-        session = self._session
-        hello = session.oldest()
+        hello = self._session.oldest()
         if not hello or self._settings.sasl is not None:
             raise Closed(closed.what, why=closed.why, do=mistakes.SILENT_CLOSE, **closed.facts)
         self._connect_again()
@@ -148,6 +143,12 @@ class Connection:
             raise Closed(
                 again.what, why=again.why, do=mistakes.SILENT_CLOSE, **again.facts
             ) from closed
+        self._ask_again()
+
+    def _ask_again(self) -> None:
+        """Opens on a connection that the oldest greeting was answered on: who closes it now is
+        old, and who does not has been upgraded."""
+        session, self.is_old = self._session, False
         self._session = self._dialect.open_session(self._settings.client_id)
         try:
             self._negotiate()
@@ -163,24 +164,55 @@ class Connection:
 
     def _connect_again(self) -> None:
         self.close()
+        self._was_heard = False
         self._frames = FrameReader(MAX_OPENING_BYTES)
         self._socket = self._connect()
 
     # --- who we are ---------------------------------------------------------------------
 
-    def _log_in(self, sasl: SaslSettings, *, again: bool = False) -> None:
-        """Raises JobFileError for who is not let in, Lost for a connection that breaks."""
-        self._renew_at = None
-        talk = self._dialect.login(self._credentials(sasl, again))
+    def _log_in_surely(self, proof: Proof) -> None:
+        """Brokers that only close the connection have refused who closes it twice, at the same
+        step: the first time it may be going down."""
         try:
-            lifetime_ms = self._converse(talk)
+            self._log_in(proof)
+            return
+        except JobFileError as error:
+            first, closed_at = error, error.facts.get("closed_at")
+            if closed_at is None:
+                raise
+        self._session = self._dialect.open_session(self._settings.client_id)
+        self._unanswered.clear()
+        self._early.clear()
+        self._is_known = self._has_answered = False
+        self._connect_again()
+        self._open()
+        self._take_large_frames()
+        try:
+            self._log_in(proof)
+        except JobFileError as error:
+            if error.facts.get("closed_at") in (None, closed_at):
+                raise
+            raise Closed(error.what, why=error.why, do=error.do, **error.facts) from first
+
+    def _log_in(self, proof: Proof) -> None:
+        """Raises JobFileError for who is not let in, Lost for a connection that breaks or a
+        token that cannot be had now."""
+        talk = self._dialect.login(proof.credentials())
+        try:
+            proof.holds(self._converse(talk))
         except RangelandError as error:
-            if sasl.token is not None:
-                forget_token(sasl.token)
+            proof.forget()
             error.facts.setdefault("broker", str(self.address))
             raise
-        if lifetime_ms:
-            self._renew_at = time.monotonic() + lifetime_ms * RENEW_AT / 1000
+
+    def _renew(self, proof: Proof) -> None:
+        """As long as what was said last holds, a token that cannot be had can wait."""
+        try:
+            self._log_in(proof)
+        except Tokenless:
+            if not proof.put_off():
+                self.close()
+                raise
 
     def _converse(self, talk: Generator[Question, Any, int | None]) -> int | None:
         try:
@@ -196,12 +228,6 @@ class Connection:
             lifetime_ms: int | None = done.value
             return lifetime_ms
 
-    def _credentials(self, sasl: SaslSettings, again: bool) -> Credentials:
-        token = ""
-        if sasl.token is not None:
-            token = fetch_token(sasl.token, self._settings.request_ms, anew=again)
-        return Credentials(sasl.mechanism, sasl.username, sasl.password, token, sasl.extensions)
-
     # --- questions and answers ----------------------------------------------------------
 
     def call(self, question: Question) -> Any:
@@ -212,9 +238,8 @@ class Connection:
     def send(self, question: Question) -> None:
         """Sends without waiting for the answer, which ``receive`` gives later. First says again
         who we are, where that is about to end."""
-        sasl, due = self._settings.sasl, self._renew_at
-        if sasl and due is not None and not self._unanswered and time.monotonic() >= due:
-            self._log_in(sasl, again=True)
+        if self._proof is not None and self._proof.is_due and not self._unanswered:
+            self._renew(self._proof)
         request_id, data = self._session.encode(question.request, question.max_version)
         self._send(data)
         self._unanswered.append(request_id)
@@ -230,6 +255,8 @@ class Connection:
                 answered = self._session.decode(self._receive(wait_ms, deadline))
                 if answered is not None:
                     self._early[answered[0]] = answered[1]
+                elif due := self._session.due():
+                    self._send(due)
         except RangelandError as error:
             self.close()
             if isinstance(error, RemoteProtocolError):
@@ -307,6 +334,9 @@ class Connection:
 
     def _receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
         """The next frame. ``deadline`` is that of whoever waits for more than this one."""
+        frame = self._frames.next()
+        if frame is not None:
+            return frame
         deadline = deadline or time.monotonic() + wait_ms / 1000
         while True:
             left = deadline - time.monotonic()
@@ -326,6 +356,7 @@ class Connection:
                 raise self._lost("receive from", error) from error
             frame = self._frames.advance(count)
             if frame is not None:
+                self._was_heard = True
                 return frame
 
     def _lost(self, doing: str, error: OSError) -> RangelandError:
@@ -337,12 +368,18 @@ class Connection:
                 getattr(error, "verify_code", 0),
                 getattr(error, "verify_message", ""),
             )
-            if mistake := mistakes.tls_mistake(self.address, failed, tls):
+            mistake = mistakes.tls_mistake(self.address, failed, tls)
+            if mistake is not None and not self._was_heard:
                 return mistake
-            why, do = failed.reason, "check source.security.tls and that the port speaks TLS"
+            # An alert to a connection that was well has come of something else.
+            why = failed.reason
+            do = "" if self._was_heard else "check source.security.tls and that the port speaks TLS"
         what = f"could not {doing} {self.address}"
         is_end = isinstance(error, (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError))
-        return (Closed if is_end else Lost)(what, why=why, do=do, broker=str(self.address))
+        facts: dict[str, Any] = {"broker": str(self.address)}
+        if is_end:
+            return Closed(what, why=why, do=do, closed=True, **facts)
+        return Lost(what, why=why, do=do, **facts)
 
     # --- what else it may be ------------------------------------------------------------
 

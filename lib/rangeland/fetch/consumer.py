@@ -12,6 +12,7 @@ from the settings and not from a broker.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from rangeland.dialects.contract import Dialect, load_dialect
@@ -71,12 +72,12 @@ def _read(
             continue
         size = len(piece.records)
         partition = by_index[piece.index].partition
-        for chunk in _decode(piece, by_index[piece.index], dialect, settings):
+        for chunk in _decoded(piece, by_index[piece.index], dialect, settings):
             batch = chunk.batch
             if batch is not None:
                 batch = with_partition(batch, partition)
             held |= _held(chunk)
-            yield replace(chunk, batch=batch, leader=piece.leader, bytes_read=size)
+            yield replace(chunk, batch=batch, bytes_read=size)
             size = 0
 
 
@@ -119,6 +120,49 @@ def _lost(
     )
 
 
+def _decoded(
+    piece: Piece, piece_slice: Slice, dialect: Dialect, settings: ClusterSettings
+) -> Iterator[Chunk]:
+    """The piece to its end. Where it cannot be decoded and may be a replica's, the rest of it
+    is read at the leader: only the leader is believed in a loss."""
+    position = piece.from_offset
+    try:
+        for chunk in _decode(piece, piece_slice, dialect, settings):
+            position = chunk.until_offset
+            yield replace(chunk, leader=piece.leader)
+        return
+    except BadRecord:
+        if not piece.is_doubtful:
+            raise
+    rest = replace(piece_slice, from_offset=position, until_offset=piece.until_offset, leader=None)
+    with closing(_at_leader(rest, dialect, settings)) as chunks:
+        for chunk in chunks:
+            if chunk.loss is None or chunk.loss.action is not Action.HOLD:
+                yield chunk
+                continue
+            # What is held is the rest of the slice, not of the piece.
+            loss = replace(chunk.loss, until_offset=piece_slice.until_offset)
+            yield replace(chunk, loss=loss)
+            return
+
+
+def _at_leader(
+    rest: Slice, dialect: Dialect, settings: ClusterSettings
+) -> Generator[Chunk, None, None]:
+    patience = Patience(no_progress_ms=settings.no_progress_ms)
+    fetcher = Fetcher([rest], settings, patience, leader_only=True)
+    fetcher.start()
+    try:
+        for piece in fetcher.pieces():
+            if piece.loss is not None or not len(piece.records):
+                yield _without_rows(piece, in_bytes=dialect.NATURE.offsets_are_bytes)
+                continue
+            for chunk in _decode(replace(piece, is_doubtful=False), rest, dialect, settings):
+                yield replace(chunk, leader=piece.leader)
+    finally:
+        fetcher.stop()
+
+
 def _decode(
     piece: Piece, piece_slice: Slice, dialect: Dialect, settings: ClusterSettings
 ) -> Iterator[Chunk]:
@@ -136,6 +180,8 @@ def _decode(
             for part in dialect.decode_chunks(
                 records, position, end_of_good, settings.isolation, piece.aborted
             ):
+                if settings.kept and part.counts.compacted == part.next_offset - position:
+                    raise _strange(position, part.next_offset)
                 taken_up = part.next_offset - position if in_bytes else None
                 yield Chunk(
                     piece.index,
@@ -149,6 +195,8 @@ def _decode(
             if end_of_good == until_offset:
                 return
         except BadRecord as error:
+            if piece.is_doubtful:
+                raise
             bad = located(error, piece_slice.partition, piece.leader, nature)
             first = max(position, _begin(bad))
             if first >= until_offset:  # what lies between is on the word of damaged bytes
@@ -161,12 +209,25 @@ def _decode(
             raise Bug(f"{piece_slice}: what stands before offset {first} was not decoded")
         kept = None
         if loss.action is Action.QUARANTINE:
-            stored = dialect.cut_out(records, position, _begin(bad), bad.facts["next_offset"])
-            kept = Kept(bytes(stored), tuple(piece.aborted), bad.why)
+            kept = _kept(dialect, records, position, piece.aborted, bad)
         yield _lost(piece.index, loss, in_bytes=in_bytes, kept=kept)
         if loss.action is Action.HOLD:
             return
         position, end_of_good = loss.until_offset, until_offset
+
+
+def _kept(
+    dialect: Dialect,
+    records: memoryview,
+    position: int,
+    aborted: tuple[tuple[int, int], ...],
+    bad: BadRecord,
+) -> Kept:
+    """The bytes of what cannot be decoded, and what else it takes to decode them alone."""
+    first, until = _begin(bad), bad.facts["next_offset"]
+    stored = dialect.cut_out(records, position, first, until)
+    open_there = dialect.aborted_within(records, max(first, 0), until, aborted)
+    return Kept(bytes(stored), open_there, bad.why)
 
 
 def _begin(error: BadRecord) -> int:
@@ -174,6 +235,17 @@ def _begin(error: BadRecord) -> int:
     if "base_offset" not in error.facts:
         raise error
     return int(error.facts["base_offset"])
+
+
+def _strange(first: int, after: int) -> BadRecord:
+    """What was kept as the bytes of these offsets says that it is of others."""
+    return BadRecord(
+        f"the bytes that were kept of offsets {first} to {after - 1} have none of them",
+        why="the offset that is stored with them is not theirs, and no checksum covers it",
+        do="land the offsets from the log, where another replica has them whole",
+        base_offset=first,
+        next_offset=after,
+    )
 
 
 def _judged(

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rangeland.model import LogState, Partition, Survey
+from rangeland.planning.absence import why_unreachable
 from rangeland.planning.lives import Mark, recreated
 
 
@@ -67,13 +68,17 @@ def settled(
         if p in first.logs and (p in doubts_again or p not in second.logs)
     }
     gone_now = {p: why for p, why in second.unreachable.items() if p not in kept}
+    # Served by nobody in the first look, odd in the second: one look alone is not believed.
+    once = [p for p in doubts_again if p not in doubts and p not in first.logs]
+    away = {p: why for p in once if (why := why_unreachable(p, first)) is not None}
     times = {(p, t): at for (p, t), at in first.offsets_for_times.items() if p in kept}
     ends = {p: at for p, at in second.epoch_ends.items() if p not in kept}
     return replace(
         second,
-        logs={**second.logs, **kept},
+        logs={**{p: log for p, log in second.logs.items() if p not in away}, **kept},
         offsets_for_times={**second.offsets_for_times, **times},
         epoch_ends=ends | {p: at for p, at in first.epoch_ends.items() if p in kept},
-        unreachable=gone_now,
+        unreachable=gone_now | away,
+        elsewhere=second.elsewhere | (first.elsewhere & set(once)),
         agreed=dict.fromkeys((p for p in doubts if p in doubts_again), who),
     )

@@ -32,7 +32,9 @@ def with_epochs(brokers: Brokers, logs: Mapping[Partition, LogState]) -> dict[Pa
         for address, group in _by_leader(missing).items():
             found |= _last_epochs(brokers, address, group, size)
     return {
-        p: replace(log, leader=replace(log.leader, epoch=found[p])) if p in found else log
+        p: replace(log, leader=replace(log.leader, epoch=found[p]), epoch_is_read=True)
+        if p in found
+        else log
         for p, log in logs.items()
     }
 

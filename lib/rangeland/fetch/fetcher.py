@@ -68,6 +68,8 @@ class Piece:
     aborted: tuple[tuple[int, int], ...] = ()
     leader: str = ""
     loss: Loss | None = None
+    is_doubtful: bool = False
+    """Not surely the leader's own: another copy may be whole where this one is damaged."""
 
 
 class _Budget:
@@ -103,7 +105,12 @@ class Fetcher:
     """The fetching thread: obeys the loop, hands raw pieces over in the order they came."""
 
     def __init__(
-        self, slices: Sequence[Slice], settings: ClusterSettings, patience: Patience
+        self,
+        slices: Sequence[Slice],
+        settings: ClusterSettings,
+        patience: Patience,
+        *,
+        leader_only: bool = False,
     ) -> None:
         self.brokers = Brokers(settings)
         self._settings = settings
@@ -121,7 +128,9 @@ class Fetcher:
         led = [self._led(s) for s in slices]
         nature = self.brokers.dialect.NATURE
         manners = Manners(dict(settings.rates))
-        self._loop = FetchLoop(led, patience, settings.policy, _now_ms(), nature, manners)
+        self._loop = FetchLoop(
+            led, patience, settings.policy, _now_ms(), nature, manners, leader_only
+        )
         self._pieces: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
         self._budget = _Budget(PREFETCH_BYTES)
         self._stopped = threading.Event()
@@ -281,7 +290,13 @@ class Fetcher:
         if next_offset is None:
             self._loop.on_too_small(want)
             return None
-        self._loop.on_records(want, next_offset)
+        if 0 <= part.readable_end < next_offset:
+            next_offset = self._believed(leader, want, part, next_offset)
+            if next_offset is None:
+                return None
+        is_doubtful = self._loop.is_doubtful(want)
+        if not self._loop.on_records(want, next_offset):
+            return None
         self._goes_elsewhere(want, part)
         return Piece(
             want.index,
@@ -290,16 +305,42 @@ class Fetcher:
             part.records,
             part.aborted,
             str(leader),
+            is_doubtful=is_doubtful,
         )
 
     def _goes_elsewhere(self, want: Want, part: Fetched) -> bool:
         named = part.preferred
         return named is not None and self._loop.on_preferred(want.index, named)
 
+    def _believed(self, leader: Address, want: Want, part: Fetched, next_offset: int) -> int | None:
+        """How far to go where records end behind what is readable: a broker looks where that
+        ends before it reads, so the log may have grown; or the offset is damaged that is
+        stored with the last of them. What comes before it is taken."""
+        dialect, end = self.brokers.dialect, part.readable_end
+        within = dialect.cut_out(part.records, want.offset, want.offset, end)
+        before = dialect.next_offset(within, want.offset) if len(within) else None
+        if before is not None and want.offset < before <= end:
+            return before
+        try:
+            latest = self._edge(leader, want, Latest())
+        except Lost:
+            self._loop.on_empty(want, -1, throttled=False)
+            return None
+        if next_offset <= latest:
+            return next_offset
+        error = BadRecord(
+            f"the batch at offset {want.offset} cannot be decoded",
+            why=f"it ends at offset {next_offset}, and the log ends at {latest}",
+        )
+        self._loop.on_damaged(want, located(error, want.partition, str(leader), dialect.NATURE))
+        return None
+
     def _before(self, error: BadRecord, want: Want, leader: Address) -> int | None:
-        """Where the damage begins, if something stands before it, or ends, if that is known:
-        then it shows in decoding. Else the loop decides."""
-        for edge in ("base_offset", "next_offset"):
+        """Where the damage ends, if that is known, or begins, if something stands before it:
+        then it shows in decoding, which needs to see what is around it. Else the loop decides."""
+        # What a replica alone has damaged is not walked past, but read at its leader.
+        edges = ("next_offset", "base_offset")
+        for edge in edges[1:] if self._loop.is_replica(want) else edges:
             offset: int = error.facts.get(edge, want.offset)
             if offset > want.offset:
                 return offset
@@ -339,22 +380,24 @@ class Fetcher:
 
     def _measure(self, address: Address, want: Want) -> None:
         """Asks the leader itself where its log begins and ends, as it is readable for all."""
+        try:
+            begin = self._edge(address, want, Earliest())
+            end = self._edge(address, want, Latest())
+        except Lost as error:
+            self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
+            return
+        self._loop.on_log_range(want, begin, end)
+
+    def _edge(self, address: Address, want: Want, when: Earliest | Latest) -> int:
+        """Raises Lost, also where the answer has no offset."""
         dialect = self.brokers.dialect
         leader = {want.partition: Leader(address, want.epoch)}
-        found: list[int] = []
-        for when in (Earliest(), Latest()):
-            questions = dialect.ask_offsets(leader, when, Isolation.READ_UNCOMMITTED)
-            try:
-                answers = self.brokers.call_all(address, questions)
-                part = dialect.read_offsets(answers)[want.partition]
-            except Lost as error:
-                self._loop.on_lost(address, f"{error.what}: {error.why}")
-                return
-            if part.offset is None:
-                self._loop.on_lost(address, f"{address} answered {part.code} to an offset request")
-                return
-            found.append(part.offset)
-        self._loop.on_log_range(want, found[0], found[1])
+        questions = dialect.ask_offsets(leader, when, Isolation.READ_UNCOMMITTED)
+        answers = self.brokers.call_all(address, questions)
+        part = dialect.read_offsets(answers)[want.partition]
+        if part.offset is None:
+            raise Lost(f"{address} answered {part.code} to an offset request")
+        return part.offset
 
 
 def _named(settings: ClusterSettings) -> dict[str, Address]:
@@ -374,13 +417,15 @@ def _now_ms() -> int:
 
 def located(error: BadRecord, partition: Partition, leader: str, nature: Nature) -> BadRecord:
     """The same error with the partition and leader that only the consumer knows."""
-    facts = {k: v for k, v in error.facts.items() if k not in ("topic", "partition", "leader")}
+    here = ("topic", "partition", "broker", "leader")
+    facts = {k: v for k, v in error.facts.items() if k not in here}
     return BadRecord(
         f"{partition}: {error.what}",
         why=error.why,
         do=error.do or look_at("the log segment", nature),
         topic=partition.topic,
         partition=partition.number,
+        broker=partition.broker or None,
         leader=leader,
         **facts,
     )

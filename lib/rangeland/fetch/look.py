@@ -20,6 +20,7 @@ from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.fetch.broker import Lost
 from rangeland.fetch.leaders import ask_leaders
+from rangeland.fetch.oldtimes import reconsidered
 from rangeland.fetch.pool import Brokers
 from rangeland.model import (
     Address,
@@ -84,6 +85,7 @@ class Look:
         self.brokers: set[str] = set()
         self.told_by: Address | None = None
         """Who named the leaders."""
+        self.hidden: set[str] = set()
         self.asked: frozenset[str] = frozenset()
         """The topics that it was to look at."""
 
@@ -211,6 +213,8 @@ class Look:
     def _is_gone(self, name: str, view: ClusterView) -> bool:
         topic = view.topics.get(name)
         denied = topic is None or topic.is_unknown
+        if topic is not None and topic.may_be_hidden:
+            self.hidden.add(name)
         return denied and name in self._wanted.known
 
     def _refuse_topic(self, name: str, topic: TopicView | None) -> NoReturn:
@@ -286,6 +290,8 @@ class Look:
             oldest = dialect.ask_offsets(timeless, when, isolation)
             questions = [replace(question, max_version=0) for question in oldest]
             found |= dialect.read_offsets(self._brokers.call_all(address, questions))
+        if isinstance(when, AtTime):
+            found |= reconsidered(self._brokers, address, group, when, found)
         return found
 
     def _note(self, partition: Partition, part: OffsetAnswer) -> None:

@@ -18,6 +18,7 @@ Who is asked, leader or replica, is kept in ``replicas``; only a leader is belie
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -64,6 +65,8 @@ class FetchLoop:
     now_ms: int
     nature: Nature = field(default_factory=Nature)
     manners: Manners = field(default_factory=Manners)
+    leader_only: bool = False
+    """No replica is read: not one that a leader names, and none that stands in for it."""
     readings: dict[int, Reading] = field(init=False)
     gone: list[tuple[int, Loss]] = field(init=False, default_factory=list)
     """(slice index, loss) of what a policy has skipped; whoever drives the loop takes them."""
@@ -79,11 +82,16 @@ class FetchLoop:
         return Reading(
             slice=piece,
             position=piece.from_offset,
-            server=Server(Leader(piece.leader, topic_id=piece.topic_id), self.nature.leader_id),
+            server=self._server(piece),
             phase=Phase.DONE if empty else phase,
             fetch_bytes=self._first_fetch_bytes(piece),
             progress_at_ms=self.now_ms,
         )
+
+    def _server(self, piece: Slice) -> Server:
+        leader = Leader(piece.leader, topic_id=piece.topic_id)
+        until_ms = sys.maxsize if self.leader_only else 0
+        return Server(leader, self.nature.leader_id, stays=self.leader_only, until_ms=until_ms)
 
     def _first_fetch_bytes(self, piece: Slice) -> int:
         if piece.estimated_bytes <= 0:
@@ -174,7 +182,28 @@ class FetchLoop:
             verdict, evidence = reading.suspected
             self._skip(reading, verdict, reading.slice.until_offset, evidence)
             return
-        raise stuck(reading, waited_ms)
+        error = stuck(reading, waited_ms)
+        topic = reading.slice.partition.topic
+        if self.policy.of(LossVerdict.UNREACHABLE, topic) is not Action.HOLD:
+            raise error
+        evidence = f"{error.what}: {error.why}"
+        self._skip(reading, LossVerdict.UNREACHABLE, reading.slice.until_offset, evidence)
+
+    def is_replica(self, want: Want) -> bool:
+        """Whether it is a replica that is asked for this."""
+        return self._is_replica(self.readings[want.index])
+
+    def _is_replica(self, reading: Reading) -> bool:
+        """Where a replica stands in for a leader that is away, a plan may have named it."""
+        is_named = self.nature.leader_id is not None and not reading.server.is_told
+        return is_named or not reading.server.is_leader
+
+    def is_doubtful(self, want: Want) -> bool:
+        """Whether it may be a replica that is asked: who led when the plan was made may follow
+        by now, and newer brokers answer all the same."""
+        has_replicas = self.nature.leader_id is not None or not self.nature.numbered_per_broker
+        is_told = self.readings[want.index].server.is_told
+        return self.is_replica(want) or (has_replicas and not is_told)
 
     # --- what came of it --------------------------------------------------------------
 
@@ -187,11 +216,15 @@ class FetchLoop:
             if reading.server.address == leader and reading.stuck_since_ms is not None:
                 reading.stuck_since_ms += throttle_ms
 
-    def on_records(self, want: Want, next_offset: int) -> None:
-        """Complete batches came; the next offset wanted is ``next_offset``."""
+    def on_records(self, want: Want, next_offset: int) -> bool:
+        """Complete batches came; the next offset wanted is ``next_offset``. False where they
+        are of no use, and the leader is asked instead of its replica."""
         reading = self._current(want)
         if next_offset <= reading.position:
-            raise only_older(reading, next_offset, self.nature)
+            error = only_older(reading, next_offset, self.nature)
+            if self._is_doubted(reading, error):
+                return False
+            raise error
         reading.position = next_offset
         reading.progress_at_ms = self.now_ms
         reading.stuck_since_ms = None
@@ -202,6 +235,7 @@ class FetchLoop:
         reading.left_leader = None
         if reading.position >= reading.slice.until_offset:
             reading.phase = Phase.DONE
+        return True
 
     def on_too_small(self, want: Want) -> None:
         """Bytes came without one complete batch: the fetch size is below the batch size."""
@@ -214,8 +248,10 @@ class FetchLoop:
 
     def on_damaged(self, want: Want, error: BadRecord) -> None:
         """Bytes that nobody can walk over: there is no telling where reading would go on, so
-        the partition is held there, or the run ends."""
+        the partition is held there, or the run ends. A replica's copy alone may be damaged."""
         reading = self._current(want)
+        if self._is_doubted(reading, error):
+            return
         action = self.policy.of(LossVerdict.CORRUPT, reading.slice.partition.topic)
         if action is Action.FAIL:
             raise error
@@ -281,7 +317,7 @@ class FetchLoop:
         reading = self._current(want, Phase.MEASURING)
         reading.phase = Phase.READING
         trouble = reading.last_trouble
-        if not reading.server.is_leader:
+        if self._is_replica(reading):
             self._doubt(reading, f"its log is [{log_start}, {log_end})")
         elif reading.position < log_start:
             evidence = f"{trouble}; the nearest valid offset is {log_start}"
@@ -333,6 +369,9 @@ class FetchLoop:
             if found is None or found.address is None:
                 why = (away or {}).get(reading.slice.partition, "it has no leader")
                 self._pause(reading, why)
+                continue
+            if found.is_replica and self.leader_only:
+                self._pause(reading, f"its leader is away, and {found.address} is a replica of it")
                 continue
             if not self._check_life(reading, found):
                 continue
@@ -395,6 +434,15 @@ class FetchLoop:
             self._pause(reading, trouble)
         elif not self._go_back(reading, trouble):
             self._leave(reading, trouble)
+
+    def _is_doubted(self, reading: Reading, error: BadRecord) -> bool:
+        """True where these bytes are a replica's own: its leader may have them whole."""
+        if not self._is_replica(reading):
+            return False
+        trouble = f"{reading.server.address}, a replica, gave bytes that are damaged: {error.what}"
+        if not self._go_back(reading, trouble):
+            self._leave(reading, trouble)
+        return True
 
     def _check_life(self, reading: Reading, found: Leader) -> bool:
         planned = reading.slice.topic_id

@@ -145,6 +145,16 @@ def wants_login(address: Address) -> JobFileError:
     )
 
 
+def no_host(address: Address) -> JobFileError:
+    return _mistake(
+        address,
+        f"{address.host} is no name that a host can have",
+        "a part of it is empty, too long, or has characters that names have not",
+        "correct source.servers; if it is not there, a broker gives itself this name: have its "
+        "operator correct advertised.listeners",
+    )
+
+
 SILENT_CLOSE = (
     "It may be a port that wants TLS (source.security.tls) or SASL (source.security.sasl), a "
     "port of something else, or a broker that is going down: check host and port in "

@@ -46,6 +46,7 @@ def facts_of(reading: Reading) -> dict[str, object]:
     return {
         "topic": reading.slice.partition.topic,
         "partition": reading.slice.partition.number,
+        "broker": reading.slice.partition.broker or None,
         "from_offset": reading.slice.from_offset,
         "until_offset": reading.slice.until_offset,
         "position": reading.position,

@@ -109,6 +109,7 @@ def _look_once(
         unreachable=look.unreachable,
         brokers=frozenset(look.brokers),
         silent=look.silent,
+        hidden=frozenset(look.hidden),
         epoch_ends=epoch_ends(brokers, logs, _epochs(wanted)),
     )
     if wanted.speed is not None:

@@ -3,7 +3,8 @@
 A token is had where the connection is made, driver or executor, and anew for each login, so
 what brings it must be there too. It is never written anywhere and stands in no error: a
 command's stdout is not repeated, and what looks like a token in its stderr is blotted out.
-Connections of one process that are made together share one: see ``REUSE_S``.
+Connections of one process that are made together share one: see ``REUSE_S``. Each source has
+its time and its lock: one that hangs holds up nobody but those who wait for it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +37,28 @@ _LOOKS_SECRET = re.compile(r"[A-Za-z0-9._~+/=-]{24,}")
 
 _kept: dict[TokenSource, tuple[float, str]] = {}
 _lock = threading.Lock()
+_locks: dict[TokenSource, threading.Lock] = {}
 
 
 def fetch_token(source: TokenSource, wait_ms: int, *, anew: bool = False) -> str:
     """Raises JobFileError for a source that does not work, Unreachable for one that may later."""
+    wait_s = wait_ms / 1000
+    until = time.monotonic() + wait_s
     with _lock:
-        taken_at, token = _kept.get(source, (-REUSE_S - 1.0, ""))
+        own = _locks.setdefault(source, threading.Lock())
+    if not own.acquire(timeout=wait_s):
+        raise _too_slow(source, wait_s)
+    try:
+        with _lock:
+            taken_at, token = _kept.get(source, (-REUSE_S - 1.0, ""))
         if not anew and time.monotonic() - taken_at <= REUSE_S:
             return token
-        token = _fetched(source, wait_ms / 1000)
-        _kept[source] = (time.monotonic(), token)
+        token = _in_time(source, max(0.0, until - time.monotonic()))
+        with _lock:
+            _kept[source] = (time.monotonic(), token)
         return token
+    finally:
+        own.release()
 
 
 def forget_token(source: TokenSource) -> None:
@@ -54,14 +67,59 @@ def forget_token(source: TokenSource) -> None:
         _kept.pop(source, None)
 
 
-def _fetched(source: TokenSource, wait_s: float) -> str:
+def _in_time(source: TokenSource, wait_s: float) -> str:
+    """In a thread of its own, which is left alone when its time is up: a file system, a server
+    that trickles or a function may take any time. Commands can be ended."""
     if source.command:
-        return _checked(_from_command(source.command, wait_s), f"the command {source.command[0]}")
+        return _fetched(source, wait_s)
+    done: list[str | BaseException] = []
+
+    def work() -> None:
+        try:
+            done.append(_fetched(source, wait_s))
+        except BaseException as error:  # raised where it is waited for, whatever it is
+            done.append(error)
+
+    thread = threading.Thread(target=work, name="rangeland-token", daemon=True)
+    thread.start()
+    thread.join(wait_s)
+    if not done:
+        raise _too_slow(source, wait_s)
+    if isinstance(done[0], BaseException):
+        raise done[0]
+    return done[0]
+
+
+def _too_slow(source: TokenSource, wait_s: float) -> Unreachable:
+    return Unreachable(
+        f"{_name(source)} gave no token",
+        why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
+        do=f"see why it takes so long, or raise source.timeouts.request_ms ({FIELD})",
+    )
+
+
+def _name(source: TokenSource) -> str:
+    if source.command:
+        return f"the command {source.command[0]}"
     if source.file is not None:
-        return _checked(_from_file(source.file), f"the file {source.file}")
+        return f"the file {source.file}"
     if source.function is not None:
-        return _checked(_from_function(source.function), f"the function {source.function}")
-    return _checked(_from_endpoint(source, wait_s), f"the endpoint {source.endpoint}")
+        return f"the function {source.function}"
+    return f"the endpoint {source.endpoint}"
+
+
+def _fetched(source: TokenSource, wait_s: float) -> str:
+    return _checked(_brought(source, wait_s), _name(source))
+
+
+def _brought(source: TokenSource, wait_s: float) -> str:
+    if source.command:
+        return _from_command(source.command, wait_s)
+    if source.file is not None:
+        return _from_file(source.file)
+    if source.function is not None:
+        return _from_function(source.function)
+    return _from_endpoint(source, wait_s)
 
 
 def _from_command(command: tuple[str, ...], wait_s: float) -> str:
@@ -74,7 +132,7 @@ def _from_command(command: tuple[str, ...], wait_s: float) -> str:
         # Its own text would repeat what came out so far.
         raise Unreachable(
             f"the command {command[0]} gave no token",
-            why=f"it did not end within {wait_s:g} s on {platform.node()}",
+            why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
             do=f"see why it takes so long, or raise source.timeouts.request_ms ({field})",
         ) from None
     except OSError as error:
@@ -123,20 +181,12 @@ def _from_file(path: str) -> str:
 
 
 def _from_function(name: str) -> str:
-    module, _, attribute = name.partition(":")
-    try:
-        function = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise JobFileError(
-            f"the function {name} cannot be imported on {platform.node()}",
-            why=str(error),
-            do=f"ship its module with --py-files, or correct {FIELD}.callable",
-        ) from error
+    function = _imported(name)
     try:
         token = function()
     except RangelandError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Whatever it says may have the token in it, and so may the frames it came through.
         raise JobFileError(
             f"the function {name} gave no token",
@@ -144,6 +194,23 @@ def _from_function(name: str) -> str:
             do=f"call it by hand, then correct {FIELD}.callable",
         ) from None
     return token if isinstance(token, str) else ""
+
+
+def _imported(name: str) -> Callable[[], Any]:
+    module, _, attribute = name.partition(":")
+    try:
+        found: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
+        return found
+    except (ImportError, AttributeError) as error:
+        why = str(error)
+    except (Exception, SystemExit) as error:
+        # What a module does at its import may have to do with a token, too.
+        why = f"its module raised {type(error).__name__}"
+    raise JobFileError(
+        f"the function {name} cannot be imported on {platform.node()}",
+        why=why,
+        do=f"ship its module with --py-files, or correct {FIELD}.callable",
+    )
 
 
 def _from_endpoint(source: TokenSource, wait_s: float) -> str:
@@ -172,23 +239,39 @@ def _from_endpoint(source: TokenSource, wait_s: float) -> str:
 
 
 def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, bytes]:
-    """Status and body of the answer."""
+    """Status and body of the answer. No other place is gone to than the one that was named:
+    no redirect is followed, and a proxy only gets what it cannot read."""
+    from http.client import HTTPException
     from urllib.error import HTTPError, URLError
-    from urllib.request import Request, urlopen
+    from urllib.request import (
+        BaseHandler,
+        HTTPRedirectHandler,
+        HTTPSHandler,
+        ProxyHandler,
+        Request,
+        build_opener,
+    )
 
-    context = tls_context(TlsSettings(ca=ca)) if url.startswith("https:") else None
+    class Staying(HTTPRedirectHandler):
+        def redirect_request(self, *asked: Any) -> None:
+            """Then the answer itself, 302 or so, is what it ends with."""
+
+    is_safe = url.lower().startswith("https:")
+    own: BaseHandler = (
+        HTTPSHandler(context=tls_context(TlsSettings(ca=ca))) if is_safe else ProxyHandler({})
+    )
     try:
-        with urlopen(Request(url, form), timeout=wait_s, context=context) as answer:
+        with build_opener(own, Staying()).open(Request(url, form), timeout=wait_s) as answer:
             return answer.status, answer.read(MAX_ANSWER_BYTES)
     except HTTPError as error:
         with error:
             return error.code, error.read(MAX_ANSWER_BYTES)
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, OSError, ValueError, HTTPException) as error:
         cause = getattr(error, "reason", error)
         kind = JobFileError if getattr(cause, "verify_code", 0) else Unreachable
         raise kind(
             f"the token endpoint {url} does not answer",
-            why=str(cause),
+            why=str(cause) or type(cause).__name__,
             do=f"check {FIELD}: endpoint and ca, then run again",
         ) from None
 

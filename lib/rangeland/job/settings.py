@@ -7,6 +7,7 @@ asked here, each time: brokers come and go.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -24,6 +25,10 @@ from rangeland.planning.lives import Mark
 
 if TYPE_CHECKING:
     from rangeland.zookeeper.registry import Registry
+
+
+SECRET_IS_KEPT = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Mechanisms that prove a password without sending it."""
 
 
 def cluster_settings(job: Job) -> ClusterSettings:
@@ -88,6 +93,43 @@ def wanted_of(
         marks=tuple((p, mark.until_offset) for p, mark in (checkpoint or {}).items()),
         checkpoint=dict(checkpoint or {}),
     )
+
+
+def exposed(job: Job) -> tuple[str, ...]:
+    """What of this job's secrets is sent where others on the way can read it, as sentences."""
+    sasl, tls = job.source.security.sasl, job.source.security.tls
+    if sasl is None or tls is True or isinstance(tls, Tls) or sasl.mechanism in SECRET_IS_KEPT:
+        return ()
+    addresses = job.source.addresses
+    if addresses and all(_is_this_host(address.host) for address in addresses):
+        return ()
+    secret = "token" if sasl.mechanism == "OAUTHBEARER" else "password"
+    return (
+        f"the {secret} of source.security.sasl is sent to the brokers in the clear: "
+        f"{sasl.mechanism} without source.security.tls",
+    )
+
+
+def login_packages(job: Job) -> tuple[str, ...]:
+    """What of Python has to be installed wherever a connection is made, to log in there."""
+    sasl = job.source.security.sasl
+    return ("scramp",) if sasl is not None and sasl.mechanism.startswith("SCRAM") else ()
+
+
+def tls_files(job: Job) -> dict[str, Path]:
+    """The PEM files that each connection needs, by the field that names them."""
+    tls = job.source.security.tls
+    if isinstance(tls, bool):
+        return {}
+    named = {"ca": tls.ca, "certificate": tls.certificate, "key": tls.key}
+    return {field: Path(os.path.abspath(path)) for field, path in named.items() if path}
+
+
+def _is_this_host(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
 
 
 def _login(security: Security) -> SaslSettings | None:

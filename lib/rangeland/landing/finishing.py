@@ -17,6 +17,7 @@ from rangeland.delta.commit import FilesMissing, Landed, missing_files
 from rangeland.delta.entries import FileEntry, OutcomeEntry
 from rangeland.delta.stores import local_path
 from rangeland.errors import (
+    BadRecord,
     Bug,
     Conflict,
     RangelandError,
@@ -29,9 +30,10 @@ from rangeland.fetch.settings import ClusterSettings
 from rangeland.groups.claiming import Place
 from rangeland.groups.sharing import SharedReading
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings
+from rangeland.job.settings import cluster_settings, login_packages
+from rangeland.landing.losing import losses_in
 from rangeland.landing.redriving import HOLD_ALL, redrives, rereads, settings_of
-from rangeland.landing.replacing import Replacement
+from rangeland.landing.replacing import Replacement, refuse_lost
 from rangeland.landing.target import Target, Unfinished
 from rangeland.model import DataFile, Range, Receipt, Slice, TaskResult
 from rangeland.planning.audit import Replaced
@@ -48,6 +50,8 @@ from rangeland.spark.workers import start_workers
 _Reading = tuple[
     list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]
 ]
+_HOPELESS = (RangeLost, BadRecord, TableRefused)
+"""What another try at the same plan would meet again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +117,23 @@ class Finisher:
             landed = self._land(plan, outcome, since)
         if isinstance(landed, FilesMissing):
             raise StorageFailed(
-                f"{len(landed.paths)} files of {plan.application} {plan.sequence} are gone again",
-                why=f"the first is {landed.paths[0]}",
+                f"files of {plan.application} {plan.sequence} are gone again",
+                why=f"there are {len(landed.paths)}; the first is {landed.paths[0]}",
                 do="see what removes files from the table's folder, then run again",
             )
         return Finished(plan, outcome, landed, recovered, read_here, shared is not None)
 
     def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
-        if self._is_open(plan) and outcome.kept:
-            self.progress.step(f"keeping {len(outcome.kept)} files in quarantine")
+        if self._is_open(plan) and (outcome.kept or outcome.attempt):
+            if outcome.kept:
+                self.progress.step(f"keeping {_files(outcome.kept)} in quarantine")
             if (unkept := self.target.keep(outcome)) is not None:
                 return unkept
+        if plan.replaces and not outcome.ranges:
+            self._warn(f"{plan.application} was given up: the rows that the table has stay")
+            return self.target.land(outcome, since)
         if not plan.replaces:
-            self.progress.step(f"committing {len(outcome.files)} files")
+            self.progress.step(f"committing {_files(outcome.files)}")
             if not mends(plan):
                 return self.target.land(outcome, since)
             if self._is_open(plan) and self.replacement.has_rows_of(plan):
@@ -155,11 +163,14 @@ class Finisher:
 
     def _read(self, plan: Plan) -> OutcomeEntry:
         """Reads all slices, proves the counts and prepares the outcome."""
-        receipts, files = self._read_slices(plan)
-        outcomes = prove(plan, receipts)
-        if plan.replaces:
-            _refuse_lost(plan, outcomes)
-            self.replacement.refuse_strays(plan, files)
+        try:
+            receipts, files = self._read_slices(plan)
+            outcomes = prove(plan, receipts)
+            if plan.replaces:
+                refuse_lost(plan, receipts)
+                self.replacement.refuse_strays(plan, files)
+        except _HOPELESS as error:
+            return self._given_up(plan, error)
         self.progress.step("preparing the outcome")
         outcome, is_mine = self.target.prepare(plan, outcomes, files, receipts)
         if not is_mine:
@@ -168,11 +179,33 @@ class Finisher:
 
     def _read_again(self, plan: Plan, outcome: OutcomeEntry, missing: FilesMissing) -> OutcomeEntry:
         """Prepared files have gone: the plan says which offsets they held."""
-        self._warn(f"{len(missing.paths)} prepared files are gone and are read from the log again")
-        receipts, files = self._read_slices(plan)
-        outcomes = prove(plan, receipts)
-        _refuse_less(outcome, outcomes)
+        n = len(missing.paths)
+        gone = (
+            "1 prepared file is gone and is" if n == 1 else f"{n} prepared files are gone and are"
+        )
+        self._warn(f"{gone} read from the log again")
+        try:
+            receipts, files = self._read_slices(plan)
+            outcomes = prove(plan, receipts)
+            if plan.replaces:
+                refuse_lost(plan, receipts)
+            _refuse_less(outcome, outcomes)
+        except _HOPELESS as error:
+            return self._given_up(plan, error, outcome.attempt + 1)
         return self.target.replace_outcome(outcome, plan, outcomes, files, receipts)
+
+    def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEntry:
+        """A replacement that can come to no good end ends here, without a change to the table:
+        it would be in the way of every later run. Raises the error; unless another driver has
+        read the plan well, whose outcome counts."""
+        if not plan.replaces:
+            raise error
+        self.progress.step("giving up the replacement")
+        outcome = self.target.give_up(plan, losses_in(error), attempt)
+        if outcome.ranges:
+            return outcome
+        self.target.land(outcome, None)
+        raise error
 
     def _read_slices(self, plan: Plan) -> tuple[dict[int, Receipt], list[FileEntry]]:
         if plan.job != self.job.job:
@@ -308,7 +341,7 @@ class Finisher:
 
     def wait_for_workers(self) -> None:
         """Nothing is entered that the workers could not read."""
-        workers = start_workers(self.spark)
+        workers = start_workers(self.spark, login_packages(self.job))
         if not workers.is_ready:
             self.progress.step("waiting for the cluster's workers")
         for text in workers.wait(translated):
@@ -336,26 +369,13 @@ def _refuse_less(old: OutcomeEntry, outcomes: Sequence[RangeOutcome]) -> None:
         )
 
 
-def _refuse_lost(plan: Plan, outcomes: Sequence[RangeOutcome]) -> None:
-    """What the log has lost is not to be taken from the table, too."""
-    if left := leave_out(plan.ranges, coverage_of(outcome.range for outcome in outcomes)):
-        raise RangeLost(
-            f"{left[0]} could not be read",
-            why="a policy holds it, and replacing it would remove its rows from the table",
-            do="Replace only what the log still has",
-        )
-    for outcome in outcomes:
-        if gone := outcome.counts.lost + outcome.counts.quarantined:
-            raise RangeLost(
-                f"{gone} offsets of {outcome.range} are no longer in the log, or damaged",
-                why="replacing the range would remove their rows from the table",
-                do="Replace only what the log still has",
-            )
-
-
 def mends(plan: Plan) -> bool:
     """True where a plan lands what the table has lost."""
     return plan.application.startswith(f"rangeland/{plan.job}/{Way.MISSING.value}/")
+
+
+def _files(files: Sequence[object]) -> str:
+    return f"{len(files)} file{'' if len(files) == 1 else 's'}"
 
 
 def _file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:

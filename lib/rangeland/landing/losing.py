@@ -7,6 +7,7 @@ aside or held, and of what a policy has held back or passed over before anything
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rangeland.delta.entries import LossEntry
@@ -27,19 +28,29 @@ def losses_of(
         why = (verdict, action.value, cause, evidence)
         return LossEntry(*name, where, *why, at_ms, now_ms, plan.hash, attempt)
 
-    ids = {r.partition: r.topic_id for r in plan.ranges}
     found = []
     for loss in plan.losses:
-        where = _range(loss, ids.get(loss.partition))
+        where = _range(loss, _topic_id(plan, loss))
         found.append(entry(where, loss.verdict, Action.SKIP, loss.evidence, plan.made_at_ms))
+    ids = _topic_ids(plan)
     for receipt in receipts.values():
         told = [(Action.SKIP, one) for one in receipt.losses]
         told += [(Action.QUARANTINE, one) for one in receipt.quarantined]
         told += [(Action.HOLD, one) for one in (receipt.held,) if one is not None]
         for action, (start, end, verdict, evidence) in told:
-            where = Range(receipt.partition, start, end, ids.get(receipt.partition))
+            where = Range(receipt.partition, start, end, ids.get(receipt.slice_index))
             found.append(entry(where, verdict, action, evidence, now_ms))
     return sorted(found, key=lambda one: (one.range.partition, one.range.from_offset))
+
+
+def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) -> list[LossEntry]:
+    """The losses for which a plan has ended without landing anything: nothing was done about
+    them, whatever the policy."""
+    name = (plan.application, plan.job, plan.sequence)
+    told = [(loss, Action.FAIL) for loss in losses]
+    ids = {r.partition: r.topic_id for r in plan.ranges}
+    found = seen_losses(*name, told, ids, now_ms)
+    return [replace(one, plan_hash=plan.hash, attempt=attempt) for one in found]
 
 
 def seen_losses(
@@ -87,6 +98,30 @@ def _of_facts(facts: Mapping[str, Any]) -> Loss:
     partition = Partition(facts["topic"], facts["partition"], facts["broker"] or "")
     ends = (facts["from_offset"], facts["until_offset"])
     return Loss(partition, *ends, Verdict(facts["verdict"]), facts["evidence"])
+
+
+def _topic_ids(plan: Plan) -> dict[int, str | None]:
+    """Of which life of its topic each slice is: a plan may have ranges of several."""
+    found = {}
+    for s in plan.slices:
+        here = [r for r in plan.ranges if r.partition == s.partition]
+        holding = [r for r in here if r.from_offset <= s.from_offset < r.until_offset]
+        ids = [r.topic_id for r in holding or here]
+        found[s.index] = s.topic_id or next(iter(ids), None)
+    return found
+
+
+def _topic_id(plan: Plan, loss: Loss) -> str | None:
+    """Of which life a plan's loss is: of a range that holds it, and that no slice reads there."""
+    here = [r for r in plan.ranges if r.partition == loss.partition]
+    holding = [r for r in here if r.from_offset <= loss.from_offset < r.until_offset]
+    read = {
+        s.topic_id
+        for s in plan.slices
+        if s.partition == loss.partition and s.from_offset <= loss.from_offset < s.until_offset
+    }
+    unread = [r for r in holding if r.topic_id not in read]
+    return next((r.topic_id for r in unread or holding or here), None)
 
 
 def _range(loss: Loss, topic_id: str | None) -> Range:

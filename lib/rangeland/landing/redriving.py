@@ -8,7 +8,8 @@ the log, where another replica may have it whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from rangeland.delta.quarantine import KeptBatch
@@ -17,7 +18,7 @@ from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
 from rangeland.landing.target import Target
-from rangeland.model import Isolation, Kept, Range, Slice
+from rangeland.model import Isolation, Kept, Partition, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.draft import Draft, Standing
 from rangeland.planning.plan import Plan, Way
@@ -46,20 +47,24 @@ class Quarantined:
 def in_quarantine(job: Job, target: Target) -> list[Quarantined]:
     """All batches that the job has in quarantine, in the order of the log, each tried.
     Raises StorageFailed where bytes are gone that the ledger says are kept."""
+    return sorted(_tried(job, target), key=lambda one: one.batch.range)
+
+
+def _tried(job: Job, target: Target) -> Iterator[Quarantined]:
+    """The same as they are found, a file at a time. None holds its bytes any longer than it
+    takes to try them: there may be more of them than a driver has room for."""
     wanted = _ranges_in_force(job, target)
-    if not wanted:
-        return []
-    found: list[Quarantined] = []
     left = set(wanted)
-    for batch in target.quarantined():
+    for batch in target.quarantined(lambda *key: key in left):
         key = (batch.application, batch.sequence, batch.range)
         if key not in left:
             continue
         left.discard(key)
         for where in wanted[key].ranges:
-            part = replace(batch, range=where)
             isolation = wanted[key].isolation
-            found.append(Quarantined(part, isolation, _trouble(job, part, isolation)))
+            why = _trouble(job, replace(batch, range=where), isolation)
+            told = replace(batch, range=where, kept=Kept(b"", (), batch.reason))
+            yield Quarantined(told, isolation, why)
     if left:
         application, sequence, where = min(left, key=str)
         raise StorageFailed(
@@ -67,7 +72,6 @@ def in_quarantine(job: Job, target: Target) -> list[Quarantined]:
             why=f"{application} {sequence} has put them there",
             do="restore the folder _rangeland/quarantine beside the table's files",
         )
-    return sorted(found, key=lambda one: one.batch.range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +113,16 @@ def _trouble(job: Job, batch: KeptBatch, isolation: Isolation) -> str:
 
 def draft_of_kept(job: Job, target: Target, standing: Standing, now_ms: int) -> Draft:
     """A plan of the batches that can be decoded now, as many as one plan may carry."""
-    ready = [one for one in in_quarantine(job, target) if one.decodes]
-    alike = [one for one in ready if one.isolation is ready[0].isolation]
     taken: list[Quarantined] = []
     size = 0
-    for one in alike:
+    for one in _tried(job, target):
+        if not one.decodes or (taken and one.isolation is not taken[0].isolation):
+            continue
         size += one.batch.size_bytes
         if taken and size > PLAN_BYTES:
             break
         taken.append(one)
+    taken.sort(key=lambda one: one.batch.range)
     ranges = [replace(one.batch.range, estimated_bytes=one.batch.size_bytes) for one in taken]
     plan = Plan(
         job=job.job,
@@ -153,20 +158,27 @@ def _goes(plan: Plan, way: Way) -> bool:
 
 
 def settings_of(plan: Plan, target: Target) -> ClusterSettings:
-    """Where tasks read a plan of kept bytes: from the bytes, which they take along."""
-    batches = target.quarantined()
-    kept = {s.index: kept_for(s, batches) for s in plan.slices}
+    """Where tasks read a plan of kept bytes: from the bytes, which they take along. Of offsets
+    that were kept more than once, those kept last."""
+    pieces = sorted(plan.slices, key=_place_of)
+
+    def inside(where: Range) -> list[Slice]:
+        first = bisect_left(pieces, _place_of(where), key=_place_of)
+        last = bisect_left(pieces, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
+        return [s for s in pieces[first:last] if s.until_offset <= where.until_offset]
+
+    wanted = target.quarantined(lambda _application, _sequence, where: bool(inside(where)))
+    kept: dict[int, Kept] = {}
+    for batch in sorted(wanted, key=lambda batch: batch.kept_at_ms):
+        kept |= {s.index: batch.kept for s in inside(batch.range)}
+    for s in pieces:
+        if s.index not in kept:
+            raise StorageFailed(
+                f"the quarantine has no bytes of {s}",
+                do="restore the folder _rangeland/quarantine beside the table's files",
+            )
     return ClusterSettings(plan.dialect, (), isolation=plan.isolation, kept=kept)
 
 
-def kept_for(piece: Slice, batches: Sequence[KeptBatch]) -> Kept:
-    """The bytes that were kept last of a slice's offsets."""
-    for batch in reversed(batches):
-        r = batch.range
-        same = (r.partition, r.topic_id) == (piece.partition, piece.topic_id)
-        if same and r.from_offset <= piece.from_offset and piece.until_offset <= r.until_offset:
-            return batch.kept
-    raise StorageFailed(
-        f"the quarantine has no bytes of {piece}",
-        do="restore the folder _rangeland/quarantine beside the table's files",
-    )
+def _place_of(piece: Range | Slice) -> tuple[Partition, str, int]:
+    return piece.partition, piece.topic_id or "", piece.from_offset

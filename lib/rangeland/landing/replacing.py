@@ -1,20 +1,24 @@
 """Rows of a table that give way to those of an outcome: a plan that replaces or mends.
 
 Spark's ``replaceWhere`` does it, in one commit with the outcome's transaction. What may not
-be replaced is refused before a plan is entered that could never be finished.
+be replaced is refused before a plan is entered; where that shows only while it is read, the
+plan ends with an outcome that lands nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rangeland.delta import commit
 from rangeland.delta.entries import FileEntry, OutcomeEntry
-from rangeland.errors import TableRefused
+from rangeland.errors import RangeLost, TableRefused
 from rangeland.landing.target import Target
+from rangeland.model import Receipt
 from rangeland.planning.audit import Replaced
+from rangeland.planning.losses import range_lost
 from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Loss, Verdict
 from rangeland.spark.offsets import has_rows, table_frame
 from rangeland.spark.swap import compare, condition, prepared_frame, swap
 
@@ -88,3 +92,25 @@ class Replacement:
         table = table_frame(self._spark, path)
         files = [entry.file for entry in outcome.files]
         return table, prepared_frame(self._spark, table, path, files), condition(table, plan.ranges)
+
+
+def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
+    """What the log has lost is not to be taken from the table, too. Raises RangeLost."""
+    losses = [
+        Loss(receipt.partition, start, until, Verdict(verdict), evidence)
+        for _, receipt in sorted(receipts.items())
+        for start, until, verdict, evidence in (
+            *receipt.losses,
+            *receipt.quarantined,
+            *((receipt.held,) if receipt.held is not None else ()),
+        )
+    ]
+    if not losses:
+        return
+    error = range_lost(losses)
+    raise RangeLost(
+        error.what,
+        why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
+        do="Replace only what the log still has; the table is as it was.",
+        **error.facts,
+    )

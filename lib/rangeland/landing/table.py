@@ -8,6 +8,7 @@ in it, the ledger knows: see ``target``.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from rangeland.delta.facts import AddedFile, Layout, StoreKind, TableFacts
 from rangeland.delta.files import strangers_in
 from rangeland.delta.fit import fit, new_table
 from rangeland.delta.kernel import Kernel, Snapshot
-from rangeland.delta.quarantine import KeptBatch, Quarantine
+from rangeland.delta.quarantine import KeptBatch, Quarantine, Wanted
 from rangeland.delta.storage import StoreSettings
 from rangeland.errors import Bug, Conflict, TableRefused
 from rangeland.job import Job
@@ -173,19 +174,20 @@ class TargetTable:
     def keep(self, outcome: OutcomeEntry) -> commit.FilesMissing | None:
         """Makes visible what an outcome has kept aside, before the outcome itself: once, and
         again without effect."""
-        if not outcome.kept:
-            return None
         quarantine = self._quarantine()
+        if not outcome.kept:
+            if outcome.attempt:
+                quarantine.commit(outcome)  # for what an earlier attempt had kept
+            return None
         if missing := quarantine.missing(outcome):
             return commit.FilesMissing(missing)
         quarantine.commit(outcome)
         self._name(QUARANTINE_SUFFIX, quarantine.path)
         return None
 
-    def quarantined(self) -> list[KeptBatch]:
-        """All bytes that were ever kept, in the order they were."""
-        batches = [] if self.path is None else list(self._quarantine().batches())
-        return sorted(batches, key=lambda batch: batch.kept_at_ms)
+    def quarantined(self, wanted: Wanted) -> Iterator[KeptBatch]:
+        """What is wanted of all bytes that were ever kept, a file at a time."""
+        return iter(()) if self.path is None else self._quarantine().batches(wanted)
 
     def _quarantine(self) -> Quarantine:
         return Quarantine(self.kernel, self.there())

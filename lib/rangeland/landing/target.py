@@ -29,7 +29,7 @@ from rangeland.delta.facts import AddedFile
 from rangeland.delta.ledger import Ledger
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
-from rangeland.landing.losing import losses_of, seen_losses
+from rangeland.landing.losing import given_up, losses_of, seen_losses
 from rangeland.landing.table import TargetTable
 from rangeland.model import DataFile, Partition, Receipt, TaskResult
 from rangeland.planning.coverage import Coverage
@@ -61,10 +61,25 @@ class Target(TargetTable):
 
     def refresh(self) -> None:
         """The next answers are of now. The ledger is looked at before the table: what the
-        table says it has landed is then never older than what the ledger knows of."""
-        self._ledger = self._look_for_ledger()
-        self._entered = 0 if self._ledger is None else self._ledger.entered()
-        self.look_again()
+        table says it has landed is then never older than what the ledger knows of. An outcome
+        may be prepared and committed between the two looks: then both are looked at again."""
+        seen: set[tuple[str, int]] = set()
+        while True:
+            self._ledger = self._look_for_ledger()
+            self._entered = 0 if self._ledger is None else self._ledger.entered()
+            self.look_again()
+            straddled = self._landed_without_outcome()
+            if straddled <= seen:
+                return
+            seen |= straddled
+
+    def _landed_without_outcome(self) -> set[tuple[str, int]]:
+        """Plans that the table has landed and the ledger was seen to have no outcome of."""
+        live = [] if self._ledger is None else self._ledger.live()
+        return {(name, sequence) for name, sequence in live if self._has_landed(name, sequence)}
+
+    def _has_landed(self, application: str, sequence: int) -> bool:
+        return self.landed_sequence(application) >= sequence
 
     def _look_for_ledger(self) -> Ledger | None:
         if self.path is None:
@@ -102,7 +117,13 @@ class Target(TargetTable):
             self._job.application, self.landed_sequence(self._job.application)
         )
         checkpoint = self._checkpoint(newest) if newest is not None else {}
-        return Standing(checkpoint, self._coverage(), sequence + 1)
+        return Standing(checkpoint, self._coverage(), sequence + 1, self._held_at_first(checkpoint))
+
+    def _held_at_first(self, checkpoint: Mapping[Partition, Mark]) -> frozenset[Partition]:
+        """What the job's first run has held back, and none has landed since."""
+        first = self.losses(self._job.application, 1) if checkpoint else []
+        held = {loss.range.partition for loss in first if loss.action == Action.HOLD}
+        return frozenset(held - checkpoint.keys())
 
     def _checkpoint(self, landed: PlanEntry) -> dict[Partition, Mark]:
         """Where a landed plan has brought its job: what its outcome holds stays where it is."""
@@ -111,7 +132,10 @@ class Target(TargetTable):
             mark = marks.get(loss.range.partition)
             held = loss.action == Action.HOLD and loss.plan_hash
             if held and mark is not None and mark.until_offset > loss.range.from_offset:
-                marks[loss.range.partition] = replace(mark, until_offset=loss.range.from_offset)
+                at, is_known = loss.range.from_offset, mark.epoch is not None
+                marks[loss.range.partition] = replace(
+                    mark, until_offset=at, epoch_is_later=is_known
+                )
         return marks
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEntry]:
@@ -156,7 +180,7 @@ class Target(TargetTable):
             return []
         found = []
         for application, sequence in self._ledger.recent():
-            if self.landed_sequence(application) >= sequence:
+            if self._has_landed(application, sequence):
                 continue
             entry = self._ledger.plan(application, sequence)
             if entry is None:
@@ -342,6 +366,18 @@ class Target(TargetTable):
         theirs = ledger.outcome(old.application, old.sequence)
         return theirs if theirs is not None else mine
 
+    def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEntry:
+        """Writes an outcome that lands nothing, with the losses that were met; the one that
+        counts, which may be another driver's."""
+        ledger = self._open_ledger()
+        entries = self._with_columns(given_up(plan, losses, _now_ms(), attempt))
+        mine = replace(_outcome(plan, (), (), {}, {}), attempt=attempt)
+        if ledger.prepare(mine, entries):
+            return mine
+        ledger.refresh()
+        theirs = ledger.outcome(plan.application, plan.sequence)
+        return theirs if theirs is not None else mine
+
     def note(
         self,
         sequence: int,
@@ -361,12 +397,30 @@ class Target(TargetTable):
         """The same losses, once the ledger has columns for them: one made by an earlier version
         has not."""
         ledger = self._open_ledger()
-        if losses and (lacking := ledger.lacks()):
+        if losses and ledger.lacks():
             with self.kernel.locked(ledger.path):
-                name = f"delta.{quoted_path(ledger.path)}"
-                self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(lacking)})")
+                ledger.refresh()  # another driver may have added them until the lock was free
+                self._add_columns(ledger)
             ledger.refresh()
         return losses
+
+    def _add_columns(self, ledger: Ledger) -> None:
+        lacking = ledger.lacks()
+        if not lacking:
+            return
+        try:
+            name = f"delta.{quoted_path(ledger.path)}"
+            self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(lacking)})")
+        except Exception as error:  # Spark has many classes for it, of Python and of Java
+            ledger.refresh()
+            if not ledger.lacks():
+                return  # a driver on another host, which no lock holds back, was first
+            raise Conflict(
+                f"the ledger {ledger.path} could not be given the columns of losses",
+                why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                do="see who else alters that table, then run again",
+                columns=[column.split("`")[1] for column in lacking],
+            ) from error
 
     def land(
         self, outcome: OutcomeEntry, since: int | None, dead: Sequence[AddedFile] = ()

@@ -33,7 +33,8 @@ def loss_lines(losses: Iterable[LossEntry]) -> list[RenderableType]:
     """A list for each thing that was done about losses, with what was seen."""
     found: dict[str, list[str]] = {action: [] for action in ACTIONS}
     for loss in losses:
-        found[loss.action].append(f"{loss.range} {loss.verdict}: {loss.evidence}")
+        evidence = loss.evidence.removeprefix(f"{loss.range.partition}: ")
+        found[loss.action].append(f"{loss.range} {loss.verdict}: {evidence}")
     parts: list[RenderableType] = []
     for action, lines in found.items():
         parts += listed(*_heading(action, lines))

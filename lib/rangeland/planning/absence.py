@@ -36,7 +36,8 @@ def vanished_from(
             mark.until_offset,
             mark.until_offset,
             Verdict.VANISHED,
-            f"the cluster no longer names this {kind}",
+            f"the cluster no longer names this {kind}{_or_hidden(partition, survey)}",
+            is_sure=partition.topic not in survey.hidden,
         )
         for partition, mark in sorted(checkpoint.items())
         for kind in ("partition" if partition.topic in topics else "topic",)
@@ -47,6 +48,11 @@ def vanished_from(
         and request.from_bounds.of(partition) is not None
         and request.until_bounds.of(partition) is not None
     ]
+
+
+def _or_hidden(partition: Partition, survey: Survey) -> str:
+    """Brokers before 0.11 do not tell the two apart."""
+    return ", or this client may not see it any more" if partition.topic in survey.hidden else ""
 
 
 def out_of_reach_of(

@@ -92,13 +92,16 @@ def resolve(
     survey: Survey,
     checkpoint: Mapping[Partition, Mark],
     landed: Coverage | None = None,
+    held_at_first: Set[Partition] = frozenset(),
 ) -> Resolved:
     """Ranges for every partition that was asked for, sorted by partition. What is ``landed``
-    is not lost, though the log has it no more.
+    is not lost, though the log has it no more. Those ``held_at_first`` were there in the first
+    run, which could not read them: they begin where it would have begun.
 
     Raises JobFileError for a request that makes no sense and RangeLost for a loss whose
     policy is *fail*; all losses of all partitions are named in that one error.
     """
+    landed = landed or Coverage()
     vanished = vanished_from(request, survey, checkpoint)
     out_of_reach = out_of_reach_of(request, survey, checkpoint)
     gone = {loss.partition for loss in (*vanished, *out_of_reach)}
@@ -107,14 +110,15 @@ def resolve(
     losses: list[Loss] = []
     for partition in sorted(survey.logs):
         log = survey.logs[partition]
-        found = _resolve_one(request, survey, log, checkpoint)
+        is_first = not checkpoint or partition in held_at_first
+        found = _resolve_one(request, survey, log, checkpoint.get(partition), landed, is_first)
         if found is None:
             continue
         ranges.append(found[0])
-        losses += _not_landed(found[1], log.leader.topic_id, landed or Coverage())
+        losses += _not_landed(found[1], log.leader.topic_id, landed)
     losses += vanished
     losses += out_of_reach
-    notes = _maybe_expired(request, survey, ranges, landed or Coverage())
+    notes = _maybe_expired(request, survey, ranges, landed)
     notes += _inexact(request, survey, ranges)
     losses = [agreed_on(loss, survey) for loss in losses]
     return replace(judge(request.policy, ranges, losses), notes=tuple(notes))
@@ -143,7 +147,9 @@ def _resolve_one(
     request: Request,
     survey: Survey,
     log: LogState,
-    checkpoint: Mapping[Partition, Mark],
+    mark: Mark | None,
+    landed: Coverage,
+    is_first: bool,
 ) -> tuple[Range, list[Loss]] | None:
     partition = log.partition
     lower, upper = request.from_bounds.of(partition), request.until_bounds.of(partition)
@@ -151,15 +157,15 @@ def _resolve_one(
         return None
     if isinstance(lower, AtTime) and isinstance(upper, AtTime) and lower.time_ms > upper.time_ms:
         _refuse_backwards(log, lower, upper, lower.time_ms, upper.time_ms, None)
-    mark = checkpoint.get(partition)
     losses: list[Loss] = []
     if isinstance(lower, FromCheckpoint):
         if mark is not None:
             mark, losses = since(mark, survey, log)
-            if any(without_id(loss, log) for loss in losses):
-                refuse_nameless(request.policy, losses)
+            for loss in losses:
+                if why := without_id(loss, log, landed):
+                    refuse_nameless(request.policy, loss, why)
         # A partition that appears after the first landing holds only newer records.
-        fallback = Earliest() if checkpoint else request.first_run
+        fallback = request.first_run if is_first else Earliest()
         lower = AtOffset(mark.until_offset) if mark is not None else fallback
     for bound in (lower, upper):
         _refuse_inside(bound, survey, log)
@@ -320,6 +326,9 @@ def _short(partition: Partition) -> str:
 def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> Resolved:
     """What the policy makes of the losses. Raises RangeLost for those that it fails on."""
     actions = {loss: policy.of(loss.verdict, loss.partition.topic) for loss in losses}
+    for loss in losses:
+        if actions[loss] is Action.SKIP and not loss.is_sure:
+            actions[loss] = Action.FAIL
     failing = [loss for loss in losses if actions[loss] is Action.FAIL]
     out_of_reach = [loss for loss in failing if loss.verdict is Verdict.UNREACHABLE]
     if out_of_reach and len(out_of_reach) == len(failing):

@@ -27,7 +27,11 @@ class Coverage:
             every = [i for (p, _), found in self.landed.items() if p == partition for i in found]
             return merge(every)
         same = self.landed.get((partition, topic_id), [])
-        return merge([*same, *self.landed.get((partition, None), [])])
+        return merge([*same, *self.nameless(partition)])
+
+    def nameless(self, partition: Partition) -> list[Interval]:
+        """What was landed of a life that no id is known of."""
+        return self.landed.get((partition, None), [])
 
 
 def coverage_of(ranges: Iterable[Range]) -> Coverage:

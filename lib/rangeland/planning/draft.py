@@ -31,6 +31,8 @@ class Standing:
     landed: Coverage
     sequence: int
     """Of the next plan."""
+    held_at_first: frozenset[Partition] = frozenset()
+    """Held back by the first run, and not landed since."""
 
     @property
     def topics(self) -> frozenset[str]:
@@ -75,7 +77,8 @@ class Terms:
 def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Loss] = ()) -> Draft:
     """Raises JobFileError or RangeLost as ``resolve`` does. Empty ranges are left out, and so
     are partitions whose log is ``damaged`` where a policy holds them."""
-    resolved = resolve(terms.request, survey, standing.checkpoint, standing.landed)
+    where = (standing.checkpoint, standing.landed, standing.held_at_first)
+    resolved = resolve(terms.request, survey, *where)
     at = {loss.partition for loss in damaged}
     asked = [r for r in resolved.ranges if r.width > 0 and r.partition not in at]
     open_ranges = [
@@ -96,7 +99,9 @@ def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Lo
         ranges=tuple(ranges),
         slices=tuple(slices),
         losses=tuple(losses),
-        checkpoint=advance(standing.checkpoint, tuple(ranges), _epochs(ranges, survey)),
+        checkpoint=advance(
+            standing.checkpoint, tuple(ranges), _epochs(ranges, survey), _later(ranges, survey)
+        ),
         made_at_ms=survey.taken_at_ms,
     )
     already = common(asked, standing.landed)
@@ -110,6 +115,13 @@ def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Lo
 def _epochs(ranges: Sequence[Range], survey: Survey) -> dict[Partition, int | None]:
     """The leader epochs that these ranges are planned in."""
     return {r.partition: survey.logs[r.partition].leader.epoch for r in ranges}
+
+
+def _later(ranges: Sequence[Range], survey: Survey) -> set[Partition]:
+    """Those whose epoch was read from a batch behind all of their ranges."""
+    ends = {r.partition: r.until_offset for r in sorted(ranges)}
+    logs = {p: survey.logs[p] for p in ends}
+    return {p for p, log in logs.items() if log.epoch_is_read and ends[p] < log.end_offset}
 
 
 _FOR_GOOD = (Verdict.EXPIRED, Verdict.RECREATED)

@@ -13,17 +13,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rangeland.model import LogState, Survey
+from rangeland.planning.coverage import Coverage
 from rangeland.planning.policy import Loss, Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A checkpoint of one partition: where the last landing ended, in which incarnation, and
-    the leader epoch of that time, if it was told."""
+    the leader epoch of that time, if it was told. ``epoch_is_later``: it was read from the
+    log's last batch, behind the mark; what is before the mark may be of an earlier one."""
 
     until_offset: int
     topic_id: str | None = None
     epoch: int | None = None
+    epoch_is_later: bool = False
 
 
 def recreated(mark: Mark, log: LogState) -> bool:
@@ -33,8 +36,23 @@ def recreated(mark: Mark, log: LogState) -> bool:
         return then != now
     if mark.epoch is None or log.leader.epoch is None:
         return False
-    begins_anew = log.start_offset == 0 and log.end_offset < mark.until_offset
-    return log.leader.epoch < mark.epoch or (log.leader.epoch == mark.epoch and begins_anew)
+    is_shorter = log.end_offset < mark.until_offset
+    if log.leader.epoch < mark.epoch:
+        # Of a last batch, it is lower as well in a log that was cut behind the mark.
+        return is_shorter or not (mark.epoch_is_later and log.epoch_is_read)
+    return log.leader.epoch == mark.epoch and log.start_offset == 0 and is_shorter
+
+
+def may_be_behind(mark: Mark, log: LogState) -> bool:
+    """The log ends below the mark, which of a leader that has just taken over may be so for a
+    moment; and nothing else tells that it is another log."""
+    if log.end_offset >= mark.until_offset:
+        return False
+    if mark.topic_id is not None and log.leader.topic_id is not None:
+        return mark.topic_id == log.leader.topic_id
+    if mark.epoch is None or log.leader.epoch is None or log.epoch_is_read:
+        return True
+    return log.leader.epoch >= mark.epoch
 
 
 def recreation(mark: Mark, log: LogState) -> Loss:
@@ -55,9 +73,16 @@ def recreation(mark: Mark, log: LogState) -> Loss:
     return Loss(log.partition, mark.until_offset, mark.until_offset, Verdict.RECREATED, evidence)
 
 
-def without_id(loss: Loss, log: LogState) -> bool:
-    """A new life that has no name of its own: its offsets cannot be told from the landed ones."""
-    return loss.verdict is Verdict.RECREATED and log.leader.topic_id is None
+def without_id(loss: Loss, log: LogState, landed: Coverage) -> str:
+    """Why the offsets of a new life cannot be told from the landed ones: it has no name of its
+    own, or they have none, and it has come to them or will. Empty where they can."""
+    if loss.verdict is not Verdict.RECREATED:
+        return ""
+    if log.leader.topic_id is None:
+        return "these brokers have no topic ids"
+    if any(end > log.start_offset for _, end in landed.nameless(log.partition)):
+        return "some of the old topic was landed when its brokers had no topic ids"
+    return ""
 
 
 def cut_short(mark: Mark, survey: Survey, log: LogState) -> Loss | None:

@@ -55,17 +55,17 @@ def range_lost(losses: list[Loss]) -> RangeLost:
     )
 
 
-def refuse_nameless(policy: Policy, losses: list[Loss]) -> None:
-    """A topic made anew on brokers without topic ids: the offsets of its new life would count
-    as landed, since those of the old one are. Raises RangeLost where a policy would go on."""
-    (loss, *_) = losses
+def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
+    """A topic made anew whose two lives have not got an id each: the offsets of the new one
+    would count as landed, since those of the old one are. Raises RangeLost where a policy
+    would go on."""
     if policy.of(loss.verdict, loss.partition.topic) is not Action.SKIP:
         return
     error = range_lost([loss])
     raise RangeLost(
         error.what,
-        why=f"{error.why}; these brokers have no topic ids, so the offsets of the new topic cannot "
-        "be told from those that are landed",
+        why=f"{error.why}; {reason}, so the offsets of the new topic cannot be told from those "
+        "that are landed",
         do="Land the new topic into another table.",
         **error.facts,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -180,7 +180,10 @@ class Plan:
             ),
             checkpoint={
                 _partition(entry): Mark(
-                    entry["until_offset"], entry["topic_id"], entry.get("epoch")
+                    entry["until_offset"],
+                    entry["topic_id"],
+                    entry.get("epoch"),
+                    entry.get("epoch_is_later", False),
                 )
                 for entry in document["checkpoint"]
             },
@@ -202,6 +205,7 @@ def _where(partition: Partition) -> dict[str, Any]:
 
 def _mark(mark: Mark) -> dict[str, Any]:
     told = {} if mark.epoch is None else {"epoch": mark.epoch}
+    told |= {"epoch_is_later": True} if mark.epoch_is_later else {}
     return {"until_offset": mark.until_offset, "topic_id": mark.topic_id, **told}
 
 
@@ -229,9 +233,11 @@ def advance(
     checkpoint: Mapping[Partition, Mark],
     ranges: tuple[Range, ...],
     epochs: Mapping[Partition, int | None] | None = None,
+    later: Collection[Partition] = (),
 ) -> dict[Partition, Mark]:
-    """The checkpoint once these ranges have landed, planned in these leader epochs. It never
-    moves back within a topic's life; a topic made anew starts over."""
+    """The checkpoint once these ranges have landed, planned in these leader epochs, some of
+    which are of ``later`` records. It never moves back within a topic's life; a topic made
+    anew starts over."""
     moved = dict(checkpoint)
     for r in ranges:
         mark = moved.get(r.partition)
@@ -240,10 +246,10 @@ def advance(
         )
         until = max(mark.until_offset, r.until_offset) if mark and same_life else r.until_offset
         known_id = mark.topic_id if mark and same_life else None
-        epoch = (epochs or {}).get(r.partition)
+        epoch, is_later = (epochs or {}).get(r.partition), r.partition in later
         if mark and same_life and mark.until_offset > r.until_offset:
-            epoch = mark.epoch
-        moved[r.partition] = Mark(until, r.topic_id or known_id, epoch)
+            epoch, is_later = mark.epoch, mark.epoch_is_later
+        moved[r.partition] = Mark(until, r.topic_id or known_id, epoch, is_later)
     return moved
 
 

@@ -10,7 +10,7 @@ it, decides the verdicts that it names; of the others the general one holds.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rangeland.model import Partition
@@ -75,6 +75,20 @@ class Policy:
         general: Action = getattr(self, verdict.value)
         return general if own is None else own
 
+    def without_receipts(self) -> Policy:
+        """For reading where no receipt comes home, and nothing is kept aside: what would be
+        held or quarantined fails. Only who asked to skip is given less, without a word."""
+
+        def strict(action: Action) -> Action:
+            return action if action is Action.SKIP else Action.FAIL
+
+        general = {v.value: strict(getattr(self, v.value)) for v in Verdict}
+        rules = [
+            replace(rule, actions=tuple((v, strict(a)) for v, a in rule.actions))
+            for rule in self.topics
+        ]
+        return Policy(**general, topics=tuple(rules))
+
     def ever(self, verdict: Verdict, action: Action) -> bool:
         """True where some topic may have this action."""
         rules = [dict(rule.actions).get(verdict) for rule in self.topics]
@@ -92,6 +106,8 @@ class Loss:
     evidence: str
     action: Action = Action.SKIP
     """What is done about it, where that is decided while it is read."""
+    is_sure: bool = True
+    """False: it may be another thing than a loss, so it is not skipped."""
 
     @property
     def width(self) -> int:

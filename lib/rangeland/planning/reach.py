@@ -4,7 +4,9 @@ An offset is reached when the log ends at or after it. A time is reached when th
 a record at or after it: only then does "the first offset at or after this time", which is
 what a range by time ends at, stay where it is. A partition in which nothing is written
 never gets there, so a caller may hold its silence for an answer, a while after the time has
-passed; that is a guess, and it is called ``idle`` and not ``reached``.
+passed; that is a guess, and it is called ``idle`` and not ``reached``. Brokers that only know
+when segments were written prove a time by a later segment, where they tell where segments
+begin; without one only the margin helps.
 
 Neither says that nothing older will come: who writes may write any timestamp.
 """
@@ -82,11 +84,19 @@ def _reach_one(
     found = survey.offsets_for_times.get((log.partition, bound.time_ms))
     # A record behind an open transaction is not readable yet, and what is before it may
     # still be committed: the range would end before it.
-    if found is not None and found < end:
+    is_guess = (log.partition, bound.time_ms) in survey.inexact
+    if found is not None and found < end and (not is_guess or _has_border(log, found)):
         return Reach(log.partition, "reached", end, found)
-    if found is None and idle_after_ms is not None and now_ms >= bound.time_ms + idle_after_ms:
-        return Reach(log.partition, "idle", end, end)
+    is_silent = found is None or is_guess
+    if is_silent and idle_after_ms is not None and now_ms >= bound.time_ms + idle_after_ms:
+        return Reach(log.partition, "idle", end, end if found is None else found)
     return Reach(log.partition, "waiting", end, None)
+
+
+def _has_border(log: LogState, offset: int) -> bool:
+    """A segment begins behind this one, which is the last that was not written to after the
+    time: so that one was."""
+    return any(offset < border < log.end_offset for border in log.borders or ())
 
 
 def _refuse_unknown(listed: Iterable[Partition], survey: Survey) -> None:

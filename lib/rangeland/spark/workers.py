@@ -70,19 +70,22 @@ class Workers:
         return warnings
 
 
-_looks: dict[str, Workers] = {}
+_looks: dict[tuple[str, ...], Workers] = {}
 
 
-def start_workers(spark: Any) -> Workers:
-    """Has the executors start their Python workers and import what a task needs, once per
-    Spark application and without waiting for it."""
+def start_workers(spark: Any, more: Sequence[str] = ()) -> Workers:
+    """Has the executors start their Python workers and import what a task needs, and the
+    packages ``more`` that this job's tasks need, once per Spark application and without waiting
+    for it."""
     context = spark.sparkContext
-    workers = _looks.get(context.applicationId)
+    names = [*PACKAGES, *more, *ROOMS]
+    key = (context.applicationId, *names)
+    workers = _looks.get(key)
     if workers is None or workers.is_unfit:
         workers = Workers(str(context.master).startswith("local"))
-        _looks[context.applicationId] = workers
+        _looks[key] = workers
         count = int(context.defaultParallelism)
-        look = looking([*PACKAGES, *ROOMS])
+        look = looking(names)
         workers.start(
             lambda: list(context.parallelize(range(count), count).mapPartitions(look).collect())
         )
@@ -148,7 +151,7 @@ def judged(found: Sequence[Found]) -> tuple[str, ...]:
 
 def _cannot_import(worker: Found, hosts: Sequence[str]) -> JobFileError:
     failed: dict[str, str] = worker["failed"]
-    packages = [name for name in failed if name in PACKAGES]
+    packages = [name for name in failed if not name.startswith("rangeland")]
     # Without its packages ours fails too, for that reason and not for its own.
     names = packages or ["rangeland"]
     ours = (

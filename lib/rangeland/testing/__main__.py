@@ -96,12 +96,17 @@ def _kafka(chosen: argparse.Namespace) -> None:
     _starting(chosen)
     with kind(chosen.version, brokers=chosen.brokers, heap_mb=chosen.heap_mb) as cluster:
         if chosen.records:
+            is_old = isinstance(cluster, KafkaZooKeeperCluster)
+            if isinstance(cluster, KafkaZooKeeperCluster):  # some of them have no request for it
+                cluster.create_topic(chosen.topic, chosen.partitions)
             size = fill(
                 cluster.bootstrap,
                 chosen.topic,
                 chosen.records,
                 codec=chosen.codec,
                 partitions=chosen.partitions,
+                version=chosen.version,
+                is_made=is_old,
             )
             _say(f"Topic {chosen.topic}: {chosen.records:,} records, {size / 1e6:,.0f} MB in all.")
         print(",".join(cluster.bootstrap), flush=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rangeland.errors import UsageError
+from rangeland.errors import Unreachable, UsageError
 from rangeland.jvm.jars import class_path, fetch_jars
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.testing.ports import free_ports, is_listening
@@ -399,7 +399,7 @@ class KafkaZooKeeperCluster(_Cluster):
         assert self._keeper is not None
         port = int(self.zookeeper.rpartition(":")[2])
         mine = f"/brokers/ids/{node}"
-        self._keeper.wait_until(lambda: mine not in ephemeral_nodes(port), f"{mine} to expire")
+        self._keeper.wait_until(lambda: _is_free(mine, port), f"{mine} to expire")
         return super()._start_node(node)
 
     def _start_zookeeper(self) -> None:
@@ -413,3 +413,11 @@ class KafkaZooKeeperCluster(_Cluster):
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self._keeper = self._java("zookeeper", 96, main, str(config))
         self._keeper.wait_for_port(port, START_TIMEOUT_S)
+
+
+def _is_free(node: str, port: int) -> bool:
+    """No session holds the node, as far as a ZooKeeper says that may only just be waking up."""
+    try:
+        return node not in ephemeral_nodes(port)
+    except Unreachable:
+        return False

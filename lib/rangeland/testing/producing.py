@@ -257,12 +257,16 @@ def fill(
     partitions: int = 4,
     replicas: int = 1,
     seed: int = 1,
+    version: str = "",
+    is_made: bool = False,
 ) -> int:
-    """Creates a topic and fills it with page views, 8-byte keys and JSON values of about
-    175 bytes, evenly over its partitions. Equal seeds give equal records. Returns the bytes
-    of keys and values. Some 3 s per million records."""
-    create_topic(bootstrap, topic, partitions, replicas)
-    writer = _Writer(bootstrap, topic, _settings(codec, 256 << 10, 10_000, 50) | {"acks": 1})
+    """Creates a topic, unless it ``is_made``, and fills it with page views, 8-byte keys and JSON
+    values of about 175 bytes, evenly over its partitions. Equal seeds give equal records. Returns
+    the bytes of keys and values. Some 3 s per million records. ``version``: see `produce`."""
+    if not is_made:
+        create_topic(bootstrap, topic, partitions, replicas)
+    settings = _settings(codec, 256 << 10, 10_000, 50) | reaching_back(version) | {"acks": 1}
+    writer = _Writer(bootstrap, topic, settings)
     total, put = 0, writer.put
     for index, (key, value) in enumerate(page_views(records, seed)):
         put(value, key, index % partitions)

@@ -15,7 +15,8 @@ from typing import Any, Self
 from rangeland.dialects.contract import Credentials
 from rangeland.dialects.rocketmq.codes import SUCCESS, judge
 from rangeland.dialects.rocketmq.messages import Request, send
-from rangeland.dialects.rocketmq.session import Session, number_of
+from rangeland.dialects.rocketmq.pulls import number_of
+from rangeland.dialects.rocketmq.session import Session
 from rangeland.errors import Unreachable
 from rangeland.model import Partition
 from rangeland.wire.frames import FrameReader
@@ -53,6 +54,8 @@ class RocketmqClient:
             answered = self._session.decode(self.receive_raw())
             if answered is not None:
                 self._answers[answered[0]] = answered[1]
+            elif due := self._session.due():
+                self._socket.sendall(due)
         return self._answers.pop(request_id)
 
     def receive_raw(self) -> memoryview:

@@ -1,8 +1,9 @@
 """Four bytes of length, then that many bytes: the framing all dialects share. No socket here.
 
 The owner of a socket asks ``buffer`` where to receive next, and says with ``advance`` how many
-bytes came. A frame is received straight into memory of its own and handed on as a view, so
-slices of it stay good for as long as somebody holds them, and nothing is copied on the way.
+bytes came. A large frame is received straight into memory of its own and handed on as a view,
+so slices of it stay good for as long as somebody holds them, and nothing is copied on the way.
+Small ones may be received many at a time: then they are views of the same memory.
 
 A length is believed only up to ``max_frame_bytes``; beyond that the peer most likely speaks
 something else, and the error says what if its first bytes look familiar.
@@ -16,27 +17,36 @@ from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
 from rangeland.wire.fields import MAX_LENGTH, Part
 
 LENGTH_BYTES = 4
+SHARED_BY = 4
+"""Frames that share memory, at least."""
 
 
 class FrameReader:
     """The receiving half of one connection. After an error it must not be used again.
 
     ``max_frame_bytes`` counts the bytes behind the length. ``allocate`` gives writable
-    memory for a frame of so many bytes; its contents do not matter."""
+    memory for a frame of so many bytes; its contents do not matter. Up to ``ahead_bytes`` are
+    asked for at a time, so that more than one frame may come: then ``next`` gives those behind
+    the first. Without, no byte of the next frame is asked for before this one is whole."""
 
     def __init__(
-        self, max_frame_bytes: int, allocate: Callable[[int], memoryview] | None = None
+        self,
+        max_frame_bytes: int,
+        allocate: Callable[[int], memoryview] | None = None,
+        ahead_bytes: int = 0,
     ) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._allocate = allocate or (lambda size: memoryview(bytearray(size)))
-        self._length = memoryview(bytearray(LENGTH_BYTES))
+        self._shared_bytes = max(LENGTH_BYTES, ahead_bytes)
+        self._shared = memoryview(b"")
+        self._start = self._end = 0
         self._body: memoryview | None = None
         self._filled = 0
 
     @property
     def pending_bytes(self) -> int:
         """Bytes that have come of a frame that is not whole: 0 means a clean place to stop."""
-        return self._filled if self._body is None else LENGTH_BYTES + self._filled
+        return self._end - self._start if self._body is None else LENGTH_BYTES + self._filled
 
     @property
     def wanted_bytes(self) -> int:
@@ -45,8 +55,11 @@ class FrameReader:
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty. Good until the next ``advance``."""
-        place = self._length if self._body is None else self._body
-        return place[self._filled :]
+        if self._body is not None:
+            return self._body[self._filled :]
+        if self._end == len(self._shared):
+            self._renew()
+        return self._shared[self._end :]
 
     def advance(self, count: int) -> memoryview | None:
         """``count`` bytes were put into ``buffer``. Gives the frame, without its length, once
@@ -55,16 +68,40 @@ class FrameReader:
             raise Bug(
                 "more bytes were received than asked for", count=count, asked=len(self.buffer())
             )
-        self._filled += count
         if self._body is None:
-            if self._filled < LENGTH_BYTES:
-                return None
-            self._body = self._allocate(self._checked_length())
-            self._filled = 0
+            self._end += count
+            return self.next()
+        self._filled += count
         if self._filled < len(self._body):
             return None
         whole, self._body, self._filled = self._body, None, 0
         return whole
+
+    def next(self) -> memoryview | None:
+        """A frame that has already come; None if there is no whole one. Raises as
+        ``advance`` does."""
+        start = self._start + LENGTH_BYTES
+        if self._body is not None or self._end < start:
+            return None
+        length = self._checked_length()
+        end = start + length
+        if end <= self._end:
+            self._start = end
+            return self._shared[start:end]
+        if LENGTH_BYTES + length > self._shared_bytes // SHARED_BY:
+            self._body, self._filled = self._allocate(length), self._end - start
+            self._body[: self._filled] = self._shared[start : self._end]
+            self._start = self._end
+        elif end > len(self._shared):
+            self._renew()
+        return None
+
+    def _renew(self) -> None:
+        """Other memory, with what is there of a frame at its beginning: the old may be held."""
+        rest = self._shared[self._start : self._end]
+        self._shared = self._allocate(self._shared_bytes)
+        self._shared[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
 
     def feed(self, data: bytes) -> list[memoryview]:
         """All frames that ``data`` completes. It copies: for tests and small talk."""
@@ -81,7 +118,7 @@ class FrameReader:
         return frames
 
     def _checked_length(self) -> int:
-        first = bytes(self._length)
+        first = bytes(self._shared[self._start : self._start + LENGTH_BYTES])
         length = int.from_bytes(first, "big", signed=True)
         if 0 <= length <= self._max_frame_bytes:
             return length

@@ -14,7 +14,7 @@ from rangeland.dialects.jafka.answers import (
     read_records,
     read_sizes,
 )
-from rangeland.dialects.jafka.cutting import cut_out
+from rangeland.dialects.jafka.cutting import aborted_within, cut_out
 from rangeland.dialects.jafka.entries import entry_around, next_offset
 from rangeland.dialects.jafka.records import decode_chunks
 from rangeland.dialects.jafka.session import Session as open_session
@@ -28,6 +28,7 @@ from rangeland.dialects.untold import (
 
 __all__ = [
     "NATURE",
+    "aborted_within",
     "ask_epochs",
     "ask_offsets",
     "ask_records",

@@ -66,3 +66,7 @@ class Session:
         value = read_whole(request, answer)
         self._pending.popleft()
         return request_id, value
+
+    def due(self) -> bytes:
+        """Nothing: an answer calls for no more."""
+        return b""

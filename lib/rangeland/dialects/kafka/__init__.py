@@ -22,11 +22,17 @@ from rangeland.dialects.kafka.histories import (
     read_retention,
 )
 from rangeland.dialects.kafka.login import login
-from rangeland.dialects.kafka.records import decode_chunks, entry_around, next_offset
+from rangeland.dialects.kafka.records import (
+    aborted_within,
+    decode_chunks,
+    entry_around,
+    next_offset,
+)
 from rangeland.dialects.kafka.session import Session as open_session
 
 __all__ = [
     "NATURE",
+    "aborted_within",
     "ask_epochs",
     "ask_offsets",
     "ask_records",

@@ -38,7 +38,16 @@ INTERNAL = ("__consumer_offsets", "__transaction_state")
 T = TypeVar("T")
 
 
-NATURE = Nature(has_epochs=True, log_tool="kafka-dump-log")
+MAGIC_AT = 16
+"""Where all formats have their number. The first has no times."""
+
+
+def is_timeless(records: memoryview) -> bool:
+    """Whether the first entry is of the format that brokers before 0.10 wrote."""
+    return len(records) > MAGIC_AT and records[MAGIC_AT] == 0
+
+
+NATURE = Nature(has_epochs=True, log_tool="kafka-dump-log", is_timeless=is_timeless)
 
 
 def find_leaders(
@@ -58,11 +67,14 @@ def ask_cluster(topics: Sequence[str] | None) -> Question:
 
 
 def _picked(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
-    """Older brokers are asked for all topics, and do not say which they do not know."""
+    """Older brokers are asked for all topics, and do not say which they do not know, nor which
+    they do not show to this client."""
     if topics is None:
         return view
     missing = judge(UNKNOWN_TOPIC[0])
-    unknown = TopicView("", missing.verdict, missing.name, False, {}, is_unknown=True)
+    unknown = TopicView(
+        "", missing.verdict, missing.name, False, {}, is_unknown=True, may_be_hidden=True
+    )
     found = {name: view.topics.get(name, replace(unknown, name=name)) for name in topics}
     return replace(view, topics=found)
 
@@ -146,8 +158,9 @@ def _offset_answer(part: m.ListOffsetsPartitionResponse) -> OffsetAnswer:
     if code.verdict is not Verdict.OK:
         return OffsetAnswer(code.verdict, code.name, None)
     if part.old_style_offsets is not None:
-        offset = next(iter(part.old_style_offsets), 0)
-        return OffsetAnswer(code.verdict, code.name, offset, is_exact=False)
+        borders = tuple(sorted(part.old_style_offsets))
+        offset = borders[-1] if borders else 0
+        return OffsetAnswer(code.verdict, code.name, offset, is_exact=False, borders=borders)
     return OffsetAnswer(code.verdict, code.name, part.offset if part.offset >= 0 else None)
 
 

@@ -15,8 +15,8 @@ What is wrong with an entry is said by ``bad_batch``, whichever it is.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
+from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
 from crc32c import crc32c
@@ -26,6 +26,8 @@ from rangeland.decode.payload import Payload
 from rangeland.dialects.kafka.compression import CODECS, Undecodable, decompress
 from rangeland.dialects.kafka.messagesets import (
     MAX_RUN_BYTES,
+    Run,
+    Wrapper,
     bad_batch,
     is_plain,
     read_messages,
@@ -39,6 +41,9 @@ _LENGTH_END = BATCH_PREFIX.size
 _MAGIC = BATCH_V2.position_of("magic")  # at the same place in all formats
 _CHECKED = BATCH_V2.position_of("attributes")
 _MAX_OFFSET = (1 << 63) - 2
+
+_OFFSETS = Struct(f">q{BATCH_V2.position_of('last_offset_delta') - 8}xi")
+"""The first offset and the last one's delta."""
 
 _CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 
@@ -78,6 +83,8 @@ class BatchV2(NamedTuple):
     producer_id: int
     transactional: bool
     control: bool
+    after: int | None = None
+    """Where the next entry begins, if the header does not say its own end for certain."""
 
     def check(self) -> None:
         found = crc32c(self.stored[_CHECKED:])
@@ -111,34 +118,59 @@ class BatchV2(NamedTuple):
         )
 
     def bad(self, why: str, **facts: Any) -> BadRecord:
-        return bad_batch(self.base_offset, why, next_offset=self.last_offset + 1, **facts)
+        after = self.last_offset + 1 if self.after is None else self.after
+        return bad_batch(self.base_offset, why, next_offset=after, **facts)
 
 
-def entries(records: memoryview) -> Iterator[Entry]:
-    """The complete entries, in order. Raises BadRecord for one that cannot be one."""
-    floor = 0
-    for position, end in spans(records, with_runs=True):
-        magic = records[position + _MAGIC]
-        reader = READERS.get(magic)
-        if reader is None:
-            base_offset = BATCH_PREFIX.read(records, position).base_offset
-            raise bad_batch(base_offset, f"its format (magic {magic}) is not known", magic=magic)
-        entry = reader(records[position:end], floor)
-        floor = entry.last_offset + 1
+def entries(records: memoryview, from_offset: int = 0) -> Iterator[Entry]:
+    """The complete entries, in order. Raises BadRecord for one that cannot be one, and for
+    offsets that contradict those of its neighbours, which no checksum covers. What ends at or
+    before ``from_offset`` is dealt with already, and passed over whatever it is."""
+    for _, _, entry in located(records, from_offset):
         yield entry
+
+
+def located(
+    records: memoryview, from_offset: int, *, with_runs: bool = True
+) -> Iterator[tuple[int, int, Entry]]:
+    """As ``entries``, with the bytes where each begins and ends."""
+    floor, base = 0, first_of(records, 0)
+    for position, end in spans(records, with_runs=with_runs):
+        following = first_of(records, end)
+        entry = _entry(records, position, end, floor, from_offset)
+        if base < floor or following <= entry.last_offset:
+            for start, stop in spans(records[position:end]):
+                where = (position + start, position + stop)
+                entry = _placed(records, where, floor, from_offset)
+                yield *where, entry
+                floor = entry.last_offset + 1
+        else:
+            yield position, end, entry
+            floor = entry.last_offset + 1
+        base = following
 
 
 def next_offset(records: memoryview, from_offset: int = 0) -> int | None:
     """The offset after the last complete entry, found without decoding anything. The bytes
-    say it themselves: ``from_offset`` is for dialects whose bytes do not.
+    say it themselves: at ``from_offset`` they were asked for.
 
     None if there is no complete entry: the fetch was too small for the next one, or brought
-    nothing. Raises BadRecord."""
-    last = deque(spans(records, with_runs=True), maxlen=1)
-    if not last:
+    nothing. Raises BadRecord, also where offsets do not rise."""
+    last = None
+    floor, rises = 0, True
+    for last in spans(records, with_runs=True):
+        position, end = last
+        base, delta = _first_and_delta(records, position, end)
+        rises = rises and base >= floor
+        floor = base + delta + 1
+    if last is None:
         return None
-    ((position, end),) = last
-    return next(entries(records[position:end])).last_offset + 1
+    position, end = last
+    if rises and first_of(records, end) >= floor:
+        return next(entries(records[position:end])).last_offset + 1
+    for entry in entries(records, from_offset):
+        floor = entry.last_offset + 1
+    return floor
 
 
 def spans(records: memoryview, *, with_runs: bool = False) -> Iterator[tuple[int, int]]:
@@ -159,30 +191,164 @@ def spans(records: memoryview, *, with_runs: bool = False) -> Iterator[tuple[int
         position = end
 
 
+def first_of(records: memoryview, position: int) -> int:
+    """The offset that is stored with what begins there, even if it is cut off: the first of
+    a batch or a run, the last of a wrapper. Above all others where nothing is."""
+    if position + _LENGTH_END > len(records):
+        return _MAX_OFFSET + 1
+    base_offset, _ = BATCH_PREFIX.unpack_from(records, position)
+    return int(base_offset)
+
+
+def _first_and_delta(records: memoryview, position: int, end: int) -> tuple[int, int]:
+    if records[position + _MAGIC] == 2 and end - position >= BATCH_V2.size:
+        base, delta = _OFFSETS.unpack_from(records, position)
+        return base, delta
+    return first_of(records, position), 0
+
+
+# --- entries that contradict each other ---------------------------------------------------
+
+
+def _entry(records: memoryview, position: int, end: int, floor: int, from_offset: int) -> Entry:
+    """The entry by its own header. Of a batch that contradicts itself, its end is not
+    believed where the next one tells it."""
+    stored, magic = records[position:end], records[position + _MAGIC]
+    reader = READERS.get(magic)
+    if reader is None:
+        base_offset = BATCH_PREFIX.read(records, position).base_offset
+        raise bad_batch(base_offset, f"its format (magic {magic}) is not known", magic=magic)
+    try:
+        entry = reader(stored, floor)
+    except BadRecord as error:
+        if magic != 2 or len(stored) < BATCH_V2.size:
+            raise
+        after = _resumes(records, end, floor)
+        after = error.facts.get("next_offset") if after is None else after
+        if after is not None and floor < after <= from_offset:
+            return _passed(stored, floor, after)
+        facts = error.facts if after is None else error.facts | {"next_offset": after}
+        if "next_offset" not in error.facts and (floor or after is not None):
+            facts |= {"base_offset": floor or from_offset}  # its own is impossible
+        raise bad_batch(why=error.why, **facts) from None
+    if isinstance(entry, BatchV2) and entry.record_count != entry.last_offset + 1 - (
+        entry.base_offset
+    ):
+        after = _resumes(records, end, entry.last_offset + 1)
+        entry = entry if after is None else entry._replace(after=after)
+    return entry
+
+
+def _placed(records: memoryview, where: tuple[int, int], floor: int, from_offset: int) -> Entry:
+    """One of two entries that cannot both be where they say. The one to blame is raised, or
+    passed over where it ends before ``from_offset``."""
+    position, end = where
+    base, following = first_of(records, position), first_of(records, end)
+    entry = _entry(records, position, end, floor, from_offset)
+    known = floor or from_offset
+    if entry.last_offset < floor or (base < floor and not isinstance(entry, Wrapper)):
+        begin, after = floor, _resumes(records, end, floor)
+        why = f"it comes after offset {floor - 1}, and says that it is at {base}"
+    elif floor <= following <= entry.last_offset and _is_misplaced(
+        records, end, entry, base, known
+    ):
+        begin, after = min(known, base), _resumes(records, end, floor)
+        if base > known and not _is_borne_out(records, end):
+            # Either may be wrong: where one follows on both, reading goes on behind both.
+            after = _resumes(records, end, entry.last_offset + 1) or after
+        why = f"it says that it is at {base} to {entry.last_offset}, and {following} comes after it"
+    else:
+        return entry
+    if after is not None and floor < after <= from_offset:
+        return _passed(records[position:end], floor, after)
+    facts = {} if after is None else {"next_offset": after}
+    raise bad_batch(begin, why, **facts)
+
+
+def _is_misplaced(records: memoryview, end: int, entry: Entry, base: int, known: int) -> bool:
+    """Whether it is to blame, and not what comes after it at ``end``: its checksum is wrong,
+    or it does not follow on the ``known`` offset, or what comes after it is borne out."""
+    try:
+        entry.check()
+    except BadRecord:
+        return True
+    return base > known or (base != known and _is_borne_out(records, end))
+
+
+def _is_borne_out(records: memoryview, position: int) -> bool:
+    """Whether the next entry follows without a gap on the one that begins there."""
+    for start, end in spans(records[position:]):
+        try:
+            entry = _entry(records, position + start, position + end, 0, 0)
+        except BadRecord:
+            return False
+        return first_of(records, position + end) == entry.last_offset + 1
+    return False
+
+
+def _resumes(records: memoryview, position: int, floor: int) -> int | None:
+    """The first offset from ``floor`` on that an entry begins with, from these bytes on; None
+    where none is in sight."""
+    while position + _MAGIC < len(records):
+        base, length = BATCH_PREFIX.unpack_from(records, position)
+        end = position + _LENGTH_END + length
+        if length < _MAGIC + 1 - _LENGTH_END:
+            return None
+        if base >= floor:
+            if records[position + _MAGIC] == 2 or is_plain(records, position):
+                return int(base)
+            return _unpacked_first(records, position, end, floor)
+        position = end
+    return None
+
+
+def _unpacked_first(records: memoryview, position: int, end: int, floor: int) -> int | None:
+    if end > len(records):
+        return None
+    try:
+        return next(entries(records[position:end])).base_offset
+    except BadRecord:
+        return None
+
+
+def _passed(stored: memoryview, floor: int, after: int) -> Entry:
+    """What stands in for an entry that is passed over: of a batch, who wrote it is known."""
+    if stored[_MAGIC] != 2:
+        return Run(stored, floor, after - 1, 0)
+    batch = _batch_of(stored)
+    header = batch.header._replace(base_offset=floor)
+    return batch._replace(header=header, base_offset=floor, last_offset=after - 1)
+
+
 def _read_v2(stored: memoryview, floor: int) -> Entry:
     if len(stored) < BATCH_V2.size:
         base_offset, length = BATCH_PREFIX.unpack_from(stored)
         raise bad_batch(base_offset, f"its length is {length}", length=length)
     header = BATCH_V2.read(stored)
     base_offset, delta, count = header.base_offset, header.last_offset_delta, header.record_count
-    attributes = header.attributes
     if base_offset < 0 or delta < 0 or base_offset + delta > _MAX_OFFSET:
         raise bad_batch(base_offset, "its offsets are impossible", last_offset_delta=delta)
-    batch = BatchV2(
-        header,
-        stored,
-        base_offset,
-        base_offset + delta,
-        count,
-        header.producer_id,
-        bool(attributes & _TRANSACTIONAL),
-        bool(attributes & _CONTROL),
-    )
+    batch = _batch_of(stored)
     if not 0 <= count <= delta + 1:
         raise batch.bad(
             f"it says it has {count} records at {delta + 1} offsets", record_count=count
         )
     return batch
+
+
+def _batch_of(stored: memoryview) -> BatchV2:
+    """As its header says, whatever that is."""
+    header = BATCH_V2.read(stored)
+    return BatchV2(
+        header,
+        stored,
+        header.base_offset,
+        header.base_offset + header.last_offset_delta,
+        header.record_count,
+        header.producer_id,
+        bool(header.attributes & _TRANSACTIONAL),
+        bool(header.attributes & _CONTROL),
+    )
 
 
 READERS: dict[int, Callable[[memoryview, int], Entry]] = {

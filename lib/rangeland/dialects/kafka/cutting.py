@@ -1,35 +1,33 @@
 """The bytes of an entry that cannot be decoded, out of a fetch: to be kept as they came.
 
-They are found by the offsets of the walk, which need nothing of the entry but its header.
+They are found by the offsets of the walk, which need nothing of the entry but its header, and
+not even that: it begins where what is before it ends.
 """
 
 from __future__ import annotations
 
-from rangeland.dialects.kafka.batches import entries, spans
+from rangeland.dialects.kafka.batches import first_of, located, spans
 from rangeland.errors import BadRecord
 
 
 def cut_out(records: memoryview, from_offset: int, first: int, until: int) -> memoryview:
     """The whole entries of ``records`` that hold offsets of ``[first, until)``. The bytes say
     their offsets themselves: ``from_offset`` is for dialects whose bytes do not."""
-    begins: int | None = None
-    ends = 0
-    for position, end in spans(records):
-        base, last = _offsets(records[position:end], first, until)
-        if begins is None and last >= first:
-            begins = position
-        if begins is not None and base < until:
-            ends = end
-        if base >= until:
+    begins = ends = _begin(records, first)
+    for start, end in spans(records[begins:]):
+        if start > 0 and first_of(records, begins + start) >= until:
             break
-    return records[begins:ends] if begins is not None else records[:0]
+        ends = begins + end
+    return records[begins:ends]
 
 
-def _offsets(stored: memoryview, first: int, until: int) -> tuple[int, int]:
-    """Of an entry, as far as its header can be believed."""
+def _begin(records: memoryview, first: int) -> int:
+    begins = 0
     try:
-        entry = next(entries(stored))
-        return entry.base_offset, entry.last_offset
-    except BadRecord as error:
-        after = error.facts.get("next_offset", until)
-        return error.facts["base_offset"], after - 1
+        for position, end, entry in located(records, first, with_runs=False):
+            if entry.last_offset >= first:
+                return position
+            begins = end
+    except BadRecord:  # it is the one
+        pass
+    return begins

@@ -5,6 +5,7 @@ so needed only where SCRAM is. The broker is checked too: its SCRAM signature mu
 and the number of rounds it asks for is bounded from both sides.
 
 Brokers before 1.0 take tokens in bare frames and close the connection when they refuse one.
+So may one that is going down: that error has ``closed_at``, and is not believed the first time.
 Upstream: SaslServerAuthenticator.java; RFC 4616 (PLAIN), 5802 and 7677 (SCRAM), 7628 (tokens).
 No error here has a password or a token in it.
 """
@@ -66,8 +67,10 @@ class _Exchange:
 
     who: str
     is_bare: bool = False
+    step: int = 0
 
     def say(self, token: bytes) -> Saying:
+        self.step += 1
         if not self.is_bare:
             try:
                 answer: m.SaslAuthenticateResponse
@@ -81,10 +84,13 @@ class _Exchange:
             answer = yield Question(m.BareToken(token))
             return answer
         except Unreachable as error:
+            if not error.facts.get("closed"):
+                raise
             raise JobFileError(
                 f"the broker closed the connection while {self.who} logged in",
                 why="brokers before 1.0 do so instead of saying that they refuse",
                 do="check source.security.sasl: the name and where its password comes from",
+                closed_at=self.step,
             ) from error
 
 

@@ -4,7 +4,8 @@ Most of what older versions lack is left out by the declarations. Here is what w
 rather than absent: a topic that is asked for by its name comes into being where the broker is
 set to make it, and only from Metadata 4 on can it be told not to. So before that all topics
 are asked for, and who asked picks his own. Brokers without transactions know no isolation:
-all that is in their logs is committed.
+all that is in their logs is committed. Offsets asked for in version 0 are those of segments,
+and as many are given as are asked for.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rangeland.dialects.kafka.messages import (
 FIRST_METADATA_WITHOUT_MAKING: Final = 4
 FIRST_FETCH_WITH_ISOLATION: Final = 4
 FIRST_OFFSETS_WITH_ISOLATION: Final = 2
+MAX_SEGMENTS: Final = 1 << 20
 
 
 def fitted(request: Any, version: int) -> Any:
@@ -47,8 +49,19 @@ def _fetch(request: FetchRequest, version: int) -> FetchRequest:
 
 def _offsets(request: ListOffsetsRequest, version: int) -> ListOffsetsRequest:
     if version < FIRST_OFFSETS_WITH_ISOLATION and request.isolation_level:
-        return replace(request, isolation_level=READ_UNCOMMITTED)
-    return request
+        request = replace(request, isolation_level=READ_UNCOMMITTED)
+    return request if version > 0 else _of_segments(request)
+
+
+def _of_segments(request: ListOffsetsRequest) -> ListOffsetsRequest:
+    topics = tuple(
+        replace(
+            topic,
+            partitions=tuple(replace(p, max_num_offsets=MAX_SEGMENTS) for p in topic.partitions),
+        )
+        for topic in request.topics
+    )
+    return replace(request, topics=topics)
 
 
 _FITS: Final[Mapping[type[Any], Callable[[Any, int], Any]]] = {

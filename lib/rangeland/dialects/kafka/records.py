@@ -27,7 +27,15 @@ from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.layouts import CONTROL_KEY
 
-__all__ = ["Aborted", "Chunk", "decode_chunk", "decode_chunks", "entry_around", "next_offset"]
+__all__ = [
+    "Aborted",
+    "Chunk",
+    "aborted_within",
+    "decode_chunk",
+    "decode_chunks",
+    "entry_around",
+    "next_offset",
+]
 
 MAX_CHUNK_BYTES = 64 << 20
 """A chunk ends after the batch with which its unpacked records pass this."""
@@ -82,7 +90,7 @@ def decode_chunk(
     ``from_offset`` if there is nothing to tell, and never beyond ``until_offset``.
     Raises BadRecord with the fact base_offset and, where known, next_offset after it."""
     walk = _Walk(from_offset, until_offset, isolation, aborted)
-    for entry in entries(records):
+    for entry in entries(records, from_offset):
         walk.take(entry)
         if walk.at >= until_offset or walk.unpacked_bytes >= max_bytes:
             break
@@ -94,27 +102,50 @@ def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[in
     return target, target + 1
 
 
+def aborted_within(
+    records: memoryview, first: int, until: int, aborted: Sequence[Aborted]
+) -> tuple[Aborted, ...]:
+    """Of the transactions whose list came with ``records``, those that have to do with the
+    offsets ``[first, until)``: not ended before them, and not begun after them."""
+    transactions = _Transactions(aborted)
+    try:
+        for entry in entries(records, first):
+            if entry.last_offset >= first:
+                break
+            transactions.is_aborted(entry, is_passed=True)
+    except BadRecord:  # it is the one at ``first``: all before it has been passed
+        pass
+    return transactions.open_at(until)
+
+
 class _Transactions:
     """Which producers are inside an aborted transaction, at the entry last looked at."""
 
     def __init__(self, aborted: Sequence[Aborted]) -> None:
         self._pending = deque(sorted(aborted, key=lambda each: each[1]))
-        self._open: set[int] = set()
+        self._open: dict[int, int] = {}
 
-    def is_aborted(self, entry: Entry) -> bool:
-        """To be asked of every entry, in order."""
+    def is_aborted(self, entry: Entry, *, is_passed: bool = False) -> bool:
+        """To be asked of every entry, in order. The next marker of a producer whose aborted
+        transaction is open ends it, so one that is passed over need not be whole."""
         producer = entry.producer_id
         if producer < 0:
             return False
         while self._pending and self._pending[0][1] <= entry.last_offset:
-            self._open.add(self._pending.popleft()[0])
+            producer_id, first_offset = self._pending.popleft()
+            self._open[producer_id] = first_offset
         if producer not in self._open:
             return False
         if not entry.control:
             return entry.transactional
-        if _is_abort_marker(entry):
-            self._open.remove(producer)
+        if _is_abort_marker(entry, is_passed=is_passed):
+            del self._open[producer]
         return False
+
+    def open_at(self, until_offset: int) -> tuple[Aborted, ...]:
+        """Those that are open now, and those that begin before ``until_offset``."""
+        pending = [one for one in self._pending if one[1] < until_offset]
+        return (*self._open.items(), *pending)
 
 
 class _Walk:
@@ -141,7 +172,7 @@ class _Walk:
     def take(self, entry: Entry) -> None:
         """One that is passed over is not opened, and a wrapper's beginning is inside of it."""
         last = entry.last_offset
-        is_aborted = self.transactions.is_aborted(entry)
+        is_aborted = self.transactions.is_aborted(entry, is_passed=last < self.at)
         base = entry.base_offset if last >= self.at else last
         if base <= self.last_offset:
             raise bad_batch(base, f"it comes after offset {self.last_offset}")
@@ -219,9 +250,14 @@ class _Walk:
             raise _of_batch(error, self.payloads[error.facts["payload"]]) from None
 
 
-def _is_abort_marker(entry: Entry) -> bool:
+def _is_abort_marker(entry: Entry, *, is_passed: bool) -> bool:
     """A marker is one record; a cleaner may have taken it and left the batch."""
-    record = next(_read(entry, entry.base_offset, entry.last_offset + 1), None)
+    try:
+        record = next(_read(entry, entry.base_offset, entry.last_offset + 1), None)
+    except BadRecord:
+        if is_passed:
+            return True
+        raise
     if record is None:
         return False
     if record.key is None or len(record.key) < CONTROL_KEY.size:

@@ -179,6 +179,10 @@ class Session:
         del self._pending[correlation_id]
         return correlation_id, value
 
+    def due(self) -> bytes:
+        """Nothing: an answer calls for no more."""
+        return b""
+
     def _ask_versions(self, version: int) -> bytes:
         question = ApiVersionsRequest(
             client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION

@@ -11,7 +11,7 @@ from rangeland.dialects.rocketmq.answers import (
     read_offsets,
     read_records,
 )
-from rangeland.dialects.rocketmq.cutting import cut_out
+from rangeland.dialects.rocketmq.cutting import aborted_within, cut_out
 from rangeland.dialects.rocketmq.groups import open_home
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.session import Session as open_session
@@ -27,6 +27,7 @@ from rangeland.dialects.untold import (
 
 __all__ = [
     "NATURE",
+    "aborted_within",
     "ask_epochs",
     "ask_offsets",
     "ask_records",

@@ -41,6 +41,8 @@ from rangeland.dialects.rocketmq.codes import (
     judge,
     judge_pull,
 )
+from rangeland.dialects.rocketmq.gaps import compacted_until, found_at
+from rangeland.dialects.rocketmq.pulls import number_of
 from rangeland.dialects.rocketmq.routes import (
     MASTER,
     is_system_topic,
@@ -48,8 +50,6 @@ from rangeland.dialects.rocketmq.routes import (
     read_route,
     read_topics,
 )
-from rangeland.dialects.rocketmq.session import number_of
-from rangeland.dialects.rocketmq.stored import first_offset
 from rangeland.dialects.rocketmq.tagged import messages_from, with_head
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError
@@ -230,19 +230,22 @@ class _Joined:
 def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
     """Where nothing came without a gap, the first pull's answer says why."""
     start = series.request.offset
-    first = _judge(series.answers[0], start)
-    if first.verdict is not Verdict.OK:
-        remark = series.answers[0].remark
-        name = f"{first.name}: {remark}" if remark else first.name
-        return Fetched(partition, first.verdict, name, NOTHING)
+    there = compacted_until(series) or start
+    firsts = [series.answers[0], *(series.behind[:1] if series.request.tags else ())]
+    for answer in firsts:
+        first = _judge(answer, start, there)
+        if first.verdict is not Verdict.OK or found_at(answer) != found_at(firsts[0]):
+            name = f"{first.name}: {answer.remark}" if answer.remark else first.name
+            return Fetched(partition, first.verdict, name, NOTHING)
     joined = _Joined(start)
     joined.note(series.answers[0])
     if series.request.tags:
         return _by_tags(partition, series, joined)
     for answer in series.answers:
-        if number_of(answer.request, "queueOffset") != joined.position:
+        if answer.pull.offset != joined.position:
             break
-        if _judge(answer, joined.position).verdict is not Verdict.OK:
+        begins = there if joined.position == start else joined.position
+        if _judge(answer, joined.position, begins).verdict is not Verdict.OK:
             break
         joined.note(answer)
         if answer.code != SUCCESS:
@@ -255,11 +258,12 @@ def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
 
 
 def _by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
-    """The first of the answers has told that the log holds the offset. A broker looks further
-    than to the last message it gives, and pulls may overlap."""
+    """The first of the answers has told that the log holds the offset, and one behind them all
+    that it still did. A broker looks further than to the last message it gives, and pulls may
+    overlap."""
     start = joined.position
     for answer in series.answers[1:]:
-        if number_of(answer.request, "queueOffset") > joined.position:
+        if answer.pull.offset > joined.position:
             break
         is_found = answer.code == SUCCESS
         if not is_found and answer.remark != NO_MATCHED_MESSAGE:
@@ -286,12 +290,13 @@ def _nothing_by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Join
     return Fetched(partition, code.verdict, f"{code.name}: {answer.remark}", NOTHING)
 
 
-def _judge(answer: m.Answer, offset: int) -> Code:
-    """A broker that finds the offset's message gone goes on at the next one that is there:
-    whether that is for the log's beginning to have moved, its next question tells."""
+def _judge(answer: m.Answer, offset: int, begins: int) -> Code:
+    """A broker that finds the offset's message gone goes on at the next one that is there.
+    ``begins`` is where that may be. If it is elsewhere, whether that is for the log's beginning
+    to have moved, its next question tells."""
     code = judge_pull(answer.code, answer.remark, offset)
-    found = first_offset(answer.body) if answer.code == SUCCESS else None
-    return MISSING if found is not None and found != offset else code
+    found = found_at(answer)
+    return MISSING if found is not None and found != begins else code
 
 
 # --- access -----------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rangeland.dialects.rocketmq.stored import first_offset
 from rangeland.dialects.rocketmq.tagged import take_head
 
@@ -22,3 +24,10 @@ def cut_out(records: memoryview, from_offset: int, first: int, until: int) -> me
         position += length
         ends = position
     return records[begins:ends]
+
+
+def aborted_within(
+    records: memoryview, first: int, until: int, aborted: Sequence[tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """There are no transactions."""
+    return ()

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
+from rangeland.dialects.rocketmq.alike import Likeness
 from rangeland.errors import LocalProtocolError
 from rangeland.wire.fields import Part
 from rangeland.wire.refusals import BAD_LENGTH, BAD_TEXT, negative, refusal, take
@@ -34,12 +35,16 @@ ENTRIES: Final = 4096
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
 _PREFIX: Final = struct.Struct(">I")
 _FIXED: Final = struct.Struct(">hbhii")
+_ALIKE: Final = struct.Struct(">IIhbhiiii")
+"""Length, kind and length of the header, the fixed part, no remark, length of the fields."""
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Frame(NamedTuple):
     """``code`` is what is asked for, or how it went. ``opaque`` is the request's own number,
     which its answer carries. ``remark`` is the server's sentence about it."""
 
@@ -47,7 +52,7 @@ class Frame:
     opaque: int
     flag: int = 0
     remark: str = ""
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = NONE
     body: Part = b""
 
     @property
@@ -75,10 +80,64 @@ def write_frame(frame: Frame) -> list[Part]:
     return [_PREFIX.pack(BINARY_HEADER << 24 | len(header)), header, frame.body]
 
 
+class Alike:
+    """Requests that differ in a few numbers only: the rest is written once."""
+
+    def __init__(self, code: int, fields: Mapping[str, str], numbers: Sequence[str]) -> None:
+        self._code = code
+        self._same = b"".join(_entry(key, value) for key, value in fields.items())
+        self._names = [_SHORT.pack(len(name)) + name.encode() for name in numbers]
+
+    def write(self, opaque: int, *numbers: int) -> bytes:
+        """A frame as ``write_frame`` writes it, with the length before it."""
+        same = self._same
+        for name, number in zip(self._names, numbers, strict=True):
+            text = b"%d" % number
+            same += name + _INT.pack(len(text)) + text
+        size = _ALIKE.size - 2 * _PREFIX.size + len(same)
+        return (
+            _ALIKE.pack(
+                _PREFIX.size + size,
+                BINARY_HEADER << 24 | size,
+                self._code,
+                PYTHON,
+                0,
+                opaque,
+                0,
+                0,
+                len(same),
+            )
+            + same
+        )
+
+
 @lru_cache(ENTRIES)
 def _entry(key: str, value: str) -> bytes:
     name, text = key.encode(), value.encode()
     return b"".join((_SHORT.pack(len(name)), name, _INT.pack(len(text)), text))
+
+
+class Reader:
+    """Reads the frames of one connection, most of which are like those before."""
+
+    def __init__(self) -> None:
+        self._likeness = Likeness()
+        self._last: Frame | None = None
+
+    def read(self, buffer: memoryview) -> Frame:
+        """As ``read_frame``."""
+        end = 0
+        if self._last is not None and len(buffer) >= _PREFIX.size:
+            (word,) = _PREFIX.unpack_from(buffer)
+            end = _PREFIX.size + word  # the kind is 0, or this is behind any end
+            if end <= len(buffer) and (found := self._likeness.match(buffer, _PREFIX.size, end)):
+                last = self._last
+                return Frame(last.code, found[0], last.flag, last.remark, found[1], buffer[end:])
+        read = read_frame(buffer)
+        header = bytes(buffer[_PREFIX.size : len(buffer) - len(read.body)])
+        self._likeness.learn(header, read.fields)
+        self._last = read._replace(body=b"")
+        return read
 
 
 def read_frame(buffer: memoryview) -> Frame:

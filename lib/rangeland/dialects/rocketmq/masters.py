@@ -17,8 +17,8 @@ from rangeland.dialects.groups import Edge
 from rangeland.dialects.rocketmq import group_messages as g
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.codes import SUCCESS, TOPIC_NOT_EXIST, Code, judge
+from rangeland.dialects.rocketmq.pulls import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, Route, read_route
-from rangeland.dialects.rocketmq.session import number_of
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.model import Address, Partition
@@ -138,7 +138,7 @@ class Masters:
         return listed[MASTER]
 
 
-def _queue(request: m.Request) -> Partition:
+def _queue(request: m.Request | m.Pull) -> Partition:
     assert request.about is not None
     return request.about
 
@@ -171,7 +171,8 @@ def write_offsets(masters: Masters, group: str, offsets: Mapping[Partition, int]
     over another connection."""
     requests = [g.update_offset(group, queue, offset) for queue, offset in sorted(offsets.items())]
     answers = _written(masters, group, requests)
-    if strange := [a.request for a in answers if a.code == g.GROUP_NOT_EXIST]:
+    asked = zip(requests, answers, strict=True)
+    if strange := [r for r, answer in asked if answer.code == g.GROUP_NOT_EXIST]:
         # A broker makes a group that it has to look at for whoever takes his leave from it,
         # and nobody has to join for that.
         for broker, places in _by_broker(strange).items():

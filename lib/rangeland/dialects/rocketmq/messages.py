@@ -10,10 +10,10 @@ Rules: names and numbers of the protocol live here and in ``codes``, and nowhere
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rangeland.dialects.contract import Credentials
 from rangeland.model import Partition
@@ -22,6 +22,7 @@ from rangeland.wire.fields import Part
 SEND, PULL, CREATE_TOPIC = 10, 11, 17
 SEARCH_OFFSET, MAX_OFFSET, MIN_OFFSET = 29, 30, 31
 ROUTE, ALL_BROKERS, ALL_TOPICS = 105, 106, 206
+TOPIC_CONFIG = 351
 HELLO = 32_000
 
 READER_GROUP: Final = "TOOLS_CONSUMER"
@@ -49,6 +50,40 @@ class Request:
     is_one_way: bool = False
 
 
+class Pull(NamedTuple):
+    """At most ``wanted`` messages from ``offset`` on: all that come, or those whose tag's hash is
+    that of one of ``tags``. Then a broker looks at 800 messages, in its usual settings, and
+    answers with what it has found, be it nothing. A ``Request`` that takes little to make."""
+
+    about: Partition
+    offset: int
+    wanted: int = MOST_A_PULL
+    group: str = READER_GROUP
+    tags: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> int:
+        return PULL
+
+    @property
+    def body(self) -> Part:
+        return b""
+
+    @property
+    def is_one_way(self) -> bool:
+        return False
+
+    @property
+    def same(self) -> Mapping[str, str]:
+        """The fields that all pulls of a queue have alike."""
+        subscription = " || ".join(self.tags) or "*"
+        return _same_of_pulls(self.about.topic, self.about.number, self.group, subscription)
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        return {**self.same, "queueOffset": str(self.offset), "maxMsgNums": str(self.wanted)}
+
+
 @dataclass(frozen=True, slots=True)
 class PullSeries:
     """Everything from ``offset`` on, until ``until_offset`` or about ``max_bytes``. With
@@ -69,23 +104,30 @@ class Login:
     credentials: Credentials
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """``body`` is a slice of its frame."""
 
-    request: Request
+    request: Request | Pull
     code: int
     remark: str
     fields: Mapping[str, str]
     body: Part
 
+    @property
+    def pull(self) -> Pull:
+        """What it answers, where that is a pull."""
+        assert isinstance(self.request, Pull)
+        return self.request
+
 
 @dataclass(frozen=True, slots=True)
 class SeriesAnswer:
-    """The answers to all pulls of a series, by offset."""
+    """The answers to all pulls of a series, by offset. ``behind``: to what was asked when those
+    had come (see ``gaps``)."""
 
     request: PullSeries
     answers: tuple[Answer, ...]
+    behind: tuple[Answer, ...] = ()
 
 
 def fields_of(**values: Any) -> dict[str, str]:
@@ -129,6 +171,11 @@ def min_offset(queue: Partition) -> Request:
     return _of_queue(MIN_OFFSET, queue)
 
 
+def topic_config(topic: str) -> Request:
+    """How the topic was made, at this broker, in JSON."""
+    return Request(TOPIC_CONFIG, fields_of(topic=topic))
+
+
 def search_offset(queue: Partition, time_ms: int) -> Request:
     """The first message stored at or after the time; the end where there is none."""
     return _of_queue(SEARCH_OFFSET, queue, timestamp=time_ms, boundaryType="LOWER")
@@ -139,24 +186,9 @@ def _of_queue(code: int, queue: Partition, **more: Any) -> Request:
     return Request(code, fields, about=queue)
 
 
-def pull(
-    queue: Partition,
-    offset: int,
-    count: int = MOST_A_PULL,
-    group: str = READER_GROUP,
-    tags: Sequence[str] = (),
-) -> Request:
-    """At most ``count`` messages from ``offset`` on: all that come, or those whose tag's hash is
-    that of one of ``tags``. Then a broker looks at 800 messages, in its usual settings, and
-    answers with what it has found, be it nothing. The version counts for groups only."""
-    same = _same_of_pulls(queue.topic, queue.number, group, " || ".join(tags) or "*")
-    return Request(
-        PULL, {**same, "queueOffset": str(offset), "maxMsgNums": str(count)}, about=queue
-    )
-
-
 @lru_cache(256)
 def _same_of_pulls(topic: str, number: int, group: str, subscription: str) -> Mapping[str, str]:
+    """The version of a subscription counts for groups only."""
     return fields_of(
         topic=topic,
         queueId=number,

@@ -4,135 +4,48 @@ Bytes in, bytes out. Nothing is negotiated. Every request has a number of its ow
 ``opaque``, and answers come in any order; a server may also send requests, which are passed
 over. Name servers and brokers are spoken to alike.
 
-A series of pulls goes out in one go, each pull where the one before is expected to end. How
-many messages a broker gives in one answer is its own affair (32 from memory, 8 from disk, and
-fewer of large ones), so it is learned: pulls ask for as many as came last, and the last of a
-series for as many as there can be. A pull that brings less leaves a gap, which the reader of
-the series stops at. By tags a pull brings what it finds, so it is learned how far one looks,
-and pulls may overlap.
+A series of pulls goes out in one go, each pull where the one before is expected to end; how they
+follow each other is told by ``pulls``. With them go as many behind them, so that a broker works
+while what has come is taken apart: the next series of the queue takes those over and sends but
+the ones behind. What nobody takes over is passed over when it comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rangeland.dialects.contract import Credentials
-from rangeland.dialects.rocketmq.codes import NO_MATCHED_MESSAGE, SUCCESS
-from rangeland.dialects.rocketmq.frames import ONE_WAY, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.frames import ONE_WAY, Alike, Frame, Reader, write_frame
+from rangeland.dialects.rocketmq.gaps import ask_behind
 from rangeland.dialects.rocketmq.messages import (
-    MOST_A_PULL,
+    PULL,
     Answer,
     Login,
+    Pull,
     PullSeries,
     Request,
     SeriesAnswer,
     hello,
-    pull,
 )
+from rangeland.dialects.rocketmq.pulls import Pace, Sent, Stride, taken_over
 from rangeland.dialects.rocketmq.signing import signed
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.model import Partition
 from rangeland.wire.frames import frame
 
-MOST_PULLS: Final = 64
-"""Of one series. A broker has a queue for them that is much longer."""
-FIRST_PULLS: Final = 8
-"""Of the first series of a queue, whose messages' sizes are not known."""
 MAX_OPAQUE: Final = 2**31 - 1
 
 
 @dataclass(slots=True)
-class _Pace:
-    """What one queue's answers have taught."""
-
-    count: int = MOST_A_PULL
-    message_bytes: int = 0
-
-    def pulls(self, series: PullSeries) -> Iterator[tuple[int, int]]:
-        """(offset, count) of each. There is one even where nothing is wanted."""
-        width = max(1, series.until_offset - series.offset)
-        most = FIRST_PULLS
-        if self.message_bytes:
-            wanted = max(1, series.max_bytes // self.message_bytes)
-            most = min(MOST_PULLS, -(-wanted // self.count))
-        number = min(most, -(-width // self.count))
-        for index in range(number):
-            last = index == number - 1
-            # Also the last is asked for no more than is wanted.
-            rest = width - index * self.count
-            count = min(rest, MOST_A_PULL) if last else self.count
-            yield series.offset + index * self.count, count
-
-    def learn(self, answers: tuple[Answer, ...]) -> None:
-        asked = [int(a.request.fields["maxMsgNums"]) for a in answers]
-        came = [_brought(a) for a in answers]
-        if total := sum(came):
-            self.message_bytes = max(1, sum(len(a.body) for a in answers) // total)
-        ends = any(a.code != SUCCESS for a in answers)
-        short = [n for n, wanted in zip(came[:-1], asked[:-1], strict=True) if 0 < n < wanted]
-        if short:
-            self.count = min(short)
-        elif not ends and (came[-1] > self.count or came[-1] < asked[-1]):
-            self.count = max(1, came[-1])
-
-
-@dataclass(slots=True)
-class _Stride:
-    """What one queue's answers by tags have taught: how many offsets one covers at least, and
-    how large it is."""
-
-    offsets: int = MOST_A_PULL
-    answer_bytes: int = 0
-
-    def pulls(self, series: PullSeries) -> Iterator[tuple[int, int]]:
-        """(offset, count) of each. There is one even where nothing is wanted."""
-        most = FIRST_PULLS
-        if self.answer_bytes:
-            most = max(1, min(MOST_PULLS, series.max_bytes // self.answer_bytes))
-        width = max(1, series.until_offset - series.offset)
-        for index in range(min(most, -(-width // self.offsets))):
-            rest = width - index * self.offsets
-            yield series.offset + index * self.offsets, min(rest, MOST_A_PULL)
-
-    def learn(self, answers: tuple[Answer, ...]) -> None:
-        looked = [
-            (number_of(a, "nextBeginOffset") - number_of(a.request, "queueOffset"), len(a.body))
-            for a in answers
-            if (a.code == SUCCESS or a.remark == NO_MATCHED_MESSAGE)
-            and number_of(a.request, "maxMsgNums") == MOST_A_PULL
-        ]
-        if looked:
-            self.offsets = max(1, min(offsets for offsets, _ in looked))
-            self.answer_bytes = max(1, sum(size for _, size in looked) // len(looked))
-
-
-def _brought(answer: Answer) -> int:
-    """How many offsets a pull's answer covers."""
-    if answer.code != SUCCESS:
-        return 0
-    return max(0, number_of(answer, "nextBeginOffset") - number_of(answer.request, "queueOffset"))
-
-
-def number_of(of: Answer | Request, name: str) -> int:
-    """A field that is a number. Raises RemoteProtocolError where there is none."""
-    text = of.fields.get(name)
-    try:
-        return int(text or "")
-    except ValueError:
-        raise RemoteProtocolError(
-            f"an answer has no number {name}", why=f"it has {text!r}", field=name
-        ) from None
-
-
-@dataclass(slots=True)
 class _Open:
-    """A question that has no answer yet, and those of its requests that have one."""
+    """A question that has no answer yet, as so many of its requests."""
 
-    question: Request | PullSeries
-    opaques: tuple[int, ...]
-    answers: dict[int, Answer] = field(default_factory=dict)
+    question: Request | Pull | PullSeries
+    sent: list[Sent]
+    unanswered: int
+    behind: list[Sent] = field(default_factory=list)
 
 
 class Session:
@@ -143,10 +56,13 @@ class Session:
     def __init__(self, client_id: str, credentials: Credentials | None = None) -> None:
         self._client_id = client_id
         self._credentials = credentials
-        self._waiting: dict[int, tuple[int, Request]] = {}
+        self._waiting: dict[int, Sent] = {}
         self._open: dict[int, _Open] = {}
-        self._paces: dict[Partition, _Pace] = {}
-        self._strides: dict[tuple[Partition, tuple[str, ...]], _Stride] = {}
+        self._paces: dict[Partition, Pace] = {}
+        self._strides: dict[tuple[Partition, tuple[str, ...]], Stride] = {}
+        self._ahead: dict[tuple[Partition, int], list[Sent]] = {}
+        self._due: list[bytes] = []
+        self._reader = Reader()
         self._next_id = 0
         self._next_opaque = 0
 
@@ -174,45 +90,80 @@ class Session:
         if isinstance(request, Login):
             self._credentials = request.credentials
             request = hello()
-        requests = [request]
+        if isinstance(request, Request) and request.is_one_way:
+            return question_id, self._write(self._numbered(), request)
+        ahead: list[Sent] = []
         if isinstance(request, PullSeries):
-            requests = self._pulls(request)
-        written = [self._write(question_id, each) for each in requests]
-        if not getattr(request, "is_one_way", False):
-            opaques = tuple(opaque for opaque, _ in written)
-            self._open[question_id] = _Open(request, opaques)
-        return question_id, b"".join(data for _, data in written)
+            sent, ahead = self._series(request)
+        else:
+            sent = [Sent(request)]
+        new = [one for one in (*sent, *ahead) if one.is_new]
+        for one in sent:
+            one.owner = question_id
+        unanswered = sum(one.answer is None for one in sent)
+        self._open[question_id] = _Open(request, sent, unanswered)
+        return question_id, b"".join(self._send(new))
 
-    def _pulls(self, series: PullSeries) -> list[Request]:
+    def _series(self, series: PullSeries) -> tuple[list[Sent], list[Sent]]:
+        """The pulls of a series, and those that go ahead of the next one."""
         queue, tags = series.about, series.tags
-        if not tags:
-            pace = self._paces.setdefault(queue, _Pace())
-            return [pull(queue, at, count) for at, count in pace.pulls(series)]
-        stride = self._strides.setdefault((queue, tags), _Stride())
-        found = [pull(queue, at, count, tags=tags) for at, count in stride.pulls(series)]
-        return [pull(queue, series.offset, 1), *found]
+        if tags:
+            stride = self._strides.setdefault((queue, tags), Stride())
+            return list(stride.pulls(series)), []
+        pace = self._paces.setdefault(queue, Pace())
+        key = (queue, series.until_offset)
+        sent = taken_over(self._ahead.pop(key, ()), series.offset)
+        number = pace.number(series)
+        most = 2 * number if pace.is_steady else number
+        start = sent[-1].end if sent else series.offset
+        sent += pace.pulls(series, start, most - len(sent))
+        # One at least must still be answered, for the answer to the series to be noticed.
+        first = next((n for n, one in enumerate(sent) if one.answer is None), None)
+        if first is None:
+            first = max(0, len(sent) - 1)
+            sent[first:] = [pace.again(series, sent)]
+        cut = max(number, first + 1)
+        if sent[cut:]:
+            self._ahead[key] = sent[cut:]
+        return sent[:cut], sent[cut:]
 
-    def _write(self, question_id: int, request: Request) -> tuple[int, bytes]:
+    def _send(self, new: Iterable[Sent]) -> Iterable[bytes]:
+        alike: Alike | None = None
+        for one in new:
+            opaque = self._numbered()
+            self._waiting[opaque] = one
+            one.is_new = False
+            request = one.request
+            if self._credentials is None and isinstance(request, Pull) and not request.tags:
+                if alike is None:
+                    alike = Alike(PULL, request.same, ("queueOffset", "maxMsgNums"))
+                yield alike.write(opaque, request.offset, request.wanted)
+            else:
+                yield self._write(opaque, request)
+
+    def _numbered(self) -> int:
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & MAX_OPAQUE
+        return opaque
+
+    def _write(self, opaque: int, request: Request | Pull) -> bytes:
         # A server takes empty text for none at all, and would read it as signed otherwise.
         fields = {name: text for name, text in request.fields.items() if text}
         if self._credentials is not None:
             fields = signed(fields, request.body, self._credentials)
         flag = ONE_WAY if request.is_one_way else 0
         one = Frame(request.code, opaque, flag, fields=fields, body=request.body)
-        if not request.is_one_way:
-            self._waiting[opaque] = (question_id, request)
-        return opaque, frame(*write_frame(one))
+        return frame(*write_frame(one))
 
     def decode(self, answer: memoryview) -> tuple[int, Any] | None:
         """The id and the answer of the question that is answered with this frame: an
         ``Answer``, or a ``SeriesAnswer`` once all of its pulls have one. None for what is
         no answer, and until then. Raises RemoteProtocolError for an answer nobody waits for."""
-        read = read_frame(answer)
+        read = self._reader.read(answer)
         if not read.is_answer:
             return None
-        if read.opaque not in self._waiting:
+        one = self._waiting.pop(read.opaque, None)
+        if one is None:
             raise RemoteProtocolError(
                 "an answer came that nothing was asked for",
                 why=f"it is numbered {read.opaque}",
@@ -220,20 +171,42 @@ class Session:
                 opaque=read.opaque,
                 code=read.code,
             )
-        question_id, request = self._waiting.pop(read.opaque)
+        one.answer = Answer(one.request, read.code, read.remark, read.fields, read.body)
+        return None if one.owner is None else self._answered(one.owner, one.answer)
+
+    def _answered(self, question_id: int, answer: Answer) -> tuple[int, Any] | None:
         asked = self._open[question_id]
-        asked.answers[read.opaque] = Answer(request, read.code, read.remark, read.fields, read.body)
-        if len(asked.answers) < len(asked.opaques):
+        asked.unanswered -= 1
+        if asked.unanswered:
+            return None
+        series = asked.question
+        if not isinstance(series, PullSeries):
+            del self._open[question_id]
+            return question_id, answer
+        answers = answers_of(asked.sent)
+        if not asked.behind and self._ask_behind(question_id, asked, series, answers):
             return None
         del self._open[question_id]
-        answers = tuple(asked.answers[opaque] for opaque in asked.opaques)
-        if isinstance(asked.question, Request):
-            return question_id, answers[0]
-        self._learn(asked.question, answers)
-        return question_id, SeriesAnswer(asked.question, answers)
-
-    def _learn(self, series: PullSeries, answers: tuple[Answer, ...]) -> None:
         if series.tags:
-            self._strides[series.about, series.tags].learn(answers[1:])
+            self._strides[series.about, series.tags].learn(asked.sent)
         else:
-            self._paces[series.about].learn(answers)
+            self._paces[series.about].learn(asked.sent)
+        return question_id, SeriesAnswer(series, answers, answers_of(asked.behind))
+
+    def _ask_behind(
+        self, question_id: int, asked: _Open, series: PullSeries, answers: tuple[Answer, ...]
+    ) -> bool:
+        """Whether there is more to ask, now that all of the series' pulls are answered."""
+        asked.behind = [Sent(each, owner=question_id) for each in ask_behind(series, answers)]
+        asked.unanswered = len(asked.behind)
+        self._due += self._send(asked.behind)
+        return bool(asked.behind)
+
+    def due(self) -> bytes:
+        """What the answers that have come call for."""
+        due, self._due = b"".join(self._due), []
+        return due
+
+
+def answers_of(sent: Iterable[Sent]) -> tuple[Answer, ...]:
+    return tuple(one.answer for one in sent if one.answer is not None)

@@ -17,7 +17,7 @@ from typing import Final
 from rangeland.dialects.contract import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.codes import SUCCESS
-from rangeland.dialects.rocketmq.session import number_of
+from rangeland.dialects.rocketmq.pulls import number_of
 from rangeland.model import Partition
 
 SAMPLE: Final = 8
@@ -27,7 +27,7 @@ FEW: Final = 64
 
 def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
     return [
-        Question(m.pull(queue, offset, SAMPLE))
+        Question(m.Pull(queue, offset, SAMPLE))
         for queue, (start, end) in logs.items()
         if end - start >= FEW
         for offset in ((start + end) // 2, end - SAMPLE)
@@ -42,7 +42,7 @@ def read_sizes(answers: Sequence[m.Answer]) -> dict[Partition, int]:
         queue = answer.request.about
         if queue is None or answer.code != SUCCESS:
             continue
-        count = number_of(answer, "nextBeginOffset") - number_of(answer.request, "queueOffset")
+        count = number_of(answer, "nextBeginOffset") - answer.pull.offset
         if count > 0:
             samples.setdefault(queue, []).append((len(answer.body), count))
             widths[queue] = number_of(answer, "maxOffset") - number_of(answer, "minOffset")

@@ -1,0 +1,24 @@
+"""Connections that are no good: what ``broker`` raises, and others decide about."""
+
+from __future__ import annotations
+
+from rangeland.errors import Unreachable
+
+
+class Lost(Unreachable):
+    """This connection is no good: refused, broken, or silent for too long."""
+
+
+class NoBroker(Lost):
+    """Whoever listens there speaks another protocol."""
+
+
+class Closed(Lost):
+    """The peer closed the connection. ``is_unwelcome``: at the first request, after it had
+    said that it is a broker, and nobody had logged in."""
+
+    is_unwelcome = False
+
+
+class Tokenless(Lost):
+    """Who we are cannot be told now: no token is to be had. It may be later."""

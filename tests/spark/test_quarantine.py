@@ -1,0 +1,56 @@
+"""The quarantine as a table: what an attempt has kept, and what takes its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rangeland.delta.aside import AsideSettings, AsideWriter
+from rangeland.delta.entries import OutcomeEntry
+from rangeland.delta.kernel import Kernel
+from rangeland.delta.quarantine import Quarantine
+from rangeland.landing.table import TargetTable
+from rangeland.model import Counts, Kept, Partition, Range, Receipt
+
+pytestmark = pytest.mark.spark
+
+P = Partition("t", 0)
+APP = "rangeland/j"
+
+
+def kept_in(quarantine: Quarantine) -> list[bytes]:
+    return [batch.kept.records for batch in quarantine.batches(lambda *_: True)]
+
+
+def outcome(quarantine: Quarantine, sequence: int, records: bytes) -> OutcomeEntry:
+    plan = f"{sequence}" * 16
+    writer = AsideWriter(AsideSettings(quarantine.storage(), "j", APP, sequence, plan))
+    writer.add(0, Range(P, 0, 4), Kept(records, (), "why"), "")
+    (receipt,) = writer.close([Receipt(0, P, 0, 4, Counts(quarantined=4))])
+    return OutcomeEntry(APP, "j", sequence, plan, (), (), 1, 0, receipt.kept)
+
+
+def test_a_whole_attempt_takes_back_what_an_earlier_one_had_kept(
+    spark: Any, kernel: Kernel, tmp_path: Path
+) -> None:
+    quarantine = Quarantine(kernel, str(tmp_path / "t"))
+    one, two = (outcome(quarantine, n, b"%d" % n) for n in (1, 2))
+    quarantine.commit(one)
+    quarantine.commit(two)
+    assert sorted(kept_in(quarantine)) == [b"1", b"2"]
+    sink = SimpleNamespace(table=str(tmp_path / "t"), is_catalog_name=False)
+    table = TargetTable(spark, cast(Any, SimpleNamespace(sink=sink)))
+    for _ in range(2):
+        assert table.keep(replace(two, attempt=1, kept=())) is None
+        assert kept_in(quarantine) == [b"1"]
+
+
+def test_no_quarantine_is_made_for_nothing(kernel: Kernel, tmp_path: Path) -> None:
+    quarantine = Quarantine(kernel, str(tmp_path / "t"))
+    none = OutcomeEntry(APP, "j", 1, "1" * 16, (), (), 1, attempt=1)
+    quarantine.commit(none)
+    assert kernel.load(quarantine.path) is None

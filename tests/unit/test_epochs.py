@@ -1,0 +1,52 @@
+"""The leader epoch of a log whose broker tells none is read from its last batch, and known
+to be: it may be older than the leader."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from rangeland.dialects.contract import Asked, FetchAnswer, Fetched, Nature, Question
+from rangeland.dialects.verdicts import Verdict
+from rangeland.fetch.epochs import with_epochs
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.model import Address, Leader, LogState, Partition
+
+B1 = Address("b1", 9092)
+P0, P1 = Partition("t", 0), Partition("t", 1)
+
+
+class Old:
+    """A broker whose metadata has no epochs: a dialect and its connections at once. The bytes of
+    a batch are its epoch."""
+
+    NATURE = Nature(has_epochs=True)
+    settings = ClusterSettings("kafka", (B1,))
+
+    @property
+    def dialect(self) -> Old:
+        return self
+
+    def ask_records(self, asked: list[Asked], terms: Any) -> list[Question]:
+        return [Question(tuple((a.partition, a.offset) for a in asked))]
+
+    def call_all(self, address: Address, questions: list[Question]) -> list[Any]:
+        return [question.request for question in questions]
+
+    def read_records(self, answers: list[Any], asked: Any, isolation: Any) -> FetchAnswer:
+        ((wanted,),) = [answers]
+        parts = tuple(Fetched(p, Verdict.OK, "", memoryview(bytes([at]))) for p, at in wanted)
+        return FetchAnswer(Verdict.OK, "", parts)
+
+    def epoch_of(self, records: memoryview) -> int:
+        return records[0]
+
+
+def test_an_epoch_that_no_metadata_tells_is_the_last_batch_s_and_known_to_be() -> None:
+    logs = {
+        P0: LogState(P0, Leader(B1), 0, 8),
+        P1: LogState(P1, Leader(B1, epoch=3), 0, 8),
+    }
+    found = with_epochs(cast(Brokers, Old()), logs)
+    assert (found[P0].leader.epoch, found[P0].epoch_is_read) == (7, True)
+    assert found[P1] == logs[P1]

@@ -1,0 +1,86 @@
+"""Secrets that a job sends in the clear: said by ``check``, ``plan`` and ``run``."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rangeland import inspection, run
+from rangeland.errors import EngineFailed, Unreachable
+from rangeland.job import Job
+from rangeland.job.settings import exposed
+from rangeland.planning.draft import Draft
+from rangeland.results import Silent
+from tests.unit.test_job_security import NAMED, bearer, job_of
+
+
+def scram() -> dict[str, Any]:
+    return {"sasl": {**NAMED, "mechanism": "SCRAM-SHA-512"}}
+
+
+def plain() -> dict[str, Any]:
+    return {"sasl": dict(NAMED)}
+
+
+@pytest.mark.parametrize(
+    ("security", "servers", "says"),
+    [
+        (plain(), ["b:1"], "the password of .* the clear: PLAIN without"),
+        (bearer(file="t"), ["b:1"], "the token of .* the clear: OAUTHBEARER without"),
+        (plain(), ["localhost:1", "b:1"], "the password"),
+        (plain(), ["localhost:1", "127.0.0.1:2", "[::1]:3"], None),
+        ({**plain(), "tls": True}, ["b:1"], None),
+        ({**plain(), "tls": {"verify_hostname": False}}, ["b:1"], None),
+        (scram(), ["b:1"], None),
+        ({}, ["b:1"], None),
+    ],
+)
+def test_only_a_secret_that_others_can_read_is_said(
+    security: dict[str, Any], servers: list[str], says: str | None
+) -> None:
+    import re
+
+    told = exposed(job_of(security, servers=servers))
+    assert bool(told) == (says is not None)
+    assert says is None or re.search(says, told[0])
+
+
+def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> str:
+        raise Unreachable("away")
+
+    def no_spark() -> object:
+        raise EngineFailed("no Spark")
+
+    monkeypatch.setattr(inspection, "_brokers", away)
+    found = inspection.check(job_of(plain()), no_spark, Silent())
+    (finding,) = [x for x in found.findings if x[0] == "security"]
+    assert finding[1]
+    assert finding[2].startswith("warning: the password of source.security.sasl")
+    found = inspection.check(job_of(scram()), no_spark, Silent())
+    assert not [x for x in found.findings if x[0] == "security"]
+
+
+def runner(job: Job) -> run.Runner:
+    made = object.__new__(run.Runner)
+    made.job, made.way, made.progress = job, run.Way.RUN, Silent()
+    made.warnings, made.started = [], 0.0
+    nothing = SimpleNamespace(settle=tuple)
+    made.target = cast(Any, SimpleNamespace(kernel=nothing))
+    return made
+
+
+def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = runner(job_of(plain()))
+    (note,) = made._placed(Draft(cast(Any, None), (), (), ())).notes
+    assert "sent to the brokers in the clear" in note
+
+    def stop(*_: object) -> None:
+        raise EngineFailed("enough")
+
+    monkeypatch.setattr(run, "summed", stop)
+    with pytest.raises(EngineFailed, match="enough"):
+        made._result([], None)
+    assert made.warnings == [note]

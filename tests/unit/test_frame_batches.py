@@ -1,0 +1,49 @@
+"""A data frame has all rows of its range, or none: nobody sees a receipt of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.errors import BadRecord
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.model import Kept, Partition, Receipt, Slice
+from rangeland.planning.policy import Action, Policy
+from rangeland.spark.frames import frame_batches
+from tests.batches import Batch, Record, encode
+
+P = Partition("t", 0)
+PIECE = Slice(0, P, 0, 12)
+
+
+def settings(action: Action) -> ClusterSettings:
+    """Three batches of four records; the checksum of one is wrong."""
+    errors = {0: 0, 4: 1, 8: 0}
+    stored = [encode(Batch(base, [Record(b"k")] * 4, crc_error=n)) for base, n in errors.items()]
+    kept = {0: Kept(b"".join(stored), (), "")}
+    return ClusterSettings("kafka", (), policy=Policy(corrupt=action), kept=kept)
+
+
+class Receipts:
+    def __init__(self) -> None:
+        self.found: dict[int, Receipt] = {}
+
+    def add(self, found: dict[int, Receipt]) -> None:
+        self.found |= found
+
+
+@pytest.mark.parametrize("action", [Action.FAIL, Action.HOLD, Action.QUARANTINE])
+def test_a_frame_without_receipts_never_ends_short(action: Action) -> None:
+    with pytest.raises(BadRecord, match="offset 4 cannot be decoded"):
+        list(frame_batches([PIECE], settings(action)))
+
+
+def test_a_frame_leaves_out_what_was_said_to_be_skipped() -> None:
+    assert sum(b.num_rows for b in frame_batches([PIECE], settings(Action.SKIP))) == 8
+
+
+@pytest.mark.parametrize(("action", "rows"), [(Action.HOLD, 4), (Action.QUARANTINE, 8)])
+def test_with_receipts_the_policy_holds(action: Action, rows: int) -> None:
+    receipts = Receipts()
+    batches = frame_batches([PIECE], settings(action), receipts)
+    assert sum(b.num_rows for b in batches) == rows
+    assert receipts.found[0].counts.landed == rows

@@ -1,0 +1,48 @@
+"""Topics that old brokers do not name: gone, or not shown to this client any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.errors import RangeLost
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest, Partition, Survey
+from rangeland.planning.bounds import Request, resolve
+from rangeland.planning.lives import Mark
+from rangeland.planning.policy import Action, Policy, Verdict
+from tests.unit.test_connection import peer, settings_of
+from tests.unit.test_kafka_older import old
+
+GONE = Partition("gone", 0)
+CHECKPOINT = {GONE: Mark(7)}
+
+
+def asked(action: Action) -> Request:
+    return Request(
+        Bounds(FromCheckpoint()),
+        Bounds(Latest()),
+        Earliest(),
+        Policy(vanished=action),
+        topics=("gone",),
+    )
+
+
+def test_a_topic_that_an_old_broker_may_hide_is_never_skipped() -> None:
+    with peer(old([])) as address, Brokers(settings_of(address)) as brokers:
+        survey = take_survey(
+            brokers, Wanted(("gone",), known=frozenset({"gone"}), checkpoint=CHECKPOINT)
+        )
+    assert survey.hidden == {"gone"}
+    for action in (Action.SKIP, Action.FAIL):
+        with pytest.raises(RangeLost) as caught:
+            resolve(asked(action), survey, CHECKPOINT)
+        assert "or this client may not see it any more" in str(caught.value.facts)
+    (held,) = resolve(asked(Action.HOLD), survey, CHECKPOINT).held
+    assert held.verdict is Verdict.VANISHED
+    assert "or this client may not see it any more" in held.evidence
+
+
+def test_a_topic_that_a_newer_broker_denies_is_gone_and_may_be_skipped() -> None:
+    (loss,) = resolve(asked(Action.SKIP), Survey(0, {}), CHECKPOINT).losses
+    assert loss.evidence == "the cluster no longer names this topic"

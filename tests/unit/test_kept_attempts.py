@@ -1,0 +1,59 @@
+"""A later attempt stands in for an earlier one in quarantine, also where it keeps nothing."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from rangeland.delta.entries import OutcomeEntry
+from rangeland.landing.finishing import Finisher
+from rangeland.model import DataFile, Isolation, Partition, Range, Slice
+from rangeland.planning.plan import Plan
+from rangeland.results import Silent
+
+P = Partition("t", 0)
+FILE = DataFile("part-1.parquet", 10, 1, "{}", 1)
+
+
+class Target:
+    """The order of what is asked of a table."""
+
+    def __init__(self, landed: int) -> None:
+        self.landed = landed
+        self.asked: list[str] = []
+
+    def landed_sequence(self, application: str) -> int:
+        return self.landed
+
+    def keep(self, outcome: OutcomeEntry) -> None:
+        self.asked.append("keep")
+
+    def land(self, outcome: OutcomeEntry, since: int | None) -> None:
+        self.asked.append("land")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "kept", "landed", "asked"),
+    [
+        (0, (FILE,), 0, ["keep", "land"]),
+        (1, (), 0, ["keep", "land"]),
+        (0, (), 0, ["land"]),
+        (1, (), 1, ["land"]),
+    ],
+    ids=["kept", "an attempt that keeps nothing", "nothing ever kept", "landed before"],
+)
+def test_the_quarantine_is_told_of_every_later_attempt(
+    attempt: int, kept: tuple[DataFile, ...], landed: int, asked: list[str]
+) -> None:
+    whole = Range(P, 0, 4)
+    committed = Isolation.READ_COMMITTED
+    slices = (Slice(0, P, 0, 4),)
+    plan = Plan("j", "rangeland/j", 1, "kafka", committed, (whole,), slices, checkpoint={})
+    outcome = OutcomeEntry("rangeland/j", "j", 1, plan.hash, (), (), 1, attempt, kept)
+    target = Target(landed)
+    finisher = Finisher(
+        None, cast(Any, None), cast(Any, target), cast(Any, None), None, Silent(), print
+    )
+    finisher._land(plan, outcome, None)
+    assert target.asked == asked

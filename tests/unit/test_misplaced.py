@@ -1,0 +1,277 @@
+"""Offsets that no checksum covers: batches that are not where they say, and what is kept."""
+
+from __future__ import annotations
+
+import queue
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from rangeland.decode.columns import OFFSET
+from rangeland.dialects.contract import Fetched, OffsetAnswer, Question, load_dialect
+from rangeland.dialects.kafka import aborted_within, next_offset
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import BadRecord
+from rangeland.fetch.broker import Lost
+from rangeland.fetch.consumer import read_slices
+from rangeland.fetch.fetcher import Fetcher, Piece
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.steps import Ask, Patience
+from rangeland.fetch.tally import Chunk
+from rangeland.model import Address, Counts, Isolation, Kept, Partition, Slice
+from rangeland.planning.policy import Action, Policy, TopicRule
+from rangeland.planning.policy import Verdict as LossVerdict
+from tests.batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
+from tests.messagesets import Message, encode_message
+
+P = Partition("t", 0)
+B1 = Address("b1", 1)
+FAR = 1 << 40
+PASSING = [Action.SKIP, Action.QUARANTINE]
+
+
+def four(base: int, **changes: object) -> bytes:
+    batch = Batch(base, [Record(b"k", b"v" * 9)] * 4)
+    return encode(replace(batch, **changes))  # type: ignore[arg-type]
+
+
+def at(stored: bytes, base: int) -> bytes:
+    """The same batch with another base offset, which its checksum does not cover."""
+    return struct.pack(">q", base) + stored[8:]
+
+
+def chunks(
+    action: Action, *stored: bytes, until: int = 12, aborted: Sequence[tuple[int, int]] = ()
+) -> list[Chunk]:
+    committed = Isolation.READ_COMMITTED
+    kept = {0: Kept(b"".join(stored), tuple(aborted), "")}
+    policy = Policy(corrupt=action)
+    settings = ClusterSettings("kafka", (), isolation=committed, policy=policy, kept=kept)
+    return list(read_slices([Slice(0, P, 0, until)], settings))
+
+
+def total(found: Sequence[Chunk]) -> Counts:
+    return Counts.sum(chunk.counts for chunk in found)
+
+
+def lost(found: Sequence[Chunk]) -> list[tuple[int, int]]:
+    return [(c.loss.from_offset, c.loss.until_offset) for c in found if c.loss is not None]
+
+
+def offsets(found: Sequence[Chunk]) -> list[int]:
+    named = [c.batch.column(OFFSET.name).to_pylist() for c in found if c.batch is not None]
+    return [offset for one in named for offset in one]
+
+
+# --- offsets that do not rise -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [FAR, 5, 1, 0, -(1 << 62), (1 << 63) - 1])
+def test_a_batch_that_is_not_where_it_says_is_damaged(base: int) -> None:
+    stored = (four(0), at(four(4), base), four(8), four(12))
+    with pytest.raises(BadRecord, match="cannot be decoded"):
+        chunks(Action.FAIL, *stored)
+    for action in PASSING:
+        found = chunks(action, *stored)
+        assert lost(found) == [(4, 8)]
+        assert offsets(found) == [*range(4), *range(8, 12)]
+        assert total(found).compacted == 0
+    (held,) = [c for c in chunks(Action.HOLD, *stored) if c.loss is not None]
+    assert held.from_offset == held.until_offset == 4
+
+
+def test_the_bytes_of_a_misplaced_batch_are_kept_and_are_not_taken_for_compacted() -> None:
+    misplaced = at(four(4), FAR)
+    (kept,) = [c.kept for c in chunks(Action.QUARANTINE, four(0), misplaced, four(8)) if c.kept]
+    assert kept.records == misplaced
+    settings = ClusterSettings("kafka", (), kept={0: kept})
+    with pytest.raises(BadRecord, match="have none of them"):
+        list(read_slices([Slice(0, P, 4, 8)], settings))
+
+
+def test_a_misplaced_message_of_an_old_format_is_lost_alone() -> None:
+    stored = [encode_message(Message(n, b"k", b"v", 1)) for n in range(12)]
+    stored[5] = at(stored[5], FAR)
+    with pytest.raises(BadRecord, match="offset 5 cannot be decoded"):
+        chunks(Action.FAIL, *stored)
+    found = chunks(Action.SKIP, *stored)
+    assert (total(found), lost(found)) == (Counts(landed=11, lost=1), [(5, 6)])
+
+
+def test_a_fetch_does_not_go_by_offsets_that_do_not_rise() -> None:
+    stored = memoryview(four(0) + at(four(4), FAR) + four(8))
+    with pytest.raises(BadRecord) as caught:
+        next_offset(stored, 0)
+    assert caught.value.facts == {"base_offset": 4, "next_offset": 8}
+    assert next_offset(stored, 8) == 12
+    with pytest.raises(BadRecord):  # what comes next need not be whole to contradict it
+        next_offset(stored[: -len(four(8)) + 20], 0)
+
+
+def test_gaps_of_a_cleaner_are_not_damage() -> None:
+    sparse = encode(cleaned(Batch(4, [Record(b"k", b"v")] * 4), [1]))
+    found = chunks(Action.FAIL, four(0), sparse, four(20), until=24)
+    assert total(found) == Counts(landed=9, compacted=15)
+
+
+# --- ends and passing ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [0, 1, 9, 1 << 30])
+@pytest.mark.parametrize("action", PASSING)
+def test_the_end_of_a_damaged_header_is_held_against_the_next_batch(
+    action: Action, delta: int
+) -> None:
+    damaged = bytearray(four(4))
+    struct.pack_into(">i", damaged, 23, delta)
+    found = chunks(action, four(0), bytes(damaged), four(8))
+    assert lost(found) == [(4, 8)]
+    assert (total(found).landed, total(found).compacted) == (8, 0)
+
+
+@pytest.mark.parametrize("count", [-1, 3, 5, 1 << 20])
+@pytest.mark.parametrize("action", PASSING)
+def test_a_batch_with_a_damaged_count_is_passed(action: Action, count: int) -> None:
+    damaged = bytearray(four(4))
+    struct.pack_into(">i", damaged, 57, count)
+    found = chunks(action, four(0), bytes(damaged), four(8))
+    assert (lost(found), total(found).landed) == ([(4, 8)], 8)
+
+
+@pytest.mark.parametrize("action", PASSING)
+def test_a_damaged_abort_marker_is_passed_and_ends_its_transaction(action: Action) -> None:
+    of = {"transactional": True, "producer_id": 7}
+    bad_marker = encode(replace(marker(4, 7, ABORT), crc_error=1))
+    stored = (four(0, **of), bad_marker, four(5, **of), encode(marker(9, 7, COMMIT)))
+    found = chunks(action, *stored, until=10, aborted=[(7, 0)])
+    assert lost(found) == [(4, 5)]
+    assert total(found).landed == total(found).aborted == 4
+    assert offsets(found) == [5, 6, 7, 8]
+
+
+# --- what goes with quarantined bytes -------------------------------------------------------------
+
+
+def test_a_committed_batch_behind_an_abort_is_landed_when_it_is_redriven() -> None:
+    of = {"transactional": True, "producer_id": 7}
+    good = four(5, **of)
+    bad = good[:-3] + bytes([good[-3] ^ 1]) + good[-2:]
+    stored = (four(0, **of), encode(marker(4, 7, ABORT)), bad, encode(marker(9, 7, COMMIT)))
+    found = chunks(Action.QUARANTINE, *stored, until=10, aborted=[(7, 0)])
+    assert total(found) == Counts(aborted=4, control=2, quarantined=4)
+    (kept,) = [chunk.kept for chunk in found if chunk.kept is not None]
+    assert (kept.records, kept.aborted) == (bad, ())
+    mended = {0: replace(kept, records=good)}
+    settings = ClusterSettings("kafka", (), isolation=Isolation.READ_COMMITTED, kept=mended)
+    assert total(list(read_slices([Slice(0, P, 5, 9)], settings))) == Counts(landed=4)
+
+
+def test_what_is_kept_of_an_aborted_transaction_stays_aborted() -> None:
+    of = {"transactional": True, "producer_id": 7}
+    stored = memoryview(four(0, **of) + four(4, **of) + four(8, **of, crc_error=1))
+    assert aborted_within(stored, 4, 8, [(7, 0), (7, 30)]) == ((7, 0),)
+    assert aborted_within(stored, 0, 4, [(7, 0), (8, 3), (8, 4)]) == ((7, 0), (8, 3))
+    assert aborted_within(stored, 8, 12, [(7, 8)]) == ((7, 8),)
+
+
+# --- behind what is readable ----------------------------------------------------------------------
+
+
+class Edges:
+    """Brokers that only tell where the log ends."""
+
+    def __init__(self, end: int | None) -> None:
+        self.dialect = load_dialect("kafka")
+        self.end = end
+        self.asked = 0
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        self.asked += 1
+        if self.end is None:
+            raise Lost("gone")
+        return [self.end]
+
+
+def taken(
+    monkeypatch: pytest.MonkeyPatch, end: int | None, readable_end: int, *stored: bytes
+) -> tuple[Piece | None, Edges, Fetcher]:
+    piece = Slice(0, P, 0, 12, leader=B1)
+    fetcher = Fetcher([piece], ClusterSettings("kafka", (B1,)), Patience())
+    edges = Edges(end)
+    fetcher.brokers = cast(Brokers, edges)
+    monkeypatch.setattr(edges, "dialect", _Dialect(edges.dialect))
+    ask = fetcher._loop.next(0)
+    assert isinstance(ask, Ask)
+    part = Fetched(P, Verdict.OK, "", memoryview(b"".join(stored)), readable_end)
+    return fetcher._take(B1, ask.wants[0], part, False), edges, fetcher
+
+
+class _Dialect:
+    """Kafka's, but that offsets come as they are."""
+
+    def __init__(self, kafka: Any) -> None:
+        self.kafka = kafka
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.kafka, name)
+
+    def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
+        return {P: OffsetAnswer(Verdict.OK, "", answers[0])}
+
+
+def test_what_is_within_the_log_is_taken_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece, edges, _ = taken(monkeypatch, None, 12, four(0), four(4), four(8))
+    assert piece is not None
+    assert (piece.until_offset, edges.asked) == (12, 0)
+
+
+def test_a_last_batch_behind_the_log_is_left_for_the_next_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    piece, edges, _ = taken(monkeypatch, None, 12, four(0), at(four(4), FAR))
+    assert piece is not None
+    assert (piece.until_offset, edges.asked) == (4, 0)
+
+
+def test_what_goes_back_is_judged_beside_what_it_contradicts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored = (four(0), at(four(4), 2), four(8))
+    piece, _, _ = taken(monkeypatch, None, 12, *stored)
+    assert piece is not None
+    assert (piece.until_offset, bytes(piece.records)) == (8, b"".join(stored))
+
+
+def test_a_batch_behind_the_end_of_the_log_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadRecord, match=f"ends at offset {FAR + 4}, and the log ends at 12"):
+        taken(monkeypatch, 12, 12, at(four(0), FAR))
+
+
+def test_a_log_may_grow_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece, edges, _ = taken(monkeypatch, 16, 12, four(12))
+    assert piece is not None
+    assert (piece.until_offset, edges.asked) == (12, 1)
+
+
+def test_who_cannot_be_asked_for_the_end_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece, _, fetcher = taken(monkeypatch, None, 12, four(12))
+    assert piece is None
+    with pytest.raises(queue.Empty):
+        fetcher._pieces.get_nowait()
+    assert fetcher._loop.readings[0].position == 0
+
+
+# --- reading without receipts ---------------------------------------------------------------------
+
+
+def test_without_receipts_only_what_is_skipped_goes_missing() -> None:
+    rule = TopicRule("t", ((LossVerdict.CORRUPT, Action.QUARANTINE),))
+    policy = Policy(Action.HOLD, Action.SKIP, corrupt=Action.HOLD, topics=(rule,))
+    strict = policy.without_receipts()
+    assert (strict.expired, strict.recreated) == (Action.FAIL, Action.SKIP)
+    assert strict.of(LossVerdict.CORRUPT, "other") is Action.FAIL
+    assert strict.of(LossVerdict.CORRUPT, "t") is Action.FAIL

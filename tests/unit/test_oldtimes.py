@@ -1,0 +1,108 @@
+"""Logs that begin in a format without times: when "no record is that late" is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from rangeland.dialects.contract import OffsetAnswer, Question, load_dialect
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.older import fitted
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import RemoteProtocolError
+from rangeland.fetch.oldtimes import reconsidered
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.model import Address, AtTime, Leader, Partition
+
+B1 = Address("b1", 9092)
+P = Partition("t", 0)
+NOTHING = OffsetAnswer(Verdict.OK, "", None)
+END = 400
+
+
+class Broker:
+    """Segments ``(base offset, last modified, format)``, asked as of 0.11; ``no_oldest`` as
+    of 4.0."""
+
+    def __init__(self, *segments: tuple[int, int, int], no_oldest: bool = False) -> None:
+        self.dialect = load_dialect("kafka")
+        self.settings = ClusterSettings("kafka", (B1,))
+        self.segments = segments
+        self.no_oldest = no_oldest
+        self.fetched: list[int] = []
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        return [self._answer(question) for question in questions]
+
+    def _answer(self, question: Question) -> Any:
+        request = question.request
+        if isinstance(request, m.FetchRequest):
+            return self._records(request.topics[0].partitions[0].fetch_offset)
+        if self.no_oldest:
+            raise RemoteProtocolError("no version of ListOffsets fits", theirs=[1, 10])
+        assert question.max_version == 0
+        asked = fitted(request, 0).topics[0].partitions[0]
+        times = [(base, modified) for base, modified, _ in self.segments] + [(END, 10**12)]
+        if asked.timestamp >= 0:
+            times = [(base, at) for base, at in times if at <= asked.timestamp]
+        starts = tuple(base for base, _ in reversed(times))[: asked.max_num_offsets]
+        part = m.ListOffsetsPartitionResponse(
+            partition_index=0, error_code=0, old_style_offsets=starts
+        )
+        topic = m.ListOffsetsTopicResponse(name="t", partitions=(part,))
+        return m.ListOffsetsResponse(topics=(topic,))
+
+    def _records(self, offset: int) -> Any:
+        self.fetched.append(offset)
+        magic = next(form for base, _, form in self.segments if base == offset)
+        part = m.FetchedPartition(
+            partition_index=0,
+            error_code=0,
+            high_watermark=END,
+            records=memoryview(bytes(16) + bytes([magic]) + bytes(40)),
+        )
+        return m.FetchResponse(responses=(m.FetchedTopic(topic="t", partitions=(part,)),))
+
+
+def told(broker: Broker, time_ms: int, answer: OffsetAnswer = NOTHING) -> OffsetAnswer:
+    leaders = {P: Leader(B1)}
+    found = reconsidered(cast(Brokers, broker), B1, leaders, AtTime(time_ms), {P: answer})
+    return found.get(P, answer)
+
+
+def test_a_segment_without_times_hides_no_later_ones() -> None:
+    broker = Broker((0, 100, 0), (100, 500, 0), (200, 600, 2), (300, 700, 2))
+    assert told(broker, 450) == OffsetAnswer(Verdict.OK, "NONE", 0, is_exact=False)
+    assert told(broker, 500) == OffsetAnswer(Verdict.OK, "NONE", 0, is_exact=False)
+    assert broker.fetched == [100, 100], "the first that was written to since"
+
+
+def test_all_was_copied_after_the_time() -> None:
+    assert told(Broker((0, 500, 0), (200, 600, 2)), 50).offset == 0
+
+
+@pytest.mark.parametrize(
+    ("segments", "time_ms", "fetched"),
+    [
+        (((0, 100, 0), (100, 200, 2), (200, 300, 2)), 301, []),
+        (((0, 100, 2), (100, 200, 2)), 150, [100]),
+        (((0, 100, 0), (100, 900, 2)), 500, [100]),
+    ],
+    ids=["all was written before", "no format without times", "those without times are older"],
+)
+def test_an_ordinary_log_stays_exact(
+    segments: tuple[tuple[int, int, int], ...], time_ms: int, fetched: list[int]
+) -> None:
+    broker = Broker(*segments)
+    assert told(broker, time_ms) is NOTHING
+    assert broker.fetched == fetched
+
+
+def test_what_was_found_is_not_doubted_and_new_brokers_cannot_be() -> None:
+    known = OffsetAnswer(Verdict.OK, "", 7)
+    hiding = ((0, 100, 0), (100, 500, 0), (200, 600, 2))
+    assert told(Broker(*hiding), 450, known) is known
+    assert told(Broker(*hiding, no_oldest=True), 450) is NOTHING

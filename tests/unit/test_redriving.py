@@ -1,0 +1,217 @@
+"""What of the quarantine is read, and when: never more than a plan may carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow.parquet as pq
+import pytest
+
+from rangeland import run
+from rangeland.delta import quarantine as quarantine_module
+from rangeland.delta.aside import AsideSettings, AsideWriter
+from rangeland.delta.entries import LossEntry, OutcomeEntry, PlanEntry
+from rangeland.delta.kernel import Kernel
+from rangeland.delta.quarantine import KeptBatch, Quarantine, Wanted
+from rangeland.errors import Conflict, StorageFailed
+from rangeland.job import Job
+from rangeland.landing import redriving
+from rangeland.landing.target import Target
+from rangeland.model import Counts, DataFile, Isolation, Kept, Partition, Range, Receipt, Slice
+from rangeland.planning.coverage import Coverage
+from rangeland.planning.draft import Draft, Standing
+from rangeland.planning.plan import Plan, Way
+from rangeland.results import Silent
+from tests.unit.test_ledger_lost_answers import TableInMemory, Version
+
+P0 = Partition("orders", 0)
+APP = "rangeland/orders"
+MIB = 1 << 20
+
+
+def plan(*ranges: Range, sequence: int = 1) -> Plan:
+    slices = (
+        Slice(i, r.partition, r.from_offset, r.until_offset, topic_id=r.topic_id)
+        for i, r in enumerate(ranges)
+    )
+    how = ("kafka", Isolation.READ_COMMITTED)
+    return Plan("orders", APP, sequence, *how, tuple(ranges), tuple(slices))
+
+
+def ten(first: int, topic_id: str = "id") -> Range:
+    return Range(P0, first, first + 10, topic_id)
+
+
+class Keeping:
+    """Stands for a target with batches in quarantine, all of one plan."""
+
+    def __init__(self, *batches: KeptBatch) -> None:
+        self.batches = batches
+        self.read: list[Range] = []
+
+    def quarantined(self, wanted: Wanted) -> Iterator[KeptBatch]:
+        for batch in self.batches:
+            if wanted(batch.application, batch.sequence, batch.range):
+                self.read.append(batch.range)
+                yield batch
+
+    def losses(self, application: str = "", sequence: int = 0) -> list[LossEntry]:
+        said = ("corrupt", "quarantine", "cause", "evidence", 1, 1, "hash")
+        return [LossEntry(APP, "orders", 1, batch.range, *said) for batch in self.batches]
+
+    def landings(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
+        entry = PlanEntry(APP, "orders", 1, "hash", (), "{}", 1)
+        return [(entry, OutcomeEntry(APP, "orders", 1, "hash", (), (), 1))]
+
+    def document(self, entry: PlanEntry) -> dict[str, Any]:
+        return plan().to_json()
+
+
+def kept(where: Range, size_bytes: int, at_ms: int = 1, text: bytes = b"bytes") -> KeptBatch:
+    return KeptBatch(where, APP, 1, "bad", "b:1", size_bytes, Kept(text, (), "bad"), at_ms)
+
+
+@pytest.fixture
+def all_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redriving, "_trouble", lambda *about: "")
+
+
+JOB = SimpleNamespace(job="orders", application=APP, source=SimpleNamespace(dialect="kafka"))
+
+
+@pytest.mark.usefixtures("all_decodes")
+def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
+    target = Keeping(*(kept(ten(first), 30 * MIB) for first in (40, 30, 20, 10, 0)))
+    found = redriving.draft_of_kept(
+        cast(Job, JOB), cast(Target, target), Standing({}, Coverage(), 2), 5
+    )
+    assert found.plan.ranges == tuple(
+        replace(ten(first), estimated_bytes=30 * MIB) for first in (30, 40)
+    )
+    assert target.read == [ten(40), ten(30), ten(20)]
+
+
+@pytest.mark.usefixtures("all_decodes")
+def test_what_is_listed_holds_no_bytes() -> None:
+    target = Keeping(kept(ten(10), 30), kept(ten(0), 20))
+    found = redriving.in_quarantine(cast(Job, JOB), cast(Target, target))
+    assert [(one.batch.range, one.batch.size_bytes) for one in found] == [
+        (ten(0), 20),
+        (ten(10), 30),
+    ]
+    assert {one.batch.kept.records for one in found} == {b""}
+
+
+def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
+    other_life = kept(ten(0, "old"), 1, text=b"another life")
+    target = Keeping(
+        kept(ten(0), 1, 9, b"newer"), kept(ten(0), 1, 5, b"older"), kept(ten(50), 1), other_life
+    )
+    wanted = plan(Range(P0, 2, 4, "id"), Range(P0, 6, 10, "id"))
+    found = redriving.settings_of(wanted, cast(Target, target)).kept
+    assert found is not None
+    assert {index: one.records for index, one in found.items()} == {0: b"newer", 1: b"newer"}
+    assert target.read == [ten(0), ten(0)]
+    with pytest.raises(StorageFailed, match="no bytes of"):
+        redriving.settings_of(plan(ten(30)), cast(Target, target))
+
+
+# --- the files ---------------------------------------------------------------------------------
+
+
+class KeepingInMemory(TableInMemory):
+    def create(self, path: str, *about: object) -> Version:
+        self.versions.append(Version(path, 0))  # tasks have made the folder
+        return self.versions[-1]
+
+    def append(self, snapshot: Any, files: Any, transaction: Any, removed: Any = ()) -> Any:
+        return super().append(snapshot, files, transaction)
+
+
+def fill(quarantine: Quarantine, sequence: int, *ranges: Range) -> None:
+    """One plan's outcome with a file of what it has kept."""
+    digest = f"{sequence:064d}"
+    writer = AsideWriter(AsideSettings(quarantine.path, "orders", APP, sequence, digest))  # type: ignore[arg-type]
+    for r in ranges:
+        writer.add(0, r, Kept(b"%d" % r.from_offset, (), "bad"), "b:1")
+    receipt = Receipt(0, P0, 0, 10, Counts(quarantined=10))
+    files: tuple[DataFile, ...] = writer.close([receipt])[0].kept
+    quarantine.commit(OutcomeEntry(APP, "orders", sequence, digest, (), (), 1, kept=files))
+
+
+def test_bytes_of_files_that_hold_nothing_wanted_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quarantine = Quarantine(cast(Kernel, KeepingInMemory()), str(tmp_path / "orders"))
+    fill(quarantine, 1, ten(0), ten(10), ten(20))
+    fill(quarantine, 2, ten(30))
+    whole = []
+    read_table = pq.read_table
+
+    def reading(path: str, **how: Any) -> Any:
+        whole.extend([path] if how.get("columns") is None else [])
+        return read_table(path, **how)
+
+    monkeypatch.setattr(quarantine_module.pq, "read_table", reading)
+    found = list(quarantine.batches(lambda _app, sequence, r: sequence == 1 and r != ten(10)))
+    assert [(one.range, one.kept.records) for one in found] == [(ten(0), b"0"), (ten(20), b"20")]
+    assert len(whole) == 1
+
+
+# --- the turns of a run ------------------------------------------------------------------------
+
+
+class Turning(run.Runner):
+    """A redrive of so many plans; another driver comes first as often as ``outrun`` says."""
+
+    def __init__(self, plans: int, outrun: int = 0) -> None:
+        self.job = cast(Job, SimpleNamespace(job="orders", application=APP, group=None))
+        self.way = Way.REDRIVE
+        self.target = cast(Target, _Still())
+        self.progress = Silent()
+        self.logs, self.warnings = {}, []
+        self.left, self.outrun = plans, outrun
+        self.finisher = cast(Any, SimpleNamespace(finish=self._finish, place=None))
+
+    def _finish(self, plan: Plan, left: object, *, recovered: bool) -> Any:
+        self.left -= 1
+        return plan
+
+    def refuse_restored(self) -> None: ...
+
+    def draft(self) -> Any:
+        found = plan(ten(self.left * 10)) if self.left else plan()
+        return Draft(found, (), (), ()), None
+
+    def _enter(self, plan: Plan, *about: object) -> Plan | None:
+        self.outrun -= 1
+        return plan if self.outrun < 0 else None
+
+
+class _Still:
+    def refresh(self) -> None: ...
+
+    def unfinished(self) -> list[Any]:
+        return []
+
+    def note(self, *about: object) -> None: ...
+
+    def landed_sequence(self, application: str) -> int:
+        return 0
+
+
+def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
+    finished, found = Turning(plans=3 * run.MAX_ROUNDS)._land()
+    assert len(finished) == 3 * run.MAX_ROUNDS
+    assert found is not None
+    assert found.is_empty
+
+
+def test_who_is_outrun_again_and_again_gives_up() -> None:
+    assert len(Turning(1, outrun=run.MAX_ROUNDS - 1)._land()[0]) == 1
+    with pytest.raises(Conflict, match="could not enter a plan"):
+        Turning(1, outrun=run.MAX_ROUNDS)._land()

@@ -1,0 +1,243 @@
+"""Messages that are not there: what is compacted is told from what has expired, and by tags what
+has gone while it was read is not called filtered. A broker of one queue answers over a socket;
+it follows a script, and says what brokers of 5.5 say.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.errors import RangeLost, Unreachable
+from rangeland.fetch.consumer import read_slices
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.steps import Patience
+from rangeland.fetch.tally import Tally
+from rangeland.model import Address, Counts, Partition, Slice
+from rangeland.planning.policy import Action, Policy
+from rangeland.wire.frames import FrameReader, frame
+from tests.stored import properties_of, stored
+
+QUEUE = Partition("t", 0, "broker-a")
+COMPACTED = {"attributes": {"cleanup.policy": "COMPACTION"}, "topicName": "t"}
+QUICK = Patience(no_progress_ms=500, backoff_ms=20, max_backoff_ms=50)
+
+
+@dataclass
+class Broker:
+    """``tags`` of the messages that are there, by offset. ``begins`` is where it says that its
+    queue does. ``at_pull`` sees each pull by its number, before it is answered."""
+
+    tags: dict[int, str]
+    end: int
+    begins: int = 0
+    topic: object = None
+    looks: int = 10
+    at_pull: Callable[[Broker, int], None] = lambda broker, number: None
+    pulls: list[tuple[int, int, str]] = field(default_factory=list)
+    address: str = ""
+
+    def answer(self, asked: Frame) -> Frame:
+        code, remark, fields, body = self._answered(asked)
+        texts = {name: str(value) for name, value in fields.items()}
+        return Frame(code, asked.opaque, ANSWER, remark, texts, body)
+
+    def _answered(self, asked: Frame) -> tuple[int, str, dict[str, int], bytes]:
+        match asked.code:
+            case m.MIN_OFFSET:
+                return 0, "", {"offset": self.begins}, b""
+            case m.MAX_OFFSET:
+                return 0, "", {"offset": self.end}, b""
+            case m.TOPIC_CONFIG if self.topic is not None:
+                return 0, "", {}, json.dumps(self.topic).encode()
+            case m.ROUTE:
+                return 0, "", {}, json.dumps(self._route()).encode()
+            case m.PULL:
+                return self._pulled(asked)
+        return 16, "no right", {}, b""
+
+    def _route(self) -> object:
+        at = {"brokerName": "broker-a", "cluster": "c", "brokerAddrs": {"0": self.address}}
+        queues = {"brokerName": "broker-a", "perm": 6, "readQueueNums": 1}
+        return {"brokerDatas": [at], "queueDatas": [queues]}
+
+    def _pulled(self, asked: Frame) -> tuple[int, str, dict[str, int], bytes]:
+        at, count = int(asked.fields["queueOffset"]), int(asked.fields["maxMsgNums"])
+        wanted = asked.fields["subscription"]
+        self.pulls.append((at, count, wanted))
+        self.at_pull(self, len(self.pulls))
+        until = self.end if wanted == "*" else min(self.end, at + self.looks)
+        found: list[int] = []
+        place = at
+        while place < until and len(found) < count:
+            if place in self.tags and (wanted == "*" or self.tags[place] in wanted.split(" || ")):
+                found.append(place)
+            place += 1
+        fields = {"nextBeginOffset": place, "minOffset": self.begins, "maxOffset": self.end}
+        body = b"".join(
+            stored(b"v", offset, properties_of(("TAGS", self.tags[offset]))) for offset in found
+        )
+        if at >= self.end:
+            return 19, "OFFSET_OVERFLOW_ONE", fields, b""
+        return (0, "FOUND", fields, body) if found else (20, "NO_MATCHED_MESSAGE", fields, b"")
+
+
+@contextmanager
+def served(broker: Broker) -> Iterator[Address]:
+    """One thread, one connection at a time."""
+    stop = threading.Event()
+
+    def work(server: socket.socket) -> None:
+        while not stop.is_set():
+            with suppress(TimeoutError):
+                connection, _ = server.accept()
+                with connection, suppress(OSError):
+                    connection.settimeout(0.05)
+                    talk(connection)
+
+    def talk(connection: socket.socket) -> None:
+        frames = FrameReader(1 << 20)
+        while not stop.is_set():
+            with suppress(TimeoutError):
+                data = connection.recv(1 << 16)
+                if not data:
+                    return
+                for raw in frames.feed(data):
+                    answer = broker.answer(read_frame(raw))
+                    connection.sendall(frame(*write_frame(answer)))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.05)
+        thread = threading.Thread(target=work, args=(server,))
+        thread.start()
+        try:
+            address = Address("127.0.0.1", server.getsockname()[1])
+            broker.address = str(address)
+            yield address
+        finally:
+            stop.set()
+            thread.join()
+
+
+def read(
+    broker: Broker, from_offset: int, until_offset: int, **more: object
+) -> tuple[list[int], Counts]:
+    """As a task reads: offsets of rows, and what became of all offsets."""
+    with served(broker) as address:
+        settings = ClusterSettings("rocketmq", (address,), request_ms=2_000, **more)  # type: ignore[arg-type]
+        piece = Slice(0, QUEUE, from_offset, until_offset, 0, None, address)
+        tally = Tally([piece])
+        rows: list[int] = []
+        for chunk in read_slices([piece], settings, QUICK):
+            tally.add(chunk)
+            rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []
+        return rows, Counts.sum(receipt.counts for receipt in tally.receipts())
+
+
+# --- compaction -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tags", [(), ("A",)])
+def test_a_compacted_topic_is_read_over_gaps_wherever_they_begin(tags: tuple[str, ...]) -> None:
+    there = [3, 4, 9, *range(30, 70), 75, 80]
+    for first, until in ((0, 81), (5, 81), (3, 60), (5, 9), (5, 8), (71, 75), (71, 76)):
+        broker = Broker(dict.fromkeys(there, "A"), 81, topic=COMPACTED)
+        rows, counts = read(broker, first, until, tags=tags)
+        kept = [offset for offset in there if first <= offset < until]
+        gone = until - first - len(kept)
+        assert rows == kept, (first, until)
+        assert counts.total == until - first
+        assert counts.compacted + counts.filtered == gone
+        assert not (counts.filtered and not tags)
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [None, {}, {"attributes": {"cleanup.policy": "DELETE"}}, "COMPACTION"],
+)
+@pytest.mark.parametrize("tags", [(), ("A",)])
+def test_a_gap_in_a_topic_that_is_not_known_to_be_compacted_is_believed_of_nobody(
+    topic: object, tags: tuple[str, ...]
+) -> None:
+    """A broker may have deleted messages and not know yet that its queue begins later."""
+    broker = Broker({7: "A"}, 8, topic=topic)
+    with pytest.raises(Unreachable, match="OFFSETS_MISSING"):
+        read(broker, 5, 8, tags=tags)
+
+
+def test_a_gap_before_the_beginning_of_the_queue_has_expired_also_in_a_compacted_topic() -> None:
+    broker = Broker({7: "A"}, 8, begins=7, topic=COMPACTED)
+    with pytest.raises(RangeLost):
+        read(broker, 5, 8)
+    rows, counts = read(broker, 5, 8, policy=Policy(expired=Action.SKIP))
+    assert (rows, counts) == ([7], Counts(landed=1, lost=2))
+
+
+def test_a_gap_of_which_two_answers_differ_is_not_believed() -> None:
+    def shrink(broker: Broker, number: int) -> None:
+        """Each pull finds one message less than the one before."""
+        broker.tags.pop(6 + number, None)
+
+    broker = Broker(dict.fromkeys(range(7, 1_000), "A"), 1_000, topic=COMPACTED, at_pull=shrink)
+    with pytest.raises(Unreachable, match="OFFSETS_MISSING"):
+        read(broker, 5, 8)
+
+
+# --- tags -------------------------------------------------------------------------------
+
+
+def deleted_before(until: int, at_pull: int, begins: int | None = None) -> Callable[..., None]:
+    def delete(broker: Broker, number: int) -> None:
+        if number == at_pull:
+            broker.tags = {o: tag for o, tag in broker.tags.items() if o >= until}
+            broker.begins = broker.begins if begins is None else begins
+
+    return delete
+
+
+def test_what_is_deleted_while_tags_are_read_is_lost_and_not_filtered() -> None:
+    """The first message is there when it is asked for; then its file goes, before the pulls by
+    tags come to it."""
+    broker = Broker(dict.fromkeys(range(100), "A"), 100, at_pull=deleted_before(60, 2, begins=60))
+    with pytest.raises(RangeLost) as caught:
+        read(broker, 10, 100, tags=("A",))
+    assert "[10, 60)" in str(caught.value)
+    broker = Broker(dict.fromkeys(range(100), "A"), 100, at_pull=deleted_before(60, 2, begins=60))
+    rows, counts = read(broker, 10, 100, tags=("A",), policy=Policy(expired=Action.SKIP))
+    assert (rows, counts) == (list(range(60, 100)), Counts(landed=40, lost=50))
+
+
+def test_what_is_deleted_while_tags_are_read_is_not_filtered_before_the_broker_knows_either() -> (
+    None
+):
+    broker = Broker(dict.fromkeys(range(100), "A"), 100, at_pull=deleted_before(60, 2))
+    with pytest.raises(Unreachable, match="OFFSETS_MISSING"):
+        read(broker, 10, 100, tags=("A",))
+
+
+def test_what_is_deleted_before_a_series_by_tags_takes_nothing_from_it() -> None:
+    tags = {offset: "AB"[offset % 2] for offset in range(100)}
+    broker = Broker(tags, 100, at_pull=deleted_before(10, 2, begins=10))
+    rows, counts = read(broker, 10, 100, tags=("A",))
+    assert (rows, counts) == (list(range(10, 100, 2)), Counts(landed=45, filtered=45))
+
+
+def test_the_first_message_is_asked_for_again_only_when_all_answers_by_tags_have_come() -> None:
+    broker = Broker(dict.fromkeys(range(30), "A"), 30, looks=100)
+    read(broker, 10, 30, tags=("A",))
+    assert broker.pulls[0] == broker.pulls[-1] == (10, 1, "*")
+    assert {wanted for _, _, wanted in broker.pulls[1:-1]} == {"A"}
+
+
+def test_nothing_more_is_asked_where_all_messages_are_there() -> None:
+    broker = Broker(dict.fromkeys(range(30), "A"), 30)
+    assert read(broker, 10, 30) == (list(range(10, 30)), Counts(landed=20))
+    assert (10, 1, "*") not in broker.pulls

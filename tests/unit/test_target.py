@@ -1,0 +1,320 @@
+"""Where a job stands while other drivers prepare and commit, over Delta in a few lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rangeland.delta.entries import FileEntry
+from rangeland.delta.kernel import AlreadyCommitted, Committed
+from rangeland.delta.rows import SCHEMA, missing_columns
+from rangeland.errors import BadRecord, Conflict, RangeLost
+from rangeland.job import Job
+from rangeland.landing import table as table_module
+from rangeland.landing.finishing import Finisher
+from rangeland.landing.target import Target
+from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Receipt, Slice
+from rangeland.planning.lives import Mark
+from rangeland.planning.losses import range_lost
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Action, Loss, Verdict
+from rangeland.planning.proof import prove
+from rangeland.results import Progress, Silent
+from tests.unit.test_ledger_lost_answers import TableInMemory, Version
+
+P0 = Partition("orders", 0)
+APP = "rangeland/orders"
+
+
+class LakeInMemory:
+    """Stands for the kernel over any number of tables. ``looking`` is called once, before
+    the next look at the path it is for."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, TableInMemory] = {}
+        self.looking: tuple[str, Callable[[], None]] | None = None
+
+    def as_sole_writer(self) -> LakeInMemory:
+        return self
+
+    def resolve(self, path: str) -> str:
+        return path
+
+    def storage(self, path: str) -> str:
+        return path
+
+    def load(self, path: str) -> Version | None:
+        if self.looking is not None and self.looking[0] == path:
+            (_, act), self.looking = self.looking, None
+            act()
+        return self.tables[path].load(path) if path in self.tables else None
+
+    def create(self, path: str, *about: object) -> Version:
+        table = self.tables.setdefault(path, TableInMemory())
+        return table.load(path) or table.create(path)
+
+    def append(
+        self,
+        snapshot: Version,
+        files: Sequence[DataFile],
+        transaction: tuple[str, int],
+        expected: int | None = None,
+        removed: Sequence[Any] = (),
+    ) -> Committed | AlreadyCommitted:
+        return self.tables[snapshot.path].append(snapshot, files, transaction)
+
+    def commits(self, path: str, since: int) -> list[Any]:
+        return []
+
+
+@pytest.fixture
+def lake(monkeypatch: pytest.MonkeyPatch) -> LakeInMemory:
+    made = LakeInMemory()
+    monkeypatch.setattr(table_module, "Kernel", lambda spark: made)
+    return made
+
+
+class Drivers:
+    """Targets of one job's table, each as another driver has it."""
+
+    def __init__(self, lake: LakeInMemory, path: str) -> None:
+        source = {"servers": ["b:1"], "topics": ["orders"]}
+        document = {"job": "orders", "source": source, "sink": {"table": path}}
+        self.job = Job.parse(json.dumps(document))
+        self.path = path
+        lake.create(path)
+        lake.create(f"{path}/_rangeland/ledger")
+
+    def another(self) -> Target:
+        return Target(None, self.job)
+
+
+@pytest.fixture
+def drivers(lake: LakeInMemory, tmp_path: Path) -> Drivers:
+    return Drivers(lake, str(tmp_path / "orders"))
+
+
+def plan(sequence: int = 1, first: int = 0, until: int = 100, **more: Any) -> Plan:
+    return Plan(
+        "orders",
+        more.pop("application", APP),
+        sequence,
+        "kafka",
+        Isolation.READ_COMMITTED,
+        (Range(P0, first, until, "id"),),
+        (Slice(0, P0, first, until, topic_id="id"),),
+        checkpoint={P0: Mark(until, "id")},
+        **more,
+    )
+
+
+def land_until_30(target: Target, of: Plan) -> None:
+    held = (30, 100, "corrupt", "its checksum is wrong")
+    receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), held=held)}
+    outcome, is_mine = target.prepare(of, prove(of, receipts), (), receipts)
+    assert is_mine
+    target.land(outcome, None)
+
+
+def columns_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rangeland.delta.ledger.Ledger.lacks", lambda self: [])
+
+
+@pytest.mark.parametrize("application", [APP, f"{APP}/backfill/0123"])
+def test_what_is_landed_between_two_looks_counts_with_what_it_has_held_back(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch, application: str
+) -> None:
+    columns_are_there(monkeypatch)
+    first, entered = drivers.another(), plan()
+    assert first.enter(entered, [])
+    second = drivers.another()
+    # The second has looked at the ledger, and the table comes next.
+    lake.looking = (drivers.path, lambda: land_until_30(first, entered))
+    second.refresh()
+    assert lake.looking is None
+    standing = second.standing(application)
+    assert standing.checkpoint[P0].until_offset == 30
+    assert standing.landed.of(P0, "id") == [(0, 30)]
+    assert second.unfinished() == []
+    assert second.enter(plan(2, 30, 100, application=application), [])
+
+
+def test_a_plan_that_is_landed_and_never_gets_an_outcome_ends_the_looking(
+    lake: LakeInMemory, drivers: Drivers
+) -> None:
+    target = drivers.another()
+    assert target.enter(plan(), [])
+    table = lake.tables[drivers.path]
+    table.append(table.versions[-1], (), (APP, 1))
+    target.refresh()
+    assert target.standing(APP).sequence == 2
+
+
+# --- a replacement that meets a loss -----------------------------------------------------------
+
+
+class Failing(Finisher):
+    """Reads nothing: its log has damage at 40, or has lost what the receipts say."""
+
+    error: Exception | None = None
+    receipts: dict[int, Receipt]
+    files: tuple[FileEntry, ...] = ()
+
+    def _read_slices(self, plan: Plan) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.receipts, self.files
+
+
+def finisher_of(target: Target, progress: Progress | None = None) -> Failing:
+    job, said = target._job, progress or Silent()
+    made = Failing(None, job, target, None, None, said, lambda text: None)
+    made._shared = lambda plan: None  # type: ignore[method-assign]
+    return made
+
+
+DAMAGED = BadRecord("bad", why="its checksum is wrong", topic="orders", partition=0, base_offset=40)
+EXPIRED = range_lost([Loss(P0, 0, 40, Verdict.EXPIRED, "it begins at 40")])
+
+
+@pytest.mark.parametrize("error", [DAMAGED, EXPIRED, None])
+def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    columns_are_there(monkeypatch)
+    target = drivers.another()
+    application = f"{APP}/replace/0123"
+    replacing = plan(application=application, replaces=True)
+    assert target.enter(replacing, [])
+    finisher = finisher_of(target)
+    finisher.error = error
+    skipped = ((40, 50, "corrupt", "its checksum is wrong"),)
+    counts = Counts(landed=90, lost=10)
+    finisher.receipts = {0: Receipt(0, P0, 0, 100, counts, losses=skipped)}
+    with pytest.raises((RangeLost, BadRecord)):
+        finisher.finish(replacing, None, recovered=False)
+    target.refresh()
+    assert target.unfinished() == []
+    assert target.standing(APP).landed.of(P0, "id") == []
+    (loss,) = target.losses(application, 1)
+    assert (loss.action, loss.plan_hash) == ("fail", replacing.hash)
+    assert target.enter(plan(), [])
+
+
+def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    target = drivers.another()
+    replacing = plan(application=f"{APP}/replace/0123", replaces=True)
+    assert target.enter(replacing, [])
+    target.give_up(replacing, [])
+    target.refresh()
+    (left,) = target.unfinished()
+    done = finisher_of(target).finish(left.plan, left, recovered=True)
+    assert (done.outcome.ranges, done.landed.anew) == ((), True)
+    target.refresh()
+    assert target.unfinished() == []
+
+
+class Steps(Silent):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def step(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "committing 1 file"), (2, "committing 2 files")])
+def test_files_are_counted_as_people_do(drivers: Drivers, count: int, said: str) -> None:
+    target, steps = drivers.another(), Steps()
+    assert target.enter(plan(), [])
+    finisher = finisher_of(target, steps)
+    finisher.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
+    names = [f"{number}.parquet" for number in range(count)]
+    for name in names:
+        (Path(drivers.path) / name).write_bytes(b"rows")
+    finisher.files = tuple(FileEntry(DataFile(name, 4, 1, "{}", 1)) for name in names)
+    finisher.finish(plan(), None, recovered=False)
+    assert said in steps.said
+
+
+# --- a ledger of an earlier version ------------------------------------------------------------
+
+
+class Altering:
+    """Stands for Spark: adds the columns, or fails, having added them or not."""
+
+    def __init__(self) -> None:
+        self.lacking = missing_columns(SCHEMA.names[:-3])
+        self.asked: list[str] = []
+        self.error: Exception | None = None
+        self.adds = True
+
+    def sql(self, text: str) -> None:
+        self.asked.append(text)
+        if self.adds:
+            self.lacking = []
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def old_ledger(
+    drivers: Drivers, lake: LakeInMemory, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Target, Altering]:
+    spark = Altering()
+    monkeypatch.setattr("rangeland.delta.ledger.Ledger.lacks", lambda self: spark.lacking)
+    return Target(spark, drivers.job), spark
+
+
+class Locked:
+    """A lock that another driver has held, and what that one has done."""
+
+    def __init__(self, until_then: Callable[[], None]) -> None:
+        self._until_then = until_then
+
+    def __call__(self, path: str) -> Locked:
+        return self
+
+    def __enter__(self) -> None:
+        self._until_then()
+
+    def __exit__(self, *about: object) -> None: ...
+
+
+LOSS = [(Loss(P0, 0, 40, Verdict.EXPIRED, "it begins at 40"), Action.FAIL)]
+
+
+def test_a_ledger_gets_its_new_columns_from_one_driver(
+    old_ledger: tuple[Target, Altering], lake: LakeInMemory
+) -> None:
+    target, spark = old_ledger
+    lake.locked = Locked(lambda: spark.lacking.clear())  # type: ignore[attr-defined]
+    target.note(1, LOSS, {})
+    assert (spark.asked, len(target.losses())) == ([], 1)
+
+
+def test_columns_that_another_host_has_added_meanwhile_are_no_error(
+    old_ledger: tuple[Target, Altering], lake: LakeInMemory
+) -> None:
+    target, spark = old_ledger
+    lake.locked = Locked(lambda: None)  # type: ignore[attr-defined]
+    spark.error = RuntimeError("[FIELD_ALREADY_EXISTS] seen_at")
+    target.note(1, LOSS, {})
+    assert (len(spark.asked), len(target.losses())) == (1, 1)
+
+
+def test_columns_that_cannot_be_added_are_an_error_of_ours(
+    old_ledger: tuple[Target, Altering], lake: LakeInMemory
+) -> None:
+    target, spark = old_ledger
+    lake.locked = Locked(lambda: None)  # type: ignore[attr-defined]
+    spark.error, spark.adds = RuntimeError("no such grant\n\tat Alter"), False
+    with pytest.raises(Conflict, match="no such grant") as caught:
+        target.note(1, LOSS, {})
+    assert caught.value.facts["columns"] == list(SCHEMA.names[-3:])
