@@ -288,7 +288,7 @@ class Runner:
             found, _ = self.draft()
             seen = [(loss, Action.HOLD) for loss in found.held]
             seen += [(loss, Action.SKIP) for loss in found.passed]
-            if found.is_empty:
+            if found.is_empty and not found.begins:
                 self._note(seen)
                 # What another driver entered first and has landed since was not nothing.
                 return finished, replace(found, already=found.already or outrun)

@@ -310,6 +310,22 @@ def test_limited_runs_land_everything_once_and_share_fairly(
     assert [p.lag for p in inspection.status(job, spark, Silent()).partitions] == [0, 0, 0]
 
 
+def test_a_first_run_at_the_end_lands_what_comes_after_it(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str
+) -> None:
+    produced(kafka, topic, p0=30, p1=7)
+    job = job_of(kafka.bootstrap, table, topic, range={"first_run": "latest"})
+    first = rangeland.land(job, spark)
+    assert (first.state, first.counts.landed) == ("nothing", 0)
+    seen = inspection.status(job, spark, Silent()).partitions
+    assert [(p.checkpoint, p.lag) for p in seen] == [(30, 0), (7, 0)]
+    assert rangeland.land(job, spark).sequence == first.sequence, "it begins once"
+    produce(kafka.bootstrap, topic, numbered(5), partition=1)
+    assert rangeland.land(job, spark).counts.landed == 5
+    assert offsets_of(table_of(spark, table)) == expected(p1=range(7, 12))
+    assert rangeland.verify(job, spark).is_well
+
+
 # --- backfills ------------------------------------------------------------------------------
 
 

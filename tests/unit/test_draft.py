@@ -239,6 +239,30 @@ def test_what_the_first_run_held_back_begins_where_that_run_would_have_begun(
     assert spans(draft(asked, seen, here)) == [(1, 10, 20)], "it has appeared since"
 
 
+@pytest.mark.parametrize("first_run", [Latest(), AtTime(5)])
+def test_where_a_first_run_begins_is_settled_once_though_nothing_is_there_to_land(
+    first_run: Bound,
+) -> None:
+    """The end of a log, or the first record of a time, is another in the next run."""
+    asked = replace(terms(), request=replace(terms().request, first_run=first_run))
+    ends = {(P0, 5): None, (P1, 5): None}
+    first = draft(asked, Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, ends), standing())
+    assert (first.is_empty, first.begins) == (True, True)
+    assert {p: m.until_offset for p, m in first.plan.checkpoint.items()} == {P0: 20, P1: 20}
+    here = standing(dict(first.plan.checkpoint))
+    grown = Survey(888, {p: log(p, 10, 30) for p in (P0, P1)}, ends)
+    second = draft(asked, grown, here)
+    assert (spans(second), second.begins) == ([(0, 20, 30), (1, 20, 30)], False)
+
+
+def test_a_partition_without_a_record_of_the_first_time_is_not_read_from_its_beginning() -> None:
+    asked = replace(terms(), request=replace(terms().request, first_run=AtTime(5)))
+    seen = Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, {(P0, 5): 15, (P1, 5): None})
+    first = draft(asked, seen, standing())
+    assert (spans(first), first.begins) == ([(0, 15, 20)], True)
+    assert draft(asked, seen, standing(dict(first.plan.checkpoint))).is_empty
+
+
 def test_what_a_policy_passes_over_without_a_record_is_said() -> None:
     here = standing({P0: Mark(50, "A")})
     (note,) = draft(terms(truncated=Action.SKIP), survey(log(P0, 0, 30)), here).notes

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import crc32c
 import pytest
 
 from rangeland.decode.columns import OFFSET
@@ -133,6 +134,19 @@ def test_the_end_of_a_damaged_header_is_held_against_the_next_batch(
     assert (total(found).landed, total(found).compacted) == (8, 0)
 
 
+@pytest.mark.parametrize("action", PASSING)
+def test_a_thinned_batch_with_a_right_checksum_ends_where_it_says(action: Action) -> None:
+    """What a cleaner has left, in a codec that is not known here: the offsets behind it are
+    not its own."""
+    thinned = bytearray(encode(cleaned(Batch(4, [Record(b"k", b"v")] * 4), [0, 3])))
+    attributes = struct.unpack_from(">h", thinned, 21)[0] | 7
+    struct.pack_into(">h", thinned, 21, attributes)
+    struct.pack_into(">I", thinned, 17, crc32c.crc32c(bytes(thinned[21:])))
+    found = chunks(action, four(0), bytes(thinned), four(20), until=24)
+    assert lost(found) == [(4, 8)]
+    assert (total(found).landed, total(found).compacted) == (8, 12)
+
+
 @pytest.mark.parametrize("count", [-1, 3, 5, 1 << 20])
 @pytest.mark.parametrize("action", PASSING)
 def test_a_batch_with_a_damaged_count_is_passed(action: Action, count: int) -> None:
@@ -249,6 +263,18 @@ def test_what_goes_back_is_judged_beside_what_it_contradicts(
 def test_a_batch_behind_the_end_of_the_log_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadRecord, match=f"ends at offset {FAR + 4}, and the log ends at 12"):
         taken(monkeypatch, 12, 12, at(four(0), FAR))
+
+
+def test_garbage_that_says_it_is_far_away_is_left_to_decoding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which knows its place, and what the policy and the leader say to it."""
+    garbage = bytearray(at(four(4), FAR))
+    struct.pack_into(">i", garbage, 8, -5)
+    piece, edges, _ = taken(monkeypatch, 12, 12, four(0), bytes(garbage))
+    assert piece is not None
+    assert (piece.until_offset, edges.asked) == (12, 0)
+    assert lost(chunks(Action.HOLD, four(0), bytes(garbage))) == [(0, 12)]
 
 
 def test_a_log_may_grow_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

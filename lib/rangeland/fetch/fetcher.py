@@ -281,16 +281,20 @@ class Fetcher:
         if part.verdict is not Verdict.OK:
             self._loop.on_verdict(want, part.verdict, part.code)
             return None
+        is_damaged = False
         try:
             next_offset = self.brokers.dialect.next_offset(part.records, want.offset)
         except BadRecord as error:
             next_offset = self._before(error, want, leader)
+            is_damaged = True
             if next_offset is None:
                 return None
         if next_offset is None:
             self._loop.on_too_small(want)
             return None
-        if 0 <= part.readable_end < next_offset:
+        if is_damaged:  # how far that goes is on the word of damaged bytes: decoding judges it
+            next_offset = min(next_offset, until_offset)
+        elif 0 <= part.readable_end < next_offset:
             next_offset = self._believed(leader, want, part, next_offset)
             if next_offset is None:
                 return None

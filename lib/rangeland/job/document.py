@@ -64,8 +64,8 @@ class RangeSpec(Part):
     first_run: FirstRun = Field(
         default=Earliest(),
         json_schema_extra={"default": "earliest"},
-        description="What `checkpoint` means before the job's first landing. A partition that "
-        "appears later is landed from its beginning.",
+        description="What `checkpoint` means in the job's first run, which settles where each "
+        "partition begins. One that appears later is landed from its beginning.",
     )
 
 

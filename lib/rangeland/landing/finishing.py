@@ -105,7 +105,7 @@ class Finisher:
         outcome = left.outcome if left is not None else None
         since = left.table_version if left is not None else self.target.version
         read_here = outcome is None
-        shared = self._shared(plan) if outcome is None else None
+        shared = self._shared(plan) if outcome is None and plan.slices else None
         if shared is not None:
             outcome = shared.outcome()
             recovered = recovered and not shared.with_others
@@ -215,6 +215,8 @@ class Finisher:
                 f"{self.job.job} has other brokers, or another transform",
                 do=f"run {plan.job} to its end first",
             )
+        if not plan.slices:
+            return {}, []
         self.wait_for_workers()
         reading = self._reading(plan, plan.slices, {})
         try:

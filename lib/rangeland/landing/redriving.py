@@ -103,11 +103,14 @@ def _trouble(job: Job, batch: KeptBatch, isolation: Isolation) -> str:
     where = batch.range
     piece = Slice(0, where.partition, where.from_offset, where.until_offset)
     settings = ClusterSettings(job.source.dialect, (), isolation=isolation, kept={0: batch.kept})
+    reached = where.from_offset
     try:
-        for _ in read_slices([piece], settings):
-            pass
+        for chunk in read_slices([piece], settings):
+            reached = chunk.until_offset
     except BadRecord as error:
         return error.why or error.what
+    if reached != where.until_offset:
+        return f"its bytes end at offset {reached}, not at {where.until_offset}"
     return ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rangeland.model import Isolation, Partition, Range, Survey
+from rangeland.model import Earliest, FromCheckpoint, Isolation, Partition, Range, Survey
 from rangeland.planning.absence import not_believed, why_unreachable
 from rangeland.planning.bounds import Request, judge, resolve
 from rangeland.planning.coverage import Coverage, common, leave_out
@@ -54,6 +54,8 @@ class Draft:
     """Losses that a policy skips and no plan counts, since these offsets may yet come."""
     risks: tuple[Risk, ...] = ()
     """What retention may take before it is read."""
+    begins: bool = False
+    """Some partition's first offset is settled by this plan, and by nothing that it lands."""
 
     @property
     def is_empty(self) -> bool:
@@ -89,6 +91,7 @@ def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Lo
     losses = _losses_inside(ranges, resolved.losses, (Verdict.EXPIRED,))
     risks = at_risk(_readable(ranges, losses), survey)
     slices = cut(_readable(ranges, losses), terms.slicing, survey.logs, risks)
+    begun = _begun(terms.request, resolved.ranges, survey, standing)
     plan = Plan(
         job=terms.job,
         application=terms.application,
@@ -100,16 +103,37 @@ def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Lo
         slices=tuple(slices),
         losses=tuple(losses),
         checkpoint=advance(
-            standing.checkpoint, tuple(ranges), _epochs(ranges, survey), _later(ranges, survey)
+            {**standing.checkpoint, **begun},
+            tuple(ranges),
+            _epochs(ranges, survey),
+            _later(ranges, survey),
         ),
         made_at_ms=survey.taken_at_ms,
     )
     already = common(asked, standing.landed)
     notes = (*resolved.notes, *_passed_over(resolved.losses))
     passed = tuple(loss for loss in resolved.losses if loss.verdict is not Verdict.EXPIRED)
-    return Draft(
-        plan, tuple(asked), tuple(already), (*resolved.held, *damaged), notes, passed, risks
-    )
+    begins = bool(begun.keys() - {r.partition for r in ranges})
+    held = (*resolved.held, *damaged)
+    return Draft(plan, tuple(asked), tuple(already), held, notes, passed, risks, begins)
+
+
+def _begun(
+    request: Request, ranges: Sequence[Range], survey: Survey, standing: Standing
+) -> dict[Partition, Mark]:
+    """Where partitions begin that ``first_run`` speaks for. It does so once: in the next run
+    the end of a log, or the first offset of a time, may be another."""
+    if isinstance(request.first_run, Earliest):
+        return {}
+    first = {
+        r.partition: r
+        for r in ranges
+        if isinstance(request.from_bounds.of(r.partition), FromCheckpoint)
+        and r.partition not in standing.checkpoint
+        and (not standing.checkpoint or r.partition in standing.held_at_first)
+    }
+    starts = tuple(replace(r, until_offset=r.from_offset) for r in first.values())
+    return advance({}, starts, _epochs(starts, survey), _later(starts, survey))
 
 
 def _epochs(ranges: Sequence[Range], survey: Survey) -> dict[Partition, int | None]:

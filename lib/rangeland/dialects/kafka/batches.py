@@ -84,7 +84,8 @@ class BatchV2(NamedTuple):
     transactional: bool
     control: bool
     after: int | None = None
-    """Where the next entry begins, if the header does not say its own end for certain."""
+    """Where the next entry begins, if the header does not say its own end for certain: that it
+    does is known once the checksum is right."""
 
     def check(self) -> None:
         found = crc32c(self.stored[_CHECKED:])
@@ -93,6 +94,7 @@ class BatchV2(NamedTuple):
             name = CODECS[codec].name if codec in CODECS else "none"
             raise self.bad(
                 f"its checksum is wrong (codec {name})",
+                self.after,
                 expected_crc=self.header.crc,
                 found_crc=found,
                 codec=codec,
@@ -117,8 +119,9 @@ class BatchV2(NamedTuple):
             header.last_offset_delta,
         )
 
-    def bad(self, why: str, **facts: Any) -> BadRecord:
-        after = self.last_offset + 1 if self.after is None else self.after
+    def bad(self, why: str, after: int | None = None, **facts: Any) -> BadRecord:
+        """``after``: where it ends, if not where it says."""
+        after = self.last_offset + 1 if after is None else after
         return bad_batch(self.base_offset, why, next_offset=after, **facts)
 
 

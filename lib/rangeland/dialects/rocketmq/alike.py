@@ -1,6 +1,6 @@
 """JSON headers that are like the last one, but for a few numbers.
 
-The answers to pulls come by the thousand, and their headers differ in three numbers only. So a
+The answers to pulls come by the thousand, and their headers differ in a few numbers only. So a
 header that was read as JSON becomes a pattern, and one that fits it is not read as JSON again:
 it takes a third of the time. It gives the same values; what does not fit is left to ``frames``.
 
@@ -13,10 +13,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-_NUMBERS: Final = re.compile(rb'"(opaque|nextBeginOffset|maxOffset)":"?(\d+)')
+_NUMBERS: Final = re.compile(rb'"(opaque|nextBeginOffset|minOffset|maxOffset)":"?(\d+)')
 _NUMBER: Final = rb"(0|[1-9]\d{0,17})"
 _OPAQUE: Final = b"opaque"
-_NAMES: Final = ["maxOffset", "nextBeginOffset", "opaque"]
+_NAMES: Final = ["maxOffset", "minOffset", "nextBeginOffset", "opaque"]
 _MOST_BYTES: Final = 1 << 10
 """Longer headers carry something else than numbers."""
 
