@@ -143,9 +143,11 @@ def test_all_codecs_are_read_as_they_were_written(cluster: Cluster, topic: str) 
     version = cluster.version
     make(cluster, topic, partitions=3)
     written: list[Record] = []
+    once = not version.startswith(("0.8.", "0.10."))  # a retry may write twice before
     for codec in codecs_of(version):
         records = records_of(version, codec, 3)
-        produce(cluster.bootstrap, topic, records, codec=codec, batch_records=40, version=version)
+        how: dict[str, Any] = {"codec": codec, "batch_records": 40, "idempotent": once}
+        produce(cluster.bootstrap, topic, records, version=version, **how)
         written += records
     found = read_topic(topic, settings_of(cluster.bootstrap))
     assert found.rows == expected(version, topic, written)
