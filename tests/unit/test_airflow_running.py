@@ -114,7 +114,7 @@ def test_a_look_that_is_given_up_leaves_nothing_behind(tmp_path: Path, how: str)
     async def scene() -> None:
         asked = asyncio.create_task(ask(python(code), str(tmp_path), 1.5 if how == "late" else 60))
         while how == "cancelled" and not asked.done():
-            if (tmp_path / "pid").exists():
+            if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
                 asked.cancel()
             await asyncio.sleep(0.02)
         await asked
