@@ -13,19 +13,18 @@ from __future__ import annotations
 import base64
 import json
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rangeland.errors import Unreachable, UsageError
-from rangeland.jvm.jars import class_path, fetch_jars
+from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.testing.clusters import Cluster
 from rangeland.testing.ports import free_ports, is_listening
 from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
-from rangeland.testing.processes import Process, remove_directory, temporary_directory
+from rangeland.testing.processes import Process
 from rangeland.testing.producing import wait_for_topic
 from rangeland.testing.zookeeper import visit
 
@@ -72,10 +71,10 @@ rootLogger.appenderRef.stdout.ref=stdout
 """
 
 
-class _Cluster(ABC):
-    """What both kinds share: the nodes, their processes, their end."""
+class _Cluster(Cluster[int]):
+    """What both kinds share: their names, how a broker is started and when it is there."""
 
-    versions: Sequence[str] = ()
+    kind = "Kafka"
 
     def __init__(
         self,
@@ -85,133 +84,37 @@ class _Cluster(ABC):
         properties: Mapping[str, object] | None,
         directory: Path | None,
     ) -> None:
-        if version not in self.versions:
-            known = ", ".join(self.versions)
-            raise UsageError(f"Kafka {version} is not in the table", do=f"Use one of: {known}")
         if brokers < 1:
             raise UsageError(f"A cluster of {brokers} brokers was asked for", do="Ask for one")
-        self.version = version
-        self.ids = list(range(1, brokers + 1))
+        super().__init__(version, range(1, brokers + 1), 1, directory)
         self.heap_mb = heap_mb
         self.properties = dict(properties or {})
-        self.ports: dict[int, int] = {}
-        self._given_directory = directory
-        self._directory: Path | None = None
-        self._nodes: dict[int, Process] = {}
 
-    # --- life --------------------------------------------------------------------------
-
-    def start(self) -> Self:
-        """Starts all brokers and returns when each of them sees all of them.
-
-        Raises `Unreachable` with the last lines of a log if one does not come up."""
-        if self._directory is not None:
-            raise UsageError("The cluster is already started", do="Use restart for one broker")
-        fetch_jars(self._jars)  # before anything is made: the first time takes a while
-        self._directory = self._given_directory or temporary_directory("rangeland-kafka-")
-        self._directory.mkdir(parents=True, exist_ok=True)
-        try:
-            self.ports = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
-            self._prepare()
-            for node in self.ids:
-                self._nodes[node] = self._start_node(node)
-            for node in self.ids:
-                self._wait_for(node, lambda seen: set(self.ids) <= seen)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def close(self) -> None:
-        """Ends all brokers at once and removes their data; a given directory keeps the logs."""
-        for process in self._processes():
-            process.kill()
-        self._nodes.clear()
-        if self._directory is not None and self._given_directory is None:
-            remove_directory(self._directory)
-        elif self._directory is not None:
-            remove_directory(self._directory / "data")
-        self._directory = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    # --- what tests do to it -----------------------------------------------------------
+    @property
+    def ids(self) -> list[int]:
+        return self.names
 
     @property
     def bootstrap(self) -> list[str]:
         """``["127.0.0.1:port", ...]`` of all brokers, up or not, by id."""
-        return [f"127.0.0.1:{self.ports[node]}" for node in self.ids]
-
-    @property
-    def running(self) -> list[int]:
-        """The ids of the brokers whose process is there, paused ones too."""
-        return [node for node, process in self._nodes.items() if process.running]
-
-    def address(self, broker: int) -> str:
-        """``127.0.0.1:port`` of one broker."""
-        return f"127.0.0.1:{self.ports[broker]}"
-
-    def process(self, broker: int) -> Process:
-        """The process of one broker, for its pid, log and memory."""
-        if broker not in self._nodes:
-            known = ", ".join(map(str, self._nodes)) or "none, it is not started"
-            raise UsageError(f"There is no broker {broker}", do=f"The brokers are: {known}")
-        return self._nodes[broker]
-
-    def kill(self, broker: int) -> None:
-        """SIGKILL: a crash. Its ports and data are kept for `restart`."""
-        self.process(broker).kill()
-
-    def stop(self, broker: int) -> None:
-        """SIGTERM: a controlled shutdown, in which it hands its leaderships over."""
-        self.process(broker).stop()
-
-    def pause(self, broker: int) -> None:
-        """SIGSTOP: connections stay open and nothing is answered, as in a long collection."""
-        self.process(broker).pause()
-
-    def resume(self, broker: int) -> None:
-        self.process(broker).resume()
-
-    def restart(self, broker: int) -> None:
-        """Starts a broker again on its port and data; stops it first if it runs. Returns
-        when it is back in the cluster."""
-        self.process(broker).stop()
-        self._nodes[broker] = self._start_node(broker)
-        self._wait_for(broker, lambda seen: broker in seen)
+        return [self.address(node) for node in self.ids]
 
     # --- how it is done ----------------------------------------------------------------
 
-    @property
-    def directory(self) -> Path:
-        """Where configuration, ``logs`` and ``data`` of a started cluster are."""
-        if self._directory is None:
-            raise UsageError("The cluster is not started", do="Call start() or use `with`")
-        return self._directory
-
-    @property
-    @abstractmethod
-    def _jars(self) -> str:
-        """The name of its set of jars."""
+    def _start_all(self) -> None:
+        """Until each broker sees all of them."""
+        self.ports = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
+        self._prepare()
+        self._start_together(self.ids)
+        for node in self.ids:
+            self._wait_until_seen(node, set(self.ids))
 
     @abstractmethod
     def _prepare(self) -> None:
         """All that must be there before a broker starts; directory and ports are."""
 
-    def _processes(self) -> list[Process]:
-        return list(self._nodes.values())
-
-    def _start_node(self, node: int) -> Process:
-        return self._java(f"kafka-{node}", self.heap_mb, "kafka.Kafka", str(self._config(node)))
+    def _start_one(self, name: int) -> Process:
+        return self._java(f"kafka-{name}", self.heap_mb, "kafka.Kafka", str(self._config(name)))
 
     def _java(self, name: str, heap_mb: int, *arguments: str) -> Process:
         """Starts a class of the set of jars; native libraries unpack into our directory."""
@@ -256,9 +159,13 @@ class _Cluster(ABC):
         path.write_text(text)
         return path
 
-    def _wait_for(self, node: int, enough: Callable[[set[int]], bool]) -> None:
+    def _wait_for(self, name: int) -> None:
+        """Until it is back in the cluster."""
+        self._wait_until_seen(name, {name})
+
+    def _wait_until_seen(self, node: int, others: set[int]) -> None:
         self._nodes[node].wait_until(
-            lambda: enough(self._seen_by(node)), "all brokers to be seen", START_TIMEOUT_S
+            lambda: others <= self._seen_by(node), "all brokers to be seen", START_TIMEOUT_S
         )
 
     def _seen_by(self, node: int) -> set[int]:
@@ -283,10 +190,6 @@ class KafkaCluster(_Cluster):
         directory: Path | None = None,
     ) -> None:
         super().__init__(version, brokers, heap_mb, properties, directory)
-
-    @property
-    def _jars(self) -> str:
-        return f"kafka-{self.version}"
 
     def _prepare(self) -> None:
         controllers = dict(zip(self.ids, free_ports(len(self.ids)), strict=True))
@@ -339,10 +242,6 @@ class KafkaZooKeeperCluster(_Cluster):
         self.zookeeper = ""
         self._keeper: Process | None = None
 
-    @property
-    def _jars(self) -> str:
-        return f"kafka-{self.version}"
-
     def _processes(self) -> list[Process]:
         return super()._processes() + ([self._keeper] if self._keeper else [])
 
@@ -394,13 +293,13 @@ class KafkaZooKeeperCluster(_Cluster):
         held = ephemeral_nodes(int(self.zookeeper.rpartition(":")[2]))
         return {other for other in self.ids if f"/brokers/ids/{other}" in held}
 
-    def _start_node(self, node: int) -> Process:
+    def _start_one(self, name: int) -> Process:
         """A broker ends at once if the session of its crashed self still holds its id."""
         assert self._keeper is not None
         port = int(self.zookeeper.rpartition(":")[2])
-        mine = f"/brokers/ids/{node}"
+        mine = f"/brokers/ids/{name}"
         self._keeper.wait_until(lambda: _is_free(mine, port), f"{mine} to expire")
-        return super()._start_node(node)
+        return super()._start_one(name)
 
     def _start_zookeeper(self) -> None:
         (port,) = free_ports(1)
