@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rangeland.dialects.contract import Asked, Fetched, FetchTerms
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import RangelandError
+from rangeland.fetch.leaders import by_leader
 from rangeland.fetch.pool import Brokers
 from rangeland.model import Address, Leader, Partition
 
@@ -33,19 +34,10 @@ def first_times(brokers: Brokers, wanted: Mapping[Partition, Position]) -> dict[
     """The timestamps, in ms, of the first records at these positions."""
     found: dict[Partition, int | None] = {}
     for size in SIZES:
-        for address, partitions in _by_leader(wanted, found).items():
+        missing = {p: at for p, at in wanted.items() if p not in found}
+        for address, partitions in by_leader(missing, lambda at: at.leader).items():
             found |= _ask(brokers, address, partitions, size)
     return {partition: time_ms for partition, time_ms in found.items() if time_ms is not None}
-
-
-def _by_leader(
-    wanted: Mapping[Partition, Position], found: Mapping[Partition, int | None]
-) -> dict[Address, dict[Partition, Position]]:
-    leaders: dict[Address, dict[Partition, Position]] = {}
-    for partition, position in wanted.items():
-        if position.leader.address is not None and partition not in found:
-            leaders.setdefault(position.leader.address, {})[partition] = position
-    return leaders
 
 
 def _ask(

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from rangeland.dialects.contract import Asked, FetchTerms
 from rangeland.errors import RangelandError
+from rangeland.fetch.leaders import by_leader
 from rangeland.fetch.pool import Brokers
 from rangeland.model import Address, LogState, Partition
 
@@ -29,7 +30,7 @@ def with_epochs(brokers: Brokers, logs: Mapping[Partition, LogState]) -> dict[Pa
             for p, log in logs.items()
             if log.leader.epoch is None and log.end_offset > log.start_offset and p not in found
         }
-        for address, group in _by_leader(missing).items():
+        for address, group in by_leader(missing, lambda log: log.leader).items():
             found |= _last_epochs(brokers, address, group, size)
     return {
         p: replace(log, leader=replace(log.leader, epoch=found[p]), epoch_is_read=True)
@@ -67,7 +68,7 @@ def epoch_ends(
     """Where the records of these epochs end, of partitions whose leader has changed since."""
     grown = {p: logs[p] for p, epoch in epochs.items() if p in logs and _is_older(epoch, logs[p])}
     found: dict[Partition, int] = {}
-    for address, group in _by_leader(grown).items():
+    for address, group in by_leader(grown, lambda log: log.leader).items():
         leaders = {p: log.leader for p, log in group.items()}
         try:
             questions = brokers.dialect.ask_epochs(leaders, {p: epochs[p] for p in group})
@@ -80,11 +81,3 @@ def epoch_ends(
 
 def _is_older(epoch: int, log: LogState) -> bool:
     return log.leader.epoch is not None and epoch < log.leader.epoch
-
-
-def _by_leader(logs: Mapping[Partition, LogState]) -> dict[Address, dict[Partition, LogState]]:
-    groups: dict[Address, dict[Partition, LogState]] = {}
-    for partition, log in logs.items():
-        if log.leader.address is not None:
-            groups.setdefault(log.leader.address, {})[partition] = log
-    return groups

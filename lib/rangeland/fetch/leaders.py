@@ -6,14 +6,16 @@ turn until one answers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from rangeland.dialects.contract import Asking, ClusterView, Silence
 from rangeland.fetch.broker import Lost, NoBroker
 from rangeland.fetch.pool import Brokers
-from rangeland.model import Address
+from rangeland.model import Address, Leader, Partition
+
+T = TypeVar("T")
 
 
 def ask_leaders(
@@ -46,3 +48,15 @@ def _ask_in_turn(brokers: Brokers, asking: Asking) -> tuple[list[Any] | Silence,
             tried[seed] = error.why
             strangers += isinstance(error, NoBroker)
     return Silence(tried, strangers), None
+
+
+def by_leader(
+    items: Mapping[Partition, T], leader_of: Callable[[T], Leader]
+) -> dict[Address, dict[Partition, T]]:
+    """Whom to ask about what: one request per leader. What has no leader is left out."""
+    groups: dict[Address, dict[Partition, T]] = {}
+    for partition, item in items.items():
+        address = leader_of(item).address
+        if address is not None:
+            groups.setdefault(address, {})[partition] = item
+    return groups

@@ -19,7 +19,7 @@ from rangeland.dialects.contract import ClusterView, OffsetAnswer, TopicView
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.fetch.broker import Lost
-from rangeland.fetch.leaders import ask_leaders
+from rangeland.fetch.leaders import ask_leaders, by_leader
 from rangeland.fetch.oldtimes import reconsidered
 from rangeland.fetch.pool import Brokers
 from rangeland.model import (
@@ -265,7 +265,7 @@ class Look:
         self, missing: Mapping[Partition, Leader], when: When, isolation: Isolation
     ) -> dict[Partition, OffsetAnswer]:
         found: dict[Partition, OffsetAnswer] = {}
-        for address, group in _by_leader(missing).items():
+        for address, group in by_leader(missing, lambda leader: leader).items():
             try:
                 answers = self._ask_leader(address, group, when, isolation)
             except Lost as error:
@@ -315,7 +315,7 @@ class Look:
     ) -> dict[Partition, int]:
         """Sizes on the leaders' disks. What cannot be had is left out: they only steer cuts."""
         found: dict[Partition, int] = {}
-        for address, group in _by_leader(leaders).items():
+        for address, group in by_leader(leaders, lambda leader: leader).items():
             try:
                 logs = {p: (start[p].offset or 0, end[p].offset or 0) for p in group}
                 questions = self._brokers.dialect.ask_sizes(logs)
@@ -326,14 +326,6 @@ class Look:
             sizes = self._brokers.dialect.read_sizes(answers)
             found |= {p: size for p, size in sizes.items() if p in group}
         return found
-
-
-def _by_leader(leaders: Mapping[Partition, Leader]) -> dict[Address, dict[Partition, Leader]]:
-    groups: dict[Address, dict[Partition, Leader]] = {}
-    for partition, leader in leaders.items():
-        if leader.address is not None:
-            groups.setdefault(leader.address, {})[partition] = leader
-    return groups
 
 
 def _is(partition: Partition, which: int | str) -> bool:
