@@ -18,6 +18,7 @@ import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.RPCHook;
 
 /**
@@ -73,6 +74,7 @@ public class RocketmqClients {
         producer.setVipChannelEnabled(false);
         producer.setSendMsgTimeout(10000);
         producer.start();
+        long before = held(producer, topic);
         List<Message> batch = new ArrayList<>();
         for (int n = 0; n < count; n++) {
             Message made = message(topic, kind, n);
@@ -81,7 +83,21 @@ public class RocketmqClients {
             else print(producer.send(made));
         }
         if (!batch.isEmpty()) print(producer.send(batch));
+        // A broker says that it has a message before it enters it in its queue.
+        int due = kind.equals("transaction") ? count / 3 : kind.equals("delayed") ? 0 : count;
+        long deadline = System.currentTimeMillis() + 30_000;
+        while (held(producer, topic) < before + due) {
+            if (System.currentTimeMillis() > deadline) throw new Exception("not all can be pulled");
+            Thread.sleep(10);
+        }
         producer.shutdown();
+    }
+
+    static long held(DefaultMQProducer producer, String topic) throws Exception {
+        long sum = 0;
+        for (MessageQueue queue : producer.fetchPublishMessageQueues(topic))
+            sum += producer.maxOffset(queue);
+        return sum;
     }
 
     static void print(SendResult sent) {

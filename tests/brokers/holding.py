@@ -12,9 +12,11 @@ import time
 from itertools import count
 
 from rangeland.dialects.groups import Fenced, Joining, Standing
+from rangeland.errors import Unreachable
 from rangeland.model import Partition
 from rangeland.zookeeper.group import ZooKeeperHome
 from rangeland.zookeeper.layout import partition_name, read_partition
+from rangeland.zookeeper.membership import ZooKeeperMembership
 
 FENCED = 3
 TOPIC = "orders"
@@ -32,11 +34,18 @@ def main(zookeeper: str, group: str, job: str, session_ms: str, *names: str) -> 
         except Fenced as fence:
             print("fenced:", fence, flush=True)
             return FENCED
-        if membership.beat() is Standing.REBALANCING:
+        if _beat(membership) is Standing.REBALANCING:
             membership.rejoin()
             _say("holds", membership.owned)
         time.sleep(0.02)
     return 0
+
+
+def _beat(membership: ZooKeeperMembership) -> Standing | None:
+    try:
+        return membership.beat()
+    except Unreachable:  # asked before a pause, and no answer in time
+        return None
 
 
 def _say(word: str, partitions: frozenset[Partition]) -> None:

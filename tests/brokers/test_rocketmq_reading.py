@@ -323,7 +323,8 @@ def test_only_committed_messages_of_transactions_are_read(
     rocketmq.create_topic(topic, 1, ["broker-a"])
     run_clients("produce", rocketmq.servers[0], topic, "transaction", "9")
     found = read_topic(rocketmq, topic)
-    assert found.values == [f"transaction-{n}".encode() for n in range(3)]
+    # Ends of transactions are sent without waiting for answers: in any order.
+    assert sorted(found.values) == [f"transaction-{n}".encode() for n in range(3)]
     assert found.counts == Counts(landed=3)
 
 

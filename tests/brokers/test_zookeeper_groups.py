@@ -381,7 +381,7 @@ def test_a_driver_paused_beyond_its_session_is_fenced(
         assert member.owned == ALL
         member.commit(dict.fromkeys(JAFKA, 1_000_000))
         holder.resume()
-        assert holder.wait_for_end() == FENCED
+        assert holder.wait_for_end() == FENCED, holder.log_tail()
         assert home.offsets("g", JAFKA) == dict.fromkeys(JAFKA, 1_000_000)
         assert member.beat() is Standing.HOLDS
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from rangeland.dialects.contract import Credentials
 from rangeland.dialects.rocketmq.codes import SUCCESS, judge
-from rangeland.dialects.rocketmq.messages import Request, send
+from rangeland.dialects.rocketmq.messages import Request, max_offset, send
 from rangeland.dialects.rocketmq.pulls import number_of
 from rangeland.dialects.rocketmq.session import Session
 from rangeland.errors import Unreachable
@@ -24,6 +24,8 @@ from rangeland.wire.frames import FrameReader
 TIMEOUT_S = 30
 MAX_FRAME_BYTES = 1 << 30
 AHEAD = 64
+DELAY = "DELAY"
+"""The property of a message that the broker keeps elsewhere until it is due."""
 
 
 class RocketmqClient:
@@ -104,7 +106,8 @@ def produce(
     sys_flag: int = 0,
     born_ms: int | None = None,
 ) -> list[int]:
-    """Appends ``values`` to a queue of a master; gives their offsets. ``sys_flag`` is sent as
+    """Appends ``values`` to a queue of a master; gives their offsets once all can be pulled: a
+    master says that it has a message before it enters it in its queue. ``sys_flag`` is sent as
     it is: values that are packed say so there. Raises `Unreachable` if one is not taken."""
     about = Partition(topic, queue)
     born = time.time_ns() // 1_000_000 if born_ms is None else born_ms
@@ -120,4 +123,14 @@ def produce(
                     why = f"{judge(answer.code).name}: {answer.remark}"
                     raise Unreachable(f"{address} refused a message", why=why)
                 offsets.append(number_of(answer, "queueOffset"))
+        if offsets and DELAY not in (properties or {}):
+            _wait_for(client, about, max(offsets))
     return offsets
+
+
+def _wait_for(client: RocketmqClient, queue: Partition, offset: int) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while (end := number_of(client.ask(max_offset(queue)), "offset")) <= offset:
+        if time.monotonic() > deadline:
+            raise Unreachable(f"{client.address} has {queue} up to {end}, not to {offset}")
+        time.sleep(0.01)
