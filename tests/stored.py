@@ -5,9 +5,11 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable
+from typing import Any
 
 MAGIC_1, MAGIC_2 = 0xDAA320A7, 0xDAA320AB
 PACKED, BORN_V6, STORE_V6 = 0x1, 0x10, 0x20
+NEED_UNWRAP, INNER_BATCH = 0x40, 0x80
 ZLIB_OF_OLD, LZ4, ZSTD, ZLIB = 0, 1, 2, 3
 BORN_MS, STORED_MS = 1_600_000_000_000, 1_600_000_000_123
 
@@ -45,3 +47,21 @@ def stored(
 def messages(bodies: Iterable[bytes], first: int = 0, properties: bytes = b"") -> bytes:
     """Plain messages at offsets that follow on each other."""
     return b"".join(stored(body, first + i, properties) for i, body in enumerate(bodies))
+
+
+def inner(body: bytes = b"", properties: bytes = b"", flag: int = 0) -> bytes:
+    """One message as it lies in a batch: producers leave its magic and checksum 0."""
+    rest = struct.pack(">iiii", 0, 0, flag, len(body)) + body
+    rest += struct.pack(">h", len(properties)) + properties
+    return struct.pack(">i", 4 + len(rest)) + rest
+
+
+def batch(
+    held: Iterable[bytes], offset: int = 0, *, number: object = None, **changed: Any
+) -> bytes:
+    """A batch of ``inner`` messages that is stored as one; ``number`` is how many it says."""
+    held = list(held)
+    told = ("INNER_NUM", str(len(held) if number is None else number))
+    properties = properties_of(("UNIQ_KEY", "u"), told, ("INNER_BASE", str(offset)))
+    changed = {"flags": INNER_BATCH | NEED_UNWRAP, "properties": properties} | changed
+    return stored(changed.pop("body", b"".join(held)), offset, **changed)

@@ -11,7 +11,8 @@ from rangeland.job import Job
 from rangeland.job.settings import cluster_settings
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, Way
-from rangeland.results import PlanPreview, Progress, RunResult, Silent, VerifyResult
+from rangeland.progress import Progress, Silent
+from rangeland.results import PlanPreview, RunResult, VerifyResult
 from rangeland.spark.frames import plan_frame
 
 
@@ -53,7 +54,7 @@ class FrozenPlan:
 
     def apply(self, spark: Any, progress: Progress | None = None) -> RunResult:
         """Lands exactly this plan. Raises Conflict where its ground has moved."""
-        return commands.apply(self.job, self.plan, spark, progress or Silent())
+        return commands.apply(self.job, self.plan, self.preview.seen, spark, progress or Silent())
 
 
 def plan(job: Job, spark: Any, progress: Progress | None = None) -> FrozenPlan:

@@ -16,8 +16,8 @@ from typing import Annotated
 import typer
 
 from rangeland.commands import describing, landing, looking, mirroring, redriving, shipping, showing
-from rangeland.endings import INTERRUPTED, Ending, as_bug, as_usage_error, ending
-from rangeland.errors import RangelandError, UsageError
+from rangeland.endings import INTERRUPTED, Ending, as_usage_error, ending
+from rangeland.errors import UsageError
 
 # Typer has carried a copy of click since 0.20 or so; this is the class in both.
 _Mistyped: type[Exception] = next(
@@ -39,8 +39,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ending(given) as end:
         try:
             return _dispatch(given, end)
-        except RangelandError as error:
-            return end.fail(error)
         except _Mistyped as error:
             return end.fail(as_usage_error(error))
         except (KeyboardInterrupt, typer.Abort):
@@ -50,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 0 if end.answered else 141
         except Exception as error:
-            return end.fail(as_bug(error))
+            return end.fail(error)
 
 
 def _dispatch(given: list[str], end: Ending) -> int:

@@ -5,9 +5,10 @@ action on the frame reads the same offsets, where other sources resolve "latest"
 plan that was made before can be given whole. Reading a frame lands nothing and moves no
 checkpoint.
 
-Options: ``servers`` and ``topics`` (comma separated) or ``topicPattern``; ``from`` and
-``until`` in the words of a job file or as JSON; ``isolation``; ``dialect``; or ``job``, the
-path of a job file; or ``plan``, a plan's JSON, together with either.
+Options: ``servers``, or ``zookeeper`` where brokers are registered in one; ``topics`` (comma
+separated) or ``topicPattern``; ``from`` and ``until`` in the words of a job file or as JSON;
+``isolation``; ``dialect``; ``tags`` of RocketMQ's messages (comma separated, or a list in JSON).
+Or ``job``, the path of a job file; or ``plan``, a plan's JSON, together with either.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ KNOWN = {
     "minpartitions",
     "plan",
     "servers",
+    "tags",
     "topicpattern",
     "topics",
     "until",
+    "zookeeper",
 }
 
 

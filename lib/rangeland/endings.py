@@ -17,10 +17,11 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from rangeland.errors import Bug, RangelandError, UsageError
+from rangeland.errors import Bug, EngineFailed, RangelandError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -68,8 +69,13 @@ class Ending:
             console_for(self.stdout).print(picture)
         self.answered = True
 
-    def fail(self, error: RangelandError) -> int:
-        """Says the error and returns its exit code."""
+    def fail(self, error: BaseException) -> int:
+        """Says the error and returns its exit code. What breaks when a command is interrupted
+        is no error of its own: Spark's jobs are cancelled then, or its JVM ends first."""
+        if self.terminated or _comes_of_an_interruption(error):
+            return self.interrupted()
+        if not isinstance(error, RangelandError):
+            error = as_ours(error)
         self._stop_progress()
         if self.debug:
             traceback.print_exception(error, file=sys.stderr)
@@ -77,7 +83,7 @@ class Ending:
             self._say_json(error_json(error))
         else:
             from rangeland.pictures.drawing import console_for
-            from rangeland.pictures.results import error_picture
+            from rangeland.pictures.errors import error_picture
 
             console_for(sys.stderr).print(error_picture(error))
         return error.exit_code
@@ -140,9 +146,28 @@ def error_json(error: RangelandError) -> dict[str, Any]:
     }
 
 
-def as_bug(error: BaseException) -> Bug:
+def _comes_of_an_interruption(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def as_ours(error: BaseException) -> RangelandError:
     """An exception that nobody foresaw. Its own words are kept, its traceback is not shown."""
-    last = traceback.extract_tb(error.__traceback__)[-1:]
+    frames = traceback.extract_tb(error.__traceback__)
+    is_of_jvm = any("py4j" in Path(frame.filename).parts for frame in frames)
+    if is_of_jvm and isinstance(error, (ConnectionError, EOFError, *_network_errors())):
+        gone = EngineFailed(
+            "the JVM that runs Spark has gone",
+            why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+            do="See what ended it (the system ends processes where memory runs out), then run "
+            "the same command again",
+        )
+        gone.__cause__ = error
+        return gone
+    last = frames[-1:]
     place = f" in {os.path.basename(last[0].filename)}:{last[0].lineno}" if last else ""
     bug = Bug(
         f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
@@ -151,6 +176,12 @@ def as_bug(error: BaseException) -> Bug:
     )
     bug.__cause__ = error
     return bug
+
+
+def _network_errors() -> tuple[type[Exception], ...]:
+    from py4j.protocol import Py4JNetworkError
+
+    return (Py4JNetworkError,)
 
 
 def as_usage_error(mistyped: Any) -> UsageError:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rangeland.endings import Ending, as_bug, ending
-from rangeland.errors import RangelandError, UsageError
+from rangeland.endings import Ending, ending
+from rangeland.errors import UsageError
 from rangeland.job.flags import load_job
 from rangeland.results import RunResult
 
@@ -62,12 +62,10 @@ def main(
             read = _parser(doc, flags).parse_args(given)
             chosen = frozenset(name for name in flags or () if getattr(read, name))
             result = work(Entry(read, settings, end, chosen))
-        except RangelandError as error:
-            return end.fail(error)
         except KeyboardInterrupt:
             return end.interrupted()
         except Exception as error:
-            return end.fail(as_bug(error))
+            return end.fail(error)
         end.answer(result.to_json(), told(result))
         return 0
 

@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+ALL_OR_NOTHING = "all of this run was landed or nothing of it, never a part"
+"""Where it may have ended between the commit and the answer."""
+
 
 class RangelandError(Exception):
     """Base of all errors: *what* happened, *why*, what to *do*, and the facts behind them.
@@ -83,9 +86,10 @@ class StorageFailed(RangelandError):
 
 
 class EngineFailed(RangelandError):
-    """Spark lost the executors or Python workers that were reading."""
+    """Spark lost the executors or Python workers that were reading, or is gone itself."""
 
     exit_code = 75
+    data = ALL_OR_NOTHING
     retry = "yes, the same plan is read again"
     acts = "the scheduler; the cluster's operator if it lasts"
 
@@ -139,3 +143,5 @@ class ProofFailed(RangelandError):
 
 class Bug(RangelandError):
     """Something this library holds for impossible has happened."""
+
+    data = ALL_OR_NOTHING

@@ -27,12 +27,12 @@ from rangeland.landing.surveying import survey_of
 from rangeland.landing.target import Target
 from rangeland.model import Partition, Survey
 from rangeland.planning.lives import Mark, recreated
+from rangeland.progress import Progress
 from rangeland.results import (
     CheckResult,
     Finding,
     GroupStatus,
     PartitionStatus,
-    Progress,
     Status,
     VerifyResult,
 )

@@ -25,6 +25,11 @@ class Partition:
     def __str__(self) -> str:
         return f"{self.topic}/{self.broker + '-' if self.broker else ''}{self.number}"
 
+    @property
+    def of_any_broker(self) -> Partition:
+        """How a job names the partitions of this number of all brokers at once."""
+        return Partition(self.topic, self.number)
+
 
 # --- bounds: what was asked -------------------------------------------------------------
 
@@ -71,7 +76,8 @@ Bound = Earliest | Latest | AtTime | AtOffset | FromCheckpoint | GroupOffset
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """One side of what was asked: a bound for all partitions, and exceptions by partition.
+    """One side of what was asked: a bound for all partitions, and exceptions by partition. One
+    without a broker is for the partition of that number of each broker that has one.
 
     With ``only_listed`` a partition without an entry is not part of the request."""
 
@@ -80,8 +86,9 @@ class Bounds:
     only_listed: bool = False
 
     def of(self, partition: Partition) -> Bound | None:
-        if partition in self.listed:
-            return self.listed[partition]
+        for named in (partition, partition.of_any_broker):
+            if named in self.listed:
+                return self.listed[named]
         return None if self.only_listed else self.default
 
 

@@ -1,9 +1,10 @@
 """A plan in a file: made by ``plan --out``, reviewed by a person, done by ``apply``.
 
 The file is JSON with line breaks, so that it can be read and compared. It carries the plan
-as the ledger would, the job's values as they stood in the job file (references to secrets
-stay references), where the table is, and a summary. A seal over all of it tells an edited
-file from a whole one: what was reviewed is what is done, or nothing is.
+as the ledger would, the losses that were seen beside it, the job's values as they stood in
+the job file (references to secrets stay references), where the table is, and a summary. A
+seal over all of it tells an edited file from a whole one: what was reviewed is what is done,
+or nothing is.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from typing import Any
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
 from rangeland.job.text import JobText, override
-from rangeland.planning.plan import Plan, canonical
+from rangeland.planning.plan import Plan, canonical, loss_from_json, loss_to_json
+from rangeland.planning.policy import Action, Seen
 from rangeland.results import PlanPreview
 
-FORMAT = 2
+FORMAT = 3
+WITHOUT_SEEN = 2
+"""An earlier format, which does not say of what was held or passed over for the ledger."""
 WITHOUT_LOCATION = 1
-"""An earlier format, which does not say in which folder a relative table was meant."""
+"""An earlier format, which does not say in which folder a relative table was meant, either."""
 MARK = "rangeland_plan_file"
 
 
@@ -36,6 +40,7 @@ class Reviewed:
     text: JobText
     plan: Plan
     location: str | None
+    seen: tuple[Seen, ...] = ()
 
     @property
     def job(self) -> Job:
@@ -71,6 +76,7 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
         "location": preview.location,
         "job": _json_values(job_text),
         "plan": plan.to_json(),
+        "seen": [_seen_json(one) for one in preview.seen],
     }
     document["seal"] = _seal(document)
     text = json.dumps(document, indent=2) + "\n"
@@ -93,7 +99,7 @@ def read_plan_file(path: Path) -> Reviewed:
     """The job and the plan of a file. Raises UsageError where there is none, JobFileError for
     a file that is something else, Conflict for one that was edited or is of another version."""
     document = _read(path)
-    if document[MARK] not in (FORMAT, WITHOUT_LOCATION):
+    if document[MARK] not in (FORMAT, WITHOUT_SEEN, WITHOUT_LOCATION):
         raise Conflict(
             f"{path} is a plan file of format {document[MARK]!r}",
             why=f"this version reads format {FORMAT}",
@@ -105,7 +111,8 @@ def read_plan_file(path: Path) -> Reviewed:
     if _seal(document) != document.get("seal"):
         raise _edited(path, "the job or the summary in it does not fit its seal")
     text = JobText(f"{path} (job)", document["job"])
-    found = Reviewed(text, Plan.from_json(plan), document.get("location"))
+    seen = tuple(_seen_of(entry) for entry in document.get("seen", ()))
+    found = Reviewed(text, Plan.from_json(plan), document.get("location"), seen)
     if document[MARK] == WITHOUT_LOCATION:
         _refuse_relative(path, found.job.sink)
     return found
@@ -176,6 +183,15 @@ def _seal(document: Mapping[str, Any]) -> str:
 
 def _sha256(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(document).encode()).hexdigest()
+
+
+def _seen_json(seen: Seen) -> dict[str, Any]:
+    more = {"topic_id": seen.topic_id, "action": seen.action.value}
+    return {**loss_to_json(seen.loss), **more}
+
+
+def _seen_of(entry: Mapping[str, Any]) -> Seen:
+    return Seen(loss_from_json(entry), Action(entry["action"]), entry["topic_id"])
 
 
 def _json_values(job_text: JobText) -> dict[str, Any]:

@@ -27,6 +27,7 @@ _OF_A_JOB = {
     "topics",
     "topicpattern",
     "isolation",
+    "tags",
     "dialect",
     "from",
     "until",
@@ -53,6 +54,8 @@ def job_of_options(options: Mapping[str, str]) -> Job:
         source["servers"] = _listed(options["servers"])
     if "topics" in options:
         source["topics"] = _listed(options["topics"])
+    if "tags" in options:
+        source["tags"] = _tags_of_text(options["tags"])
     renamed = {"topicpattern": "topic_pattern"}
     renamed |= {name: name for name in ("isolation", "dialect", "zookeeper")}
     source |= {field: options[name] for name, field in renamed.items() if name in options}
@@ -79,6 +82,20 @@ def bound_of_text(text: str) -> Any:
     except ValueError as error:
         raise UsageError(
             f"{text} is not JSON", why=str(error), do='write it as {"orders": {"0": 23}}'
+        ) from error
+
+
+def _tags_of_text(text: str) -> Any:
+    """Tags may have any letters, also commas: then they are a list in JSON."""
+    if not text.lstrip().startswith("["):
+        return _listed(text) or [text]  # an empty text is no wish for all messages
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(
+            f"option tags is {text}, which is not JSON",
+            why=str(error),
+            do='write it as A,B or ["A", "B"]',
         ) from error
 
 

@@ -1,5 +1,5 @@
 """What the commands hand back, as values: for people through ``pictures``, for machines as
-the JSON of the contract. And what a run tells while it works.
+the JSON of the contract.
 
 Every ``to_json`` here is part of the contract: its keys are held by tests.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from rangeland.delta.entries import LossEntry
 from rangeland.dialects.groups import Holder
@@ -18,6 +18,7 @@ from rangeland.planning.audit import Audit, Piece, Replaced
 from rangeland.planning.draft import Draft
 from rangeland.planning.intervals import Interval, subtract, width
 from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Seen
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.risk import Speed
 
@@ -129,6 +130,11 @@ class PlanPreview:
     seconds: float = 0.0
     location: str | None = None
     speed: Speed = field(default_factory=Speed)
+
+    @property
+    def seen(self) -> tuple[Seen, ...]:
+        """The losses beside the plan."""
+        return self.draft.seen({log.partition: log for log in self.logs})
 
     def to_json(self) -> dict[str, Any]:
         plan = self.draft.plan
@@ -376,36 +382,3 @@ class Finding:
             "range": None if self.range is None else range_json(self.range),
             "earlier": [{"application": a, "sequence": n} for a, n in self.earlier],
         }
-
-
-class Progress(Protocol):
-    """What a run tells while it works. All calls come from one thread at a time."""
-
-    def step(self, text: str) -> None:
-        """A new step begins, such as "asking 3 brokers"."""
-
-    def planned(self, plan: Plan, recovered: bool) -> None:
-        """This plan will now be read; ``recovered`` if an earlier driver had entered it."""
-
-    def read(self, read_offsets: dict[Partition, int]) -> None:
-        """How many offsets of each partition of the plan have been read so far."""
-
-    def done(self) -> None:
-        """Reading has ended, well or not."""
-
-    def warn(self, text: str) -> None:
-        """Something a person should know that does not end the run."""
-
-
-class Silent:
-    """A Progress that tells nobody."""
-
-    def step(self, text: str) -> None: ...
-
-    def planned(self, plan: Plan, recovered: bool) -> None: ...
-
-    def read(self, read_offsets: dict[Partition, int]) -> None: ...
-
-    def done(self) -> None: ...
-
-    def warn(self, text: str) -> None: ...

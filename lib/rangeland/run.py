@@ -25,25 +25,35 @@ from rangeland.job.settings import cluster_settings, exposed, login_packages, wa
 from rangeland.landing.evidence import refuse_cut, refuse_restored, torn_from
 from rangeland.landing.finishing import Finished, Finisher, mends
 from rangeland.landing.holding import damaged
+from rangeland.landing.ledger import Unfinished
 from rangeland.landing.losing import losses_in
 from rangeland.landing.redriven import RedriveResult
-from rangeland.landing.redriving import HOLD_ALL, draft_of_kept, in_quarantine, redrives
+from rangeland.landing.redriving import (
+    HOLD_ALL,
+    draft_of_kept,
+    draft_of_log,
+    in_quarantine,
+    redrives,
+)
 from rangeland.landing.summing import summed
 from rangeland.landing.surveying import survey_of
-from rangeland.landing.target import Target, Unfinished
+from rangeland.landing.target import Target
 from rangeland.model import LogState, Partition, Range, Survey
 from rangeland.planning.coverage import Coverage, common, coverage_of
-from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of
+from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of, passed_over
 from rangeland.planning.lives import may_be_behind
 from rangeland.planning.losses import range_lost
 from rangeland.planning.plan import Plan, Way, renumbered
-from rangeland.planning.policy import Action, Loss
+from rangeland.planning.policy import Action, Loss, Seen
 from rangeland.planning.risk import Risk, speed_of
-from rangeland.results import PlanPreview, Progress, RunResult
+from rangeland.progress import Progress
+from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.frames import load_transform, transformed_schema
 from rangeland.spark.workers import start_workers
 
 RESURVEY_SECONDS = 10
+FRESH_SECONDS = 10
+"""So long a look at the cluster from before a group was joined may begin a plan."""
 MAX_ROUNDS = 50
 EARLIER = 20
 """So many landings back a group may stand without anybody having moved it."""
@@ -94,9 +104,10 @@ def redrive(
     return RedriveResult(job.job, job.sink.table, tuple(left), time.monotonic() - started, done)
 
 
-def apply(job: Job, plan: Plan, spark: Any, progress: Progress) -> RunResult:
-    """Enters a plan that was made before, or refuses it where its ground has moved."""
-    return Runner(job, spark, progress).apply(plan)
+def apply(job: Job, plan: Plan, seen: Sequence[Seen], spark: Any, progress: Progress) -> RunResult:
+    """Enters a plan that was made before, or refuses it where its ground has moved. ``seen``
+    are the losses that were beside it when it was made."""
+    return Runner(job, spark, progress).apply(plan, seen)
 
 
 class Runner:
@@ -116,6 +127,8 @@ class Runner:
         self.started = time.monotonic()
         self.warnings: list[str] = []
         self.logs: dict[Partition, LogState] = {}
+        self._looked: tuple[float, Survey] | None = None
+        """The survey before the group was joined, as long as the target is of then, too."""
         self.speed = speed_of(self.target.pace(job.application))
         """How fast the job is expected to read."""
         self.finisher = Finisher(
@@ -132,6 +145,15 @@ class Runner:
         self.logs = survey.logs
         return survey
 
+    def _surveyed(self, standing: Standing) -> Survey:
+        """The survey before the group was joined, where it is fresh, once; else a new one, as
+        where groups' offsets begin the range: others may have moved them until it was joined."""
+        looked, self._looked = self._looked, None
+        is_fresh = looked is not None and time.monotonic() - looked[0] < FRESH_SECONDS
+        if looked is not None and is_fresh and not looked[1].group_offsets:
+            return looked[1]
+        return self.survey(standing)
+
     def draft(self) -> tuple[Draft, Survey]:
         """A plan on what is known now. A log that seems to end below the checkpoint is
         looked at again for a while: a new leader's end may be behind for a moment."""
@@ -147,15 +169,12 @@ class Runner:
             kept = draft_of_kept(self.job, self.target, standing, now_ms)
             return self._placed(kept), Survey(now_ms, {})
         if self.way is Way.REREAD:
-            survey = self.survey(standing)
-            terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
-            wanted = [one.batch.range for one in in_quarantine(self.job, self.target)]
-            return self._placed(draft_of(terms, survey, standing, wanted)), survey
+            return self._reread(standing)
         if self.way is Way.REPLACE:
             standing = replace(standing, landed=Coverage())
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
-            survey = self.survey(standing)
+            survey = self._surveyed(standing)
             try:
                 found = draft(self._terms(), survey, standing, self._damaged(standing, survey))
                 if self.way is Way.REPLACE:
@@ -165,6 +184,20 @@ class Runner:
                 if not _may_be_behind(error, standing, survey) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
+
+    def _reread(self, standing: Standing) -> tuple[Draft, Survey]:
+        wanted = in_quarantine(self.job, self.target)
+        now_ms = time.time_ns() // 1_000_000
+        survey = self.survey(standing) if wanted else Survey(now_ms, {})
+        terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
+
+        def draft_of_ranges(ranges: list[Range]) -> Draft:
+            return draft_of(terms, survey, standing, ranges)
+
+        if wanted:
+            self.progress.step("reading in the log what is in quarantine")
+        found = draft_of_log(wanted, cluster_settings(self.job), draft_of_ranges)
+        return self._placed(found), survey
 
     def _damaged(self, standing: Standing, survey: Survey) -> list[Loss]:
         if self.way is not Way.RUN:
@@ -220,7 +253,9 @@ class Runner:
             return self._result(*work())
         # A member that waits for executors would keep the others from what it is to read.
         self.finisher.wait_for_workers()
-        partitions = list(self.survey(self.target.standing(self.job.application)).logs)
+        survey = self.survey(self.target.standing(self.job.application))
+        self._looked = (time.monotonic(), survey)
+        partitions = list(survey.logs)
         cluster, step = cluster_settings(self.job), self.progress.step
         with claimed(self.job, cluster, partitions, self._warn, step) as place:
             self.finisher.place = place
@@ -258,16 +293,17 @@ class Runner:
         try:
             return work()
         except (RangeLost, BadRecord) as error:
-            losses = [(loss, Action.FAIL) for loss in losses_in(error)]
+            ids = {partition: log.leader.topic_id for partition, log in self.logs.items()}
+            found = losses_in(error)
             try:
-                self._note(losses)
+                self._note([Seen(x, Action.FAIL, ids.get(x.partition)) for x in found])
             except RangelandError as other:
                 self._warn(f"the loss is not in the ledger: {other}")
             raise
 
-    def _note(self, losses: Sequence[tuple[Loss, Action]]) -> None:
-        ids = {partition: log.leader.topic_id for partition, log in self.logs.items()}
-        self.target.note(self.target.landed_sequence(self.job.application) + 1, losses, ids)
+    def _note(self, seen: Sequence[Seen], seen_at_ms: int | None = None) -> None:
+        sequence = self.target.landed_sequence(self.job.application) + 1
+        self.target.note(sequence, seen, seen_at_ms)
 
     def _land(self) -> _Done:
         finished: list[Finished] = []
@@ -275,6 +311,7 @@ class Runner:
         outrun_times = turn = 0
         while outrun_times < MAX_ROUNDS:  # a turn that finishes a plan brings the end nearer
             if turn > 0:
+                self._looked = None
                 self.target.refresh()
             turn += 1
             if finished:
@@ -286,8 +323,7 @@ class Runner:
                 finished.append(self.finisher.finish(first.plan, first, recovered=True))
                 continue
             found, _ = self.draft()
-            seen = [(loss, Action.HOLD) for loss in found.held]
-            seen += [(loss, Action.SKIP) for loss in found.passed]
+            seen = found.seen(self.logs)
             if found.is_empty and not found.begins:
                 self._note(seen)
                 # What another driver entered first and has landed since was not nothing.
@@ -316,26 +352,41 @@ class Runner:
             do="run it again when they are done",
         )
 
-    def apply(self, plan: Plan) -> RunResult:
+    def apply(self, plan: Plan, seen: Sequence[Seen]) -> RunResult:
         if plan.job != self.job.job:
             raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
-        return self._claimed(lambda: self._noting(lambda: self._apply(plan)))
+        return self._claimed(lambda: self._noting(lambda: self._apply(plan, seen)))
 
-    def _apply(self, plan: Plan) -> _Done:
+    def _apply(self, plan: Plan, seen: Sequence[Seen]) -> _Done:
+        """What was seen is in the ledger before the plan is: whoever finds it entered has
+        nothing more to tell."""
         self.refuse_restored()
         unfinished = self.target.unfinished()
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
         same = same or self.target.landed_plan(plan)
         if same is not None:
             return [self.finisher.finish(same.plan, same, recovered=True)], None
-        self._refuse_moved(plan, unfinished)
-        entered = self._enter(plan, unfinished)
-        if entered is None:
-            raise _moved(plan, "another plan was entered at the same time")
-        return [self.finisher.finish(entered, None, recovered=False)], None
-
-    def _refuse_moved(self, plan: Plan, unfinished: Sequence[Unfinished]) -> None:
         standing = self.target.standing(plan.application)
+        self._refuse_moved(plan, unfinished, standing)
+        found = self._reviewed(plan, seen, standing)
+        if found.is_empty and not found.begins:
+            self._note(seen, plan.made_at_ms)
+            return [], found
+        if self._enter(plan, unfinished, seen, plan.made_at_ms) is None:
+            raise _moved(plan, "another plan was entered at the same time")
+        return [self.finisher.finish(plan, None, recovered=False)], found
+
+    def _reviewed(self, plan: Plan, seen: Sequence[Seen], standing: Standing) -> Draft:
+        """The draft that a plan was made of, as far as its ground, which has not moved, tells."""
+        held = tuple(one.loss for one in seen if one.action is Action.HOLD)
+        passed = tuple(one.loss for one in seen if one.action is Action.SKIP)
+        notes = (*passed_over(passed), *exposed(self.job))
+        begins = plan.checkpoint != standing.checkpoint
+        return Draft(plan, plan.ranges, (), held, notes, passed, begins=begins)
+
+    def _refuse_moved(
+        self, plan: Plan, unfinished: Sequence[Unfinished], standing: Standing
+    ) -> None:
         if standing.sequence != plan.sequence:
             why = f"the next plan of {plan.application} is {standing.sequence}"
             raise _moved(plan, why)
@@ -369,7 +420,8 @@ class Runner:
         self,
         plan: Plan,
         unfinished: Sequence[Unfinished],
-        seen: Sequence[tuple[Loss, Action]] = (),
+        seen: Sequence[Seen],
+        seen_at_ms: int | None = None,
     ) -> Plan | None:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
@@ -378,7 +430,7 @@ class Runner:
         self.target.open_or_create(self.rows)
         if (warning := self.target.warning()) and warning not in self.warnings:
             self._warn(warning)
-        self._note(seen)
+        self._note(seen, seen_at_ms)
         return plan if self.target.enter(plan, unfinished) else None
 
     def _warn_of(self, risks: Sequence[Risk]) -> None:

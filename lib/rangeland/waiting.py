@@ -19,7 +19,8 @@ from rangeland.job import Job
 from rangeland.landing.surveying import survey_of
 from rangeland.model import Isolation, Partition, Survey
 from rangeland.planning.reach import Reach, can_be_awaited, reach, times_awaited
-from rangeland.results import Progress, partition_json
+from rangeland.progress import Progress
+from rangeland.results import partition_json
 
 
 @dataclass(frozen=True, slots=True)

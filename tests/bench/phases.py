@@ -10,7 +10,7 @@ import time
 from itertools import pairwise
 
 from rangeland.planning.plan import Plan
-from rangeland.results import Silent
+from rangeland.progress import Silent
 
 PHASES = ("look", "plan", "enter", "read", "prove", "prepare", "commit")
 _BEGINS = {

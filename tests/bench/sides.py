@@ -26,8 +26,8 @@ from rangeland.decode.columns import row_schema
 from rangeland.delta.fit import new_table
 from rangeland.job import Job
 from rangeland.planning.slices import pack
+from rangeland.progress import Progress, Silent
 from rangeland.reading import freeze
-from rangeland.results import Progress, Silent
 from rangeland.spark.tasks import WriterSettings, land_slices
 from tests.bench.peers import BareProcesses, land_with_client
 

@@ -25,7 +25,8 @@ import org.apache.rocketmq.remoting.RPCHook;
  * Upstream's own clients, for tests: produce NS TOPIC KIND COUNT, or consume NS TOPIC GROUP COUNT
  * [TAGS], or fail NS TOPIC GROUP: a consumer that gives a message back and takes it a second later.
  *
- * <p>KIND is plain, large (bodies of 6,000 bytes, which the client packs), batch, transaction (the
+ * <p>KIND is plain, large (bodies of 6,000 bytes, which the client packs), batch, batches (of one
+ * message, two, three and so on, with one that is sent by itself before each), transaction (the
  * first third is committed, the second rolled back, the rest left open), delayed (by a second) or
  * tags=A,B,... (message n has the tag at place n, in turn; a tag "-" is none).
  * Body n begins with "KIND-n". A consumer prints queue, offset, body, and properties by name.
@@ -76,11 +77,18 @@ public class RocketmqClients {
         producer.start();
         long before = held(producer, topic);
         List<Message> batch = new ArrayList<>();
+        int size = 0;
         for (int n = 0; n < count; n++) {
             Message made = message(topic, kind, n);
             if (kind.equals("batch")) batch.add(made);
+            else if (kind.equals("batches") && batch.size() <= size) batch.add(made);
             else if (kind.equals("transaction")) producer.sendMessageInTransaction(made, n);
             else print(producer.send(made));
+            if (kind.equals("batches") && batch.size() > size && batch.get(size) != made) {
+                print(producer.send(batch));
+                batch.clear();
+                size++;
+            }
         }
         if (!batch.isEmpty()) print(producer.send(batch));
         // A broker says that it has a message before it enters it in its queue.

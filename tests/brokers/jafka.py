@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Patience
-from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.fetch.tally import Tally
 from rangeland.job.words import parse_member
-from rangeland.model import Counts, LogState, Receipt, Slice, Survey
+from rangeland.model import Counts, LogState, Partition, Receipt, Slice
 from rangeland.testing.jafka import JafkaCluster
+from tests.brokers.surveys import look
 
 Row = tuple[str, int, int, int, bytes]
 
@@ -37,32 +36,8 @@ def settings_of(cluster: JafkaCluster, **changed: Any) -> ClusterSettings:
     return replace(base, **changed)
 
 
-def look(settings: ClusterSettings, **wanted: Any) -> Survey:
-    with Brokers(settings) as brokers:
-        return take_survey(brokers, Wanted(**wanted))
-
-
 def log_of(settings: ClusterSettings, topic: str, number: int = 0, broker: str = "1") -> LogState:
-    survey = look(settings, topics=(topic,))
-    return next(
-        log
-        for p, log in survey.logs.items()
-        if (p.topic, p.number, p.broker) == (topic, number, broker)
-    )
-
-
-def slice_of(
-    log: LogState, from_offset: int | None = None, until_offset: int | None = None
-) -> Slice:
-    """``[from_offset, until_offset)`` of a log, or all of it."""
-    start = log.start_offset if from_offset is None else from_offset
-    end = log.end_offset if until_offset is None else until_offset
-    return Slice(0, log.partition, start, end, 0, None, log.leader.address)
-
-
-def slices_of(survey: Survey) -> list[Slice]:
-    """All that the survey saw, a slice per log."""
-    return [replace(slice_of(log), index=i) for i, log in enumerate(survey.logs.values())]
+    return look(settings, topics=(topic,)).logs[Partition(topic, number, broker)]
 
 
 @dataclass(frozen=True)

@@ -51,16 +51,6 @@ def look(settings: ClusterSettings, **wanted: Any) -> Survey:
         return take_survey(brokers, Wanted(**wanted), home=brokers.dialect.open_home(edge))
 
 
-def slice_of(
-    log: LogState, from_offset: int | None = None, until_offset: int | None = None, index: int = 0
-) -> Slice:
-    """``[from_offset, until_offset)`` of a log, or all of it."""
-    start = log.start_offset if from_offset is None else from_offset
-    end = log.end_offset if until_offset is None else until_offset
-    leader = log.leader
-    return Slice(index, log.partition, start, end, 0, leader.topic_id, leader.address)
-
-
 def slices_of(survey: Survey, target_bytes: int = 128 << 20) -> list[Slice]:
     """All that the survey saw, cut as a plan would cut it."""
     logs = survey.logs.values()

@@ -6,23 +6,25 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rangeland.dialects.rocketmq import messages as m
 from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Patience
-from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.fetch.tally import Tally
 from rangeland.job.words import parse_address
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.model import Counts, LogState, Receipt, Slice, Survey
+from rangeland.model import Counts, LogState, Partition, Receipt, Slice
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.rocketmq import RocketmqCluster
+from rangeland.testing.rocketmq_clients import RocketmqClient
+from tests.brokers.surveys import look, slices_of
 
 CLIENTS = Path(__file__).with_name("RocketmqClients.java")
 Row = dict[str, Any]
@@ -41,34 +43,10 @@ def settings_of(cluster: RocketmqCluster, **changed: Any) -> ClusterSettings:
     return replace(base, **changed)
 
 
-def look(settings: ClusterSettings, **wanted: Any) -> Survey:
-    with Brokers(settings) as brokers:
-        return take_survey(brokers, Wanted(**wanted))
-
-
 def log_of(
     settings: ClusterSettings, topic: str, number: int = 0, broker: str = "broker-a"
 ) -> LogState:
-    survey = look(settings, topics=(topic,))
-    return next(
-        log
-        for p, log in survey.logs.items()
-        if (p.topic, p.number, p.broker) == (topic, number, broker)
-    )
-
-
-def slice_of(
-    log: LogState, from_offset: int | None = None, until_offset: int | None = None
-) -> Slice:
-    """``[from_offset, until_offset)`` of a queue, or all of it."""
-    start = log.start_offset if from_offset is None else from_offset
-    end = log.end_offset if until_offset is None else until_offset
-    return Slice(0, log.partition, start, end, 0, None, log.leader.address)
-
-
-def slices_of(survey: Survey) -> list[Slice]:
-    """All that the survey saw, a slice per queue."""
-    return [replace(slice_of(log), index=i) for i, log in enumerate(survey.logs.values())]
+    return look(settings, topics=(topic,)).logs[Partition(topic, number, broker)]
 
 
 @dataclass(frozen=True)
@@ -102,6 +80,16 @@ def read(
 def read_topic(cluster: RocketmqCluster, topic: str) -> Read:
     settings = settings_of(cluster)
     return read(slices_of(look(settings, topics=(topic,))), settings)
+
+
+def wait_for_slave(cluster: RocketmqCluster, topic: str, end: int) -> None:
+    """Until the slave has all messages: it is at most seconds behind."""
+    deadline = time.monotonic() + 40
+    queue = Partition(topic, 0, "broker-a")
+    with RocketmqClient(cluster.address("broker-a-slave")) as client:
+        while int(client.ask(m.max_offset(queue)).fields["offset"]) < end:
+            assert time.monotonic() < deadline, "the slave does not get the messages"
+            time.sleep(0.1)
 
 
 def run_clients(*arguments: str, options: Sequence[str] = ()) -> list[list[str]]:

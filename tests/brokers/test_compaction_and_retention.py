@@ -23,7 +23,8 @@ from rangeland.testing.producing import (
     produce,
     produce_transaction,
 )
-from tests.brokers.reading import log_of, look, read, settings_of, slice_of, wait_for_end
+from tests.brokers.reading import log_of, look, read, settings_of, wait_for_end
+from tests.brokers.surveys import slice_of
 
 pytestmark = pytest.mark.brokers
 

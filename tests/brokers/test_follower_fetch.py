@@ -18,7 +18,8 @@ from rangeland.planning.policy import Action, Policy
 from rangeland.testing.consuming import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
-from tests.brokers.reading import log_of, read, settings_of, slice_of, spied_requests
+from tests.brokers.reading import log_of, read, settings_of, spied_requests
+from tests.brokers.surveys import slice_of
 
 pytestmark = pytest.mark.brokers
 

@@ -21,7 +21,9 @@ from rangeland.planning.policy import Action, Policy
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import JafkaClient, message, message_set, produce
 from rangeland.testing.ports import free_ports
-from tests.brokers.jafka import log_of, look, read, settings_of, slice_of, slices_of
+from tests.brokers.jafka import log_of, read, settings_of
+from tests.brokers.surveys import look, slice_of, slices_of
+from tests.values import values_of
 
 pytestmark = pytest.mark.brokers
 
@@ -40,10 +42,6 @@ def harmed() -> Iterator[JafkaCluster]:
     """One broker for one test, to be harmed."""
     with JafkaCluster(partitions=1, segment_bytes=SEGMENT_BYTES) as cluster:
         yield cluster
-
-
-def values_of(name: str, count: int) -> list[bytes]:
-    return [f"{name}-{number:05d}".encode() for number in range(count)]
 
 
 def starts_of(values: list[bytes], at: int = 0) -> list[int]:

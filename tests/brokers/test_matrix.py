@@ -1,4 +1,4 @@
-"""The same reading from brokers of six ages, with all codecs that each of them knows.
+"""The same reading from brokers of seven ages, with all codecs that each of them knows.
 
 Whoever writes is not us: librdkafka, and the console producer that came with the broker. What
 was written is known, and librdkafka reads it back as a second judge.
@@ -42,20 +42,20 @@ from tests.brokers.reading import (
     read,
     read_topic,
     settings_of,
-    slice_of,
     wait_for_end,
 )
+from tests.brokers.surveys import slice_of
 
 pytestmark = pytest.mark.brokers
 
 Cluster = KafkaCluster | KafkaZooKeeperCluster
-VERSIONS = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "3.9.1", "4.1.0", "4.4.0")
-SEGMENTS_ONLY = VERSIONS[:3]
-WITH_TIMES = VERSIONS[1:]
-WITH_HEADERS = WITH_TRANSACTIONS = VERSIONS[2:]
-WITH_ZSTD = VERSIONS[3:]  # since 2.1
-WITH_TWO_FORMATS = VERSIONS[2:3]
-COMPACTING = VERSIONS[:3]
+VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "3.9.1", "4.1.0", "4.4.0")
+WITH_TIMES = VERSIONS[2:]
+WITH_HEADERS = WITH_TRANSACTIONS = VERSIONS[3:]
+WITH_ZSTD = VERSIONS[4:]  # since 2.1
+WITH_TWO_FORMATS = VERSIONS[3:4]
+# What is read there is of 0.8's kind on 0.9 as well: these take seconds for each.
+SEGMENTS_ONLY = COMPACTING = (VERSIONS[0], *VERSIONS[2:4])
 SETTINGS: Mapping[str, object] = {
     # As on many old clusters: a topic that is asked for by its name comes into being.
     "auto.create.topics.enable": "true",
@@ -64,6 +64,7 @@ SETTINGS: Mapping[str, object] = {
 FIRST_MS = int(time.time() * 1000) - 60_000
 OWN_CODECS = {
     "0.8.2.2": ("lz4", "snappy"),  # the lz4 that nobody else writes, and Java's framed snappy
+    "0.9.0.1": ("lz4",),
     "0.10.2.2": ("lz4",),
     "0.11.0.3": ("snappy",),
     "3.9.1": ("zstd",),
@@ -143,7 +144,7 @@ def test_all_codecs_are_read_as_they_were_written(cluster: Cluster, topic: str) 
     version = cluster.version
     make(cluster, topic, partitions=3)
     written: list[Record] = []
-    once = not version.startswith(("0.8.", "0.10."))  # a retry may write twice before
+    once = not version.startswith(("0.8.", "0.9.", "0.10."))  # a retry may write twice before
     for codec in codecs_of(version):
         records = records_of(version, codec, 3)
         how: dict[str, Any] = {"codec": codec, "batch_records": 40, "idempotent": once}
@@ -289,7 +290,7 @@ def test_a_log_that_was_upgraded_in_place_is_read(cluster: Cluster, topic: str) 
     assert times.null_count == 120
 
 
-@pytest.mark.parametrize("cluster", VERSIONS[1:3], indirect=True)
+@pytest.mark.parametrize("cluster", VERSIONS[2:4], indirect=True)
 def test_what_the_broker_stamped_has_the_brokers_time(cluster: Cluster, topic: str) -> None:
     config = {"message.timestamp.type": "LogAppendTime", "message.format.version": "0.10.2"}
     make(cluster, topic, config=config)

@@ -17,7 +17,8 @@ from rangeland.fetch.tally import Tally
 from rangeland.model import Counts
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import Record, create_topic, leader_of, produce
-from tests.brokers.reading import log_of, settings_of, slice_of
+from tests.brokers.reading import log_of, settings_of
+from tests.brokers.surveys import slice_of
 
 pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 

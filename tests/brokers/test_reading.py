@@ -22,10 +22,10 @@ from tests.brokers.reading import (
     read,
     read_topic,
     settings_of,
-    slice_of,
     slices_of,
     spied_requests,
 )
+from tests.brokers.surveys import slice_of
 
 pytestmark = pytest.mark.brokers
 

@@ -12,7 +12,8 @@ from rangeland.dialects.rocketmq.gaps import found_at
 from rangeland.model import Counts, Partition
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient
-from tests.brokers.rocketmq import log_of, read, settings_of, slice_of
+from tests.brokers.rocketmq import log_of, read, settings_of
+from tests.brokers.surveys import slice_of
 
 pytestmark = pytest.mark.brokers
 

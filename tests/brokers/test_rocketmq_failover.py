@@ -16,7 +16,9 @@ from rangeland.model import Counts, Partition
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
-from tests.brokers.rocketmq import log_of, look, read, settings_of, slice_of, slices_of
+from tests.brokers.rocketmq import log_of, read, settings_of, wait_for_slave
+from tests.brokers.surveys import look, slice_of, slices_of
+from tests.values import values_of
 
 pytestmark = [pytest.mark.brokers, pytest.mark.chaos, pytest.mark.slow]
 
@@ -26,20 +28,6 @@ def pair() -> Iterator[RocketmqCluster]:
     """A master with its slave and two name servers, to be harmed and mended."""
     with RocketmqCluster(slaves=True, name_servers=2) as cluster:
         yield cluster
-
-
-def values_of(name: str, count: int) -> list[bytes]:
-    return [f"{name}-{number:05d}".encode() for number in range(count)]
-
-
-def wait_for_slave(pair: RocketmqCluster, topic: str, end: int) -> None:
-    """Until the slave has all messages: it is at most seconds behind."""
-    deadline = time.monotonic() + 40
-    queue = Partition(topic, 0, "broker-a")
-    with RocketmqClient(pair.address("broker-a-slave")) as client:
-        while int(client.ask(m.max_offset(queue)).fields["offset"]) < end:
-            assert time.monotonic() < deadline, "the slave does not get the messages"
-            time.sleep(0.1)
 
 
 def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_behind_it(

@@ -17,16 +17,9 @@ from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
-from tests.brokers.rocketmq import (
-    log_of,
-    look,
-    read,
-    read_topic,
-    run_clients,
-    settings_of,
-    slice_of,
-    slices_of,
-)
+from tests.brokers.rocketmq import log_of, read, read_topic, run_clients, settings_of
+from tests.brokers.surveys import look, slice_of, slices_of
+from tests.values import values_of
 
 pytestmark = pytest.mark.brokers
 
@@ -50,10 +43,6 @@ def has_ipv6() -> bool:
 V6 = socket.has_ipv6 and has_ipv6()
 ALL_GROUPS = 201
 """The code of a request for all groups that a broker knows."""
-
-
-def values_of(name: str, count: int) -> list[bytes]:
-    return [f"{name}-{number:05d}".encode() for number in range(count)]
 
 
 # --- what is found ----------------------------------------------------------------------

@@ -16,7 +16,8 @@ from rangeland.fetch.settings import SaslSettings, TlsSettings
 from rangeland.model import Address, Counts, Partition
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient
-from tests.brokers.rocketmq import look, read, run_clients, settings_of, slices_of
+from tests.brokers.rocketmq import read, run_clients, settings_of
+from tests.brokers.surveys import look, slices_of
 
 pytestmark = pytest.mark.brokers
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from itertools import groupby
 
 import pytest
 
-from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import Unreachable
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.steps import Patience
-from rangeland.model import Counts, Partition
+from rangeland.model import Counts
 from rangeland.testing.rocketmq import RocketmqCluster
-from rangeland.testing.rocketmq_clients import RocketmqClient, produce
-from tests.brokers.rocketmq import log_of, read, settings_of, slice_of
+from rangeland.testing.rocketmq_clients import produce
+from tests.brokers.rocketmq import log_of, read, settings_of, wait_for_slave
+from tests.brokers.surveys import slice_of
+from tests.values import values_of
 
 pytestmark = pytest.mark.brokers
 
@@ -26,20 +26,6 @@ def pair() -> Iterator[RocketmqCluster]:
     properties = {"accessMessageInMemoryMaxRatio": 0}
     with RocketmqCluster(slaves=True, properties=properties) as cluster:
         yield cluster
-
-
-def values_of(name: str, count: int) -> list[bytes]:
-    return [f"{name}-{number:05d}".encode() for number in range(count)]
-
-
-def wait_for_slave(pair: RocketmqCluster, topic: str, end: int) -> None:
-    """Until the slave has all messages: it is at most seconds behind."""
-    deadline = time.monotonic() + 40
-    queue = Partition(topic, 0, "broker-a")
-    with RocketmqClient(pair.address("broker-a-slave")) as client:
-        while int(client.ask(m.max_offset(queue)).fields["offset"]) < end:
-            assert time.monotonic() < deadline, "the slave does not get the messages"
-            time.sleep(0.1)
 
 
 def test_what_the_master_has_on_disk_only_is_read_from_the_slave_that_it_suggests(

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from rangeland.dialects.rocketmq import ask_offsets, read_offsets
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.errors import BadRecord, JobFileError
-from rangeland.model import Counts, Partition
-from rangeland.planning.policy import Action, Policy
+from rangeland.errors import JobFileError
+from rangeland.model import AtTime, Counts, Isolation, Partition
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
-from tests.brokers.rocketmq import (
-    log_of,
-    look,
-    read,
-    read_topic,
-    run_clients,
-    settings_of,
-    slice_of,
-    slices_of,
-)
+from tests.brokers.rocketmq import log_of, read, read_topic, run_clients, settings_of
+from tests.brokers.surveys import look, slice_of, slices_of
+from tests.stored import INNER_BATCH, NEED_UNWRAP, PACKED, ZLIB, inner, properties_of
 
 pytestmark = pytest.mark.brokers
 
@@ -122,24 +118,65 @@ def test_what_a_consumer_gave_back_is_read_from_the_retries_of_its_group(
 
 
 @pytest.mark.slow
-def test_a_batch_that_a_broker_keeps_as_one_message_is_refused_and_not_passed_over(
+def test_batches_that_a_broker_keeps_as_one_message_are_read_as_upstreams_consumer_does(
     rocketmq: RocketmqCluster, topic: str
 ) -> None:
     """Which takes an attribute of the topic; of all others batches come as ordinary messages."""
-    rocketmq.create_topic(topic, 1)
-    batches = topic + "-b"
-    made = m.create_topic(batches, 1)
+    rocketmq.create_topic(topic, 1, attributes="+queue.type=BatchCQ")
+    settings = settings_of(rocketmq)
+    empty = log_of(settings, topic)
+    assert (empty.start_offset, empty.end_offset) == (0, 0)
+
+    run_clients("produce", rocketmq.servers[0], topic, "batches", "50")
+    # No producer of upstream's packs a batch; brokers take one that is, and its readers unpack it.
+    waits = properties_of(("WAIT", "true"))  # which those put on what they take apart
+    packed = zlib.compress(b"".join(inner(b"packed-%d" % n, waits) for n in range(3)))
+    batched, unpacked = INNER_BATCH | NEED_UNWRAP, PACKED | ZLIB << 8
     with RocketmqClient(rocketmq.address()) as client:
-        client.ask(m.Request(made.code, dict(made.fields) | {"attributes": "+queue.type=BatchCQ"}))
-    rocketmq.create_topic(topic, 1)
-    run_clients("produce", rocketmq.servers[0], batches, "batch", "6")
-    run_clients("produce", rocketmq.servers[0], topic, "batch", "6")
-    assert len(read_topic(rocketmq, topic).rows) == 6
-    settings = settings_of(rocketmq, policy=Policy(corrupt=Action.SKIP))
-    log = log_of(settings, batches)
-    assert log.end_offset == 6
-    with pytest.raises(BadRecord, match="holds a batch of messages"):
-        read([slice_of(log)], settings)
+        named = {"INNER_NUM": "3", "UNIQ_KEY": "u"}
+        sent = m.send(Partition(topic, 0), packed, named, 1_700_000_000_000, batched | unpacked)
+        client.ask(sent)
+        queue, deadline = Partition(topic, 0, "broker-a"), time.monotonic() + 15
+        while client.ask(m.max_offset(queue)).fields["offset"] != "53":
+            assert time.monotonic() < deadline
+    log = log_of(settings, topic)
+    found = read([slice_of(log)], settings)
+    assert found.counts == Counts(landed=53)
+    assert offsets_of(found.rows) == list(range(53))
+    assert found.values[-3:] == [b"packed-0", b"packed-1", b"packed-2"]
+    seen = run_clients("consume", rocketmq.servers[0], topic, f"g-{topic}"[-40:], "53")
+    theirs = {int(offset): (body.encode(), named) for _, offset, body, named in seen}
+    assert {row["offset"]: (row["value"], named_of(row, 0, 53)) for row in found.rows} == theirs
+
+    for first, until in ((0, 1), (7, 8), (12, 41), (40, 52)):
+        inside = read([slice_of(log, first, until)], settings)
+        assert inside.rows == found.rows[first:until]
+        assert inside.counts == Counts(landed=until - first)
+    stored_ms = [round(row["timestamp"].timestamp() * 1000) for row in found.rows]
+    leaders = {queue: log.leader}
+    times = (stored_ms[0], stored_ms[-1], stored_ms[-1] + 1, stored_ms[-1] + 60_000)
+    for time_ms in times:
+        (question,) = ask_offsets(leaders, AtTime(time_ms), Isolation.READ_COMMITTED)
+        with RocketmqClient(rocketmq.address()) as client:
+            answer = client.ask(question.request)
+        at = read_offsets([answer])[queue].offset
+        assert at == sum(ms < time_ms for ms in stored_ms)
+    with RocketmqClient(rocketmq.address()) as client:
+        told = client.ask(m.search_offset(queue, times[-1])).fields["offset"]
+        assert told == "50", "the broker itself names the last batch"
+    # Of tags inside of batches brokers know nothing, and give upstream's readers none.
+    by_tags = read([slice_of(log)], replace(settings, tags=("odd",)))
+    odd = [row for row in found.rows if {"key": "TAGS", "value": b"odd"} in row["headers"]]
+    assert by_tags.rows == odd
+    assert by_tags.counts == Counts(landed=len(odd), filtered=53 - len(odd))
+    assert len(odd) > 10
+
+
+def named_of(row: dict[str, Any], begins: int, ends: int) -> str:
+    """A row's headers as upstream's consumer prints properties, with those that it adds."""
+    pairs = {h["key"]: h["value"].decode() for h in row["headers"] or ()}
+    pairs |= {"MIN_OFFSET": str(begins), "MAX_OFFSET": str(ends)}
+    return "{" + ", ".join(f"{key}={pairs[key]}" for key in sorted(pairs)) + "}"
 
 
 @pytest.mark.slow

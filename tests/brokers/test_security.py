@@ -29,7 +29,6 @@ from tests.brokers.reading import (
     read,
     read_topic,
     settings_of,
-    slice_of,
     slices_of,
     spied_requests,
 )
@@ -43,6 +42,7 @@ from tests.brokers.secured import (
     SecuredOldCluster,
     unsecured_token,
 )
+from tests.brokers.surveys import slice_of
 from tests.certificates import Authority, Issued
 
 pytestmark = pytest.mark.brokers

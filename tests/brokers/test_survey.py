@@ -188,6 +188,14 @@ def test_every_address_that_was_tried_is_named_with_its_reason() -> None:
     assert sorted(error.facts["tried"]) == sorted(servers)
 
 
+def test_servers_that_have_never_answered_are_given_up_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rangeland.fetch.look.FIRST_ANSWER_MS", 1_000)
+    servers = [f"127.0.0.1:{port}" for port in free_ports(1)]
+    assert isinstance(fails_within(10, settings_of(servers, survey_ms=60_000)), Unreachable)
+
+
 def test_a_name_that_does_not_resolve_is_said_to_be_one() -> None:
     error = fails_within(20, settings_of(["no-such-host.invalid:9092"], survey_ms=1_000))
     assert isinstance(error, Unreachable)

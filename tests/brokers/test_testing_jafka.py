@@ -23,7 +23,8 @@ from rangeland.testing.jafka_clients import (
 )
 from rangeland.testing.ports import is_listening
 from rangeland.testing.zookeeper import ZooKeeperServer
-from tests.brokers.jafka import look, read, settings_of, slices_of
+from tests.brokers.jafka import read, settings_of
+from tests.brokers.surveys import look, slices_of
 
 pytestmark = pytest.mark.brokers
 

@@ -17,7 +17,7 @@ from rangeland.job.settings import cluster_settings
 from rangeland.testing.ports import is_listening
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
-from tests.brokers.rocketmq import look
+from tests.brokers.surveys import look
 
 pytestmark = pytest.mark.brokers
 

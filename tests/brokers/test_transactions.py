@@ -21,15 +21,8 @@ from rangeland.testing.producing import (
     produce,
     produce_transaction,
 )
-from tests.brokers.reading import (
-    UNCOMMITTED,
-    log_of,
-    read,
-    read_topic,
-    settings_of,
-    slice_of,
-    wait_for_end,
-)
+from tests.brokers.reading import UNCOMMITTED, log_of, read, read_topic, settings_of, wait_for_end
+from tests.brokers.surveys import slice_of
 
 pytestmark = pytest.mark.brokers
 

@@ -25,7 +25,7 @@ from rangeland.job import Job
 from rangeland.landing.target import Target
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.results import Progress, Silent
+from rangeland.progress import Progress, Silent
 
 ENTERING, PLANNED, READING = "entering", "planned", "reading"
 WRITTEN, PREPARED, KEPT, COMMITTED = "written", "prepared", "kept", "committed"

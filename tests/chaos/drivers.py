@@ -11,20 +11,22 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psutil
 
 import rangeland
+from rangeland.testing.contexts import Closing
 from rangeland.testing.members import (
     command_of,
     members_of,
     temporary_files_in,
     workers_among,
 )
-from rangeland.testing.processes import Process
+from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
 __all__ = ["Driver", "command_of", "members_of", "temporary_files_in", "workers_among"]
 
@@ -32,7 +34,7 @@ PATIENCE_S = 120
 ROOT = Path(__file__).parents[2]
 
 
-class Driver:
+class Driver(Closing):
     """One driver process with a Spark session of its own. Starts at once, is ready later."""
 
     def __init__(
@@ -141,8 +143,26 @@ class Driver:
                 raise AssertionError(f"{self.process.name} has left processes: {told}")
             time.sleep(0.05)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+Living = Callable[[int], list[Driver]]
+"""So many drivers that are ready. One that was killed is started anew for who asks next."""
+
+
+@contextmanager
+def living_drivers() -> Iterator[Living]:
+    """All that were started are ended when it ends."""
+    with ExitStack() as stack:
+        folder = temporary_directory("rangeland-drivers-")
+        stack.callback(remove_directory, folder)
+        drivers: list[Driver] = []
+
+        def living(count: int) -> list[Driver]:
+            alive = [driver for driver in drivers if driver.process.running]
+            while len(alive) < count:
+                alive.append(stack.enter_context(Driver(folder / f"driver-{len(drivers)}")))
+                drivers.append(alive[-1])
+            for driver in alive:
+                driver.wait_until_ready()
+            return alive[:count]
+
+        yield living

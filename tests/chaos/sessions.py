@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rangeland.jvm.jars import jar_files
+from rangeland.jvm.java import SMALL_JVM
 
 JARS = "delta-4.4.0"
 
@@ -33,6 +34,7 @@ def open_session(folder: Path, master: str, settings: Mapping[str, str] | None =
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": " ".join(SMALL_JVM),
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.session.timeZone": "UTC",

@@ -9,7 +9,7 @@ import pytest
 
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start

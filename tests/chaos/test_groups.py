@@ -3,7 +3,7 @@ home goes down. Each record lands once, and the group ends at the checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,11 @@ from rangeland.groups.pushing import push
 from rangeland.inspection import status
 from rangeland.job.settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic
 from tests.chaos.driver import PLANNED, PREPARED, READING
-from tests.chaos.drivers import Driver
+from tests.chaos.drivers import Living, living_drivers
 from tests.chaos.judging import add_records, judge, judge_ledger, write_job
 
 PARTITIONS, COUNT, MORE = 4, 3_000, 50
@@ -29,26 +28,9 @@ Ends = dict[int, int]
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Callable[[], tuple[Driver, Driver]]]:
-    """Two drivers; one that was killed is started anew for the next test."""
-    folder = temporary_directory("rangeland-groups-")
-    drivers: list[Driver] = []
-
-    def living() -> tuple[Driver, Driver]:
-        alive = [driver for driver in drivers if driver.process.running]
-        while len(alive) < 2:
-            alive.append(Driver(folder / f"driver-{len(drivers)}"))
-            drivers.append(alive[-1])
-        for driver in alive:
-            driver.wait_until_ready()
-        return alive[0], alive[1]
-
-    try:
+def living() -> Iterator[Living]:
+    with living_drivers() as living:
         yield living
-    finally:
-        for driver in drivers:
-            driver.close()
-        remove_directory(folder)
 
 
 def a_job(kafka: KafkaCluster, topic: str, folder: Path, count: int = COUNT) -> Path:
@@ -86,14 +68,14 @@ def judge_all(spark: Any, job: Path, ends: Ends) -> None:
 
 
 def test_two_drivers_split_the_partitions_of_a_plan(
-    pair: Callable[[], tuple[Driver, Driver]],
+    living: Living,
     kafka: KafkaCluster,
     topic: str,
     folder: Path,
     spark: Any,
 ) -> None:
     job = a_job(kafka, topic, folder)
-    one, other = pair()
+    one, other = living(2)
     one.give(job, **{PLANNED: "pause"})
     one.wait_at(PLANNED)
     other.give(job, **{PLANNED: "pause"})
@@ -118,14 +100,14 @@ def test_two_drivers_split_the_partitions_of_a_plan(
 
 
 def test_what_a_killed_driver_held_is_read_by_the_other(
-    pair: Callable[[], tuple[Driver, Driver]],
+    living: Living,
     kafka: KafkaCluster,
     topic: str,
     folder: Path,
     spark: Any,
 ) -> None:
     job = a_job(kafka, topic, folder)
-    victim, other = pair()
+    victim, other = living(2)
     victim.give(job, **{PLANNED: "pause", READING: "kill"})
     victim.wait_at(PLANNED)
     other.give(job, **{PLANNED: "pause"})
@@ -140,12 +122,12 @@ def test_what_a_killed_driver_held_is_read_by_the_other(
 
 @pytest.mark.slow
 def test_a_home_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
-    pair: Callable[[], tuple[Driver, Driver]], topic: str, folder: Path, spark: Any
+    living: Living, topic: str, folder: Path, spark: Any
 ) -> None:
     with KafkaCluster() as broker:
         job = a_job(broker, topic, folder, MORE)
         ends: Ends = dict.fromkeys(range(PARTITIONS), MORE)
-        driver, _ = pair()
+        (driver,) = living(1)
         driver.give(job, **{PREPARED: "pause"})
         driver.wait_at(PREPARED)
         broker.kill(1)

@@ -15,7 +15,7 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import produce
 from tests.chaos.judging import rows_of

@@ -4,7 +4,7 @@ session, the ZooKeeper goes down. Each message lands once, and the group ends at
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,17 @@ from rangeland.groups.homes import open_home
 from rangeland.job.settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
-from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.zookeeper import ZooKeeperServer
 from tests.chaos.driver import PLANNED, PREPARED, READING
-from tests.chaos.drivers import Driver
-from tests.spark.jafkas import Written, landed_rows, values_of
+from tests.chaos.drivers import Living, living_drivers
+from tests.spark.jafkas import Written, landed_rows
+from tests.values import values_of
 
 WHICH = ("1-0", "1-1", "2-0", "2-1")
 COUNT, MORE = 4_000, 40
 SESSION_MS = 4_000
 SEGMENT_BYTES = 16 << 10
 PATIENCE_S = 30
-Pair = Callable[[], tuple[Driver, Driver]]
 
 
 @pytest.fixture(scope="module")
@@ -44,26 +43,9 @@ def jafka(zookeeper: ZooKeeperServer) -> Iterator[JafkaCluster]:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    """Two drivers; one that was killed is started anew for the next test."""
-    folder = temporary_directory("rangeland-jafka-groups-")
-    drivers: list[Driver] = []
-
-    def living() -> tuple[Driver, Driver]:
-        alive = [driver for driver in drivers if driver.process.running]
-        while len(alive) < 2:
-            alive.append(Driver(folder / f"driver-{len(drivers)}"))
-            drivers.append(alive[-1])
-        for driver in alive:
-            driver.wait_until_ready()
-        return alive[0], alive[1]
-
-    try:
+def living() -> Iterator[Living]:
+    with living_drivers() as living:
         yield living
-    finally:
-        for driver in drivers:
-            driver.close()
-        remove_directory(folder)
 
 
 @pytest.fixture
@@ -133,10 +115,10 @@ def wait_for_owner(job: Path, driver_count: int) -> None:
 
 @pytest.mark.slow
 def test_what_a_killed_driver_held_is_read_by_the_other(
-    pair: Pair, written: Written, folder: Path, spark: Any
+    living: Living, written: Written, folder: Path, spark: Any
 ) -> None:
     job = write_job(written, folder)
-    victim, other = pair()
+    victim, other = living(2)
     victim.give(job, **{PLANNED: "pause", READING: "kill"})
     victim.wait_at(PLANNED)
     other.give(job, **{PLANNED: "pause"})
@@ -153,10 +135,10 @@ def test_what_a_killed_driver_held_is_read_by_the_other(
 
 @pytest.mark.slow
 def test_a_driver_that_slept_through_its_session_moves_nothing_back(
-    pair: Pair, written: Written, folder: Path, spark: Any
+    living: Living, written: Written, folder: Path, spark: Any
 ) -> None:
     job = write_job(written, folder)
-    sleeper, other = pair()
+    sleeper, other = living(2)
     sleeper.give(job, **{PLANNED: "pause"})
     sleeper.wait_at(PLANNED)
     sleeper.process.pause()
@@ -177,10 +159,10 @@ def test_a_driver_that_slept_through_its_session_moves_nothing_back(
 
 
 def test_a_zookeeper_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
-    pair: Pair, written: Written, zookeeper: ZooKeeperServer, folder: Path, spark: Any
+    living: Living, written: Written, zookeeper: ZooKeeperServer, folder: Path, spark: Any
 ) -> None:
     job = write_job(written, folder)
-    driver, _ = pair()
+    (driver,) = living(1)
     driver.give(job, **{PREPARED: "pause"})
     driver.wait_at(PREPARED)
     zookeeper.kill()

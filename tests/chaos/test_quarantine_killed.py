@@ -9,7 +9,7 @@ import pytest
 
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.chaos.conftest import Start

@@ -4,21 +4,19 @@ group ends at the checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.chaos.driver import PLANNED, READING
-from tests.chaos.drivers import Driver
+from tests.chaos.drivers import Living, living_drivers
 from tests.chaos.rocketmqs import offsets, wait_for_drivers, write_job
 from tests.spark.rocketmqs import Written, landed_rows
 
 COUNT = 3_000
-Living = Callable[[int], list[Driver]]
 
 
 @pytest.fixture(scope="module")
@@ -29,25 +27,8 @@ def rocketmq() -> Iterator[RocketmqCluster]:
 
 @pytest.fixture(scope="module")
 def living() -> Iterator[Living]:
-    """So many drivers; one that was killed is started anew for the next test."""
-    folder = temporary_directory("rangeland-rocketmq-groups-")
-    drivers: list[Driver] = []
-
-    def living(count: int) -> list[Driver]:
-        alive = [driver for driver in drivers if driver.process.running]
-        while len(alive) < count:
-            alive.append(Driver(folder / f"driver-{len(drivers)}"))
-            drivers.append(alive[-1])
-        for driver in alive:
-            driver.wait_until_ready()
-        return alive[:count]
-
-    try:
+    with living_drivers() as living:
         yield living
-    finally:
-        for driver in drivers:
-            driver.close()
-        remove_directory(folder)
 
 
 @pytest.fixture

@@ -13,12 +13,13 @@ from rangeland import run as commands
 from rangeland.inspection import find
 from rangeland.job import Job
 from rangeland.model import Counts
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import run_clients
 from tests.chaos.rocketmqs import offsets, wait_for_slaves, write_job
 from tests.chaos.test_leader_killed import Harming
-from tests.spark.rocketmqs import Written, landed_rows, values_of
+from tests.spark.rocketmqs import Written, landed_rows
+from tests.values import values_of
 
 pytestmark = pytest.mark.slow
 COUNT, MORE = 40_000, 5

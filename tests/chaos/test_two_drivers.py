@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic
 from tests.chaos.driver import ENTERING, PLANNED, PREPARED, WRITTEN
-from tests.chaos.drivers import Driver
+from tests.chaos.drivers import Driver, living_drivers
 from tests.chaos.judging import add_records, judge, judge_ledger, landings, write_job
 
 PARTITIONS, COUNT, MORE = 3, 3_000, 50
@@ -25,18 +24,9 @@ Pair = tuple[Driver, Driver]
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    folder = temporary_directory("rangeland-pair-")
-    one, other = Driver(folder / "one"), Driver(folder / "other")
-    try:
-        for driver in (one, other):
-            driver.wait_until_ready()
+    with living_drivers() as living:
+        one, other = living(2)
         yield one, other
-    finally:
-        try:
-            one.close()
-        finally:
-            other.close()
-            remove_directory(folder)
 
 
 @pytest.fixture

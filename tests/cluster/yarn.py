@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from py4j.java_gateway import JavaGateway
 
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.testing.contexts import Closing
 from rangeland.testing.members import temporary_files_in
 from rangeland.testing.sparkcluster import SPARK_HOME
 
@@ -33,7 +33,7 @@ SETTINGS = {
 }
 
 
-class YarnCluster:
+class YarnCluster(Closing):
     """Started by the constructor; all its files are in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
@@ -97,15 +97,8 @@ class YarnCluster:
         found = sorted(self._logs.glob("**/container_*_01_000001/stdout"), key=lambda p: p.parent)
         return [path.read_text() for path in found]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Ends all that runs in it."""
         try:
             self._yarn.stop()
         finally:

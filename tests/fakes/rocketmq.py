@@ -7,7 +7,7 @@ stands still but for pauses; during those others may act (``meanwhile``).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -183,7 +183,24 @@ class FakeEdge:
 
     def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         self.rounds += 1
-        return [self.ask(address, question) for question in questions]
+        before = dict(self.cluster.offsets)
+        answers = [self.ask(address, question) for question in questions]
+        self._lose_firsts(before, [question.request for question in questions])
+        return answers
+
+    def _lose_firsts(self, before: Mapping[Any, int], requests: Sequence[m.Request]) -> None:
+        """As brokers do: of offsets that come at once and are a group's first of a topic there,
+        one is kept."""
+        firsts: dict[Any, Any] = {}
+        for request in requests:
+            if request.code == g.UPDATE_OFFSET and request.about is not None:
+                queue, group = request.about, request.fields["consumerGroup"]
+                place = (group, queue.topic, queue.broker)
+                if not any((grp, q.topic, q.broker) == place for grp, q in before):
+                    lost = firsts.setdefault(place, (group, queue))
+                    firsts[place] = (group, queue)
+                    if lost != (group, queue):
+                        self.cluster.offsets.pop(lost, None)
 
     def pause(self, pause_ms: int) -> None:
         self.cluster.clock_ms += pause_ms

@@ -17,6 +17,7 @@ import pytest
 
 from rangeland.delta.kernel import Kernel
 from rangeland.jvm.jars import jar_files
+from rangeland.jvm.java import SMALL_JVM
 from rangeland.spark.session import S3_JARS
 
 
@@ -38,6 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.memory", "1g")
+            .config("spark.driver.extraJavaOptions", " ".join(SMALL_JVM))
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.databricks.delta.snapshotPartitions", "2")
             .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")

@@ -16,16 +16,13 @@ from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import message_set, produce
 from rangeland.zookeeper.registry import read_registry
 from tests.spark.landings import job_of, table_of
+from tests.values import values_of
 
 Row = tuple[str, int, int, int, bytes]
 """Broker, partition, offset, position in the entry, value."""
 
 BATCH = 20
 PATIENCE_S = 20
-
-
-def values_of(name: str, count: int) -> list[bytes]:
-    return [f"{name}-{number:05d}".encode() for number in range(count)]
 
 
 class Written:

@@ -12,15 +12,12 @@ from rangeland.model import Partition
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce
 from tests.spark.landings import job_of, table_of
+from tests.values import values_of
 
 Row = tuple[str, int, int, bytes]
 """Broker, queue, offset, value."""
 
 BORN_MS = 1_600_000_000_000
-
-
-def values_of(name: str, count: int) -> list[bytes]:
-    return [f"{name}-{number:05d}".encode() for number in range(count)]
 
 
 class Written:

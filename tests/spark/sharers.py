@@ -16,7 +16,8 @@ from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.results import RunResult, Silent
+from rangeland.progress import Silent
+from rangeland.results import RunResult
 from rangeland.run import run
 from tests.fakes.homes import FakeHome, Groups
 

@@ -17,7 +17,8 @@ from rangeland.delta.commit import FilesMissing, Landed, Restored, land, landed_
 from rangeland.delta.facts import Layout, StoreKind
 from rangeland.delta.files import FileWriter
 from rangeland.delta.fit import fit, new_table
-from rangeland.delta.kernel import LOCK_PATH, AlreadyCommitted, Committed, Kernel, Snapshot
+from rangeland.delta.kernel import AlreadyCommitted, Committed, Kernel, Snapshot
+from rangeland.delta.lock import LOCK_PATH
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
 from tests.unit.test_delta_files import ROWS, rows

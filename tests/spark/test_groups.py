@@ -18,7 +18,7 @@ from rangeland.groups.pushing import push
 from rangeland.job import Job
 from rangeland.job.settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce

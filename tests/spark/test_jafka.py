@@ -10,20 +10,21 @@ import pytest
 
 import rangeland
 from rangeland import inspection
-from rangeland.errors import JobFileError
+from rangeland.errors import JobFileError, UsageError
 from rangeland.groups.homes import open_home
 from rangeland.job import Job
 from rangeland.job.settings import cluster_settings
 from rangeland.landing.target import Target
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan import Way
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.run import preview
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import console_consume
 from rangeland.testing.zookeeper import ZooKeeperServer
-from tests.spark.jafkas import Written, jafka_job, landed_rows, values_of
+from tests.spark.jafkas import Written, jafka_job, landed_rows
 from tests.spark.landings import table_of
+from tests.values import values_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -321,6 +322,8 @@ def test_an_offset_is_found_by_its_broker(
     assert find(last + 3)["state"] == "no-row"
     assert find(1 << 40)["state"] == "not-landed"
     assert find(starts[0], "3")["state"] == "not-landed"
+    with pytest.raises(UsageError, match=r"1-1, .*2-1"):
+        find(last, "")
 
 
 # --- groups -------------------------------------------------------------------------------------

@@ -17,11 +17,12 @@ from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.job import Job
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.zookeeper import ZooKeeperServer
 from rangeland.zookeeper.registry import read_registry
-from tests.spark.jafkas import PATIENCE_S, Written, jafka_job, landed_rows, values_of
+from tests.spark.jafkas import PATIENCE_S, Written, jafka_job, landed_rows
+from tests.values import values_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 

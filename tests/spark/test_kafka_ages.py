@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.inspection import status
 from rangeland.model import Counts
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.run import preview, run
 from rangeland.testing.consuming import consume
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster

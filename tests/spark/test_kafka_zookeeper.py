@@ -10,7 +10,7 @@ import pytest
 from rangeland.groups.homes import open_home
 from rangeland.job.settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.producing import create_topic, numbered, produce

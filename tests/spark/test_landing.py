@@ -22,7 +22,7 @@ from rangeland.errors import Conflict
 from rangeland.job.text import parse_job_text
 from rangeland.model import Counts
 from rangeland.planfile import read_plan_file, write_plan_file
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
     CODECS,
@@ -431,7 +431,8 @@ def test_a_plan_file_names_the_table_that_was_meant_where_it_was_made(
     reviewed = read_plan_file(tmp_path / "plan")
     job = reviewed.in_place(reviewed.job)
     assert job.sink.table.startswith("file:/")
-    assert run.apply(job, reviewed.plan, spark, Silent()).counts.landed == 10
+    result = run.apply(job, reviewed.plan, reviewed.seen, spark, Silent())
+    assert result.counts.landed == 10
     assert offsets_of(table_of(spark, tmp_path / "lake")) == expected(p0=range(10))
 
 

@@ -14,7 +14,7 @@ import rangeland
 from rangeland import run as commands
 from rangeland.errors import RangeLost
 from rangeland.job import Job
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
     Record,

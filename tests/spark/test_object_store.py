@@ -27,7 +27,7 @@ from rangeland.delta.kernel import Kernel
 from rangeland.delta.storage import S3Keys, StoreSettings
 from rangeland.errors import RangelandError, StorageFailed, TableRefused
 from rangeland.planning.plan import Plan
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
 from rangeland.testing.s3 import S3Server

@@ -14,7 +14,7 @@ import pytest
 import rangeland
 from rangeland import inspection, run
 from rangeland.job import Job
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.brokers.reading import look, settings_of

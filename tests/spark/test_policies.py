@@ -6,6 +6,7 @@ quarantine are judged by Spark's own reader."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,70 +15,34 @@ import pyarrow as pa
 import pytest
 
 import rangeland
-from rangeland import inspection, run
+from rangeland import run
 from rangeland.delta.kernel import Kernel
 from rangeland.delta.rows import SCHEMA
 from rangeland.delta.schema import schema_json
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.job import Job
+from rangeland.job.text import parse_job_text
 from rangeland.model import Counts
+from rangeland.planfile import read_plan_file, write_plan_file
 from rangeland.planning.plan import Plan
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.producing import Record, create_topic, delete_records, produce
+from rangeland.testing.producing import delete_records
+from tests.spark.damage import (
+    BATCH,
+    WIDTH,
+    add,
+    checkpoints,
+    filled,
+    flip,
+    is_proved,
+    losses,
+    mend_quarantine,
+    plans,
+)
 from tests.spark.landings import between, expected, job_of, offsets_of, table_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
-
-BATCH, BATCHES = 10, 3
-WIDTH = BATCH * BATCHES
-
-
-def filled(kafka: KafkaCluster, topic: str) -> None:
-    """Two partitions of three batches each."""
-    create_topic(kafka.bootstrap, topic, 2)
-    add(kafka, topic, (0, 1))
-
-
-def add(kafka: KafkaCluster, topic: str, partitions: tuple[int, ...]) -> None:
-    for partition in partitions:
-        records = (Record(b"%d" % n, b"v" * 50, partition=partition) for n in range(WIDTH))
-        produce(kafka.bootstrap, topic, records, batch_records=BATCH, linger_ms=100)
-
-
-def flip(kafka: KafkaCluster, topic: str, batch: int = 1) -> None:
-    """A byte of a batch of partition 1, in place. Done twice, nothing has happened."""
-    (segment,) = kafka.directory.glob(f"data/kafka-*/{topic}-1/*.log")
-    data, position = segment.read_bytes(), 0
-    for _ in range(batch):
-        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
-    end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
-    with segment.open("r+b") as file:
-        file.seek(end - 20)
-        file.write(bytes([data[end - 20] ^ 0x01]))
-
-
-def losses(spark: Any, table: str) -> list[tuple[Any, ...]]:
-    """The ledger's rows of losses, as SQL has them."""
-    frame = table_of(spark, f"{table}/_rangeland/ledger").where("event = 'loss'")
-    names = ("topic", "partition", "from_offset", "until_offset", "count", "verdict", "action")
-    return sorted(tuple(row[name] for name in names) for row in frame.collect())
-
-
-def plans(spark: Any, table: str) -> int:
-    ledger = table_of(spark, f"{table}/_rangeland/ledger")
-    return int(ledger.where("event = 'plan'").count())
-
-
-def checkpoints(spark: Any, job: Job) -> dict[int, int | None]:
-    status = inspection.status(job, spark, Silent())
-    return {p.partition.number: p.checkpoint for p in status.partitions}
-
-
-def is_proved(spark: Any, job: Job) -> bool:
-    found = inspection.verify(job, spark, Silent())
-    assert not found.audit.strangers
-    return found.is_well
 
 
 class Doing(Silent):
@@ -125,33 +90,6 @@ def test_what_cannot_be_decoded_is_kept_aside_and_landed_once_it_can(
     assert run.redrive(job, spark, Silent()).to_json()["state"] == "nothing"
     assert rangeland.land(job, spark).state == "nothing"
     assert offsets_of(table_of(spark, table)) == whole
-
-
-def mend_quarantine(spark: Any, table: str) -> None:
-    """Flips the byte back in what was kept, as somebody with the right tool would."""
-    path = f"{table}/_rangeland/quarantine"
-    (row,) = table_of(spark, path).select("records").collect()
-    mended = bytearray(row["records"])
-    mended[len(mended) - 20] ^= 0x01
-    spark.sql(f"UPDATE delta.`{path}` SET records = unhex('{mended.hex()}')")
-
-
-def test_what_was_quarantined_is_read_again_from_a_log_that_is_whole_again(
-    kafka: KafkaCluster, spark: Any, table: str, topic: str
-) -> None:
-    filled(kafka, topic)
-    flip(kafka, topic)
-    job = job_of(kafka.bootstrap, table, topic, policy={"corrupt": "quarantine"})
-    rangeland.land(job, spark)
-    again = run.redrive(job, spark, Silent(), from_log=True)
-    assert again.done is not None
-    assert (again.done.state, len(again.left)) == ("nothing", 1)
-    flip(kafka, topic)
-    again = run.redrive(job, spark, Silent(), from_log=True)
-    assert again.done is not None
-    assert (again.done.counts, again.left) == (Counts(landed=BATCH), ())
-    assert offsets_of(table_of(spark, table)) == expected(p0=range(WIDTH), p1=range(WIDTH))
-    assert is_proved(spark, job)
 
 
 def test_a_replacement_that_meets_damage_leaves_the_rows_and_is_in_nobodys_way(
@@ -264,6 +202,38 @@ def test_a_run_that_fails_for_a_loss_says_so_in_the_ledger_once(
     with pytest.raises(RangeLost):
         rangeland.land(job, spark)
     assert [row[-2:] for row in losses(spark, table)] == [("expired", "fail"), ("corrupt", "fail")]
+
+
+def test_a_reviewed_plan_tells_what_it_holds_as_a_run_does(
+    kafka: KafkaCluster, spark: Any, table: str, topic: str, tmp_path: Path
+) -> None:
+    filled(kafka, topic)
+    delete_records(kafka.bootstrap, topic, {1: BATCH})
+    where = {topic: {0: 0, 1: 0}}
+    document = {
+        "job": "landing",
+        "source": {"servers": list(kafka.bootstrap), "topics": [topic]},
+        "sink": {"table": table},
+        "range": {"from": where},
+        "policy": {"expired": "hold"},
+    }
+    text = parse_job_text(json.dumps(document), "held.yaml")
+    write_plan_file(tmp_path / "plan", run.preview(Job.of(text), spark, Silent()), text)
+    reviewed = read_plan_file(tmp_path / "plan")
+    result = run.apply(reviewed.job, reviewed.plan, reviewed.seen, spark, Silent())
+    assert (result.counts, len(result.held)) == (Counts(landed=WIDTH), 1)
+    row = (topic, 1, 0, BATCH, BATCH, "expired", "hold")
+    assert losses(spark, table) == [row]
+    # Once, whoever comes by; and the same as of a run.
+    assert run.apply(reviewed.job, reviewed.plan, reviewed.seen, spark, Silent()).held == ()
+    assert rangeland.land(reviewed.job, spark).state == "already-landed"
+    assert losses(spark, table) == [row]
+    of_run = f"{table} of a run"
+    rangeland.land(
+        job_of(kafka.bootstrap, of_run, topic, range={"from": where}, policy=document["policy"]),
+        spark,
+    )
+    assert losses(spark, of_run) == [row]
 
 
 def test_a_loss_before_anything_was_landed_writes_nothing(

@@ -14,7 +14,8 @@ import rangeland
 from rangeland.model import Counts
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.spark.landings import CONTRACT, table_of
-from tests.spark.rocketmqs import BORN_MS, Written, landed_rows, rocketmq_job, values_of
+from tests.spark.rocketmqs import BORN_MS, Written, landed_rows, rocketmq_job
+from tests.values import values_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 

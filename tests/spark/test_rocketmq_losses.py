@@ -13,11 +13,12 @@ from rangeland import inspection, run
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.job import Job
 from rangeland.model import Counts
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import log_of, settings_of
 from tests.spark import landings
-from tests.spark.rocketmqs import Written, landed_rows, rocketmq_job, values_of
+from tests.spark.rocketmqs import Written, landed_rows, rocketmq_job
+from tests.values import values_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 

@@ -16,7 +16,7 @@ import pytest
 import rangeland
 from rangeland import inspection, run
 from rangeland.dialects.groups import Home
-from rangeland.errors import Conflict, JobFileError
+from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.groups.homes import open_home
 from rangeland.groups.pushing import push
 from rangeland.job import Job
@@ -26,11 +26,12 @@ from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Partition
 from rangeland.planfile import read_plan_file, write_plan_file
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import CLIENTS, run_clients
-from tests.spark.rocketmqs import Written, landed_rows, rocketmq_job, values_of
+from tests.spark.rocketmqs import Written, landed_rows, rocketmq_job
+from tests.values import values_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -86,6 +87,24 @@ def shown(job: Job, spark: Any) -> dict[str, Any]:
         json.dumps(inspection.status(job, spark, Silent()).to_json())
     )
     return found
+
+
+# --- topics -------------------------------------------------------------------------------------
+
+
+def test_topics_that_match_a_pattern_are_landed_also_one_that_comes_later(
+    written: Written, table: str, spark: Any
+) -> None:
+    name = written.topic
+    pattern = {"topics": [], "topic_pattern": f"{name}.*|%RETRY%.*|SCHEDULE.*"}
+    job = rocketmq_job(written, table, source=pattern, range={"from": "checkpoint"})
+    assert rangeland.land(job, spark).counts.landed == 4 * COUNT
+    later = Written(written.cluster, f"{name}-later")
+    later.add("broker-a", 1, values_of("later", MORE))
+    assert rangeland.land(job, spark).counts.landed == MORE
+    assert landed_rows(spark, table) == sorted(written.rows + later.rows)
+    found = shown(job, spark)["partitions"]
+    assert {p["topic"] for p in found} == {name, later.topic}
 
 
 # --- the group ----------------------------------------------------------------------------------
@@ -230,7 +249,7 @@ def test_a_reviewed_plan_lands_what_it_said_and_no_more(
     write_plan_file(path, run.preview(Job.of(text), spark, Silent()), text)
     written.fill("later", MORE)
     reviewed = read_plan_file(path)
-    result = run.apply(reviewed.job, reviewed.plan, spark, Silent())
+    result = run.apply(reviewed.job, reviewed.plan, reviewed.seen, spark, Silent())
     assert result.counts.landed == 100
     assert {r.range.partition for r in result.ranges} <= set(written.queues)
     taken = {r.range.partition: r.range.until_offset for r in result.ranges}
@@ -281,3 +300,12 @@ def test_an_offset_is_found_with_its_landing_its_master_and_its_file(
     assert Path(found["file"].removeprefix("file:").replace("%20", " ")).exists()
     never = inspection.find(job, spark, there, COUNT, Silent())
     assert (never.state, never.sequence) == ("not-landed", None)
+    with pytest.raises(UsageError, match=r"of 2 brokers.*broker-a-1, .*broker-b-1"):
+        inspection.find(job, spark, Partition(written.topic, 1), 7, Silent())
+
+
+def test_a_queue_without_a_broker_is_that_of_each(written: Written, table: str, spark: Any) -> None:
+    sides = {"from": {written.topic: {"1": 10}}, "until": {written.topic: {"1": 30}}}
+    rangeland.backfill(rocketmq_job(written, table, range=sides), spark)
+    wanted = [row for row in written.rows if row[1] == 1 and 10 <= row[2] < 30]
+    assert landed_rows(spark, table) == sorted(wanted)

@@ -11,7 +11,7 @@ import rangeland
 from rangeland.job import Job
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce
 from tests.spark.landings import job_of, table_of
@@ -80,6 +80,18 @@ def test_messages_of_the_tags_land_and_the_others_are_filtered_and_no_holes(
     found = rangeland.verify(job, spark)
     assert not found.is_well
     assert [(r["from_offset"], r["until_offset"]) for r in found.to_json()["holes"]] == [(4, 5)]
+
+
+def test_a_frame_of_the_data_source_is_of_its_tags(
+    rocketmq: RocketmqCluster, topic: str, spark: Any
+) -> None:
+    rocketmq.create_topic(topic, 1)
+    write(rocketmq, topic, "ABCAC")
+    reader = spark.read.format("rangeland").option("dialect", "rocketmq").option("topics", topic)
+    reader = reader.option("servers", rocketmq.servers[0])
+    for tags, offsets in (("A, B", [0, 1, 3]), ('["C"]', [2, 4]), ("none", [])):
+        frame = reader.option("tags", tags).load()
+        assert sorted(row.offset for row in frame.collect()) == offsets
 
 
 def test_a_plan_file_is_of_its_tags(

@@ -17,7 +17,7 @@ from rangeland.groups import claiming, sharing
 from rangeland.groups.keeping import Keeper
 from rangeland.job import Job
 from rangeland.model import Partition
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.run import backfill, run
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce

@@ -12,7 +12,7 @@ import pytest
 import rangeland
 from rangeland import inspection
 from rangeland.model import Counts, Isolation
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.clients import producer
 from rangeland.testing.consuming import consume
 from rangeland.testing.kafka import KafkaCluster

@@ -11,7 +11,7 @@ import rangeland
 from rangeland import inspection
 from rangeland.errors import JobFileError, RangeLost
 from rangeland.job import Job
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, delete_topic, numbered, produce
 from tests.spark.landings import job_of, offsets_of, table_of

@@ -20,7 +20,7 @@ from rangeland.landing.target import Target
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.audit import Replaced
 from rangeland.planning.plan import Way
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
     Record,

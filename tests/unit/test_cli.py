@@ -54,8 +54,8 @@ class Runs:
         print("a transform says hello")
         return self._answer("run", job, progress, made.a_result())
 
-    def apply(self, job: Job, plan: Plan, spark: object, progress: Any) -> Any:
-        self.plan = plan
+    def apply(self, job: Job, plan: Plan, seen: Any, spark: object, progress: Any) -> Any:
+        self.plan, self.seen = plan, seen
         return self._answer("apply", job, progress, made.a_result())
 
     def backfill(self, job: Job, spark: object, progress: Any, way: Way | None = None) -> Any:
@@ -136,7 +136,6 @@ def test_a_backfill_is_asked_for_in_three_ways(
         ((), (False, False)),
         (("--dry-run",), (False, True)),
         (("--from-log",), (True, False)),
-        (("--from-log", "--dry-run"), (True, True)),
     ],
 )
 def test_a_redrive_is_asked_for_from_what_was_kept_or_the_log_and_may_only_look(
@@ -146,6 +145,12 @@ def test_a_redrive_is_asked_for_from_what_was_kept_or_the_log_and_may_only_look(
     assert (code, runs.redriven) == (0, redriven)
     assert "Nothing is in quarantine" in out
     assert ("34,000 offsets" in out) == ("--dry-run" not in more)
+
+
+def test_a_dry_run_says_nothing_of_the_log(runs: Runs, called: Called, job: str) -> None:
+    code, _, said = called("redrive", job, "--from-log", "--dry-run")
+    assert (code, runs.redriven) == (64, None)
+    assert "Leave out one of the two" in said
 
 
 @pytest.mark.parametrize("more", [BOUNDS, ("--replace",), ("--until", "latest")])
@@ -254,6 +259,26 @@ def test_an_unexpected_exception_is_a_bug_without_a_traceback(
     _, _, err = called("run", job, "--debug")
     assert "Traceback" in err
     assert "what now" in err
+
+
+def test_what_breaks_under_an_interruption_is_one(runs: Runs, job: str, called: Called) -> None:
+    for broken in (ValueError("cancelled"), errors.EngineFailed("Spark lost its executors")):
+        runs.raises = broken
+        runs.raises.__context__ = KeyboardInterrupt()
+        code, out, _ = called("run", job, "--json")
+        assert (code, json.loads(out)["error"]) == (130, "Interrupted")
+
+
+def test_a_jvm_that_has_gone_is_worth_another_try(runs: Runs, job: str, called: Called) -> None:
+    asked = compile("raise ConnectionRefusedError('refused')", "/lib/py4j/clientserver.py", "exec")
+    with pytest.raises(ConnectionRefusedError) as gone:
+        exec(asked)
+    runs.raises = gone.value
+    code, out, _ = called("run", job, "--json")
+    answer = json.loads(out)
+    assert (code, answer["error"]) == (75, "EngineFailed")
+    assert answer["message"].startswith("the JVM that runs Spark has gone: ")
+    assert answer["data"] == "all of this run was landed or nothing of it, never a part"
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,11 @@ import pytest
 from rangeland.dialects.contract import Question, dialect_names, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
-from rangeland.fetch.broker import AHEAD_BYTES, Closed, Connection, NoBroker
+from rangeland.fetch.broker import Connection
+from rangeland.fetch.lost import Closed, NoBroker
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
+from rangeland.fetch.stream import AHEAD_BYTES
 from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.fetch.tls import tls_context
 from rangeland.model import Address

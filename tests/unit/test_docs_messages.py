@@ -19,7 +19,7 @@ from rangeland.dialects.kafka import NATURE
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.batches import bad_batch
 from rangeland.dialects.kafka.session import Session
-from rangeland.endings import as_bug
+from rangeland.endings import as_ours
 from rangeland.errors import RangelandError
 from rangeland.fetch.fetcher import located
 from rangeland.fetch.pool import Brokers
@@ -120,7 +120,7 @@ def proof() -> None:
 
 
 def bug() -> None:
-    raise as_bug(KeyError("orders"))
+    raise as_ours(KeyError("orders"))
 
 
 RAISED: dict[str, Callable[..., None]] = {

@@ -12,7 +12,7 @@ from rangeland.errors import EngineFailed, Unreachable
 from rangeland.job import Job
 from rangeland.job.settings import exposed
 from rangeland.planning.draft import Draft
-from rangeland.results import Silent
+from rangeland.progress import Silent
 from tests.unit.test_job_security import NAMED, bearer, job_of
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import JobFileError
-from rangeland.job import Job, parse_bounds, parse_size, parse_time_ms
+from rangeland.job import Job
 from rangeland.job.settings import cluster_settings
+from rangeland.job.words import parse_bounds, parse_size, parse_time_ms
 from rangeland.model import (
     Address,
     AtOffset,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.kafka.codes import CODES, UNLISTED, judge
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.kafka.codes import CODES, judge
+from rangeland.dialects.verdicts import UNLISTED, Verdict
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,83 @@ def test_a_broker_that_is_too_old_to_be_asked_is_remembered() -> None:
         assert asked == [1, API_VERSIONS, 3], "asked again, on the connection that it answered on"
 
 
+def mute(asked: list[int]) -> Reply:
+    """A broker of 0.9: at an opening it says nothing, and neither does it close. It does not look
+    at the version of a question for metadata."""
+
+    def reply(request: bytes) -> bytes | None:
+        if key_of(request) == API_VERSIONS:
+            asked.append(API_VERSIONS)
+            return b""
+        return old(asked)(request)
+
+    return reply
+
+
+def test_a_broker_that_says_nothing_to_an_opening_is_old_if_it_answers_as_the_old_do() -> None:
+    asked: list[int] = []
+    question = next(find_leaders(["orders"], [SEED], {})).questions[0]
+    with peer(mute(asked)) as address, Brokers(settings_of(address, request_ms=300)) as brokers:
+        brokers.call(address, question)
+        assert brokers.connect(address).is_old
+        assert asked == [API_VERSIONS, 1, 3, 3]
+        asked.clear()
+        brokers.drop(address)
+        brokers.call(address, question)
+        assert asked == [1, 3, 3], "what it loses others' requests with is not asked again"
+
+
+@pytest.mark.parametrize("closes_at_the_oldest", [False, True], ids=["0.10 to 3.x", "4.x"])
+def test_a_young_broker_that_is_slow_to_open_is_not_taken_for_an_old_one(
+    closes_at_the_oldest: bool,
+) -> None:
+    asked: list[int] = []
+
+    def slow(request: bytes) -> bytes | None:
+        key, version = key_of(request), int.from_bytes(request[2:4], "big")
+        asked.append(key)
+        if key == API_VERSIONS:
+            return b"" if asked.count(key) == 1 else versions_answer(request)
+        if key == 1:
+            return None if closes_at_the_oldest else framed(request[4:8] + b"\0\0\0\0")
+        told = m.MetadataResponse(brokers=(), topics=(), controller_id=-1)
+        return framed(request[4:8] + encode(told, version))
+
+    with peer(slow) as address, Brokers(settings_of(address, request_ms=300)) as brokers:
+        connection = brokers.connect(address)
+        assert not connection.is_old
+        assert connection._session.versions[3] == (0, 13)  # type: ignore[attr-defined]
+        rest = [API_VERSIONS] if closes_at_the_oldest else [3, API_VERSIONS]
+        assert asked == [API_VERSIONS, 1, *rest]
+
+
+def test_an_old_broker_that_was_upgraded_is_found_to_speak_by_now() -> None:
+    asked: list[int] = []
+
+    def upgraded(request: bytes) -> bytes | None:
+        return versions_answer(request) if key_of(request) == API_VERSIONS else None
+
+    with (
+        peer(mute(asked), mute(asked), upgraded) as address,
+        Brokers(settings_of(address, request_ms=300)) as brokers,
+    ):
+        assert brokers.connect(address).is_old
+        brokers.drop(address)
+        assert not brokers.connect(address).is_old
+
+
+def test_the_age_is_told_by_the_version_of_the_answer() -> None:
+    one = m.MetadataBroker(node_id=1, host="here", port=9092)
+    for brokers in ((), (one,), (one, one)):
+        for version in (0, 1):
+            session = Session("me")
+            session.assume(WITHOUT_API_VERSIONS)
+            frame = session.ask_age()
+            told = encode(m.MetadataResponse(brokers=brokers, topics=()), version)
+            answer = frame[8:12] + told
+            assert session.is_old(memoryview(answer)) == (version == 0)
+
+
 def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:
     """As of 0.11 to 3.x: it answers fetches of the oldest kind, too."""
     asked: list[int] = []

@@ -10,7 +10,7 @@ from rangeland.delta.entries import OutcomeEntry
 from rangeland.landing.finishing import Finisher
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.plan import Plan
-from rangeland.results import Silent
+from rangeland.progress import Silent
 
 P = Partition("t", 0)
 FILE = DataFile("part-1.parquet", 10, 1, "{}", 1)

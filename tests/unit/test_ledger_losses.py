@@ -17,7 +17,7 @@ from rangeland.fetch.standing import Phase, Reading, unreadable
 from rangeland.landing.losing import losses_in, losses_of, seen_losses
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Receipt, Slice
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, Verdict
+from rangeland.planning.policy import Action, Loss, Seen, Verdict
 from tests.unit.test_ledger_lost_answers import P0, TableInMemory, ledger_of, plan
 
 APP = "rangeland/a"
@@ -76,7 +76,7 @@ def test_the_losses_of_the_last_attempt_count(ledger: Ledger) -> None:
 
 def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1) -> LossEntry:
     found = Loss(P0, first, until, Verdict.EXPIRED, f"the log begins at {until}")
-    (entry,) = seen_losses(APP, "a", sequence, [(found, action)], {P0: "id"}, 1_000)
+    (entry,) = seen_losses(APP, "a", sequence, [Seen(found, action, "id")], 1_000, 1_000)
     return entry
 
 

@@ -15,7 +15,8 @@ from rangeland.dialects.contract import Question, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError
 from rangeland.fetch import proof, tokens
-from rangeland.fetch.broker import Closed, Connection, Lost
+from rangeland.fetch.broker import Connection
+from rangeland.fetch.lost import Closed, Lost
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import SaslSettings, TlsSettings, TokenSource
 from rangeland.fetch.survey import Wanted, take_survey

@@ -41,6 +41,13 @@ def test_a_run_says_of_each_loss_what_was_done_and_what_was_seen() -> None:
     assert text.count("orders/3 [1000, 1010)") == 3  # what is held is not told twice
 
 
+def test_what_the_log_cannot_give_of_the_quarantine_is_not_said_to_be_held() -> None:
+    still = replace(loss("hold"), application="rangeland/orders/reread/c17977143f16")
+    text = drawn(result_picture(run_with(still)))
+    assert "not whole in the log either: orders/3 [1000, 1010) corrupt" in text
+    assert "held" not in text
+
+
 def test_where_a_loss_is_is_said_once() -> None:
     seen = replace(loss("skip"), evidence="orders/3: the batch at offset 1000 cannot be decoded")
     text = " ".join(drawn(result_picture(run_with(seen))).split())

@@ -16,9 +16,9 @@ from rangeland.dialects.contract import Fetched, OffsetAnswer, Question, load_di
 from rangeland.dialects.kafka import aborted_within, next_offset
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord
-from rangeland.fetch.broker import Lost
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.fetcher import Fetcher, Piece
+from rangeland.fetch.lost import Lost
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Ask, Patience

@@ -10,14 +10,10 @@ from rich.console import Console, RenderableType
 from rangeland.errors import RangeLost
 from rangeland.model import Counts, Partition
 from rangeland.pictures.drawing import LogBar, console_for, duration, plain, size
-from rangeland.pictures.results import (
-    check_picture,
-    closing_sum,
-    error_picture,
-    plan_picture,
-    result_picture,
-    status_picture,
-)
+from rangeland.pictures.errors import error_picture
+from rangeland.pictures.plans import plan_picture
+from rangeland.pictures.results import closing_sum, result_picture
+from rangeland.pictures.standing import check_picture, status_picture
 from rangeland.planning.policy import Verdict
 from tests import answers as made
 

@@ -16,7 +16,7 @@ from rangeland.job import Job
 from rangeland.job.text import override, parse_job_text
 from rangeland.planfile import read_plan_file, write_plan_file
 from rangeland.planning.plan import canonical
-from rangeland.planning.policy import Verdict
+from rangeland.planning.policy import Action, Seen, Verdict
 from tests import answers as made
 
 TEXT = parse_job_text(made.JOB_YAML, "orders.yaml")
@@ -28,7 +28,8 @@ def file(tmp_path: Path) -> Path:
     loss = made.a_loss(0, 1_000, 1_100)
     held = (made.a_loss(3, 1, 2, Verdict.RECREATED),)
     preview = made.a_preview(losses=[loss], held=held)
-    write_plan_file(path, replace(preview, location="file:/srv/lake/orders"), TEXT)
+    seen = replace(preview.draft, passed=(made.a_loss(1, 9_000, 9_500, Verdict.TRUNCATED),))
+    write_plan_file(path, replace(preview, draft=seen, location="file:/srv/lake/orders"), TEXT)
     return path
 
 
@@ -60,15 +61,36 @@ def test_a_name_in_a_catalog_is_left_as_it_is(tmp_path: Path) -> None:
     assert found.in_place(found.job) == found.job
 
 
-def earlier(path: Path, table: str) -> Path:
-    """The file as the format before wrote it, whole and sealed."""
+def test_what_is_held_and_what_is_passed_over_come_back_with_the_life_they_were_seen_in(
+    file: Path,
+) -> None:
+    assert read_plan_file(file).seen == (
+        Seen(made.a_loss(3, 1, 2, Verdict.RECREATED), Action.HOLD, None),
+        Seen(made.a_loss(1, 9_000, 9_500, Verdict.TRUNCATED), Action.SKIP, "t1"),
+    )
+
+
+def test_a_file_of_the_format_before_is_taken_and_tells_of_no_losses_beside_it(
+    file: Path,
+) -> None:
+    whole, found = read_plan_file(file), read_plan_file(sealed(file, 2, "seen"))
+    assert (found.plan, found.location, found.seen) == (whole.plan, whole.location, ())
+
+
+def sealed(path: Path, number: int, *lacking: str, table: str = "lake/orders") -> Path:
+    """The file as an earlier format wrote it, whole and sealed."""
     document = json.loads(path.read_text())
-    del document["location"], document["seal"]
-    document["rangeland_plan_file"] = 1
+    for key in ("seal", *lacking):
+        del document[key]
+    document["rangeland_plan_file"] = number
     document["job"]["sink"]["table"] = table
     document["seal"] = hashlib.sha256(canonical(document).encode()).hexdigest()
     path.write_text(json.dumps(document))
     return path
+
+
+def earlier(path: Path, table: str) -> Path:
+    return sealed(path, 1, "seen", "location", table=table)
 
 
 @pytest.mark.parametrize("table", ["/lake/orders", "s3a://lake/orders", "main.sales.orders"])
@@ -131,6 +153,7 @@ def test_layout_and_order_are_not_what_the_seal_is_about(file: Path) -> None:
         lambda d: d.update(location="file:/srv/lake/other"),
         lambda d: d.pop("location"),
         lambda d: d.pop("job"),
+        lambda d: d["seen"].pop(),
         lambda d: d.update(note="looks good"),
     ],
 )
@@ -141,8 +164,8 @@ def test_an_edited_file_is_refused(file: Path, edit: Callable[[dict[str, Any]], 
 
 
 def test_a_file_of_another_version_is_refused(file: Path) -> None:
-    change(file, lambda d: d.update(rangeland_plan_file=3))
-    with pytest.raises(Conflict, match="format 3"):
+    change(file, lambda d: d.update(rangeland_plan_file=4))
+    with pytest.raises(Conflict, match="format 4"):
         read_plan_file(file)
 
 

@@ -431,6 +431,31 @@ def test_a_gone_partition_that_a_range_names_has_vanished_where_it_has_a_checkpo
         resolved(asked, log(P0))
 
 
+def test_a_first_run_by_time_says_where_that_is_not_exact() -> None:
+    seen = replace(survey(log(P0), times={(P0, 5): 10}), inexact=frozenset({(P0, 5)}))
+    first = request(FromCheckpoint(), Latest(), first_run=AtTime(5))
+    notes = resolve(first, seen, {}).notes
+    assert len(notes) == 2
+    assert "earlier records of that time may have left the log" in notes[0]
+    assert "only knows when segments of its log were written" in notes[1]
+    assert resolve(first, seen, {P0: Mark(20, "A")}).notes == ()
+
+
+def test_a_number_alone_is_that_partition_of_each_broker_but_of_those_that_are_named() -> None:
+    mine = [Partition("t", n, b) for n, b in ((0, "a"), (0, "b"), (0, "c"), (1, "a"))]
+    logs = [log(p) for p in mine]
+    listed = {Partition("t", 0): AtOffset(20), Partition("t", 0, "b"): AtOffset(30)}
+    found = resolved(request(Bounds(Earliest(), listed, only_listed=True), Latest()), *logs)
+    assert [(r.partition.broker, r.from_offset) for r in found.ranges] == [
+        ("a", 20),
+        ("b", 30),
+        ("c", 20),
+    ]
+    beyond = Bounds(Earliest(), {Partition("t", 2): AtOffset(20)}, only_listed=True)
+    with pytest.raises(JobFileError, match=r"t/2, which does not exist.* a-0, b-0, c-0, a-1"):
+        resolved(request(beyond, Latest()), *logs)
+
+
 def test_a_topic_that_was_taken_out_of_the_job_has_not_vanished() -> None:
     asked = replace(request(FromCheckpoint(), Latest()), topics=("t",))
     result = resolved(asked, log(P0), checkpoint={GONE: Mark(60, "B")})

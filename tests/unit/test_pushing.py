@@ -18,7 +18,7 @@ from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.pictures.drawing import console_for
 from rangeland.pictures.groups import group_lines, mirror_picture
-from rangeland.pictures.results import status_picture
+from rangeland.pictures.standing import status_picture
 from rangeland.results import GroupStatus, PartitionStatus, Status
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)

@@ -12,10 +12,11 @@ import pytest
 
 from rangeland import cli, waiting
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job import Job, parse_bounds
+from rangeland.job import Job
+from rangeland.job.words import parse_bounds
 from rangeland.model import Address, Leader, LogState, Partition, Survey
 from rangeland.planning.reach import can_be_awaited, reach, times_awaited
-from rangeland.results import Silent
+from rangeland.progress import Silent
 
 T = 1_769_839_200_000  # 2026-01-31T06:00:00Z
 AT_T = "2026-01-31T06:00:00Z"
@@ -97,6 +98,11 @@ def test_a_partition_with_an_open_transaction_is_not_silent() -> None:
 @pytest.mark.parametrize(("end", "state"), [(39, "waiting"), (40, "reached"), (41, "reached")])
 def test_an_offset_is_reached_when_the_log_ends_there(end: int, state: str) -> None:
     assert states({"orders": {"0": 40}}, survey({P0: end, P1: 0}, {})) == [state]
+
+
+def test_a_number_alone_is_waited_for_on_each_broker() -> None:
+    ends = {Partition("orders", 0, "a"): 39, Partition("orders", 0, "b"): 40}
+    assert states({"orders": {"0": 40}}, survey(ends, {})) == ["waiting", "reached"]
 
 
 def test_a_listed_partition_that_is_not_there_is_a_mistake() -> None:

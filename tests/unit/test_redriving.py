@@ -18,6 +18,7 @@ from rangeland.delta.entries import LossEntry, OutcomeEntry, PlanEntry
 from rangeland.delta.kernel import Kernel
 from rangeland.delta.quarantine import KeptBatch, Quarantine, Wanted
 from rangeland.errors import Conflict, StorageFailed
+from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
 from rangeland.landing import redriving
 from rangeland.landing.target import Target
@@ -25,7 +26,8 @@ from rangeland.model import Counts, DataFile, Isolation, Kept, Partition, Range,
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Draft, Standing
 from rangeland.planning.plan import Plan, Way
-from rangeland.results import Silent
+from rangeland.planning.policy import Loss, Policy, Verdict
+from rangeland.progress import Silent
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
 
 P0 = Partition("orders", 0)
@@ -118,6 +120,47 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
     assert target.read == [ten(0), ten(0)]
     with pytest.raises(StorageFailed, match="no bytes of"):
         redriving.settings_of(plan(ten(30)), cast(Target, target))
+
+
+# --- from the log ------------------------------------------------------------------------------
+
+
+LOG = ClusterSettings("kafka", ())
+
+
+def in_quarantine(*firsts: int) -> list[redriving.Quarantined]:
+    how = (Isolation.READ_COMMITTED, "its checksum is wrong")
+    return [redriving.Quarantined(kept(ten(first), 1), *how) for first in firsts]
+
+
+def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[int, Policy]] = []
+
+    def read(slices: tuple[Slice, ...], settings: ClusterSettings) -> Iterator[Any]:
+        for s in slices:
+            asked.append((s.from_offset, settings.policy))
+            bad = Loss(P0, s.from_offset + 4, s.until_offset, Verdict.CORRUPT, "bad")
+            yield SimpleNamespace(loss=bad if s.from_offset == 10 else None)
+
+    monkeypatch.setattr(redriving, "read_slices", read)
+    found = redriving.draft_of_log(
+        in_quarantine(0, 10, 20), LOG, lambda ranges: Draft(plan(*ranges), tuple(ranges), (), ())
+    )
+    assert found.plan.ranges == (ten(0), ten(20))
+    assert asked == [(first, redriving.HOLD_ALL) for first in (0, 10, 20)]
+    # Nothing is held: a row of the ledger would say so each time.
+    assert (found.held, found.seen({})) == ((), ())
+    assert found.notes == ("orders/0 [14, 20) is corrupt: bad; it stays in quarantine",)
+
+
+def test_what_the_log_has_lost_meanwhile_stays_in_quarantine() -> None:
+    gone = Loss(P0, 0, 10, Verdict.EXPIRED, "the log begins at 10")
+    found = redriving.draft_of_log(in_quarantine(0), LOG, lambda _: Draft(plan(), (), (), (gone,)))
+    assert (found.plan.ranges, found.held) == ((), ())
+    (said,) = found.notes
+    assert said == "orders/0 [0, 10) is expired: the log begins at 10; it stays in quarantine"
 
 
 # --- the files ---------------------------------------------------------------------------------

@@ -332,6 +332,14 @@ def test_a_commit_locks_first_and_writes_to_the_masters() -> None:
     ]
 
 
+def test_the_first_offsets_of_a_group_are_not_sent_to_a_broker_at_once() -> None:
+    cluster = Cluster()
+    driver = Driver(cluster).join()
+    wanted = {p: n for n, p in enumerate(ALL)}
+    driver.place.commit(wanted)
+    assert cluster.offsets == {("g", p): n for p, n in wanted.items()}
+
+
 def test_nothing_is_written_where_one_lock_is_another_s() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()

@@ -21,9 +21,9 @@ from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Recei
 from rangeland.planning.lives import Mark
 from rangeland.planning.losses import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, Verdict
+from rangeland.planning.policy import Action, Loss, Seen, Verdict
 from rangeland.planning.proof import prove
-from rangeland.results import Progress, Silent
+from rangeland.progress import Progress, Silent
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
 
 P0 = Partition("orders", 0)
@@ -287,34 +287,34 @@ class Locked:
     def __exit__(self, *about: object) -> None: ...
 
 
-LOSS = [(Loss(P0, 0, 40, Verdict.EXPIRED, "it begins at 40"), Action.FAIL)]
+LOSS = [Seen(Loss(P0, 0, 40, Verdict.EXPIRED, "it begins at 40"), Action.FAIL)]
 
 
 def test_a_ledger_gets_its_new_columns_from_one_driver(
-    old_ledger: tuple[Target, Altering], lake: LakeInMemory
+    old_ledger: tuple[Target, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    lake.locked = Locked(lambda: spark.lacking.clear())  # type: ignore[attr-defined]
-    target.note(1, LOSS, {})
+    monkeypatch.setattr("rangeland.landing.target.locked", Locked(lambda: spark.lacking.clear()))
+    target.note(1, LOSS)
     assert (spark.asked, len(target.losses())) == ([], 1)
 
 
 def test_columns_that_another_host_has_added_meanwhile_are_no_error(
-    old_ledger: tuple[Target, Altering], lake: LakeInMemory
+    old_ledger: tuple[Target, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    lake.locked = Locked(lambda: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr("rangeland.landing.target.locked", Locked(lambda: None))
     spark.error = RuntimeError("[FIELD_ALREADY_EXISTS] seen_at")
-    target.note(1, LOSS, {})
+    target.note(1, LOSS)
     assert (len(spark.asked), len(target.losses())) == (1, 1)
 
 
 def test_columns_that_cannot_be_added_are_an_error_of_ours(
-    old_ledger: tuple[Target, Altering], lake: LakeInMemory
+    old_ledger: tuple[Target, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    lake.locked = Locked(lambda: None)  # type: ignore[attr-defined]
+    monkeypatch.setattr("rangeland.landing.target.locked", Locked(lambda: None))
     spark.error, spark.adds = RuntimeError("no such grant\n\tat Alter"), False
     with pytest.raises(Conflict, match="no such grant") as caught:
-        target.note(1, LOSS, {})
+        target.note(1, LOSS)
     assert caught.value.facts["columns"] == list(SCHEMA.names[-3:])

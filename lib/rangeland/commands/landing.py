@@ -133,7 +133,8 @@ def apply(
 
     from rangeland.run import apply as apply_job
 
-    _answer_run(end, apply_job(job, reviewed.plan, spark_for(end, job), end.progress()))
+    spark = spark_for(end, job)
+    _answer_run(end, apply_job(job, reviewed.plan, reviewed.seen, spark, end.progress()))
 
 
 def backfill(
@@ -198,7 +199,7 @@ def backfill(
 
 
 def _preview(end: Ending, job: Job, way: Way | None = None) -> PlanPreview:
-    from rangeland.pictures.results import plan_picture
+    from rangeland.pictures.plans import plan_picture
     from rangeland.run import preview
 
     result = preview(job, spark_for(end, job), end.progress(), way)

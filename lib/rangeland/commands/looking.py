@@ -39,7 +39,7 @@ def check(
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.inspection import check as check_job
-    from rangeland.pictures.results import check_picture
+    from rangeland.pictures.standing import check_picture
 
     result = check_job(job, lambda: spark_for(end, job), end.progress())
     end.answer(result.to_json(), check_picture(result))
@@ -68,7 +68,7 @@ def status(
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.inspection import status as status_job
-    from rangeland.pictures.results import status_picture
+    from rangeland.pictures.standing import status_picture
 
     result = status_job(job, spark_for(end, job), end.progress())
     end.answer(result.to_json(), status_picture(result))
@@ -184,7 +184,7 @@ def reached(
     job, _ = load_job(job_file, settings or (), None, until_bound)
 
     from rangeland.errors import Unreachable
-    from rangeland.pictures.results import reach_picture
+    from rangeland.pictures.standing import reach_picture
     from rangeland.waiting import reached as has_reached
 
     idle_after_ms = None if idle_after_s is None else round(idle_after_s * 1000)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rangeland.commands.options import Debug, JobPath, Json, Quiet, Settings, ending_of, spark_for
+from rangeland.errors import UsageError
 
 
 def redrive(
@@ -40,6 +41,13 @@ def redrive(
     from rangeland.job.flags import load_job
 
     end = ending_of(ctx, writes=not dry_run)
+    if dry_run and from_log:
+        raise UsageError(
+            "--dry-run does not read the log",
+            why="it tries the bytes that were kept; whether the log has them whole shows when it "
+            "is read",
+            do="Leave out one of the two: what the log cannot give stays in quarantine",
+        )
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.pictures.losses import redrive_picture

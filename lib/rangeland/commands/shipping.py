@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,11 +26,12 @@ from rangeland.commands.options import (
 from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
+    from rangeland.endings import Ending
     from rangeland.job import Job
     from rangeland.job.text import JobText
-    from rangeland.submission import Choices, Shipped
+    from rangeland.submission import Choices, Shipped, Submission
 
-ENTRY = '''"""Lands a job as `rangeland run` does; written by `rangeland submit`."""
+LANDING_SCRIPT = '''"""Lands a job as `rangeland run` does; written by `rangeland submit`."""
 
 import sys
 
@@ -40,66 +42,78 @@ if __name__ == "__main__":
 '''
 
 
+Master = Annotated[
+    str, typer.Option("--master", metavar="URL", help="spark://HOST:PORT, yarn, or local[*].")
+]
+DeployMode = Annotated[
+    str, typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs.")
+]
+Env = Annotated[
+    str,
+    typer.Option(
+        "--env",
+        metavar="zip|packed",
+        help="Ship the package alone, or a Python environment with all that tasks need.",
+    ),
+]
+Delta = Annotated[
+    str,
+    typer.Option(
+        "--delta",
+        metavar="packages|jars",
+        help="Have Spark fetch Delta, or ship the jars of this machine's cache.",
+    ),
+]
+Out = Annotated[
+    Path, typer.Option("--out", metavar="FOLDER", help="Where to write what is shipped.")
+]
+Entry = Annotated[
+    Path | None,
+    typer.Option("--entry", metavar="FILE.py", help="A script of your own, as in jobs/."),
+]
+HostsPython = Annotated[
+    str | None, typer.Option("--python", metavar="NAME", help="The hosts' Python, with --env zip.")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="NAME",
+        help="With --env packed: only this distribution of all that are installed; repeatable.",
+    ),
+]
+Speculation = Annotated[
+    bool, typer.Option("--speculation", help="Give slow tasks a twin. Lands nothing twice.")
+]
+DynamicAllocation = Annotated[
+    bool, typer.Option("--dynamic-allocation", help="Let executors come and go.")
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="K=V", help="A setting of Spark; repeatable.")
+]
+Run = Annotated[
+    bool, typer.Option("--run/--print", help="Run the command, or only print it (default).")
+]
+
+
 def submit(
     ctx: typer.Context,
     job_file: JobPath,
-    master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="spark://HOST:PORT, yarn, or local[*].")
-    ] = "local[*]",
-    deploy_mode: Annotated[
-        str, typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs.")
-    ] = "client",
-    env: Annotated[
-        str,
-        typer.Option(
-            "--env",
-            metavar="zip|packed",
-            help="Ship the package alone, or a Python environment with all that tasks need.",
-        ),
-    ] = "zip",
-    delta: Annotated[
-        str,
-        typer.Option(
-            "--delta",
-            metavar="packages|jars",
-            help="Have Spark fetch Delta, or ship the jars of this machine's cache.",
-        ),
-    ] = "packages",
-    out: Annotated[
-        Path, typer.Option("--out", metavar="FOLDER", help="Where to write what is shipped.")
-    ] = Path("dist"),
-    entry: Annotated[
-        Path | None,
-        typer.Option("--entry", metavar="FILE.py", help="A script of your own, as in jobs/."),
-    ] = None,
-    python: Annotated[
-        str | None,
-        typer.Option("--python", metavar="NAME", help="The hosts' Python, with --env zip."),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only",
-            metavar="NAME",
-            help="With --env packed: only this distribution of all that are installed; repeatable.",
-        ),
-    ] = None,
-    speculation: Annotated[
-        bool, typer.Option("--speculation", help="Give slow tasks a twin. Lands nothing twice.")
-    ] = False,
-    dynamic_allocation: Annotated[
-        bool, typer.Option("--dynamic-allocation", help="Let executors come and go.")
-    ] = False,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="K=V", help="A setting of Spark; repeatable."),
-    ] = None,
+    master: Master = "local[*]",
+    deploy_mode: DeployMode = "client",
+    env: Env = "zip",
+    delta: Delta = "packages",
+    out: Out = Path("dist"),
+    entry: Entry = None,
+    python: HostsPython = None,
+    only: Only = None,
+    speculation: Speculation = False,
+    dynamic_allocation: DynamicAllocation = False,
+    conf: Conf = None,
     from_bound: From = None,
     until_bound: Until = None,
     settings: Settings = None,
-    run: Annotated[
-        bool, typer.Option("--run/--print", help="Run the command, or only print it (default).")
-    ] = False,
+    run: Run = False,
     json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -132,17 +146,25 @@ def submit(
     )
     refuse_impossible(choices)
     choices = replace(choices, jars=_delta_jars(delta))
-    arguments = [f"--set={setting}" for setting in settings or ()]
-    bounds = (("--from", from_bound), ("--until", until_bound))
-    arguments += [f"{flag}={bound}" for flag, bound in bounds if bound is not None]
     shipped = _shipped(job, job_file, choices, out, entry, only)
     if choices.deploy_mode == "cluster":
         job_file = _whole(job, text, out)
-    made = submission(job, job_file, choices, shipped, arguments)
+    flags = _flags(settings or (), from_bound, until_bound)
+    _answer(end, submission(job, job_file, choices, shipped, flags), shipped.package, run)
+
+
+def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | None) -> list[str]:
+    """What was typed of the job itself, for the script that lands it."""
+    bounds = (("--from", from_bound), ("--until", until_bound))
+    typed = [f"{flag}={bound}" for flag, bound in bounds if bound is not None]
+    return [*(f"--set={setting}" for setting in settings), *typed]
+
+
+def _answer(end: Ending, made: Submission, package: Path, run: bool) -> None:
     code = _run(made.command) if run else None
     if end.json:
         done = {} if code is None else {"exit": code}
-        end.answer({**made.to_json(), "package": str(shipped.package), **done}, "")
+        end.answer({**made.to_json(), "package": str(package), **done}, "")
     elif not run:
         print(made.to_shell())  # as it is: a console would break its lines
     if code:
@@ -185,7 +207,7 @@ def _shipped(
     else:
         package = shipping.pack_environment(out, only)
     if entry is None:
-        entry = shipping.write_text(out / "land.py", ENTRY)
+        entry = shipping.write_text(out / "land.py", LANDING_SCRIPT)
     here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
     return Shipped(package, entry, tuple(modules), tuple(shipping.kernel_platforms()), here)
 

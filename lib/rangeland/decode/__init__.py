@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.decode import library, messages_reference, reference, stored_reference
+from rangeland.decode.batches import BatchRun, Heads, Payloads, no_batches
 from rangeland.decode.kernel import Kernel
 from rangeland.decode.payload import Form, MessageRun, Payload
 from rangeland.decode.sets import MessageSet, SetDecoder
@@ -29,13 +30,17 @@ from rangeland.decode.stored_kernel import StoredKernel
 from rangeland.errors import UsageError
 
 __all__ = [
+    "BatchRun",
     "Form",
+    "Heads",
     "MessageRun",
     "MessageSet",
     "Payload",
+    "Payloads",
     "decode_records",
     "set_decoder",
     "stored_decoder",
+    "walk_batches",
     "walk_messages",
 ]
 
@@ -59,6 +64,15 @@ def walk_messages(data: Any, max_bytes: int) -> MessageRun:
     """The plain messages of format 0 or 1 that ``data`` begins with, in a row with rising
     offsets, until ``max_bytes`` are passed. Nothing is checked but their lengths."""
     return _walker()(data, max_bytes)
+
+
+def walk_batches(
+    data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
+) -> BatchRun:
+    """The v2 batches in a row from the byte ``begin`` on, with offsets above ``last_offset``,
+    that neither their own header nor the next entry contradicts; none where there is no kernel.
+    ``heads``: a table that takes their rows, and ends the walk when it is full."""
+    return _batch_walker()(data, begin, last_offset, heads)
 
 
 @cache
@@ -85,6 +99,12 @@ def _decoder() -> _Decoder:
 def _walker() -> Callable[[Any, int], MessageRun]:
     loaded = _library()
     return messages_reference.walk_messages if loaded is None else Kernel(loaded).walk_messages
+
+
+@cache
+def _batch_walker() -> Callable[[Any, int, int, Heads | None], BatchRun]:
+    loaded = _library()
+    return no_batches if loaded is None else Kernel(loaded).walk_batches
 
 
 def _library() -> ctypes.CDLL | None:

@@ -13,13 +13,13 @@
  *   need) and `headers` (only called where some record has one). The compiler makes two
  *   functions of it.
  * - Struct layouts and FAULT numbers are mirrored in kernel.py and payload.py; raise
- *   KERNEL_ABI with any change of them, and of those in messages.h, sets.h and stored.h.
- * What is here reads v2 batches, messages.h the formats before. sets.h, at the end, has the message sets of the oldest format, stored.h the stored messages
- * of RocketMQ. */
+ *   KERNEL_ABI with any change of them, and of those in the files it includes.
+ * What is here reads the records of v2 batches, batches.h finds those, messages.h reads the formats
+ * before. sets.h has the message sets of the oldest format, stored.h the stored messages of RocketMQ. */
 
 #include <stdint.h>
 
-#define KERNEL_ABI 5
+#define KERNEL_ABI 6
 #define SLACK 64
 
 #if defined(_WIN32)
@@ -304,6 +304,7 @@ INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last
 
 #include "crc32.h"
 #include "messages.h"
+#include "batches.h"
 
 INLINE int walk(const payload_t *payloads, int64_t count, int64_t from_offset,
                 int64_t until_offset, const rows_t *rows, const headers_t *heads,

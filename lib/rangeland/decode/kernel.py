@@ -19,9 +19,11 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, Protocol, cast, get_type_hints
 
+import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns
+from rangeland.decode.batches import BatchRun, Heads, Payloads, StoredBatches
 from rangeland.decode.payload import Fault, MessageRun, Payload, bad_record
 from rangeland.errors import Bug
 
@@ -72,6 +74,7 @@ class _Numbers(Protocol):
 
 _Result = struct_of("_Result", " ".join(get_type_hints(_Numbers)))
 _Run = struct_of("_Run", " ".join(MessageRun._fields))
+_BatchRun = struct_of("_BatchRun", " ".join(BatchRun._fields))
 
 
 class Kernel:
@@ -92,6 +95,14 @@ class Kernel:
         self._walk.restype = None
         self._walk.argtypes = [ctypes.c_void_p, *[ctypes.c_int64] * 2, ctypes.c_void_p]
 
+        self._walk_batches = library.rangeland_walk_batches
+        self._walk_batches.restype = None
+        self._walk_batches.argtypes = [
+            ctypes.c_void_p,
+            *[ctypes.c_int64] * 4,
+            *[ctypes.c_void_p] * 2,
+        ]
+
     def walk_messages(self, data: Any, max_bytes: int) -> MessageRun:
         """As ``messages_reference.walk_messages``."""
         buffer = data if type(data) is pa.Buffer else pa.py_buffer(data)
@@ -99,6 +110,25 @@ class Kernel:
         self._walk(buffer.address, buffer.size, max_bytes, ctypes.addressof(found))
         run = cast(MessageRun, found)
         return MessageRun(run.messages, run.end, run.first_offset, run.last_offset)
+
+    def walk_batches(
+        self, data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
+    ) -> BatchRun:
+        """See ``decode.walk_batches``."""
+        buffer = data if type(data) is pa.Buffer else pa.py_buffer(data)
+        found = _BatchRun()
+        capacity, table = (0, None) if heads is None else (len(heads), heads.ctypes.data)
+        self._walk_batches(
+            buffer.address,
+            buffer.size,
+            begin,
+            last_offset,
+            capacity,
+            table,
+            ctypes.addressof(found),
+        )
+        run = cast(BatchRun, found)
+        return BatchRun(run.batches, run.end, run.last_offset, bool(run.is_all))
 
     def decode_records(
         self, payloads: Sequence[Payload], from_offset: int, until_offset: int
@@ -121,19 +151,12 @@ class _Call:
         self.kept: list[pa.Buffer] = []
         self.bytes = 0
         self.rows = 0
-        table = array("q")
-        for data, base_offset, base_ms, append_ms, records, last_delta, form, shift in payloads:
-            buffer = data if type(data) is pa.Buffer else pa.py_buffer(data)
-            self.kept.append(buffer)
-            size = buffer.size
-            self.bytes += size
-            self.rows += max(0, min(records, size // _SMALLEST_ROW))
-            stamped = append_ms is not None
-            table.extend(
-                (buffer.address, size, base_offset, base_ms, append_ms or 0, stamped, records)
-            )
-            table.extend((last_delta, form, shift))
-        self.table = table
+        self.table = array("q")
+        for part in payloads.parts if isinstance(payloads, Payloads) else payloads:
+            if isinstance(part, StoredBatches):
+                self._take_stored(part)
+            else:
+                self._take(part)
         if self.bytes > MAX_BYTES:
             raise Bug(
                 f"{self.bytes} bytes were given to one call of the decoder",
@@ -141,6 +164,38 @@ class _Call:
                 bytes=self.bytes,
                 max_bytes=MAX_BYTES,
             )
+
+    def _take(self, payload: Payload) -> None:
+        data, base_offset, base_ms, append_ms, records, last_delta, form, shift = payload
+        buffer = data if type(data) is pa.Buffer else pa.py_buffer(data)
+        self.kept.append(buffer)
+        size = buffer.size
+        self.bytes += size
+        self.rows += max(0, min(records, size // _SMALLEST_ROW))
+        stamp, stamped = (0, 0) if append_ms is None else (append_ms, 1)
+        address = buffer.address
+        row = (
+            address,
+            size,
+            base_offset,
+            base_ms,
+            stamp,
+            stamped,
+            records,
+            last_delta,
+            form,
+            shift,
+        )
+        self.table.extend(row)
+
+    def _take_stored(self, stored: StoredBatches) -> None:
+        buffer = pa.py_buffer(stored.records)
+        self.kept.append(buffer)
+        table = stored.table(buffer.address)
+        sizes, counts = table[:, 1], table[:, 6]
+        self.bytes += int(sizes.sum())
+        self.rows += int(np.minimum(counts, sizes // _SMALLEST_ROW).sum())
+        self.table.frombytes(table.tobytes())
 
     def run_rows(self, function: ctypes._NamedFuncPointer) -> tuple[_Numbers, list[pa.Array]]:
         rows, data = self.rows, self.bytes + SLACK

@@ -14,7 +14,8 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from rangeland.decode.payload import Fault, Form, Malformed, MessageRun, Payload, Record
+from rangeland.decode.cursor import Cursor
+from rangeland.decode.payload import Fault, Form, Malformed, MessageRun, Record
 
 _PREFIX_BYTES = 12
 _LEAST_BYTES = 14  # crc, magic, attributes and two lengths
@@ -42,16 +43,8 @@ def walk_messages(data: Any, max_bytes: int) -> MessageRun:
     return MessageRun(count, position, first, last)
 
 
-class MessageReader:
-    """A position in one payload of messages. ``end`` is where the current one ends."""
-
-    def __init__(self, payload: Payload, from_offset: int, until_offset: int) -> None:
-        self.payload = payload
-        self.data = bytes(payload.data)
-        self.wanted = range(from_offset, until_offset)
-        self.position = 0
-        self.end = 0
-        self.last_delta = -1
+class MessageReader(Cursor):
+    """Of one payload of messages."""
 
     def read_record(self) -> Record | None:
         offset_position = self.position
@@ -83,12 +76,7 @@ class MessageReader:
         offset = _number(self.data, position, 8) + self.payload.offset_shift
         if not _MIN_INT64 <= offset <= _MAX_INT64:
             raise Malformed(Fault.OFFSET_OVERFLOW, position)
-        delta = offset - self.payload.base_offset
-        if not 0 <= delta <= self.payload.last_offset_delta:
-            raise Malformed(Fault.OFFSET_DELTA_OUTSIDE, position)
-        if delta <= self.last_delta:
-            raise Malformed(Fault.OFFSET_DELTA_ORDER, position)
-        self.last_delta = delta
+        self.rise_to(offset - self.payload.base_offset, position)
         return offset
 
     def _read_head(self) -> tuple[int, int]:
@@ -127,10 +115,7 @@ class MessageReader:
             return None
         if length < 0:
             raise Malformed(Fault.NEGATIVE_LENGTH, start)
-        if self.position + length > self.end:
-            raise Malformed(Fault.FIELD_PAST_RECORD, start)
-        self.position += length
-        return self.data[self.position - length : self.position]
+        return self.take(length, start)
 
     def _read_number(self, size: int) -> int:
         if self.position + size > self.end:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from rangeland.decode import columns
+from rangeland.decode.cursor import Cursor
 from rangeland.decode.messages_reference import MessageReader
 from rangeland.decode.payload import Fault, Form, Malformed, Payload, Record, bad_record
 
@@ -51,7 +52,7 @@ def read_records(
     payload: Payload, index: int, from_offset: int, until_offset: int
 ) -> Iterator[Record]:
     """The wanted records of one payload, one by one; ``index`` is for the error's facts."""
-    kind = _Reader if payload.form is Form.BATCH else MessageReader
+    kind = RecordReader if payload.form is Form.BATCH else MessageReader
     reader = kind(payload, from_offset, until_offset)
     record = 0
     try:
@@ -74,16 +75,8 @@ def _headers_value(record: Record) -> list[dict[str, object]] | None:
     return [{"key": columns.header_key(key), "value": value} for key, value in record.headers]
 
 
-class _Reader:
-    """A position in one payload. ``end`` is where the current record ends."""
-
-    def __init__(self, payload: Payload, from_offset: int, until_offset: int) -> None:
-        self.payload = payload
-        self.data = bytes(payload.data)
-        self.wanted = range(from_offset, until_offset)
-        self.position = 0
-        self.end = 0
-        self.last_delta = -1
+class RecordReader(Cursor):
+    """Of one payload of a v2 batch."""
 
     def read_record(self) -> Record | None:
         self.end = self._read_record_end()
@@ -122,11 +115,7 @@ class _Reader:
     def _read_offset(self) -> int:
         start = self.position
         delta = self._read_varint(32)
-        if not 0 <= delta <= self.payload.last_offset_delta:
-            raise Malformed(Fault.OFFSET_DELTA_OUTSIDE, start)
-        if delta <= self.last_delta:
-            raise Malformed(Fault.OFFSET_DELTA_ORDER, start)
-        self.last_delta = delta
+        self.rise_to(delta, start)
         offset = self.payload.base_offset + delta
         if offset > _MAX_INT64:
             raise Malformed(Fault.OFFSET_OVERFLOW, start)
@@ -147,7 +136,7 @@ class _Reader:
             return None
         if length < 0:
             raise Malformed(Fault.NEGATIVE_LENGTH, start)
-        return self._take(length, start)
+        return self.take(length, start)
 
     def _read_headers(self) -> list[tuple[bytes, bytes | None]]:
         start = self.position
@@ -165,13 +154,7 @@ class _Reader:
         length = self._read_varint(32)
         if length < 0:
             raise Malformed(Fault.HEADER_KEY_NULL, start)
-        return self._take(length, start)
-
-    def _take(self, length: int, start: int) -> bytes:
-        if self.position + length > self.end:
-            raise Malformed(Fault.FIELD_PAST_RECORD, start)
-        self.position += length
-        return self.data[self.position - length : self.position]
+        return self.take(length, start)
 
     def _read_varint(self, bits: int, ends: Fault = Fault.RECORD_TOO_SHORT) -> int:
         start = self.position

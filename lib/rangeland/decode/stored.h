@@ -5,8 +5,9 @@
  * of 4 or 16 bytes, by a flag. Properties are `key 1 value 2 key 1 value 2 ...`, the last 2 may
  * be missing. Bodies are copied as they are stored: which of them are packed, and how, is told
  * by `codecs`. With tags, whole messages that have none of them are hopped over; the message's
- * tag is its last property TAGS that has a value. The struct layouts and fault numbers are
- * mirrored in stored_kernel.py and stored.py. */
+ * tag is its last property TAGS that has a value. A message that holds a batch of others ends
+ * any walk: it takes up as many offsets as it holds messages. The struct layouts and fault
+ * numbers are mirrored in stored_kernel.py and stored.py. */
 
 enum {
     STORED_SMALLEST = 91, /* no body, no topic, no properties, hosts of four bytes */
@@ -15,7 +16,7 @@ enum {
     STORED_PACKED = 0x1,
     STORED_BORN_V6 = 0x10,
     STORED_STORE_V6 = 0x20,
-    STORED_INNER_BATCH = 0xc0,
+    STORED_INNER_BATCH = 0x80,
     AT_MAGIC = 4,
     AT_CRC = 8,
     AT_QUEUE_OFFSET = 20,
@@ -187,7 +188,6 @@ INLINE int put_stored(const uint8_t *at, int64_t length, int64_t offset, const u
                       stored_sum_t *sum) {
     const uint8_t *end = at + length, *p = at + AT_BORN_HOST;
     uint32_t flags = big32(at + AT_FLAGS);
-    if (UNLIKELY(flags & STORED_INNER_BATCH)) return STORED_INNER;
     int64_t hosts = (flags & STORED_BORN_V6 ? 12 : 0) + (flags & STORED_STORE_V6 ? 12 : 0);
     if (UNLIKELY(length < STORED_SMALLEST + hosts)) return STORED_TOO_SHORT;
     int64_t born = big64(at + AT_BORN), stored, body;
@@ -255,6 +255,10 @@ EXPORT int32_t rangeland_decode_stored(const uint8_t *data, int64_t size, int64_
         if (fault || !length) break;
         fault = stored_place(at, sum.last_offset, &offset);
         if (fault || offset >= until_offset) break;
+        if (UNLIKELY(big32(at + AT_FLAGS) & STORED_INNER_BATCH)) {
+            fault = STORED_INNER;
+            break;
+        }
         if (out && offset >= from_offset) {
             fault = put_stored(at, length, offset, data + size,
                                (const uint32_t(*)[256])table, tags, out, &sum);

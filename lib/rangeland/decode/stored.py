@@ -31,7 +31,7 @@ LOG_APPEND_TIME = 1
 SMALLEST = 91
 """No body, no topic, no properties, hosts of four bytes."""
 MAGIC_1, MAGIC_2 = 0xDAA320A7, 0xDAA320AB
-PACKED, BORN_V6, STORE_V6, INNER_BATCH = 0x1, 0x10, 0x20, 0xC0
+PACKED, BORN_V6, STORE_V6, INNER_BATCH = 0x1, 0x10, 0x20, 0x80
 KEYS, TAGS = b"KEYS", b"TAGS"
 
 
@@ -53,15 +53,21 @@ class StoredFault(IntEnum):
 
     @property
     def is_inside(self) -> bool:
-        """Where the message begins and ends, and its offset, are not in doubt."""
-        return self not in (StoredFault.TOO_SHORT, StoredFault.UNKNOWN_MAGIC, StoredFault.ORDER)
+        """Where the message begins and ends is not in doubt, and it takes up its offset."""
+        return self not in _OF_A_WALK
 
 
+_OF_A_WALK = (
+    StoredFault.TOO_SHORT,
+    StoredFault.UNKNOWN_MAGIC,
+    StoredFault.ORDER,
+    StoredFault.INNER,
+)
 _REASONS = {
     StoredFault.TOO_SHORT: "its length is below that of its own fields",
     StoredFault.UNKNOWN_MAGIC: "its format (magic) is not known",
     StoredFault.ORDER: "its offset is not behind that of the message before",
-    StoredFault.INNER: "it holds a batch of messages, which is not read here",
+    StoredFault.INNER: "it holds a batch, and of how many messages is not told",
     StoredFault.FIELD_PAST: "a field in it is longer than its rest",
     StoredFault.BAD_CHECKSUM: "the checksum of its body is wrong",
     StoredFault.TOO_LONG: "bytes are left over behind its last field",
@@ -90,7 +96,8 @@ class Stored(NamedTuple):
 
 
 class StoredDecoder(Protocol):
-    """What both decoders have. Bytes that are no whole message end a walk without a fault."""
+    """What both decoders have. Bytes that are no whole message end a walk without a
+    fault, a message that holds a batch of others with one."""
 
     def walk_stored(self, data: Any) -> Walked: ...
 

@@ -109,6 +109,10 @@ class _Walk:
                 return
             if until_offset is not None and offset >= until_offset:
                 return
+            (flags,) = struct.unpack_from(">36xI", self.raw, self.end)
+            if flags & INNER_BATCH:
+                self.fault = StoredFault.INNER
+                return
             self.start = self.end
             yield self.raw[self.start : self.start + length], offset
             self.end += length
@@ -150,8 +154,6 @@ def _message(raw: bytes, offset: int) -> _Message:
     fields.number("q")  # queue offset
     fields.number("q")  # place in the commit log
     flags = fields.number("I")
-    if flags & INNER_BATCH:
-        raise _Bad(StoredFault.INNER)
     hosts = [16 if flags & bit else 4 for bit in (BORN_V6, STORE_V6)]
     if len(raw) < SMALLEST - 8 + sum(hosts):
         raise _Bad(StoredFault.TOO_SHORT)

@@ -1,22 +1,17 @@
 """The only door to Delta: loading, creating and appending through Delta Kernel.
 
-The one file that speaks py4j. It runs in the driver, beside a started Spark session whose
-class path holds Delta Kernel. No decision about rows, ranges or plans is made here.
+It runs in the driver, beside a started Spark session whose class path holds Delta Kernel, and
+speaks py4j, as ``hadoop`` does beside it. No decision about rows, ranges or plans is made here.
 
 A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file
 actions go in as one text of JSON lines that Kernel's own handler parses, and lists of files
-come out as one Parquet file that Kernel's own handler writes and pyarrow reads.
-
-Commits on a local path are made under an OS file lock: two processes that rename over each
-other's log entry can both believe they won, and Hadoop's local file system leaves a
-checksum file of the loser behind. Spark's own writers do not know this lock.
+come out as one Parquet file that Kernel's own handler writes and pyarrow reads. Commits are
+made under the table's ``lock``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import fcntl
 import json
 import os
 import tempfile
@@ -27,21 +22,19 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError, Py4JJavaError
 
 from rangeland.delta import trouble
 from rangeland.delta.actions import add_lines, added_file, commit_facts, remove_lines
 from rangeland.delta.facts import AddedFile, CommitFacts, StoreFacts, TableFacts
-from rangeland.delta.storage import S3Keys, StoreSettings, store_settings
-from rangeland.delta.stores import local_path, scheme_of, store_facts
+from rangeland.delta.hadoop import HadoopConf
+from rangeland.delta.lock import locked
+from rangeland.delta.storage import StoreSettings
+from rangeland.delta.thrown import translated
 from rangeland.delta.upkeep import Upkeep
 from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
 ENGINE = "rangeland"
-LOCK_PATH = "_rangeland/commit.lock"
-SOLE_WRITER_STORE = "io.delta.storage.LocalLogStore"
-_LOCAL_STORE = "io.delta.kernel.logStore.file.impl"
 _CHECKSUM = "CHECKSUM"
 
 
@@ -60,12 +53,12 @@ class Snapshot:
     @cached_property
     def facts(self) -> TableFacts:
         """Schema, features and the like: dozens of calls over py4j, so only when asked for."""
-        with self._kernel.translated(f"reading the metadata of {self.path}"):
+        with translated(f"reading the metadata of {self.path}"):
             return self._kernel.facts_of(self._java)
 
     def transaction_version(self, application: str) -> int | None:
         """The newest transaction version of an application id, None if it has none."""
-        with self._kernel.translated(f"reading the transactions of {self.path}"):
+        with translated(f"reading the transactions of {self.path}"):
             found = self._java.getLatestTransactionVersion(self._kernel.engine, application)
             return int(found.get()) if found.isPresent() else None
 
@@ -102,23 +95,21 @@ class Kernel:
         self._jvm = spark.sparkContext._jvm
         self._engine_info = engine_info
         self._upkeep = Upkeep()
-        self._spark_conf = spark.sparkContext.getConf()
-        with self.translated("starting Delta Kernel"):
-            self._conf = self._hadoop_conf(spark.sparkContext._jsc.hadoopConfiguration())
+        with translated("starting Delta Kernel"):
+            self._conf = HadoopConf(spark.sparkContext)
             api = self._jvm.io.delta.kernel
             try:
-                self._shared = api.defaults.engine.DefaultEngine.create(self._conf)
+                self._shared = api.defaults.engine.DefaultEngine.create(self._conf.java)
             except TypeError as error:  # a package where py4j found no class
                 raise Bug(
                     "Delta Kernel is not on the class path of this Spark session",
                     why=str(error),
                     do="Start Spark with the delta-spark package",
                 ) from error
+            alone = self._conf.of_sole_writer()
             self._sole = self._shared
-            if not self._conf.get(_LOCAL_STORE):
-                conf = self._jvm.org.apache.hadoop.conf.Configuration(self._conf)
-                conf.set(_LOCAL_STORE, SOLE_WRITER_STORE)
-                self._sole = api.defaults.engine.DefaultEngine.create(conf)
+            if alone is not None:
+                self._sole = api.defaults.engine.DefaultEngine.create(alone)
             self._find_classes(api)
             self._use(self._shared)
 
@@ -133,14 +124,6 @@ class Kernel:
     def _use(self, engine: Any) -> None:
         self.engine = engine
         self._json = engine.getJsonHandler()
-
-    def _hadoop_conf(self, shared: Any) -> Any:
-        """A copy, in which Kernel finds the log stores that were set for Spark's Delta."""
-        conf = self._jvm.org.apache.hadoop.conf.Configuration(shared)
-        for name, value in self._spark_conf.getAll():
-            if name.startswith("spark.delta.logStore.") and name.endswith(".impl"):
-                conf.set(name.replace("spark.delta.", "io.delta.kernel."), value)
-        return conf
 
     def _find_classes(self, api: Any) -> None:
         """Every dotted name is a round trip to the JVM for each of its parts: once is enough."""
@@ -163,43 +146,25 @@ class Kernel:
 
     def resolve(self, path: str) -> str:
         """The full URI of a path, by Spark's default file system."""
-        with self.translated(f"resolving {path}"):
+        with translated(f"resolving {path}"):
             return str(self._utils.resolvePath(self.engine, path))
 
     def store(self, path: str) -> StoreFacts:
         """What the table's store promises to several drivers; see ``stores``."""
         uri = self.resolve(path)
-        with self.translated(f"reading the configuration for {path}"):
-            configured = self._conf.get(f"io.delta.kernel.logStore.{scheme_of(uri)}.impl")
-        return store_facts(uri, configured or "")
+        with translated(f"reading the configuration for {path}"):
+            return self._conf.store(uri)
 
     def storage(self, path: str) -> StoreSettings:
         """How to reach the store of a path, as this session's Hadoop would; see ``storage``."""
         uri = self.resolve(path)
-        with self.translated(f"reading the configuration for {path}"):
-            return store_settings(
-                uri, lambda name: self._conf.get(name), self._password, lambda: self._s3_keys(uri)
-            )
-
-    def _password(self, name: str) -> str | None:
-        """A value that may be kept in a Hadoop credential store."""
-        found = self._conf.getPassword(name)
-        return None if found is None else "".join(found)
-
-    def _s3_keys(self, uri: str) -> S3Keys:
-        """What Hadoop's own providers answer now."""
-        s3a, where = self._jvm.org.apache.hadoop.fs.s3a, self._jvm.java.net.URI(uri)
-        conf = s3a.S3AUtils.propagateBucketOptions(self._conf, where.getHost())
-        providers = s3a.auth.CredentialProviderListFactory
-        found = providers.createAWSCredentialProviderList(where, conf).resolveCredentials()
-        ends = "Session" in found.getClass().getSimpleName()
-        token = str(found.sessionToken()) if ends else None
-        return S3Keys(str(found.accessKeyId()), str(found.secretAccessKey()), token)
+        with translated(f"reading the configuration for {path}"):
+            return self._conf.storage(uri)
 
     def load(self, path: str) -> Snapshot | None:
         """The newest version of the table, None where there is no table."""
         try:
-            with self.translated(f"reading the Delta log of {path}"):
+            with translated(f"reading the Delta log of {path}"):
                 java = self._tables.loadSnapshot(path).build(self.engine)
                 return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
         except trouble.NoTable:
@@ -225,7 +190,7 @@ class Kernel:
         """See ``Snapshot.files``."""
         with tempfile.TemporaryDirectory(prefix="rangeland-files-") as folder:
             target = os.path.join(folder, "files.parquet")
-            with self.translated(f"listing the files of {snapshot.path}"):
+            with translated(f"listing the files of {snapshot.path}"):
                 batches = snapshot._java.getScanBuilder().build().getScanFiles(self.engine, True)
                 self.engine.getParquetHandler().writeParquetFileAtomically(target, batches)
             if not os.path.exists(target):  # Kernel writes no file for no rows
@@ -237,7 +202,7 @@ class Kernel:
     def commits(self, path: str, since: int = 0) -> list[CommitFacts]:
         """The entries of the log from version ``since`` on, oldest first. Entries that the
         table's retention has taken away are left out."""
-        with self.translated(f"reading the history of {path}"):
+        with translated(f"reading the history of {path}"):
             earliest = self._earliest(path, since)
             if earliest is None:
                 return []
@@ -294,7 +259,7 @@ class Kernel:
         uri = self.resolve(path)
         made = None
         try:
-            with self.locked(uri), self.translated(f"creating the table {path}"):
+            with locked(uri), translated(f"creating the table {path}"):
                 made = self._create(uri, schema_json, partition_columns, configuration or {})
         except trouble.TableExists:
             pass
@@ -350,7 +315,7 @@ class Kernel:
         now_ms = time.time_ns() // 1_000_000
         actions = "\n".join([add_lines(files), remove_lines(removed, now_ms)]).strip()
         try:
-            with self.locked(where), self.translated(f"committing to {where}"):
+            with locked(where), translated(f"committing to {where}"):
                 return self._append(snapshot, actions, transaction, expected_version)
         except trouble.StaleTransaction:
             seen = self._loaded(where)
@@ -417,54 +382,11 @@ class Kernel:
             # Nobody else writes the checksum of our commit.
             engine = self._sole if kind.startswith(_CHECKSUM) else self._shared
             try:
-                with self.translated(f"upkeep after the commit ({kind})"):
+                with translated(f"upkeep after the commit ({kind})"):
                     hook.threadSafeInvoke(engine)
             except (RangelandError, trouble.NoTable, trouble.StaleTransaction) as error:
                 warnings.append(str(error))
         return warnings
-
-    # --- edges --------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def locked(self, uri: str) -> Iterator[None]:
-        """Holds the table's lock file while committing to a local path; else nothing."""
-        folder = local_path(uri)
-        if folder is None:
-            yield
-            return
-        lock = folder / LOCK_PATH
-        try:
-            lock.parent.mkdir(parents=True, exist_ok=True)
-            handle = open(lock, "a")  # noqa: SIM115 - closed below, after the yield
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError as error:
-            found = trouble.translate(f"locking {lock}", [("java.io.IOException", str(error))])
-            raise found from error
-        with handle:
-            yield
-
-    @contextlib.contextmanager
-    def translated(self, what: str) -> Iterator[None]:
-        """Turns what Java throws inside into one of our errors; see ``trouble``."""
-        try:
-            yield
-        except Py4JJavaError as error:
-            raise trouble.translate(what, _chain(error.java_exception)) from None
-        except Py4JError as error:
-            raise Bug(what, why=str(error).strip().splitlines()[0]) from None
-        except Exception as error:
-            origin = getattr(error, "_origin", None)  # Spark wraps some of Java's exceptions
-            if origin is None:
-                raise
-            raise trouble.translate(what, _chain(origin)) from None
-
-
-def _chain(java: Any) -> list[tuple[str, str]]:
-    chain: list[tuple[str, str]] = []
-    while java is not None and len(chain) < 12:
-        chain.append((str(java.getClass().getName()), str(java.getMessage() or "")))
-        java = java.getCause()
-    return chain
 
 
 def _moved(where: str, expected: int) -> Conflict:

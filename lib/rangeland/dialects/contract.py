@@ -70,6 +70,7 @@ class Nature:
     come after those that all dialects have; they are Arrow fields. ``leader_id``: what each
     partition's leader is called among its replicas, where that never changes.
     ``has_epochs``: leaders are counted, and records know in whose time they were written.
+    ``lists_topics``: brokers can be asked which topics there are; else only a registry knows.
     ``log_tool`` is what an operator looks at a damaged log with. ``is_timeless``: whether the
     first of some fetched records has no time, where logs may begin with such ones; then
     ``max_version`` 0 of a question for offsets is answered by segments, whose beginnings are
@@ -80,6 +81,7 @@ class Nature:
     columns: tuple[Any, ...] = ()
     leader_id: int | None = None
     has_epochs: bool = False
+    lists_topics: bool = True
     log_tool: str = ""
     is_timeless: Callable[[memoryview], bool] | None = None
 
@@ -204,6 +206,13 @@ class Session(Protocol):
         """The peer closed the connection instead of answering the opening. From now on this
         session speaks as to one that is too old for it. Gives a frame that those answer, and
         that does nothing; empty where no peer is that old."""
+
+    def ask_age(self) -> bytes:
+        """A frame that peers of all ages answer, those too old for an opening in their own way;
+        empty where no peer is that old."""
+
+    def is_old(self, answer: memoryview) -> bool:
+        """Takes the answer to ``ask_age``. True: the peer is too old for an opening."""
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """A whole frame, and the id that its answer will carry."""

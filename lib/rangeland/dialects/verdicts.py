@@ -1,12 +1,15 @@
 """What a broker's code means for whoever reads: the one vocabulary of all dialects.
 
-A dialect's ``judge`` turns a number into a verdict, the fetch loop turns a verdict into a step
-or an error. No number of any protocol is known here, and no policy.
+A dialect has a table of codes; its ``judge`` turns a number into a line of it, and the fetch
+loop turns the verdict there into a step or an error. No number of any protocol is known here,
+and no policy.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 
 class Verdict(Enum):
@@ -33,3 +36,16 @@ class Verdict(Enum):
     """The same request would be refused again: rights, names, settings."""
     UNKNOWN = "unknown"
     """The code says nothing about what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A line of a dialect's table. ``description`` completes "the broker says that"."""
+
+    number: int
+    name: str
+    verdict: Verdict
+    description: str
+
+
+UNLISTED: Final = Code(-(2**15), "UNLISTED", Verdict.UNKNOWN, "something this table does not list")

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangeland.dialects.contract import Asked, Fetched, FetchTerms
+from rangeland.dialects.contract import Asked, Fetched
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import RangelandError
-from rangeland.fetch.leaders import by_leader
+from rangeland.fetch.peek import peek
 from rangeland.fetch.pool import Brokers
-from rangeland.model import Address, Leader, Partition
-
-SIZES = (64 << 10, 4 << 20)
-"""What is asked of each partition at first, and of those without a whole batch in it."""
-MAX_WAIT_MS = 500
+from rangeland.model import Leader, Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +28,16 @@ class Position:
 
 def first_times(brokers: Brokers, wanted: Mapping[Partition, Position]) -> dict[Partition, int]:
     """The timestamps, in ms, of the first records at these positions."""
-    found: dict[Partition, int | None] = {}
-    for size in SIZES:
-        missing = {p: at for p, at in wanted.items() if p not in found}
-        for address, partitions in by_leader(missing, lambda at: at.leader).items():
-            found |= _ask(brokers, address, partitions, size)
+
+    def asked_of(partition: Partition, at: Position, size: int) -> Asked:
+        return Asked(partition, at.leader.topic_id, at.leader.epoch, at.from_offset, size)
+
+    def seen_in(part: Fetched) -> dict[Partition, int | None]:
+        is_well = part.verdict is Verdict.OK
+        return _first(brokers, part, wanted[part.partition]) if is_well else {}
+
+    found = peek(brokers, wanted, lambda at: at.leader, asked_of, seen_in)
     return {partition: time_ms for partition, time_ms in found.items() if time_ms is not None}
-
-
-def _ask(
-    brokers: Brokers, address: Address, positions: Mapping[Partition, Position], size: int
-) -> dict[Partition, int | None]:
-    isolation = brokers.settings.isolation
-    terms = FetchTerms(isolation, MAX_WAIT_MS, max(SIZES) * 4)
-    asked = [
-        Asked(p, at.leader.topic_id, at.leader.epoch, at.from_offset, size)
-        for p, at in positions.items()
-    ]
-    try:
-        answers = brokers.call_all(address, brokers.dialect.ask_records(asked, terms))
-        parts = brokers.dialect.read_records(answers, asked, isolation).parts
-    except RangelandError:
-        return {}
-    found: dict[Partition, int | None] = {}
-    for part in parts:
-        if part.verdict is Verdict.OK and part.partition in positions:
-            found |= _first(brokers, part, positions[part.partition])
-    return found
 
 
 def _first(brokers: Brokers, part: Fetched, at: Position) -> dict[Partition, int | None]:

@@ -1,43 +1,32 @@
-"""The only file with a socket: one connection to one broker.
+"""One connection to one broker: how it is greeted, who we are, questions and answers.
 
-It sends what a session says and receives whole frames, each within a deadline. Foreign
-errors (OSError, ssl) end here and become ``Lost``, which says what was tried, or the mistake
-of the job that they show (``mistakes``). A peer that closes without a word is greeted once
-more in another way, plain or over TLS, so that a mistake is told for what it is. It decides
-nothing else: reconnecting and failing over are the callers' business.
+It is negotiated when made, logs in where the job says so, and says again who we are before that
+ends. A peer that closes without a word is greeted once more in another way, plain or over TLS,
+so that a mistake is told for what it is (``mistakes``). No socket here: ``stream`` has it. It
+decides nothing else: reconnecting and failing over are the callers' business.
 """
 
 from __future__ import annotations
 
-import socket
-import ssl
 import time
 from collections import deque
 from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from rangeland.dialects.contract import Asking, Dialect, Question
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError
 from rangeland.fetch import mistakes
-from rangeland.fetch.lost import Closed, Lost, NoBroker, Tokenless
+from rangeland.fetch.lost import Closed, Lost, NoBroker, Silent, Tokenless
 from rangeland.fetch.proof import Proof
 from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.tls import tls_context
+from rangeland.fetch.stream import PROBE_MS, Stream, speaks_tls
 from rangeland.model import Address
-from rangeland.wire.frames import FrameReader
 
-# Until a peer has shown that it is a broker: "HTTP" read as a length is more than a gigabyte.
-MAX_OPENING_BYTES = 1 << 20
-RECEIVE_BUFFER_BYTES = 4 << 20
-POOLED_BYTES = 1 << 16
-AHEAD_BYTES = 1 << 18
-PROBE_MS = 2_000
-LAST_READS = 16
+__all__ = ["Connection", "Lost"]
 
-__all__ = ["Closed", "Connection", "Lost", "NoBroker", "Tokenless"]
+OPENING_MS = 3_000
+"""So long an opening is waited for before it is asked whether the broker is too old for one."""
 
 
 class Connection:
@@ -45,7 +34,8 @@ class Connection:
 
     Answers are given in the order of the requests, in whatever order they come. After any
     error it is closed for good. ``is_old``: the broker is too old to be asked what it takes;
-    ``was_old``: it was when it was asked last, so it need not be asked again."""
+    ``is_mute``: it is, and says nothing when it is asked. ``was_old`` and ``was_mute``: it was
+    when it was asked last, so it need not be asked again."""
 
     def __init__(
         self,
@@ -55,79 +45,102 @@ class Connection:
         *,
         is_probe: bool = False,
         was_old: bool = False,
+        was_mute: bool = False,
     ) -> None:
         self.address = address
         self._settings = settings
         self._dialect = dialect
         self._is_probe = is_probe
-        self._is_known = self._has_answered = self._was_heard = False
+        self._is_known = self._has_answered = False
         sasl = settings.sasl
         self._proof = None if sasl is None else Proof(sasl, settings.request_ms)
         self._unanswered: deque[int] = deque()
         self._early: dict[int, Any] = {}
         self._session = dialect.open_session(settings.client_id)
-        self._frames = FrameReader(MAX_OPENING_BYTES)
-        self._socket = self._connect()
+        self._stream = self._connect()
         try:
-            self.is_old = was_old
+            self.is_old, self.is_mute = was_old, was_mute
             self._open()
-            self._take_large_frames()
+            self._stream.take_large_frames()
             if self._proof is not None:
                 self._log_in_surely(self._proof)
         except BaseException:
             self.close()
             raise
 
-    def _connect(self) -> socket.socket:
-        tls = self._settings.tls
-        context = None if tls is None else tls_context(tls)
-        timeout = self._settings.connect_ms / 1000
-        try:
-            plain = socket.create_connection((self.address.host, self.address.port), timeout)
-        except OSError as error:
-            raise self._lost("connect to", error) from error
-        except UnicodeError as error:  # what idna says of a name with an empty label
-            raise mistakes.no_host(self.address) from error
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        if context is None:
-            return plain
-        try:
-            return context.wrap_socket(plain, server_hostname=self.address.host)
-        except OSError as error:
-            plain.close()
-            lost = self._lost("shake hands over TLS with", error)
-            if isinstance(lost, Lost) and self._speaks_plainly():
-                raise mistakes.plain_port(self.address) from error
-            raise lost from error
-        except ValueError as error:
-            plain.close()
-            raise mistakes.no_host(self.address) from error
+    def close(self) -> None:
+        self._stream.close()
 
-    def _take_large_frames(self) -> None:
-        self._frames = FrameReader(self._settings.max_answer_bytes, _pooled, AHEAD_BYTES)
+    def _connect(self) -> Stream:
+        stream = Stream(self.address, self._settings)
+        try:
+            stream.shake_hands()
+        except Lost as lost:
+            if self._speaks_plainly():
+                raise mistakes.plain_port(self.address) from lost
+            raise
+        return stream
+
+    def _connect_again(self) -> None:
+        self.close()
+        self._stream = self._connect()
+
+    # --- the greeting -------------------------------------------------------------------
 
     def _open(self) -> None:
         try:
-            if self.is_old:
+            if self.is_mute:
+                self._ask_age()
+            elif self.is_old:
                 self._greet_as_old(self._session.oldest())
                 self._ask_again()
-                return
-            self._negotiate()
+            else:
+                self._negotiate_or_ask_age()
         except Closed as closed:
             is_plain = self._settings.tls is None and not self._is_probe
-            if is_plain and self._speaks_tls():
+            if is_plain and speaks_tls(self.address):
                 raise mistakes.tls_port(self.address) from closed
             self._open_as_of_old(closed)
         except RemoteProtocolError as error:
             raise self._stranger(error) from error
 
-    def _negotiate(self) -> None:
+    def _negotiate(self, wait_ms: int | None = None) -> None:
         question: bytes | None = self._session.open()
         self._is_known = bool(question)
+        wait_ms = wait_ms or self._settings.request_ms
         while question:
-            self._send(question)
-            question = self._session.negotiated(self._receive(self._settings.request_ms))
+            self._stream.send(question)
+            question = self._session.negotiated(self._stream.receive(wait_ms))
+
+    def _negotiate_or_ask_age(self) -> None:
+        """One that says nothing to an opening may be busy, or too old for it."""
+        if self._settings.sasl is not None or self._is_probe:
+            self._negotiate()
+            return
+        wait_ms = min(OPENING_MS, self._settings.request_ms)
+        try:
+            self._negotiate(wait_ms)
+        except Silent:
+            left_ms = max(self._settings.request_ms - wait_ms, wait_ms)
+            self._connect_again()
+            self._ask_age(time.monotonic() + left_ms / 1000)
+
+    def _ask_age(self, deadline: float | None = None) -> None:
+        """By a question that old and young brokers answer differently, and not by an opening:
+        where that is not answered, others' requests are lost with it. Only brokers as young as
+        4.0 close at the oldest greeting."""
+        self.is_old = self.is_mute = False
+        try:
+            self._greet_as_old(self._session.oldest(), deadline)
+            self._stream.take_large_frames()
+            self._stream.send(self._session.ask_age())
+            answer = self._stream.receive(self._settings.request_ms)
+            self.is_old = self.is_mute = self._session.is_old(answer)
+        except Closed:
+            self._connect_again()
+        if not self.is_old:
+            self._session = self._dialect.open_session(self._settings.client_id)
+            self._negotiate()
 
     def _open_as_of_old(self, closed: Closed) -> None:
         """One that closes may be too old for an opening, or busy, or going down. It is old if it
@@ -157,16 +170,10 @@ class Connection:
             self._is_known = self.is_old = True
             self._connect_again()
 
-    def _greet_as_old(self, hello: bytes) -> None:
-        self._send(hello)
-        self._session.decode(self._receive(self._settings.request_ms))
+    def _greet_as_old(self, hello: bytes, deadline: float | None = None) -> None:
+        self._stream.send(hello)
+        self._session.decode(self._stream.receive(self._settings.request_ms, deadline))
         self._is_known = True
-
-    def _connect_again(self) -> None:
-        self.close()
-        self._was_heard = False
-        self._frames = FrameReader(MAX_OPENING_BYTES)
-        self._socket = self._connect()
 
     # --- who we are ---------------------------------------------------------------------
 
@@ -186,7 +193,7 @@ class Connection:
         self._is_known = self._has_answered = False
         self._connect_again()
         self._open()
-        self._take_large_frames()
+        self._stream.take_large_frames()
         try:
             self._log_in(proof)
         except JobFileError as error:
@@ -241,7 +248,7 @@ class Connection:
         if self._proof is not None and self._proof.is_due and not self._unanswered:
             self._renew(self._proof)
         request_id, data = self._session.encode(question.request, question.max_version)
-        self._send(data)
+        self._stream.send(data)
         self._unanswered.append(request_id)
 
     def receive(self, wait_ms: int | None = None) -> Any:
@@ -252,11 +259,11 @@ class Connection:
             wait_ms = max(self._settings.request_ms, wait_ms or 0)
             deadline = time.monotonic() + wait_ms / 1000
             while wanted not in self._early:
-                answered = self._session.decode(self._receive(wait_ms, deadline))
+                answered = self._session.decode(self._stream.receive(wait_ms, deadline))
                 if answered is not None:
                     self._early[answered[0]] = answered[1]
                 elif due := self._session.due():
-                    self._send(due)
+                    self._stream.send(due)
         except RangelandError as error:
             self.close()
             if isinstance(error, RemoteProtocolError):
@@ -289,7 +296,7 @@ class Connection:
     def _unwelcome(self, error: Closed) -> RangelandError:
         """A close at the very first request: most often one knocked at the wrong port."""
         plain = self._settings.tls is None and not self._is_probe
-        if not self._is_known and plain and self._speaks_tls():
+        if not self._is_known and plain and speaks_tls(self.address):
             return mistakes.tls_port(self.address)
         closed = Closed(error.what, why=error.why, do=mistakes.SILENT_CLOSE, **error.facts)
         closed.is_unwelcome = self._is_known and self._settings.sasl is None
@@ -306,99 +313,7 @@ class Connection:
             broker=str(self.address),
         )
 
-    def close(self) -> None:
-        self._socket.close()
-
-    def _send(self, data: bytes) -> None:
-        try:
-            self._socket.settimeout(self._settings.request_ms / 1000)
-            self._socket.sendall(data)
-        except OSError as error:
-            told = self._last_words(error)
-            self.close()
-            raise self._lost("send to", told) from error
-
-    def _last_words(self, error: OSError) -> OSError:
-        """Why a peer hung up that does not take what is sent: an alert of its TLS may have come
-        before, of a client certificate that is missing for one."""
-        if not isinstance(self._socket, ssl.SSLSocket) or isinstance(error, TimeoutError):
-            return error
-        try:
-            self._socket.settimeout(PROBE_MS / 1000)
-            for _ in range(LAST_READS):  # what was sent before the alert is of no use
-                if not self._socket.recv(POOLED_BYTES):
-                    break
-        except OSError as alert:
-            return alert if getattr(alert, "reason", None) else error
-        return error
-
-    def _receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
-        """The next frame. ``deadline`` is that of whoever waits for more than this one."""
-        frame = self._frames.next()
-        if frame is not None:
-            return frame
-        deadline = deadline or time.monotonic() + wait_ms / 1000
-        while True:
-            left = deadline - time.monotonic()
-            try:
-                if left <= 0:
-                    raise TimeoutError
-                self._socket.settimeout(left)
-                count = self._socket.recv_into(self._frames.buffer())
-                if count == 0:
-                    raise ConnectionResetError("the broker closed the connection")
-            except TimeoutError as error:
-                self.close()
-                silence = TimeoutError(f"no whole answer in {wait_ms} ms")
-                raise self._lost("receive from", silence) from error
-            except OSError as error:
-                self.close()
-                raise self._lost("receive from", error) from error
-            frame = self._frames.advance(count)
-            if frame is not None:
-                self._was_heard = True
-                return frame
-
-    def _lost(self, doing: str, error: OSError) -> RangelandError:
-        why, do = str(error) or type(error).__name__, ""
-        tls = self._settings.tls
-        if tls is not None and isinstance(error, ssl.SSLError):
-            failed = mistakes.Failed(
-                str(error.reason or error),
-                getattr(error, "verify_code", 0),
-                getattr(error, "verify_message", ""),
-            )
-            mistake = mistakes.tls_mistake(self.address, failed, tls)
-            if mistake is not None and not self._was_heard:
-                return mistake
-            # An alert to a connection that was well has come of something else.
-            why = failed.reason
-            do = "" if self._was_heard else "check source.security.tls and that the port speaks TLS"
-        what = f"could not {doing} {self.address}"
-        is_end = isinstance(error, (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError))
-        facts: dict[str, Any] = {"broker": str(self.address)}
-        if is_end:
-            return Closed(what, why=why, do=do, closed=True, **facts)
-        return Lost(what, why=why, do=do, **facts)
-
     # --- what else it may be ------------------------------------------------------------
-
-    def _speaks_tls(self) -> bool:
-        """Whether TLS is answered to a TLS greeting. Nothing else is said, nobody trusted."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        at = (self.address.host, self.address.port)
-        try:
-            with (
-                socket.create_connection(at, PROBE_MS / 1000) as plain,
-                context.wrap_socket(plain, server_hostname=self.address.host),
-            ):
-                return True
-        except ssl.SSLError as error:
-            return "ALERT" in (error.reason or "")
-        except OSError:
-            return False
 
     def _speaks_plainly(self) -> bool:
         """Whether a broker answers there without TLS. It is not told who we are."""
@@ -416,10 +331,3 @@ class Connection:
                 probe.close()
         except (RangelandError, StopIteration):
             return False
-
-
-def _pooled(size: int) -> memoryview:
-    """Memory of Arrow's pool: it is used again, where fresh memory would be zeroed first."""
-    if size < POOLED_BYTES:
-        return memoryview(bytearray(size))
-    return memoryview(pa.allocate_buffer(size)).cast("B")

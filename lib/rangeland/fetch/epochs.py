@@ -10,28 +10,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rangeland.dialects.contract import Asked, FetchTerms
+from rangeland.dialects.contract import Asked, Fetched
 from rangeland.errors import RangelandError
 from rangeland.fetch.leaders import by_leader
+from rangeland.fetch.peek import peek
 from rangeland.fetch.pool import Brokers
-from rangeland.model import Address, LogState, Partition
-
-SIZES = (64 << 10, 4 << 20)
-"""What is asked of each partition at first, and of those without a whole batch in it."""
-MAX_WAIT_MS = 500
+from rangeland.model import LogState, Partition
 
 
 def with_epochs(brokers: Brokers, logs: Mapping[Partition, LogState]) -> dict[Partition, LogState]:
     """The logs, with the epoch of the last batch for those whose leader's is not told."""
-    found: dict[Partition, int | None] = {}
-    for size in SIZES if brokers.dialect.NATURE.has_epochs else ():
-        missing = {
-            p: log
-            for p, log in logs.items()
-            if log.leader.epoch is None and log.end_offset > log.start_offset and p not in found
-        }
-        for address, group in by_leader(missing, lambda log: log.leader).items():
-            found |= _last_epochs(brokers, address, group, size)
+    has_epochs = brokers.dialect.NATURE.has_epochs
+    untold = {
+        p: log
+        for p, log in logs.items()
+        if has_epochs and log.leader.epoch is None and log.end_offset > log.start_offset
+    }
+    found = _last_epochs(brokers, untold)
     return {
         p: replace(log, leader=replace(log.leader, epoch=found[p]), epoch_is_read=True)
         if p in found
@@ -41,25 +36,18 @@ def with_epochs(brokers: Brokers, logs: Mapping[Partition, LogState]) -> dict[Pa
 
 
 def _last_epochs(
-    brokers: Brokers, address: Address, logs: Mapping[Partition, LogState], size: int
+    brokers: Brokers, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, int | None]:
     """None where records came that are older than epochs."""
-    isolation = brokers.settings.isolation
-    asked = [Asked(p, None, None, log.end_offset - 1, size) for p, log in logs.items()]
-    questions = brokers.dialect.ask_records(
-        asked, FetchTerms(isolation, MAX_WAIT_MS, 4 * max(SIZES))
-    )
-    try:
-        answer = brokers.dialect.read_records(
-            brokers.call_all(address, questions), asked, isolation
-        )
-    except RangelandError:
-        return {}
-    return {
-        part.partition: brokers.dialect.epoch_of(part.records)
-        for part in answer.parts
-        if len(part.records) and part.partition in logs
-    }
+
+    def asked_of(partition: Partition, log: LogState, size: int) -> Asked:
+        return Asked(partition, None, None, log.end_offset - 1, size)
+
+    def seen_in(part: Fetched) -> dict[Partition, int | None]:
+        has_batch = len(part.records) > 0
+        return {part.partition: brokers.dialect.epoch_of(part.records)} if has_batch else {}
+
+    return peek(brokers, logs, lambda log: log.leader, asked_of, seen_in)
 
 
 def epoch_ends(

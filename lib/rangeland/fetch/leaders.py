@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from rangeland.dialects.contract import Asking, ClusterView, Silence
-from rangeland.fetch.broker import Lost, NoBroker
+from rangeland.fetch.lost import Lost, NoBroker
 from rangeland.fetch.pool import Brokers
 from rangeland.model import Address, Leader, Partition
 

@@ -18,8 +18,8 @@ from typing import NoReturn
 from rangeland.dialects.contract import ClusterView, OffsetAnswer, TopicView
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.fetch.broker import Lost
 from rangeland.fetch.leaders import ask_leaders, by_leader
+from rangeland.fetch.lost import Lost
 from rangeland.fetch.oldtimes import reconsidered
 from rangeland.fetch.pool import Brokers
 from rangeland.model import (
@@ -37,6 +37,8 @@ from rangeland.planning.policy import Verdict as LossVerdict
 from rangeland.planning.risk import Speed
 
 PAUSE_MS = 200
+FIRST_ANSWER_MS = 10_000
+"""For anybody to answer at all. Where nobody ever has, an address is rather wrong than late."""
 When = Earliest | Latest | AtTime
 
 
@@ -75,7 +77,9 @@ class Look:
     def __init__(self, brokers: Brokers, wanted: Wanted) -> None:
         self._brokers = brokers
         self._wanted = wanted
-        self._deadline = time.monotonic() + brokers.settings.survey_ms / 1000
+        started, survey_ms = time.monotonic(), brokers.settings.survey_ms
+        self._deadline = started + survey_ms / 1000
+        self._answered_by = started + min(survey_ms, FIRST_ANSWER_MS) / 1000
         self._trouble: RangelandError | None = None
         self._seeds: list[Address] = list(brokers.settings.seeds)
         self._holds = brokers.settings.policy.ever(LossVerdict.UNREACHABLE, Action.HOLD)
@@ -97,7 +101,8 @@ class Look:
         return other
 
     def _is_over(self) -> bool:
-        return time.monotonic() + PAUSE_MS / 1000 >= self._deadline
+        deadline = self._answered_by if self.told_by is None else self._deadline
+        return time.monotonic() + PAUSE_MS / 1000 >= deadline
 
     def _pause(self, what: str) -> None:
         if not self._is_over():

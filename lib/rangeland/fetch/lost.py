@@ -1,4 +1,4 @@
-"""Connections that are no good: what ``broker`` raises, and others decide about."""
+"""Connections that are no good: what ``stream`` and ``broker`` raise, and others decide about."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from rangeland.errors import Unreachable
 
 class Lost(Unreachable):
     """This connection is no good: refused, broken, or silent for too long."""
+
+
+class Silent(Lost):
+    """The peer has not answered in time."""
 
 
 class NoBroker(Lost):

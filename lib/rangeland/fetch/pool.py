@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rangeland.dialects.contract import Dialect, Question, load_dialect
-from rangeland.fetch.broker import Closed, Connection, Lost
+from rangeland.fetch.broker import Connection
+from rangeland.fetch.lost import Closed, Lost
 from rangeland.fetch.mistakes import wants_login
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Address
@@ -28,6 +29,7 @@ class Brokers:
         self.requests = 0
         self._open: dict[Address, Connection] = {}
         self._old: set[Address] = set()
+        self._mute: set[Address] = set()
         self._closed = False
 
     def call(self, address: Address, question: Question) -> Any:
@@ -87,11 +89,15 @@ class Brokers:
     def _opened(self, address: Address) -> Connection:
         """A broker that is too old to be asked what it takes is remembered, as long as it
         answers as one."""
-        was_old = address in self._old
+        was_old, was_mute = address in self._old, address in self._mute
         self._old.discard(address)
-        connection = Connection(address, self.dialect, self.settings, was_old=was_old)
+        self._mute.discard(address)
+        how = {"was_old": was_old, "was_mute": was_mute}
+        connection = Connection(address, self.dialect, self.settings, **how)
         if connection.is_old:
             self._old.add(address)
+        if connection.is_mute:
+            self._mute.add(address)
         return connection
 
     def drop(self, address: Address) -> None:

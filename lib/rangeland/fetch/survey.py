@@ -29,6 +29,7 @@ from rangeland.model import (
     Partition,
     Survey,
 )
+from rangeland.planning.bounds import named_in
 from rangeland.planning.risk import Speed, expiry_times, reading_ms
 
 AGAIN_MS = 500
@@ -103,7 +104,9 @@ def _look_once(
         inexact=frozenset(
             (p, t) for t, found in times.items() for p in found if not found[p].is_exact
         ),
-        entries=entries_at(brokers, logs, (*wanted.offsets, *_committed(groups)), wanted.marks)
+        entries=entries_at(
+            brokers, logs, (*_named(wanted, logs), *_committed(groups)), wanted.marks
+        )
         if nature.offsets_are_bytes
         else {},
         unreachable=look.unreachable,
@@ -142,6 +145,11 @@ def _of_bytes(log: LogState, start: OffsetAnswer, end: OffsetAnswer) -> LogState
     known = {*start.borders, *end.borders, log.start_offset, log.end_offset}
     borders = tuple(sorted(b for b in known if log.start_offset <= b <= log.end_offset))
     return replace(log, size_bytes=log.end_offset - log.start_offset, borders=borders)
+
+
+def _named(wanted: Wanted, logs: Mapping[Partition, LogState]) -> list[tuple[Partition, int]]:
+    """Offsets of the request, also those that it gives for a partition of each broker."""
+    return [(p, at) for named, at in wanted.offsets for p in logs if named in named_in({p})]
 
 
 def _committed(

@@ -20,7 +20,8 @@ from rangeland.landing.evidence import refuse_restored
 from rangeland.landing.surveying import survey_of
 from rangeland.landing.target import Target
 from rangeland.model import LogState, Partition
-from rangeland.results import Progress, partition_json
+from rangeland.progress import Progress
+from rangeland.results import partition_json
 
 State = Literal["mirrored", "unchanged", "nothing-landed"]
 

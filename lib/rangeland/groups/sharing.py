@@ -24,7 +24,7 @@ from rangeland.model import Range, Receipt, Slice, TaskResult
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import prove
 from rangeland.planning.sharing import Complete, Read, Seats, Wait, next_step, not_handed_in
-from rangeland.results import Progress
+from rangeland.progress import Progress
 
 POLL_SECONDS = 1.0
 STALLED_SECONDS = 600.0

@@ -3,24 +3,6 @@
 ``document`` has the whole; the rest of this folder is what it is made of, and made into.
 """
 
-from rangeland.job.document import (
-    EXPECTED_BOUND,
-    Group,
-    Job,
-    Sink,
-    Source,
-    parse_bounds,
-    parse_size,
-    parse_time_ms,
-)
+from rangeland.job.document import Group, Job, Sink
 
-__all__ = [
-    "EXPECTED_BOUND",
-    "Group",
-    "Job",
-    "Sink",
-    "Source",
-    "parse_bounds",
-    "parse_size",
-    "parse_time_ms",
-]
+__all__ = ["Group", "Job", "Sink"]

@@ -10,30 +10,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal
 
-from pydantic import (
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationError, field_validator, model_validator
 
-from rangeland.errors import JobFileError
+from rangeland.job.mistakes import refuse
 from rangeland.job.parts import Misplaced, Part
 from rangeland.job.source import Source
-from rangeland.job.text import JobText, dotted, override, parse_job_text, put, read_job_text
-from rangeland.job.words import (
-    EXPECTED_BOUND,
-    FirstRun,
-    From,
-    Size,
-    Until,
-    Whole,
-    parse_bounds,
-    parse_size,
-    parse_time_ms,
-)
+from rangeland.job.text import JobText, override, parse_job_text, read_job_text
+from rangeland.job.words import FirstRun, From, Size, Until, Whole
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
 from rangeland.planning.bounds import Request
 from rangeland.planning.limits import Limits
@@ -303,7 +288,7 @@ class Job(Part):
         try:
             return Job.model_validate(text.values)
         except ValidationError as error:
-            _refuse(text, error)
+            refuse(text, error)
 
     # --- the same as values -----------------------------------------------------------
 
@@ -334,67 +319,3 @@ class Job(Part):
     @property
     def slicing(self) -> Slicing:
         return Slicing(self.slices.target_bytes, self.slices.min_slices)
-
-
-def _refuse(text: JobText, error: ValidationError) -> NoReturn:
-    """All mistakes of a job file in one error, each with its place and what was expected."""
-    mistakes = []
-    problems = error.errors(include_url=False, include_context=True, include_input=False)
-    paths = [_path(problem) for problem in problems]
-    for path, problem in zip(paths, problems, strict=True):
-        # A mapping under `tls` with a mistake in it is not also "no boolean".
-        if problem["type"] == "bool_type" and any(p[: len(path)] == path != p for p in paths):
-            continue
-        mistakes.append((text.where(path), dotted(path) or "the job", _expected(problem)))
-    place, field, expected = mistakes[0]
-    raise JobFileError(
-        f"{place}: {field}: {expected}",
-        why="; ".join(f"{p}: {f}: {e}" for p, f, e in mistakes[1:]),
-        do="correct the job file" if len(mistakes) == 1 else "correct all of these",
-        file=text.file_of(paths[0]),
-        line=text.line_of(paths[0]),
-        field=field,
-        mistakes=[{"where": p, "field": f, "expected": e} for p, f, e in mistakes],
-    )
-
-
-def _path(problem: Any) -> tuple[str | int, ...]:
-    """A field's path as the job file has it: without the names of a union's members."""
-    loc: tuple[str | int, ...] = problem["loc"]
-    cause = problem.get("ctx", {}).get("error")
-    if isinstance(cause, Misplaced):
-        return (*loc, *cause.field)
-    if loc[:3] == ("source", "security", "tls") and loc[3:4] in (("Tls",), ("bool",)):
-        return (*loc[:3], *loc[4:])
-    return loc
-
-
-def _expected(problem: Any) -> str:
-    match problem["type"]:
-        case "extra_forbidden":
-            return "there is no such field"
-        case "missing":
-            return "this field is needed"
-        case "value_error":
-            return f"expected {problem['ctx']['error']}"
-        case "tuple_type":
-            return "expected a list, such as [orders]"
-        case "model_type" | "dict_type":
-            return "expected fields, such as {name: value}"
-        case "string_pattern_mismatch":
-            return "expected a name of lower-case letters, digits, '.', '_' and '-'"
-        case _:
-            return f"expected {problem['msg'].removeprefix('Input should be ')}"
-
-
-__all__ = [
-    "EXPECTED_BOUND",
-    "Job",
-    "JobFileError",
-    "Sink",
-    "Source",
-    "parse_bounds",
-    "parse_size",
-    "parse_time_ms",
-    "put",
-]

@@ -14,9 +14,9 @@ from typing import Any
 
 from rangeland.dialects.contract import load_dialect
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job.document import EXPECTED_BOUND, Job, parse_bounds
+from rangeland.job.document import Job
 from rangeland.job.text import JobText, override, put, read_job_text
-from rangeland.job.words import parse_partition
+from rangeland.job.words import EXPECTED_BOUND, parse_bounds, parse_partition
 from rangeland.model import Bounds, FromCheckpoint, Partition
 
 SIDES = {"--from": "from", "--until": "until"}
@@ -66,9 +66,10 @@ def read_bound(flag: str, given: str) -> Any:
 
 
 def read_partition(job: Job, topic: str, which: str, broker: str = "") -> Partition:
-    """The partition that is meant by a number, or by ``1-0``, which names the broker too.
+    """The partition that is meant by a number, or by ``1-0``, which names the broker too; it
+    has none where only the table can tell which broker is meant.
 
-    Raises UsageError for neither, and where a broker is named that should not be or is not."""
+    Raises UsageError for neither, and where a broker is named that should not be."""
     try:
         named = parse_partition(topic, which)
     except ValueError as error:
@@ -77,9 +78,8 @@ def read_partition(job: Job, topic: str, which: str, broker: str = "") -> Partit
         raise _bad_partition(which, f"one of broker {broker}, which --broker names")
     per_broker = load_dialect(job.source.dialect).NATURE.numbered_per_broker
     found = Partition(topic, named.number, named.broker or broker)
-    if bool(found.broker) != per_broker:
-        each = "broker-number: each broker has partitions of its own"
-        raise _bad_partition(which, each if per_broker else "a number: brokers share partitions")
+    if found.broker and not per_broker:
+        raise _bad_partition(which, "a number: brokers share partitions")
     return found
 
 

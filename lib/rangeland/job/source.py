@@ -174,7 +174,10 @@ class Timeouts(Part):
     connect_ms: Whole = Field(default=5_000, gt=0, description="For a connection.")
     request_ms: Whole = Field(default=30_000, gt=0, description="For the answer to one request.")
     survey_ms: Whole = Field(
-        default=30_000, gt=0, description="For all leaders and offsets to be known."
+        default=30_000,
+        gt=0,
+        description="For all leaders and offsets to be known. Where no server has ever "
+        "answered, it ends after 10 seconds.",
     )
     no_progress_ms: Whole = Field(
         default=120_000,
@@ -221,7 +224,7 @@ class Source(Part):
         default_factory=dict,
         json_schema_extra={"title": "topic: [partition]", "examples": [{"orders": [0, 1]}]},
         description="Only these partitions of these topics; all of topics that are not named. "
-        "Of Jafka's, `0` is that of each broker and `1-0` that of broker 1.",
+        "Of Jafka's and RocketMQ's, `0` is that of each broker and `1-0` that of broker 1.",
     )
     isolation: Isolation = Field(
         default=Isolation.READ_COMMITTED,

@@ -68,6 +68,10 @@ class JobText:
         for end in range(len(path), 0, -1):
             if path[:end] in self.overridden:
                 return f"--set {dotted(path[:end])}"
+        if path not in self.places:
+            for inner in sorted(self.overridden):
+                if path and inner[: len(path)] == path:
+                    return f"--set {dotted(inner)}"
         return str(self.place_of(path) or self.name)
 
 

@@ -67,6 +67,7 @@ JAR_SETS: dict[str, JarSet] = {
     "kafka-0.10.2.2": JarSet(
         ("org.apache.kafka:kafka_2.11:0.10.2.2", "javax.xml.bind:jaxb-api:2.3.1"),
     ),
+    "kafka-0.9.0.1": JarSet(("org.apache.kafka:kafka_2.11:0.9.0.1",)),
     "kafka-0.8.2.2": JarSet(("org.apache.kafka:kafka_2.11:0.8.2.2",)),
     # Console tools: from 4.0 on they are not among the broker's own jars.
     "kafka-tools-4.1.0": JarSet(

@@ -28,7 +28,8 @@ from rangeland.planning.audit import (
 )
 from rangeland.planning.coverage import common, coverage_of
 from rangeland.planning.plan import Plan
-from rangeland.results import Finding, Progress
+from rangeland.progress import Progress
+from rangeland.results import Finding
 from rangeland.spark.offsets import files_with, rows_of_entries, runs_in, table_frame
 
 Landings = Sequence[tuple[PlanEntry, OutcomeEntry]]
@@ -143,8 +144,11 @@ def refuse_restored(spark: Any, target: Target, job: Job, progress: Progress) ->
 
 
 def find(spark: Any, target: Target, partition: Partition, offset: int) -> Finding:
-    """Which landing an offset came by, and where its row is."""
-    landings = [pair for pair in target.landings() if _holds(pair[1], partition, offset)]
+    """Which landing an offset came by, and where its row is. Raises UsageError where the
+    partition is that of several brokers."""
+    landed = target.landings()
+    partition = _the_one(landed, partition)
+    landings = [pair for pair in landed if _holds(pair[1], partition, offset)]
     path = _path(target)
     frame = table_frame(spark, path)
     files = files_with(spark, frame, partition, offset)
@@ -179,6 +183,19 @@ def find(spark: Any, target: Target, partition: Partition, offset: int) -> Findi
         range=entry.range,
         earlier=tuple((p.application, p.sequence) for p, _ in landings[:-1]),
     )
+
+
+def _the_one(landings: Landings, partition: Partition) -> Partition:
+    """Of the partitions that have landed, the one that may be meant by its number alone."""
+    ranges = (entry.range for _, outcome in landings for entry in outcome.ranges)
+    same = {r.partition for r in ranges if r.partition.of_any_broker == partition}
+    if len(same) > 1:
+        raise UsageError(
+            f"{partition} is a partition of each of {len(same)} brokers",
+            why=f"landed are {', '.join(map(str, sorted(same)))}",
+            do="name the broker, as in 1-0, or with --broker",
+        )
+    return same.pop() if same else partition
 
 
 def _is_whole(spark: Any, frame: Any, entry: RangeEntry) -> bool:

@@ -31,17 +31,18 @@ from rangeland.groups.claiming import Place
 from rangeland.groups.sharing import SharedReading
 from rangeland.job import Job
 from rangeland.job.settings import cluster_settings, login_packages
+from rangeland.landing.ledger import Unfinished
 from rangeland.landing.losing import losses_in
 from rangeland.landing.redriving import HOLD_ALL, redrives, rereads, settings_of
 from rangeland.landing.replacing import Replacement, refuse_lost
-from rangeland.landing.target import Target, Unfinished
+from rangeland.landing.target import Target
 from rangeland.model import DataFile, Range, Receipt, Slice, TaskResult
 from rangeland.planning.audit import Replaced
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, Way
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.slices import pack
-from rangeland.results import Progress
+from rangeland.progress import Progress
 from rangeland.spark.frames import Transform, land_transformed
 from rangeland.spark.jobs import Stopped, land_tasks, land_until, translated
 from rangeland.spark.tasks import WriterSettings

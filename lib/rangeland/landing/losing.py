@@ -14,7 +14,7 @@ from rangeland.delta.entries import LossEntry
 from rangeland.errors import BadRecord, RangelandError, RangeLost
 from rangeland.model import Partition, Range, Receipt
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import CAUSES, Action, Loss, Verdict
+from rangeland.planning.policy import CAUSES, Action, Loss, Seen, Verdict
 
 
 def losses_of(
@@ -47,9 +47,9 @@ def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) 
     """The losses for which a plan has ended without landing anything: nothing was done about
     them, whatever the policy."""
     name = (plan.application, plan.job, plan.sequence)
-    told = [(loss, Action.FAIL) for loss in losses]
     ids = {r.partition: r.topic_id for r in plan.ranges}
-    found = seen_losses(*name, told, ids, now_ms)
+    seen = [Seen(loss, Action.FAIL, ids.get(loss.partition)) for loss in losses]
+    found = seen_losses(*name, seen, now_ms, now_ms)
     return [replace(one, plan_hash=plan.hash, attempt=attempt) for one in found]
 
 
@@ -57,8 +57,8 @@ def seen_losses(
     application: str,
     job: str,
     sequence: int,
-    losses: Iterable[tuple[Loss, Action]],
-    topic_ids: Mapping[Partition, str | None],
+    seen: Iterable[Seen],
+    seen_at_ms: int,
     now_ms: int,
 ) -> list[LossEntry]:
     """Losses of no outcome: what a run was about to land when it saw them is ``sequence``."""
@@ -67,15 +67,15 @@ def seen_losses(
             application,
             job,
             sequence,
-            _range(loss, topic_ids.get(loss.partition)),
-            loss.verdict.value,
-            action.value,
-            CAUSES[loss.verdict],
-            loss.evidence,
-            now_ms,
+            _range(one.loss, one.topic_id),
+            one.loss.verdict.value,
+            one.action.value,
+            CAUSES[one.loss.verdict],
+            one.loss.evidence,
+            seen_at_ms,
             now_ms,
         )
-        for loss, action in losses
+        for one in seen
     ]
 
 

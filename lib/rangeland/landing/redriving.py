@@ -9,7 +9,8 @@ the log, where another replica may have it whole.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from rangeland.delta.quarantine import KeptBatch
@@ -22,7 +23,7 @@ from rangeland.model import Isolation, Kept, Partition, Range, Slice
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.draft import Draft, Standing
 from rangeland.planning.plan import Plan, Way
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Action, Loss, Policy
 
 PLAN_BYTES = 64 << 20
 """What of kept bytes one plan lands: they travel with its tasks."""
@@ -144,6 +145,38 @@ def draft_of_kept(job: Job, target: Target, standing: Standing, now_ms: int) -> 
 def _slice(index: int, r: Range) -> Slice:
     ends = (r.from_offset, r.until_offset)
     return Slice(index, r.partition, *ends, r.estimated_bytes, r.topic_id)
+
+
+def draft_of_log(
+    quarantined: Sequence[Quarantined],
+    settings: ClusterSettings,
+    draft_of: Callable[[list[Range]], Draft],
+) -> Draft:
+    """A plan of what the log gives whole by now, of what is in quarantine. It is read once
+    before, so that nothing is entered for what is still damaged; ``draft_of`` makes the plan
+    of ranges. What the log cannot give is in the notes: nothing is held, since it stays where
+    it is. Raises Unreachable where the log cannot be read."""
+    ranges = [one.batch.range for one in quarantined]
+    found = draft_of(ranges)
+    damaged = _not_whole(found.plan.slices, settings)
+    if damaged:
+        at = [(loss.partition, loss.from_offset) for loss in damaged]
+        whole = [r for r in ranges if not any(_is_in(r, *place) for place in at)]
+        again = draft_of(whole)
+        found = replace(again, held=(*found.held, *damaged))
+    notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in found.held]
+    return replace(found, held=(), notes=(*found.notes, *notes))
+
+
+def _not_whole(slices: Sequence[Slice], settings: ClusterSettings) -> list[Loss]:
+    if not slices:
+        return []
+    with closing(read_slices(slices, replace(settings, policy=HOLD_ALL))) as chunks:
+        return [chunk.loss for chunk in chunks if chunk.loss is not None]
+
+
+def _is_in(r: Range, partition: Partition, offset: int) -> bool:
+    return r.partition == partition and r.from_offset <= offset < r.until_offset
 
 
 def redrives(plan: Plan) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rangeland.delta import commit
 from rangeland.delta.entries import FileEntry, OutcomeEntry
+from rangeland.delta.lock import locked
 from rangeland.errors import RangeLost, TableRefused
 from rangeland.landing.target import Target
 from rangeland.model import Receipt
@@ -80,7 +81,7 @@ class Replacement:
             if gone := target.missing(outcome):
                 return commit.FilesMissing(gone)
             _, new, where = self._swap(plan, outcome)
-            with target.kernel.locked(path):
+            with locked(path):
                 swap(new, path, where, (application, sequence))
             target.look_again()
         version = commit.landed_at(target.kernel, path, application, sequence, since or 0)

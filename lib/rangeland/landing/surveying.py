@@ -34,7 +34,7 @@ def survey_of(
     home = open_home(job, settings) if wanted.groups else None
     try:
         with Brokers(settings) as brokers:
-            if wanted.topic_pattern and brokers.dialect.NATURE.numbered_per_broker:
+            if wanted.topic_pattern and not brokers.dialect.NATURE.lists_topics:
                 wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
             return take_survey(brokers, wanted, home=home)
     finally:

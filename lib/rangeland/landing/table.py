@@ -2,7 +2,7 @@
 quarantine beside it.
 
 It is made here if it is not there, and never where others keep their files. What was landed
-in it, the ledger knows: see ``target``.
+in it, the ledger knows: see ``ledger``.
 """
 
 from __future__ import annotations

@@ -19,14 +19,17 @@ from rangeland.pictures.drawing import (
     size,
     table_of,
 )
+from rangeland.planning.plan import Way
 
 ACTIONS = {
     "fail": ("ended a run", "bold red"),
     "skip": ("lost, as the policy allows", "bold red"),
     "hold": ("held where they are", "yellow"),
+    "reread": ("not whole in the log either", "yellow"),
     "quarantine": ("in quarantine", "yellow"),
 }
-"""What was done, in words, in the order of the lists."""
+"""What was done, in words, in the order of the lists. Nothing is held by who reads from the log
+what is in quarantine: it stays there."""
 
 
 def loss_lines(losses: Iterable[LossEntry]) -> list[RenderableType]:
@@ -34,7 +37,9 @@ def loss_lines(losses: Iterable[LossEntry]) -> list[RenderableType]:
     found: dict[str, list[str]] = {action: [] for action in ACTIONS}
     for loss in losses:
         evidence = loss.evidence.removeprefix(f"{loss.range.partition}: ")
-        found[loss.action].append(f"{loss.range} {loss.verdict}: {evidence}")
+        is_reread = f"/{Way.REREAD.value}/" in loss.application and loss.action == "hold"
+        action = "reread" if is_reread else loss.action
+        found[action].append(f"{loss.range} {loss.verdict}: {evidence}")
     parts: list[RenderableType] = []
     for action, lines in found.items():
         parts += listed(*_heading(action, lines))

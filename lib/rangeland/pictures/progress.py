@@ -33,7 +33,7 @@ LINE_EVERY_S = 10.0
 
 
 class LiveProgress:
-    """A ``results.Progress`` for people. Use it as a context; it ends the display.
+    """A ``Progress`` for people. Use it as a context; it ends the display.
 
     ``quiet`` leaves warnings only. ``clock`` gives seconds."""
 

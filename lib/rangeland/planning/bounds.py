@@ -108,24 +108,42 @@ def resolve(
     _refuse_unknown_partitions(request, survey, gone)
     ranges: list[Range] = []
     losses: list[Loss] = []
+    begins: dict[Partition, Bound | None] = {}
     for partition in sorted(survey.logs):
         log = survey.logs[partition]
-        is_first = not checkpoint or partition in held_at_first
-        found = _resolve_one(request, survey, log, checkpoint.get(partition), landed, is_first)
+        begins[partition] = _begins(request, partition, checkpoint, held_at_first)
+        found = _resolve_one(request, survey, log, begins[partition], checkpoint, landed)
         if found is None:
             continue
         ranges.append(found[0])
         losses += _not_landed(found[1], log.leader.topic_id, landed)
     losses += vanished
     losses += out_of_reach
-    notes = _maybe_expired(request, survey, ranges, landed)
-    notes += _inexact(request, survey, ranges)
+    notes = _maybe_expired(begins, survey, ranges, landed)
+    notes += _inexact(begins, request.until_bounds, survey, ranges)
     losses = [agreed_on(loss, survey) for loss in losses]
     return replace(judge(request.policy, ranges, losses), notes=tuple(notes))
 
 
+def _begins(
+    request: Request,
+    partition: Partition,
+    checkpoint: Mapping[Partition, Mark],
+    held_at_first: Set[Partition],
+) -> Bound | None:
+    """What was asked for, or what stands for a checkpoint that is not there yet."""
+    bound = request.from_bounds.of(partition)
+    if not isinstance(bound, FromCheckpoint) or partition in checkpoint:
+        return bound
+    # A partition that appears after the first landing holds only newer records.
+    return request.first_run if not checkpoint or partition in held_at_first else Earliest()
+
+
 def _maybe_expired(
-    request: Request, survey: Survey, ranges: list[Range], landed: Coverage
+    begins: Mapping[Partition, Bound | None],
+    survey: Survey,
+    ranges: list[Range],
+    landed: Coverage,
 ) -> list[str]:
     """A time does not say which offsets it once had. Where the log begins with it or later,
     records of that time may have left the log before: nobody can know, so it is said."""
@@ -133,7 +151,7 @@ def _maybe_expired(
     for r in ranges:
         log = survey.logs[r.partition]
         at_start = r.from_offset == log.start_offset > 0
-        timed = isinstance(request.from_bounds.of(r.partition), AtTime)
+        timed = isinstance(begins[r.partition], AtTime)
         before = (log.start_offset - 1, log.start_offset)
         if timed and at_start and subtract(before, landed.of(r.partition, r.topic_id)):
             notes.append(
@@ -147,26 +165,23 @@ def _resolve_one(
     request: Request,
     survey: Survey,
     log: LogState,
-    mark: Mark | None,
+    lower: Bound | None,
+    checkpoint: Mapping[Partition, Mark],
     landed: Coverage,
-    is_first: bool,
 ) -> tuple[Range, list[Loss]] | None:
-    partition = log.partition
-    lower, upper = request.from_bounds.of(partition), request.until_bounds.of(partition)
+    mark: Mark | None = None
+    upper = request.until_bounds.of(log.partition)
     if lower is None or upper is None:
         return None
     if isinstance(lower, AtTime) and isinstance(upper, AtTime) and lower.time_ms > upper.time_ms:
         _refuse_backwards(log, lower, upper, lower.time_ms, upper.time_ms, None)
     losses: list[Loss] = []
     if isinstance(lower, FromCheckpoint):
-        if mark is not None:
-            mark, losses = since(mark, survey, log)
-            for loss in losses:
-                if why := without_id(loss, log, landed):
-                    refuse_nameless(request.policy, loss, why)
-        # A partition that appears after the first landing holds only newer records.
-        fallback = request.first_run if is_first else Earliest()
-        lower = AtOffset(mark.until_offset) if mark is not None else fallback
+        mark, losses = since(checkpoint[log.partition], survey, log)
+        for loss in losses:
+            if why := without_id(loss, log, landed):
+                refuse_nameless(request.policy, loss, why)
+        lower = AtOffset(mark.until_offset)
     for bound in (lower, upper):
         _refuse_inside(bound, survey, log)
     from_offset = _offset(lower, survey, log)
@@ -176,7 +191,7 @@ def _resolve_one(
     outside = _outside(log, lower, upper, from_offset, until_offset)
     losses += [not_believed(loss) for loss in outside] if log.leader.is_replica else outside
     until_offset = max(from_offset, min(until_offset, log.end_offset))
-    found = Range(partition, from_offset, until_offset, log.leader.topic_id)
+    found = Range(log.partition, from_offset, until_offset, log.leader.topic_id)
     return found, losses
 
 
@@ -284,12 +299,13 @@ def _outside(
     return losses
 
 
-def _inexact(request: Request, survey: Survey, ranges: list[Range]) -> list[str]:
+def _inexact(
+    begins: Mapping[Partition, Bound | None], until: Bounds, survey: Survey, ranges: list[Range]
+) -> list[str]:
     """Sides of ranges that are by time, of logs that know only about when offsets came."""
     notes = []
     for r in ranges:
-        for word, side in (("begins", request.from_bounds), ("ends", request.until_bounds)):
-            bound = side.of(r.partition)
+        for word, bound in (("begins", begins[r.partition]), ("ends", until.of(r.partition))):
             if isinstance(bound, AtTime) and (r.partition, bound.time_ms) in survey.inexact:
                 at = r.from_offset if word == "begins" else r.until_offset
                 notes.append(
@@ -300,9 +316,10 @@ def _inexact(request: Request, survey: Survey, ranges: list[Range]) -> list[str]
 
 
 def _refuse_unknown_partitions(request: Request, survey: Survey, gone: Set[Partition]) -> None:
+    there_are = named_in({*survey.logs, *gone})
     for side in (request.from_bounds, request.until_bounds):
         for partition in side.listed:
-            if partition not in survey.logs and partition not in gone:
+            if partition not in there_are:
                 numbers = [_short(p) for p in sorted(survey.logs) if p.topic == partition.topic]
                 there = ", ".join(numbers)
                 raise JobFileError(
@@ -317,6 +334,11 @@ def _refuse_unknown_partitions(request: Request, survey: Survey, gone: Set[Parti
         raise JobFileError(
             "there is no partition to read", do="name at least one topic that exists"
         )
+
+
+def named_in(partitions: Set[Partition]) -> Set[Partition]:
+    """All that a request may call these partitions: with their broker, and without."""
+    return partitions | {partition.of_any_broker for partition in partitions}
 
 
 def _short(partition: Partition) -> str:

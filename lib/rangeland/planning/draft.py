@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rangeland.model import Earliest, FromCheckpoint, Isolation, Partition, Range, Survey
+from rangeland.model import (
+    Earliest,
+    FromCheckpoint,
+    Isolation,
+    LogState,
+    Partition,
+    Range,
+    Survey,
+)
 from rangeland.planning.absence import not_believed, why_unreachable
 from rangeland.planning.bounds import Request, judge, resolve
 from rangeland.planning.coverage import Coverage, common, leave_out
@@ -18,7 +26,7 @@ from rangeland.planning.intervals import subtract
 from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.lives import Mark
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.policy import Action, Loss, Seen, Verdict
 from rangeland.planning.risk import Risk, at_risk
 from rangeland.planning.slices import Slicing, cut
 
@@ -60,6 +68,13 @@ class Draft:
     @property
     def is_empty(self) -> bool:
         return not self.plan.ranges
+
+    def seen(self, logs: Mapping[Partition, LogState]) -> tuple[Seen, ...]:
+        """The losses beside the plan, in the lives of their topics that ``logs`` are of."""
+        told = [(loss, Action.HOLD) for loss in self.held]
+        told += [(loss, Action.SKIP) for loss in self.passed]
+        ids = {partition: log.leader.topic_id for partition, log in logs.items()}
+        return tuple(Seen(loss, action, ids.get(loss.partition)) for loss, action in told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +126,8 @@ def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Lo
         made_at_ms=survey.taken_at_ms,
     )
     already = common(asked, standing.landed)
-    notes = (*resolved.notes, *_passed_over(resolved.losses))
     passed = tuple(loss for loss in resolved.losses if loss.verdict is not Verdict.EXPIRED)
+    notes = (*resolved.notes, *passed_over(passed))
     begins = bool(begun.keys() - {r.partition for r in ranges})
     held = (*resolved.held, *damaged)
     return Draft(plan, tuple(asked), tuple(already), held, notes, passed, risks, begins)
@@ -208,12 +223,10 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
     return [not_believed(loss) for loss in found] if log.leader.is_replica else found
 
 
-def _passed_over(losses: Sequence[Loss]) -> list[str]:
-    """The losses that a policy skips and no plan records, since the offsets may yet come."""
+def passed_over(losses: Sequence[Loss]) -> list[str]:
+    """What people are told of a draft's ``passed``."""
     return [
-        f"{loss}: {loss.evidence}; passed over, as policy.{loss.verdict} is skip"
-        for loss in losses
-        if loss.verdict is not Verdict.EXPIRED
+        f"{loss}: {loss.evidence}; passed over, as policy.{loss.verdict} is skip" for loss in losses
     ]
 
 

@@ -100,16 +100,7 @@ class Plan:
                 }
                 for s in self.slices
             ],
-            "losses": [
-                {
-                    **_where(loss.partition),
-                    "from_offset": loss.from_offset,
-                    "until_offset": loss.until_offset,
-                    "verdict": loss.verdict.value,
-                    "evidence": loss.evidence,
-                }
-                for loss in self.losses
-            ],
+            "losses": [loss_to_json(loss) for loss in self.losses],
             "checkpoint": [
                 {**_where(p), **_mark(mark)} for p, mark in sorted(self.checkpoint.items())
             ],
@@ -168,16 +159,7 @@ class Plan:
                 )
                 for entry in document["slices"]
             ),
-            losses=tuple(
-                Loss(
-                    _partition(entry),
-                    entry["from_offset"],
-                    entry["until_offset"],
-                    Verdict(entry["verdict"]),
-                    entry["evidence"],
-                )
-                for entry in document["losses"]
-            ),
+            losses=tuple(loss_from_json(entry) for entry in document["losses"]),
             checkpoint={
                 _partition(entry): Mark(
                     entry["until_offset"],
@@ -188,6 +170,28 @@ class Plan:
                 for entry in document["checkpoint"]
             },
         )
+
+
+def loss_to_json(loss: Loss) -> dict[str, Any]:
+    """A loss as plans spell it."""
+    return {
+        **_where(loss.partition),
+        "from_offset": loss.from_offset,
+        "until_offset": loss.until_offset,
+        "verdict": loss.verdict.value,
+        "evidence": loss.evidence,
+    }
+
+
+def loss_from_json(entry: Mapping[str, Any]) -> Loss:
+    """Raises LookupError or ValueError where it is something else."""
+    return Loss(
+        _partition(entry),
+        entry["from_offset"],
+        entry["until_offset"],
+        Verdict(entry["verdict"]),
+        entry["evidence"],
+    )
 
 
 def canonical(document: Mapping[str, Any]) -> str:

@@ -115,3 +115,13 @@ class Loss:
 
     def __str__(self) -> str:
         return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.verdict}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A loss beside any plan: what is done about it, and in which life of its topic it was
+    seen, None where that has no id."""
+
+    loss: Loss
+    action: Action
+    topic_id: str | None = None

@@ -19,6 +19,7 @@ from typing import Literal
 
 from rangeland.errors import JobFileError
 from rangeland.model import AtOffset, AtTime, Bounds, LogState, Partition, Survey
+from rangeland.planning.bounds import named_in
 
 State = Literal["reached", "idle", "waiting"]
 
@@ -100,8 +101,9 @@ def _has_border(log: LogState, offset: int) -> bool:
 
 
 def _refuse_unknown(listed: Iterable[Partition], survey: Survey) -> None:
+    there_are = named_in(survey.logs.keys())
     for partition in listed:
-        if partition not in survey.logs:
+        if partition not in there_are:
             same = [p for p in sorted(survey.logs) if p.topic == partition.topic]
             there = ", ".join(str(p).rpartition("/")[2] for p in same)
             raise JobFileError(

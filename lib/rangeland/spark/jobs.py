@@ -184,7 +184,7 @@ def settled(outcome: Any) -> list[Any]:
 
 def translated(error: BaseException) -> BaseException:
     """What Spark raised, as one of ours. Our own errors are found again by their name."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
     if not isinstance(error, Py4JError | PySparkException):
@@ -201,7 +201,7 @@ def translated(error: BaseException) -> BaseException:
     cause = next(
         (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception):", line)), ""
     )
-    if any(sign in text for sign in LOST):
+    if isinstance(error, Py4JNetworkError) or any(sign in text for sign in LOST):
         return EngineFailed(
             "Spark lost executors or Python workers of this run",
             why=cause or lines[0],
@@ -210,5 +210,5 @@ def translated(error: BaseException) -> BaseException:
     return Bug(
         "a Spark job of this run failed",
         why=cause or (lines[0] if lines else type(error).__name__),
-        do="look at the executors' logs; nothing of this run was landed",
+        do="look at the executors' logs",
     )

@@ -80,6 +80,9 @@ def local_settings(table: str = "") -> dict[str, str]:
         **DEFAULTS,
         "spark.master": os.environ.get("RANGELAND_MASTER", "local[*]"),
         "spark.driver.memory": os.environ.get("RANGELAND_DRIVER_MEMORY", "1g"),
+        # Spark's 200 and Delta's 50 are made for clusters: here most of them would be empty.
+        "spark.sql.shuffle.partitions": str(max(8, 2 * (os.cpu_count() or 1))),
+        "spark.databricks.delta.snapshotPartitions": "4",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": options,

@@ -7,20 +7,20 @@ how its processes are started, and when they are ready.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import fetch_jars
+from rangeland.testing.contexts import Starting
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
 Name = TypeVar("Name", int, str)
 
 
-class Cluster(ABC, Generic[Name]):
+class Cluster(Starting, Generic[Name]):
     """``kind`` is a word for people; ``names`` are those of the processes, in the order they
     start in, and ``usual`` is who is meant where nobody is named.
 
@@ -75,17 +75,6 @@ class Cluster(ABC, Generic[Name]):
         elif self._directory is not None:
             remove_directory(self._directory / "data")
         self._directory = None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- what tests do to it -----------------------------------------------------------
 

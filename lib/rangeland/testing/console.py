@@ -36,6 +36,8 @@ def write_lines(
     command += [server, joined(bootstrap), "--topic", topic]
     command += ["--property", "parse.key=true", "--property", f"key.separator={SEPARATOR}"]
     command += ["--compression-codec", codec] if codec != "none" else []
+    # The oldest wait for no answer unless they are told to, and may end before all is sent.
+    command += ["--request-required-acks", "1"] if version.startswith(("0.8.", "0.9.")) else []
     text = "".join(f"{key}{SEPARATOR}{value}\n" for key, value in lines)
     done = subprocess.run(
         command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False

@@ -30,7 +30,8 @@ from rangeland.job.flags import load_job
 from rangeland.jvm.java import find_java
 from rangeland.pictures.drawing import console_for, counted, duration, number, said, table_of
 from rangeland.pictures.evidence import verify_picture
-from rangeland.pictures.results import plan_picture, result_picture
+from rangeland.pictures.plans import plan_picture
+from rangeland.pictures.results import result_picture
 from rangeland.planning.plan import Way
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run

@@ -11,13 +11,11 @@ write must be read here, and where they stand must be where we say.
 from __future__ import annotations
 
 import gzip
-import socket
 import subprocess
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rangeland.dialects.jafka.messages import (
     ENTRY_HEADER,
@@ -31,12 +29,11 @@ from rangeland.dialects.jafka.session import Session
 from rangeland.errors import Unreachable
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.testing.contexts import Closing
+from rangeland.testing.frame_client import FrameClient
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
-from rangeland.wire.frames import FrameReader
 
-TIMEOUT_S = 30
 CONSOLE_TIMEOUT_S = 90
-MAX_FRAME_BYTES = 1 << 30
 _JARS = "jafka-3.0.6"
 _HEADER_BYTES = ENTRY_HEADER.size - 4  # the length does not count itself
 
@@ -53,44 +50,20 @@ def message_set(values: Iterable[bytes], *, packed: bool = False) -> bytes:
     return message(gzip.compress(plain), codec=1) if packed else plain
 
 
-class JafkaClient:
+class JafkaClient(FrameClient):
     """One connection to ``host:port``, to be closed or used by ``with``."""
 
     def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self.address = address
+        super().__init__(address)
         self._session = Session("testing")
-        self._frames = FrameReader(MAX_FRAME_BYTES)
-        try:
-            self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
-        except OSError as error:
-            raise Unreachable(f"{address} takes no connection", why=str(error)) from error
 
     def send(self, request: Request) -> None:
         self.send_raw(self._session.encode(request)[1])
-
-    def send_raw(self, data: bytes) -> None:
-        try:
-            self._socket.sendall(data)
-        except OSError as error:
-            raise Unreachable(f"{self.address} takes no request", why=str(error)) from error
 
     def receive(self) -> Any:
         """The answer to the oldest request that has none yet. Raises `Unreachable` if the
         broker closes the connection."""
         return self._session.decode(self.receive_raw())[1]
-
-    def receive_raw(self) -> memoryview:
-        """The next frame, without its length."""
-        while True:
-            try:
-                count = self._socket.recv_into(self._frames.buffer())
-            except OSError as error:
-                raise Unreachable(f"{self.address} does not answer", why=str(error)) from error
-            if count == 0:
-                raise Unreachable(f"{self.address} does not answer", why="it closed the connection")
-            if (whole := self._frames.advance(count)) is not None:
-                return whole
 
     def ask(self, request: Request) -> Any:
         self.send(request)
@@ -102,20 +75,6 @@ class JafkaClient:
             topic=topic, partition=partition, time_ms=LATEST_TIME, max_count=1
         )
         return max(self.ask(question).offsets, default=0)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def produce(
@@ -165,7 +124,7 @@ def console_consume(zookeeper: str, topic: str, group: str, idle_ms: int = 3000)
     return _run([*arguments, "--consumer-timeout-ms", str(idle_ms)], "").splitlines()
 
 
-class ConsoleConsumer:
+class ConsoleConsumer(Closing):
     """Upstream's ConsoleConsumer that goes on reading, as a member of ``group``, until it is
     closed. ``lines`` are what it has read so far."""
 
@@ -186,17 +145,6 @@ class ConsoleConsumer:
     def close(self) -> None:
         self.process.kill()
         remove_directory(self._directory)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _consumer(zookeeper: str, topic: str, group: str) -> list[str]:

@@ -228,7 +228,7 @@ class KafkaZooKeeperCluster(_Cluster):
     """A cluster of Kafka 0.8 to 0.11 with the ZooKeeper that came with it, whose address is
     ``zookeeper``."""
 
-    versions = ("0.8.2.2", "0.10.2.2", "0.11.0.3")
+    versions = ("0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3")
 
     def __init__(
         self,

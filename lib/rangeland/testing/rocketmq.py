@@ -105,14 +105,20 @@ class RocketmqCluster(Cluster[str]):
         """As job files name them: ``host:port`` of each name server."""
         return [self.address(name) for name in self.name_servers]
 
-    def create_topic(self, topic: str, queues: int = 2, brokers: list[str] | None = None) -> None:
+    def create_topic(
+        self,
+        topic: str,
+        queues: int = 2,
+        brokers: list[str] | None = None,
+        attributes: str = "",
+    ) -> None:
         """On ``brokers`` (masters), or all, and on their slaves, which else hear of it within
         a minute. Returns when the name servers know it."""
         chosen = self.masters if brokers is None else brokers
         for name in self.brokers:
             if name.removesuffix(SLAVE) in chosen:
                 with RocketmqClient(self.address(name)) as client:
-                    client.ask(create_topic(topic, queues))
+                    client.ask(create_topic(topic, queues, attributes))
         for server in self.name_servers:
             self.process(server).wait_until(
                 lambda at=server: set(chosen) <= set(self._route(at, topic)),  # type: ignore[misc]

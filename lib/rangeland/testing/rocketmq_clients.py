@@ -6,11 +6,9 @@ Upstream's own clients are Java, and are started by the tests that need them.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rangeland.dialects.contract import Credentials
 from rangeland.dialects.rocketmq.codes import SUCCESS, judge
@@ -19,36 +17,25 @@ from rangeland.dialects.rocketmq.pulls import number_of
 from rangeland.dialects.rocketmq.session import Session
 from rangeland.errors import Unreachable
 from rangeland.model import Partition
-from rangeland.wire.frames import FrameReader
+from rangeland.testing.frame_client import TIMEOUT_S, FrameClient
 
-TIMEOUT_S = 30
-MAX_FRAME_BYTES = 1 << 30
 AHEAD = 64
 DELAY = "DELAY"
 """The property of a message that the broker keeps elsewhere until it is due."""
 
 
-class RocketmqClient:
+class RocketmqClient(FrameClient):
     """One connection to ``host:port``, to be closed or used by ``with``."""
 
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
-        host, _, port = address.rpartition(":")
-        self.address = address
+        super().__init__(address)
         self._session = Session("testing", credentials)
-        self._frames = FrameReader(MAX_FRAME_BYTES)
         self._answers: dict[int, Any] = {}
-        try:
-            self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
-        except OSError as error:
-            raise Unreachable(f"{address} takes no connection", why=str(error)) from error
 
     def send(self, request: Any) -> int:
         """The id that ``receive`` wants."""
         request_id, data = self._session.encode(request)
-        try:
-            self._socket.sendall(data)
-        except OSError as error:
-            raise Unreachable(f"{self.address} takes no request", why=str(error)) from error
+        self.send_raw(data)
         return request_id
 
     def receive(self, request_id: int) -> Any:
@@ -57,21 +44,8 @@ class RocketmqClient:
             if answered is not None:
                 self._answers[answered[0]] = answered[1]
             elif due := self._session.due():
-                self._socket.sendall(due)
+                self.send_raw(due)
         return self._answers.pop(request_id)
-
-    def receive_raw(self) -> memoryview:
-        """The next frame, without its length. Raises `Unreachable` if the server closes the
-        connection."""
-        while True:
-            try:
-                count = self._socket.recv_into(self._frames.buffer())
-            except OSError as error:
-                raise Unreachable(f"{self.address} does not answer", why=str(error)) from error
-            if count == 0:
-                raise Unreachable(f"{self.address} does not answer", why="it closed the connection")
-            if (whole := self._frames.advance(count)) is not None:
-                return whole
 
     def ask(self, request: Any, *, check: bool = True) -> Any:
         """``check``: raises `Unreachable` for an answer that is no success."""
@@ -80,20 +54,6 @@ class RocketmqClient:
             why = f"{judge(answer.code).name}: {answer.remark}"
             raise Unreachable(f"{self.address} refused request {request.code}", why=why)
         return answer
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def produce(

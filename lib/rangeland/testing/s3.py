@@ -11,7 +11,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pyarrow.fs as pafs
@@ -19,6 +18,7 @@ import pyarrow.fs as pafs
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import class_path, fetch_jars
 from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.testing.contexts import Starting
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
@@ -35,7 +35,7 @@ _LOGGING = """<configuration>
 """
 
 
-class S3Server:
+class S3Server(Starting):
     """Started by ``start`` or ``with``. ``buckets`` are made as soon as it runs."""
 
     def __init__(self, buckets: Sequence[str] = (), heap_mb: int = 128) -> None:
@@ -98,17 +98,6 @@ class S3Server:
         command = [find_java(), *options, "-cp", class_path(JARS), *main]
         self._process = Process("S3Proxy", command, log=folder / "s3proxy.log")
         self._process.wait_for_port(self.port, START_TIMEOUT_S)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- what tests ask of it ----------------------------------------------------------
 

@@ -15,14 +15,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psutil
 import pyspark
 
 import rangeland
 from rangeland.jvm.java import SMALL_JVM
+from rangeland.testing.contexts import Closing
 from rangeland.testing.members import command_of, members_of, temporary_files_in
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import Process
@@ -31,7 +30,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 START_S = 60
 
 
-class SparkCluster:
+class SparkCluster(Closing):
     """Started by the constructor. Each worker has ``cores`` and ``memory``; ``python`` is
     what tasks run where the driver names no Python; ``home`` is that of the cluster's Spark."""
 
@@ -123,17 +122,6 @@ class SparkCluster:
         for member in alive:
             member.kill()
         assert not alive, f"the Spark cluster has left {[p.pid for p in alive]}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _small_jvm(folder: Path) -> dict[str, str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kazoo.client import KazooClient
@@ -21,6 +20,7 @@ from kazoo.client import KazooClient
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import class_path, fetch_jars
 from rangeland.jvm.java import SMALL_JVM, find_java
+from rangeland.testing.contexts import Starting
 from rangeland.testing.ports import free_ports
 from rangeland.testing.probe import ephemeral_nodes
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
@@ -49,7 +49,7 @@ class Stored:
     version: int
 
 
-class ZooKeeperServer:
+class ZooKeeperServer(Starting):
     """One ZooKeeper server. Its address is ``address``; ``chroots`` are made at the start."""
 
     versions = ("3.9.3",)
@@ -116,17 +116,6 @@ class ZooKeeperServer:
         if self._directory is not None:
             remove_directory(self._directory)
         self._process, self._directory = None, None
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- what is in it -----------------------------------------------------------------
 

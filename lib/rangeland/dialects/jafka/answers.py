@@ -34,7 +34,9 @@ from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
-NATURE: Final = Nature(numbered_per_broker=True, offsets_are_bytes=True, columns=(POSITION,))
+NATURE: Final = Nature(
+    numbered_per_broker=True, offsets_are_bytes=True, columns=(POSITION,), lists_topics=False
+)
 
 FIRST_LOOK: Final = 4
 """Partitions asked for at first. A broker logs an error for each that is not there."""

@@ -9,29 +9,15 @@ one (0 and no bytes), and so does a partition that nothing was ever written to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.verdicts import UNLISTED, Code, Verdict
 
 _V = Verdict
 
 NONE: Final = 0
 OFFSET_OUT_OF_RANGE: Final = 1
 WRONG_PARTITION: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """One line of the table. ``description`` is a phrase that completes "the broker says that"."""
-
-    number: int
-    name: str
-    verdict: Verdict
-    description: str
-
-
-UNLISTED: Final = Code(-(2**15), "UNLISTED", _V.UNKNOWN, "something this table does not list")
 
 # fmt: off
 CODES: Final[tuple[Code, ...]] = (

@@ -42,6 +42,14 @@ class Session:
         """Nothing: all are spoken to alike."""
         return b""
 
+    def ask_age(self) -> bytes:
+        """Nothing: all are spoken to alike."""
+        return b""
+
+    def is_old(self, answer: memoryview) -> bool:
+        """Nothing was asked, so no answer can be taken for one."""
+        raise LocalProtocolError("an answer was taken for that to a greeting, and there is none")
+
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """The request's id and its frame. An answer is waited for, unless it is a Produce,
         which has none. ``max_version`` says nothing: there are no versions."""

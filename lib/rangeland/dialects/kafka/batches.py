@@ -1,4 +1,4 @@
-"""The entries of a Kafka log as a fetch brings them: finding them, and opening one.
+"""The entries of a Kafka log as a fetch brings them: finding them.
 
 An entry is a v2 batch, or what stood for it before: a wrapper, which is a message that holds
 packed ones, or a run of plain messages (``messagesets``). One log may have all of them.
@@ -7,6 +7,9 @@ A fetch answer holds whole batches and, at its end, maybe a piece of one, which 
 the next fetch brings it again. Finding entries only hops over their prefixes; checksum and
 decompression wait until an entry is opened, which many never are (before the wanted
 offsets, aborted).
+
+Almost always entries are batches that nothing contradicts: those the kernel finds, many in
+one step (``Batches``). From the first that is anything else on, each is looked at here.
 
 Rules: pure functions of bytes. Which offsets are wanted and what becomes of them is decided
 in ``records``. ``READERS`` is the table by magic byte: a format is one more line there.
@@ -17,13 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-from crc32c import crc32c
+import numpy as np
 
-from rangeland.decode import walk_messages
-from rangeland.decode.payload import Payload
-from rangeland.dialects.kafka.compression import CODECS, Undecodable, decompress
+from rangeland.decode import Heads, walk_batches, walk_messages
+from rangeland.decode.batches import Head
+from rangeland.dialects.kafka.entry import BatchV2, Entry, batch_of
 from rangeland.dialects.kafka.messagesets import (
     MAX_RUN_BYTES,
     Run,
@@ -33,96 +36,42 @@ from rangeland.dialects.kafka.messagesets import (
     read_messages,
 )
 from rangeland.errors import BadRecord
-from rangeland.wire.layouts import BATCH_PREFIX, BATCH_V2, BatchHeader
+from rangeland.wire.layouts import BATCH_PREFIX, BATCH_V2
 
-__all__ = ["READERS", "BatchV2", "Entry", "bad_batch", "entries", "next_offset", "spans"]
+__all__ = [
+    "READERS",
+    "BatchV2",
+    "Batches",
+    "Entry",
+    "bad_batch",
+    "entries",
+    "next_offset",
+    "runs",
+    "spans",
+]
+
+HEADS = 1024
+"""Batches that are found in one step, at most."""
 
 _LENGTH_END = BATCH_PREFIX.size
 _MAGIC = BATCH_V2.position_of("magic")  # at the same place in all formats
-_CHECKED = BATCH_V2.position_of("attributes")
-_MAX_OFFSET = (1 << 63) - 2
+MAX_OFFSET = (1 << 63) - 2
 
 _OFFSETS = Struct(f">q{BATCH_V2.position_of('last_offset_delta') - 8}xi")
 """The first offset and the last one's delta."""
 
-_CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 
+class Batches(NamedTuple):
+    """Batches in a row that nothing contradicts, which are read from ``records`` when they are
+    asked for."""
 
-class Entry(Protocol):
-    """One entry of a log: what must be known before it is opened. ``last_offset`` counts
-    offsets that a cleaner has emptied; ``record_count`` does not. Of a wrapper only
-    ``last_offset`` is known: whoever asks for the others opens it, and may get BadRecord."""
+    records: memoryview
+    heads: Heads
 
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def last_offset(self) -> int: ...
-    @property
-    def record_count(self) -> int: ...
-    @property
-    def producer_id(self) -> int: ...
-    @property
-    def transactional(self) -> bool: ...
-    @property
-    def control(self) -> bool: ...
-    def check(self) -> None:
-        """Raises BadRecord if the stored bytes do not have their checksum."""
-
-    def payload(self) -> Payload:
-        """Checked and decompressed. Raises BadRecord."""
-
-
-class BatchV2(NamedTuple):
-    """A v2 record batch (Kafka's DefaultRecordBatch); ``stored`` are all of its bytes."""
-
-    header: BatchHeader
-    stored: memoryview
-    base_offset: int
-    last_offset: int
-    record_count: int
-    producer_id: int
-    transactional: bool
-    control: bool
-    after: int | None = None
-    """Where the next entry begins, if the header does not say its own end for certain: that it
-    does is known once the checksum is right."""
-
-    def check(self) -> None:
-        found = crc32c(self.stored[_CHECKED:])
-        if found != self.header.crc:
-            codec = self.header.attributes & _CODEC
-            name = CODECS[codec].name if codec in CODECS else "none"
-            raise self.bad(
-                f"its checksum is wrong (codec {name})",
-                self.after,
-                expected_crc=self.header.crc,
-                found_crc=found,
-                codec=codec,
-            )
-
-    def payload(self) -> Payload:
-        """An empty batch keeps its codec and has no bytes to unpack."""
-        self.check()
-        header, body = self.header, self.stored[BATCH_V2.size :]
-        codec = header.attributes & _CODEC
-        try:
-            data = decompress(codec, body) if body else body
-        except Undecodable as error:
-            raise self.bad(str(error), codec=codec) from None
-        stamped = header.attributes & _LOG_APPEND
-        return Payload(
-            data,
-            header.base_offset,
-            header.base_timestamp_ms,
-            header.max_timestamp_ms if stamped else None,
-            header.record_count,
-            header.last_offset_delta,
-        )
-
-    def bad(self, why: str, after: int | None = None, **facts: Any) -> BadRecord:
-        """``after``: where it ends, if not where it says."""
-        after = self.last_offset + 1 if after is None else after
-        return bad_batch(self.base_offset, why, next_offset=after, **facts)
+    def entry(self, row: int) -> BatchV2:
+        head = self.heads[row]
+        end = int(head[Head.END])
+        return _whole(batch_of(self.records[int(head[Head.POSITION]) : end]), self.records, end)
 
 
 def entries(records: memoryview, from_offset: int = 0) -> Iterator[Entry]:
@@ -133,12 +82,36 @@ def entries(records: memoryview, from_offset: int = 0) -> Iterator[Entry]:
         yield entry
 
 
+def runs(records: memoryview, from_offset: int = 0) -> Iterator[Batches | Entry]:
+    """As ``entries``, with the batches among them that can be told as one."""
+    begin, floor = 0, 0
+    while True:
+        heads = np.empty((HEADS, len(Head)), np.int64)
+        run = walk_batches(records, begin, floor - 1, heads)
+        begin, floor = run.end, run.last_offset + 1
+        if run.batches:
+            yield Batches(records, heads[: run.batches])
+        if run.is_all:
+            return
+        if run.batches < HEADS:
+            break
+    for _, _, entry in _one_by_one(records, begin, floor, from_offset, with_runs=True):
+        yield entry
+
+
 def located(
     records: memoryview, from_offset: int, *, with_runs: bool = True
 ) -> Iterator[tuple[int, int, Entry]]:
     """As ``entries``, with the bytes where each begins and ends."""
-    floor, base = 0, first_of(records, 0)
-    for position, end in spans(records, with_runs=with_runs):
+    return _one_by_one(records, 0, 0, from_offset, with_runs=with_runs)
+
+
+def _one_by_one(
+    records: memoryview, begin: int, floor: int, from_offset: int, *, with_runs: bool
+) -> Iterator[tuple[int, int, Entry]]:
+    """From the byte ``begin`` on, where what comes before ends at the offset ``floor``."""
+    base = first_of(records, begin)
+    for position, end in spans(records, begin, with_runs=with_runs):
         following = first_of(records, end)
         entry = _entry(records, position, end, floor, from_offset)
         if base < floor or following <= entry.last_offset:
@@ -159,6 +132,9 @@ def next_offset(records: memoryview, from_offset: int = 0) -> int | None:
 
     None if there is no complete entry: the fetch was too small for the next one, or brought
     nothing. Raises BadRecord, also where offsets do not rise."""
+    run = walk_batches(records)
+    if run.is_all:
+        return run.last_offset + 1 if run.batches else None
     last = None
     floor, rises = 0, True
     for last in spans(records, with_runs=True):
@@ -176,10 +152,12 @@ def next_offset(records: memoryview, from_offset: int = 0) -> int | None:
     return floor
 
 
-def spans(records: memoryview, *, with_runs: bool = False) -> Iterator[tuple[int, int]]:
-    """Where complete entries begin and end; a run of plain messages is one, or each of them
-    is. Raises BadRecord for a length that is none."""
-    position, size = 0, len(records)
+def spans(
+    records: memoryview, begin: int = 0, *, with_runs: bool = False
+) -> Iterator[tuple[int, int]]:
+    """Where complete entries begin and end, from ``begin`` on; a run of plain messages is one,
+    or each of them is. Raises BadRecord for a length that is none."""
+    position, size = begin, len(records)
     unpack = BATCH_PREFIX.unpack_from
     while position + _LENGTH_END <= size:
         base_offset, length = unpack(records, position)
@@ -198,7 +176,7 @@ def first_of(records: memoryview, position: int) -> int:
     """The offset that is stored with what begins there, even if it is cut off: the first of
     a batch or a run, the last of a wrapper. Above all others where nothing is."""
     if position + _LENGTH_END > len(records):
-        return _MAX_OFFSET + 1
+        return MAX_OFFSET + 1
     base_offset, _ = BATCH_PREFIX.unpack_from(records, position)
     return int(base_offset)
 
@@ -234,12 +212,15 @@ def _entry(records: memoryview, position: int, end: int, floor: int, from_offset
         if "next_offset" not in error.facts and (floor or after is not None):
             facts |= {"base_offset": floor or from_offset}  # its own is impossible
         raise bad_batch(why=error.why, **facts) from None
-    if isinstance(entry, BatchV2) and entry.record_count != entry.last_offset + 1 - (
-        entry.base_offset
-    ):
-        after = _resumes(records, end, entry.last_offset + 1)
-        entry = entry if after is None else entry._replace(after=after)
-    return entry
+    return _whole(entry, records, end) if isinstance(entry, BatchV2) else entry
+
+
+def _whole(batch: BatchV2, records: memoryview, end: int) -> BatchV2:
+    """Of a batch with gaps the header alone does not say where it ends."""
+    if batch.record_count == batch.last_offset + 1 - batch.base_offset:
+        return batch
+    after = _resumes(records, end, batch.last_offset + 1)
+    return batch if after is None else batch._replace(after=after)
 
 
 def _placed(records: memoryview, where: tuple[int, int], floor: int, from_offset: int) -> Entry:
@@ -318,7 +299,7 @@ def _passed(stored: memoryview, floor: int, after: int) -> Entry:
     """What stands in for an entry that is passed over: of a batch, who wrote it is known."""
     if stored[_MAGIC] != 2:
         return Run(stored, floor, after - 1, 0)
-    batch = _batch_of(stored)
+    batch = batch_of(stored)
     header = batch.header._replace(base_offset=floor)
     return batch._replace(header=header, base_offset=floor, last_offset=after - 1)
 
@@ -329,29 +310,14 @@ def _read_v2(stored: memoryview, floor: int) -> Entry:
         raise bad_batch(base_offset, f"its length is {length}", length=length)
     header = BATCH_V2.read(stored)
     base_offset, delta, count = header.base_offset, header.last_offset_delta, header.record_count
-    if base_offset < 0 or delta < 0 or base_offset + delta > _MAX_OFFSET:
+    if base_offset < 0 or delta < 0 or base_offset + delta > MAX_OFFSET:
         raise bad_batch(base_offset, "its offsets are impossible", last_offset_delta=delta)
-    batch = _batch_of(stored)
+    batch = batch_of(stored, header)
     if not 0 <= count <= delta + 1:
         raise batch.bad(
             f"it says it has {count} records at {delta + 1} offsets", record_count=count
         )
     return batch
-
-
-def _batch_of(stored: memoryview) -> BatchV2:
-    """As its header says, whatever that is."""
-    header = BATCH_V2.read(stored)
-    return BatchV2(
-        header,
-        stored,
-        header.base_offset,
-        header.base_offset + header.last_offset_delta,
-        header.record_count,
-        header.producer_id,
-        bool(header.attributes & _TRANSACTIONAL),
-        bool(header.attributes & _CONTROL),
-    )
 
 
 READERS: dict[int, Callable[[memoryview, int], Entry]] = {

@@ -13,25 +13,11 @@ only mean that one side's idea of the leader is older than the other's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.verdicts import UNLISTED, Code, Verdict
 
 _V = Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """One line of the table. ``description`` is a phrase that completes "the broker says that"."""
-
-    number: int
-    name: str
-    verdict: Verdict
-    description: str
-
-
-UNLISTED: Final = Code(-(2**15), "UNLISTED", _V.UNKNOWN, "something this table does not list")
 
 # fmt: off
 CODES: Final[tuple[Code, ...]] = (

@@ -107,6 +107,7 @@ def _snappy_unpack(data: memoryview, buffer: pa.Buffer) -> int:
 _LZ4_MAGIC = 0x184D2204
 _LZ4_BLOCK_BYTES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 _LZ4_STORED = 1 << 31
+_LZ4_PLAIN = 0x60  # version 1, independent blocks, and nothing that may be left out
 _LE32 = struct.Struct("<I")
 
 
@@ -125,6 +126,38 @@ def _lz4_bound(data: memoryview) -> int:
         bound += size if word & _LZ4_STORED else min(largest, 255 * size)
         position += _LE32.size + size + trailer
     return bound
+
+
+def _lz4_unpack(data: memoryview, buffer: pa.Buffer) -> int:
+    """Producers' frames are plain ones: whatever is not, or is damaged, is left to the library's
+    decoder of frames, which takes half as long again as that of blocks."""
+    written = _lz4_plain_unpack(data, memoryview(buffer).cast("B"))
+    return int(cramjam.lz4.decompress_into(data, buffer)) if written is None else written
+
+
+def _lz4_plain_unpack(data: memoryview, target: memoryview) -> int | None:
+    """A frame of independent blocks, without sizes and checksums but that of its head; None for
+    any other."""
+    largest = _LZ4_PLAIN_HEADS.get(bytes(data[:7]))
+    if largest is None:
+        return None
+    position, written = 7, 0
+    while word := _LE32.unpack_from(data, position)[0]:
+        size = word & ~_LZ4_STORED
+        start = position + _LE32.size
+        position = start + size
+        if size > largest or position > len(data):
+            return None
+        block, room = data[start:position], target[written : written + largest]
+        if word & _LZ4_STORED:
+            room[:size] = block
+            written += size
+            continue
+        try:
+            written += cramjam.lz4.decompress_block_into(block, room, output_len=len(room))
+        except cramjam.DecompressionError:
+            return None
+    return written if position + _LE32.size == len(data) else None
 
 
 def mend_lz4(data: memoryview) -> memoryview:
@@ -157,6 +190,12 @@ def _xxh32_of_few(data: bytes | bytearray) -> int:
     return found ^ found >> 16
 
 
+def _lz4_plain_head(sizes: int) -> bytes:
+    descriptor = bytes([_LZ4_PLAIN, sizes << 4])
+    checksum = _xxh32_of_few(descriptor) >> 8 & 0xFF
+    return _LE32.pack(_LZ4_MAGIC) + descriptor + bytes([checksum])
+
+
 _MASK32 = (1 << 32) - 1
 _XXH32_PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 
@@ -164,6 +203,9 @@ _XXH32_PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 def _turned(number: int, bits: int) -> int:
     number &= _MASK32
     return number << bits & _MASK32 | number >> 32 - bits
+
+
+_LZ4_PLAIN_HEADS = {_lz4_plain_head(sizes): most for sizes, most in _LZ4_BLOCK_BYTES.items()}
 
 
 # --- zstd -------------------------------------------------------------------------------
@@ -204,6 +246,6 @@ def _zstd_first_block(frame: int, descriptor: int) -> int:
 CODECS: dict[int, Codec] = {
     1: Codec("gzip", _gzip_bound, lambda data, to: int(cramjam.gzip.decompress_into(data, to))),
     2: Codec("snappy", _snappy_bound, _snappy_unpack),
-    3: Codec("lz4", _lz4_bound, lambda data, to: int(cramjam.lz4.decompress_into(data, to))),
+    3: Codec("lz4", _lz4_bound, _lz4_unpack),
     4: Codec("zstd", _zstd_bound, lambda data, to: int(cramjam.zstd.decompress_into(data, to))),
 }

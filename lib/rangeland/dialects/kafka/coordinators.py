@@ -13,8 +13,8 @@ from typing import Any, Final
 from rangeland.dialects.contract import Question
 from rangeland.dialects.groups import Edge
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.codes import Code, judge
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.kafka.codes import judge
+from rangeland.dialects.verdicts import Code, Verdict
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.model import Address
 

@@ -17,7 +17,6 @@ from typing import Any, Final
 from rangeland.dialects.contract import Question
 from rangeland.dialects.groups import Edge, GroupView, Holder, Joining, Membership
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.codes import Code
 from rangeland.dialects.kafka.commits import (
     ask_commit,
     ask_group_offsets,
@@ -29,7 +28,7 @@ from rangeland.dialects.kafka.coordinators import PAUSE_MS, Coordinators, refusa
 from rangeland.dialects.kafka.members import Member
 from rangeland.dialects.kafka.session import is_not_taken
 from rangeland.dialects.kafka.subscriptions import owner_of, read_assignment, read_owner
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.verdicts import Code, Verdict
 from rangeland.errors import Conflict, RemoteProtocolError
 from rangeland.model import Partition
 

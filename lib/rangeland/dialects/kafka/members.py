@@ -19,7 +19,6 @@ from rangeland.dialects.contract import Question
 from rangeland.dialects.groups import Fenced, Joining, Standing
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.assignors import Assignment, assign
-from rangeland.dialects.kafka.codes import Code
 from rangeland.dialects.kafka.commits import ask_commit, code_of_commit
 from rangeland.dialects.kafka.coordinators import PAUSE_MS, Coordinators, refusal
 from rangeland.dialects.kafka.subscriptions import (
@@ -30,7 +29,7 @@ from rangeland.dialects.kafka.subscriptions import (
     read_subscription,
     subscription_bytes,
 )
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.verdicts import Code, Verdict
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.model import Partition
 

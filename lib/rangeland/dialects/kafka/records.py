@@ -8,7 +8,8 @@ Counting is done twice over: the walk says how many offsets there are and how ma
 expects, the decoder says how many it found. If the two do not fit, nothing is given out.
 
 Rules: no I/O, no state between calls. Aborted transactions are told apart as Kafka's own
-consumer does (CompletedFetch): by the list that came with the fetch, and abort markers.
+consumer does (CompletedFetch): by the list that came with the fetch, and abort markers. Where
+batches are all alike they are taken as one (``_take_run``), with what ``take`` makes of each.
 """
 
 from __future__ import annotations
@@ -17,12 +18,23 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from rangeland.decode import Form, Payload, decode_records
+from rangeland.decode import Form, Payload, Payloads, decode_records
+from rangeland.decode.batches import Head
 from rangeland.decode.reference import Record, read_records
-from rangeland.dialects.kafka.batches import Entry, bad_batch, entries, next_offset
+from rangeland.dialects.kafka.batches import (
+    MAX_OFFSET,
+    Batches,
+    Entry,
+    bad_batch,
+    entries,
+    next_offset,
+    runs,
+)
 from rangeland.dialects.kafka.messagesets import bad_message
+from rangeland.dialects.kafka.opening import is_control, open_run
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.layouts import CONTROL_KEY
@@ -65,8 +77,11 @@ def decode_chunks(
 ) -> Iterator[Chunk]:
     """All of one fetch answer, in chunks of bounded memory. Their ranges follow on each
     other; the last ends at ``until_offset`` or after the last complete batch."""
-    while from_offset < until_offset:
-        chunk = decode_chunk(records, from_offset, until_offset, isolation, aborted)
+    walk = _Walk(from_offset, until_offset, isolation, aborted)
+    found = runs(records, from_offset)
+    while walk.at < until_offset:
+        walk.go_on(found, MAX_CHUNK_BYTES)
+        chunk = walk.finish()
         if chunk.next_offset == from_offset:
             return
         yield chunk
@@ -90,10 +105,7 @@ def decode_chunk(
     ``from_offset`` if there is nothing to tell, and never beyond ``until_offset``.
     Raises BadRecord with the fact base_offset and, where known, next_offset after it."""
     walk = _Walk(from_offset, until_offset, isolation, aborted)
-    for entry in entries(records, from_offset):
-        walk.take(entry)
-        if walk.at >= until_offset or walk.unpacked_bytes >= max_bytes:
-            break
+    walk.go_on(runs(records, from_offset), max_bytes)
     return walk.finish()
 
 
@@ -125,6 +137,15 @@ class _Transactions:
         self._pending = deque(sorted(aborted, key=lambda each: each[1]))
         self._open: dict[int, int] = {}
 
+    @property
+    def is_open(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def opens_at(self) -> int:
+        """Entries that end before this offset are in none, if none is open."""
+        return self._pending[0][1] if self._pending else MAX_OFFSET
+
     def is_aborted(self, entry: Entry, *, is_passed: bool = False) -> bool:
         """To be asked of every entry, in order. The next marker of a producer whose aborted
         transaction is open ends it, so one that is passed over need not be whole."""
@@ -149,7 +170,8 @@ class _Transactions:
 
 
 class _Walk:
-    """All offsets from ``from_offset`` to ``at`` are classed, or are in ``payloads``."""
+    """All offsets from ``from_offset`` to ``at`` are classed, or are in ``payloads``. It may go
+    on after ``finish``, with what comes next."""
 
     def __init__(
         self,
@@ -159,15 +181,72 @@ class _Walk:
         aborted: Sequence[Aborted],
     ) -> None:
         committed = isolation is Isolation.READ_COMMITTED
-        self.from_offset, self.until_offset = from_offset, until_offset
+        self.until_offset = until_offset
         self.at = from_offset
         self.transactions = _Transactions(aborted if committed else ())
-        self.payloads: list[Payload] = []
+        self.last_offset = -1
+        self.rest: Batches | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.from_offset = self.at
+        self.payloads = Payloads()
         self.unpacked_bytes = 0
         self.control = self.aborted = self.compacted = 0
         self.expected_rows = 0
         self.cut_width = 0
-        self.last_offset = -1
+
+    def go_on(self, found: Iterator[Batches | Entry], max_bytes: int) -> None:
+        """Until the end of the range, or of what is ``found``, or ``max_bytes`` are unpacked."""
+        while self.at < self.until_offset and self.unpacked_bytes < max_bytes:
+            one = self.rest or next(found, None)
+            self.rest = None
+            if one is None:
+                return
+            if isinstance(one, Batches):
+                taken = self._take_run(one, max_bytes)
+                rest = one.heads[taken:]
+                self.rest = one._replace(heads=rest) if len(rest) else None
+            else:
+                self.take(one)
+
+    def _take_run(self, run: Batches, max_bytes: int) -> int:
+        """How many of the batches it has taken; at least one."""
+        if self.transactions.is_open:
+            return self._take_each(run, max_bytes)
+        lasts, opens_at = run.heads[:, Head.LAST_OFFSET], self.transactions.opens_at
+        if passed := int(np.searchsorted(lasts, min(self.at, opens_at))):
+            self.last_offset = int(lasts[passed - 1])
+            return passed
+        whole = int(np.searchsorted(lasts, min(self.until_offset, opens_at)))
+        if whole == 0 or int(run.heads[0, Head.BASE_OFFSET]) < self.at:
+            self.take(run.entry(0))
+            return 1
+        return self._take_whole(run._replace(heads=run.heads[:whole]), max_bytes)
+
+    def _take_each(self, run: Batches, max_bytes: int) -> int:
+        for row in range(len(run.heads)):
+            self.take(run.entry(row))
+            is_enough = self.at >= self.until_offset or self.unpacked_bytes >= max_bytes
+            if is_enough or not self.transactions.is_open:
+                break
+        return row + 1
+
+    def _take_whole(self, run: Batches, max_bytes: int) -> int:
+        """Takes batches that are in the range from end to end and in no aborted transaction,
+        until ``max_bytes`` are unpacked."""
+        taken, unpacked = open_run(run, self.payloads, max_bytes - self.unpacked_bytes)
+        self.unpacked_bytes += unpacked
+        heads = run.heads[:taken]
+        counts = heads[:, Head.RECORD_COUNT]
+        count = int(counts.sum())
+        control = int(counts[is_control(heads)].sum())
+        self.last_offset = int(heads[-1, Head.LAST_OFFSET])
+        self.compacted += self.last_offset + 1 - self.at - count
+        self.control += control
+        self.expected_rows += count - control
+        self.at = self.last_offset + 1
+        return taken
 
     def take(self, entry: Entry) -> None:
         """One that is passed over is not opened, and a wrapper's beginning is inside of it."""
@@ -239,7 +318,9 @@ class _Walk:
                 next_offset=self.at,
                 landed=rows,
             )
-        return Chunk(self.at, batch if rows else None, counts)
+        chunk = Chunk(self.at, batch if rows else None, counts)
+        self._begin()
+        return chunk
 
     def _decode(self) -> pa.RecordBatch | None:
         if not self.payloads:

@@ -2,8 +2,8 @@
 
 Bytes in, bytes out; whoever has the socket sends what comes out of here. The order is: send
 ``open``, give the answer to ``negotiated``, send what it returns as long as it returns
-something, then ``encode`` and ``decode``. A broker that is too old to be asked (before 0.10
-it closes the connection) is assumed to speak ``WITHOUT_API_VERSIONS``.
+something, then ``encode`` and ``decode``. A broker that is too old to be asked (0.8 closes the
+connection, 0.9 says nothing) is assumed to speak ``WITHOUT_API_VERSIONS``.
 
 A version is the highest that both sides have: the lower of the two maxima, checked against
 both minima. Brokers of the 4 line list Produce from version 0 and close the socket on 0 to 2;
@@ -22,6 +22,8 @@ from rangeland.dialects.kafka.messages import (
     ApiVersionsResponse,
     BareToken,
     FetchRequest,
+    MetadataRequest,
+    MetadataResponse,
     RequestHeader,
     ResponseHeader,
     SaslAuthenticateResponse,
@@ -51,7 +53,8 @@ WITHOUT_API_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     9: (0, 1),
     10: (0, 0),
 }
-"""What Kafka 0.8.2 takes. It does not look at a Fetch request's version, and answers in 0.
+"""What Kafka 0.8.2 takes, and 0.9 as well. 0.8 does not look at a Fetch request's version, and
+answers in 0.
 Version 1 of a group's offsets is the coordinator's, version 0 ZooKeeper's."""
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
@@ -117,12 +120,30 @@ class Session:
         return None
 
     def oldest(self) -> bytes:
-        """A broker before 0.10 closes the connection when it is asked for its versions. It
-        answers a fetch of nothing."""
+        """A broker before 0.10 does not say which versions it takes. It answers a fetch of
+        nothing."""
         self._pending.clear()
         self.assume(WITHOUT_API_VERSIONS)
         nothing = FetchRequest(max_wait_ms=0, min_bytes=0, topics=())
         return self._encode(nothing, 0)[1]
+
+    def ask_age(self) -> bytes:
+        """Of no topics, in version 1. Brokers before 0.10 do not look at the version: it is all
+        topics to them, and they answer in version 0."""
+        return self._encode(MetadataRequest(topics=()), 1)[1]
+
+    def is_old(self, answer: memoryview) -> bool:
+        """By the version of the answer: in another than its own it makes no sense."""
+        correlation_id, pending, start = self._match(answer)
+        if pending.request is not MetadataRequest:
+            raise LocalProtocolError("an answer to another request was taken for the age")
+        del self._pending[correlation_id]
+        try:
+            decode(MetadataResponse, 1, answer, start)
+        except RemoteProtocolError:
+            decode(MetadataResponse, 0, answer, start)
+            return True
+        return False
 
     def assume(self, versions: Mapping[int, tuple[int, int]]) -> None:
         """Takes ``versions`` for the broker's: of one that cannot be asked, or was before."""

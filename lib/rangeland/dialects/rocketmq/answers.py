@@ -37,7 +37,6 @@ from rangeland.dialects.rocketmq.codes import (
     REQUEST_NOT_SUPPORTED,
     SUCCESS,
     TOPIC_NOT_EXIST,
-    Code,
     judge,
     judge_pull,
 )
@@ -51,7 +50,7 @@ from rangeland.dialects.rocketmq.routes import (
     read_topics,
 )
 from rangeland.dialects.rocketmq.tagged import messages_from, with_head
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.verdicts import Code, Verdict
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
@@ -162,7 +161,7 @@ def ask_offsets(
         case Latest():
             return [Question(m.max_offset(queue)) for queue in leaders]
         case AtTime(time_ms):
-            return [Question(m.search_offset(queue, max(time_ms, 0))) for queue in leaders]
+            return [Question(m.TimeSearch(queue, max(time_ms, 0))) for queue in leaders]
 
 
 def read_offsets(answers: Sequence[m.Answer]) -> dict[Partition, OffsetAnswer]:
@@ -171,13 +170,21 @@ def read_offsets(answers: Sequence[m.Answer]) -> dict[Partition, OffsetAnswer]:
         assert answer.request.about is not None
         code = judge(answer.code)
         # What has no code for success has no offset either.
-        offset = number_of(answer, "offset") if answer.code == SUCCESS else None
+        offset = _told_offset(answer) if answer.code == SUCCESS else None
         name = f"{code.name}: {answer.remark}" if answer.remark and offset is None else code.name
         verdict = code.verdict
-        if offset is None and verdict is Verdict.OK:
+        if offset is None and verdict is Verdict.OK and answer.code != SUCCESS:
             verdict = Verdict.UNKNOWN
         found[answer.request.about] = OffsetAnswer(verdict, name, offset)
     return found
+
+
+def _told_offset(answer: m.Answer) -> int | None:
+    """A queue for batches says -1 until it has one: it begins at 0, and none is that late."""
+    offset = number_of(answer, "offset")
+    if offset >= 0:
+        return offset
+    return None if answer.request.code == m.SEARCH_OFFSET else 0
 
 
 # --- records ----------------------------------------------------------------------------
@@ -223,6 +230,18 @@ class _Joined:
         if "suggestWhichBrokerId" in answer.fields:
             self.preferred = number_of(answer, "suggestWhichBrokerId")
 
+    def add(self, answer: m.Answer) -> None:
+        """What it has brought behind the position. Pulls overlap by tags, and where batches lie
+        across their ends."""
+        until = number_of(answer, "nextBeginOffset")
+        if until <= self.position:
+            return
+        if answer.code == SUCCESS:
+            overlaps = answer.pull.offset < self.position
+            body = messages_from(answer.body, self.position) if overlaps else answer.body
+            self.bodies.append(body)
+        self.position = until
+
     def fetched(self, partition: Partition, records: memoryview, name: str) -> Fetched:
         return Fetched(partition, Verdict.OK, name, records, self.end, preferred=self.preferred)
 
@@ -231,7 +250,8 @@ def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
     """Where nothing came without a gap, the first pull's answer says why."""
     start = series.request.offset
     there = compacted_until(series) or start
-    firsts = [series.answers[0], *(series.behind[:1] if series.request.tags else ())]
+    by_tags = any(answer.pull.tags for answer in series.answers)
+    firsts = [series.answers[0], *(series.behind[:1] if by_tags else ())]
     for answer in firsts:
         first = _judge(answer, start, there)
         if first.verdict is not Verdict.OK or found_at(answer) != found_at(firsts[0]):
@@ -239,22 +259,31 @@ def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
             return Fetched(partition, first.verdict, name, NOTHING)
     joined = _Joined(start)
     joined.note(series.answers[0])
-    if series.request.tags:
+    if by_tags:
         return _by_tags(partition, series, joined)
     for answer in series.answers:
-        if answer.pull.offset != joined.position:
+        at = answer.pull.offset
+        if at > joined.position:
             break
-        begins = there if joined.position == start else joined.position
-        if _judge(answer, joined.position, begins).verdict is not Verdict.OK:
+        if _judge(answer, at, there if at == start else at).verdict is not Verdict.OK:
             break
         joined.note(answer)
         if answer.code != SUCCESS:
             break
-        joined.bodies.append(answer.body)
-        joined.position = number_of(answer, "nextBeginOffset")
+        joined.add(answer)
+    return _all_of(partition, series, joined)
+
+
+def _all_of(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
+    """Whatever tags there are: of those that are not wanted, the decoder leaves out."""
     bodies = joined.bodies
-    records = NOTHING if not bodies else memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
-    return joined.fetched(partition, records, "FOUND" if bodies else "PULL_NOT_FOUND")
+    if not bodies:
+        return joined.fetched(partition, NOTHING, "PULL_NOT_FOUND")
+    if series.request.tags:
+        records = with_head(_encoded(series), joined.position, bodies)
+    else:
+        records = memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
+    return joined.fetched(partition, records, "FOUND")
 
 
 def _by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
@@ -269,16 +298,15 @@ def _by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> F
         if not is_found and answer.remark != NO_MATCHED_MESSAGE:
             break
         joined.note(answer)
-        until = number_of(answer, "nextBeginOffset")
-        if until <= joined.position:
-            continue
-        if is_found:
-            joined.bodies.append(messages_from(answer.body, joined.position))
-        joined.position = until
+        joined.add(answer)
     if joined.position == start:
         return _nothing_by_tags(partition, series, joined)
-    records = with_head(series.request.tags, joined.position, joined.bodies)
+    records = with_head(_encoded(series), joined.position, joined.bodies)
     return joined.fetched(partition, records, "FOUND")
+
+
+def _encoded(series: m.SeriesAnswer) -> list[bytes]:
+    return [tag.encode() for tag in series.request.tags]
 
 
 def _nothing_by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:

@@ -7,10 +7,9 @@ one word, and one code stands for several of those. A slave whose master is ther
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.verdicts import UNLISTED, Code, Verdict
 
 _V = Verdict
 
@@ -19,19 +18,6 @@ REQUEST_NOT_SUPPORTED: Final = 3
 TOPIC_NOT_EXIST: Final = 17
 NO_MATCHED_MESSAGE: Final = "NO_MATCHED_MESSAGE"
 """The status of a pull by tags that has found none; it says up to where it has looked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """One line of the table. ``description`` is a phrase that completes "the broker says that"."""
-
-    number: int
-    name: str
-    verdict: Verdict
-    description: str
-
-
-UNLISTED: Final = Code(-(2**15), "UNLISTED", _V.UNKNOWN, "something this table does not list")
 
 # fmt: off
 CODES: Final[tuple[Code, ...]] = (

@@ -16,10 +16,10 @@ from rangeland.dialects.contract import Question
 from rangeland.dialects.groups import Edge
 from rangeland.dialects.rocketmq import group_messages as g
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.codes import SUCCESS, TOPIC_NOT_EXIST, Code, judge
+from rangeland.dialects.rocketmq.codes import SUCCESS, TOPIC_NOT_EXIST, judge
 from rangeland.dialects.rocketmq.pulls import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, Route, read_route
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.verdicts import Code, Verdict
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.model import Address, Partition
 
@@ -170,6 +170,7 @@ def write_offsets(masters: Masters, group: str, offsets: Mapping[Partition, int]
     """Makes the group where there is none. ``me`` is a client id of nobody who is a member
     over another connection."""
     requests = [g.update_offset(group, queue, offset) for queue, offset in sorted(offsets.items())]
+    requests, later = _firsts(requests)
     answers = _written(masters, group, requests)
     asked = zip(requests, answers, strict=True)
     if strange := [r for r, answer in asked if answer.code == g.GROUP_NOT_EXIST]:
@@ -178,9 +179,22 @@ def write_offsets(masters: Masters, group: str, offsets: Mapping[Partition, int]
         for broker, places in _by_broker(strange).items():
             masters.ask(broker, _queue(strange[places[0]]).topic, g.unregister(me, group))
         answers = _written(masters, group, strange)
-    for answer in answers:
+    for answer in (*answers, *_written(masters, group, later)):
         if answer.code == g.GROUP_NOT_EXIST:
             raise _not_written(answer, group)
+
+
+def _firsts(requests: Sequence[m.Request]) -> tuple[list[m.Request], list[m.Request]]:
+    """One of each broker and topic, to be answered before the others are sent. A broker of
+    5.5.0 loses one of two offsets that are the first of a group and topic and that come at
+    once: ``ConsumerOffsetManager.commitOffset`` makes their map without a lock."""
+    queues = [_queue(request) for request in requests]
+    first = {(queue.broker, queue.topic): n for n, queue in reversed([*enumerate(queues)])}
+    places = set(first.values())
+    return (
+        [request for n, request in enumerate(requests) if n in places],
+        [request for n, request in enumerate(requests) if n not in places],
+    )
 
 
 def _written(masters: Masters, group: str, requests: Sequence[m.Request]) -> list[m.Answer]:

@@ -98,6 +98,19 @@ class PullSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeSearch:
+    """The first message of a queue that was stored at or after a time; the end where there is
+    none. One request, and two more where topics are made for batches (see ``times``)."""
+
+    about: Partition
+    time_ms: int
+
+    @property
+    def search(self) -> Request:
+        return search_offset(self.about, self.time_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class Login:
     """From here on every request of the connection is signed."""
 
@@ -177,7 +190,7 @@ def topic_config(topic: str) -> Request:
 
 
 def search_offset(queue: Partition, time_ms: int) -> Request:
-    """The first message stored at or after the time; the end where there is none."""
+    """Of a topic made for batches a broker names the last one where it should the end."""
     return _of_queue(SEARCH_OFFSET, queue, timestamp=time_ms, boundaryType="LOWER")
 
 
@@ -205,7 +218,8 @@ def _same_of_pulls(topic: str, number: int, group: str, subscription: str) -> Ma
 # --- what only tests and the demo need --------------------------------------------------
 
 
-def create_topic(topic: str, queues: int) -> Request:
+def create_topic(topic: str, queues: int, attributes: str = "") -> Request:
+    """``attributes`` as upstream's tool takes them: ``+name=value``, separated by commas."""
     return Request(
         CREATE_TOPIC,
         fields_of(
@@ -217,6 +231,7 @@ def create_topic(topic: str, queues: int) -> Request:
             topicFilterType="SINGLE_TAG",
             topicSysFlag=0,
             order=False,
+            attributes=attributes,
         ),
     )
 

@@ -6,6 +6,9 @@ of those that are sent together asks for as many as there can be. A pull that br
 a gap, which the reader of the series stops at. By tags a pull brings what it finds, so it is
 learned how far one looks, and pulls may overlap.
 
+Batches that are stored as one message come whole, so where a pull ends is told by the one
+before alone: then each is sent when that has its answer.
+
 Pure: offsets and answers in, pulls out. Who sends them is ``session``.
 """
 
@@ -16,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rangeland.dialects.rocketmq.codes import NO_MATCHED_MESSAGE, SUCCESS
+from rangeland.dialects.rocketmq.entries import is_batch
 from rangeland.dialects.rocketmq.messages import MOST_A_PULL, Answer, Pull, PullSeries, Request
 from rangeland.errors import RemoteProtocolError
 
@@ -45,14 +49,18 @@ class Sent:
 @dataclass(slots=True)
 class Pace:
     """What one queue's answers have taught. ``is_steady``: the last pulls have each brought what
-    they should, so that it is worth while to send others ahead."""
+    they should, so that it is worth while to send others ahead. ``has_batches``: it has them
+    stored as one message, now and then at least."""
 
     count: int = MOST_A_PULL
     message_bytes: int = 0
     is_steady: bool = False
+    has_batches: bool = False
 
     def number(self, series: PullSeries) -> int:
         """How many pulls its messages are worth, wherever it ends."""
+        if self.has_batches:
+            return 1
         if not self.message_bytes:
             return FIRST_PULLS
         wanted = max(1, series.max_bytes // self.message_bytes)
@@ -78,8 +86,25 @@ class Pace:
             return Sent(last, sent[-1].end)
         return Sent(Pull(series.about, series.offset, 1), series.offset + 1)
 
+    def following(self, series: PullSeries, sent: Sequence[Sent]) -> Sent | None:
+        """Behind the last of a series of batches, which is answered: the next, if it is worth
+        while."""
+        last = sent[-1].answer
+        if not self.has_batches or len(sent) >= MOST_PULLS or last is None or not brought(last):
+            return None
+        size = sum(len(one.answer.body) for one in sent if one.answer is not None)
+        offset = number_of(last, "nextBeginOffset")
+        if size >= series.max_bytes or offset >= series.until_offset or _is_end(last):
+            return None
+        return next(self.pulls(series, offset, 1), None)
+
     def learn(self, series: Sequence[Sent]) -> None:
         answers = [(sent.end, sent.answer) for sent in series if sent.answer is not None]
+        if any(answer.code == SUCCESS and is_batch(answer.body) for _, answer in answers):
+            self.has_batches = True
+        if self.has_batches:
+            self.is_steady = False
+            return
         came = [(end - a.pull.offset, brought(a), a) for end, a in answers]
         if total := sum(number for _, number, _ in came):
             size = sum(len(answer.body) for _, _, answer in came)

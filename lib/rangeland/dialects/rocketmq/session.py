@@ -8,6 +8,8 @@ A series of pulls goes out in one go, each pull where the one before is expected
 follow each other is told by ``pulls``. With them go as many behind them, so that a broker works
 while what has come is taken apart: the next series of the queue takes those over and sends but
 the ones behind. What nobody takes over is passed over when it comes.
+
+Of topics that are made for batches everything is pulled also where tags are asked for.
 """
 
 from __future__ import annotations
@@ -17,20 +19,24 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rangeland.dialects.contract import Credentials
+from rangeland.dialects.rocketmq.entries import is_batch
 from rangeland.dialects.rocketmq.frames import ONE_WAY, Alike, Frame, Reader, write_frame
-from rangeland.dialects.rocketmq.gaps import ask_behind
+from rangeland.dialects.rocketmq.gaps import ask_behind, is_for_batches
 from rangeland.dialects.rocketmq.messages import (
     PULL,
+    TOPIC_CONFIG,
     Answer,
     Login,
     Pull,
     PullSeries,
     Request,
     SeriesAnswer,
+    TimeSearch,
     hello,
 )
 from rangeland.dialects.rocketmq.pulls import Pace, Sent, Stride, taken_over
 from rangeland.dialects.rocketmq.signing import signed
+from rangeland.dialects.rocketmq.times import ask_next, settled
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.model import Partition
 from rangeland.wire.frames import frame
@@ -42,7 +48,7 @@ MAX_OPAQUE: Final = 2**31 - 1
 class _Open:
     """A question that has no answer yet, as so many of its requests."""
 
-    question: Request | Pull | PullSeries
+    question: Request | Pull | PullSeries | TimeSearch
     sent: list[Sent]
     unanswered: int
     behind: list[Sent] = field(default_factory=list)
@@ -60,6 +66,7 @@ class Session:
         self._open: dict[int, _Open] = {}
         self._paces: dict[Partition, Pace] = {}
         self._strides: dict[tuple[Partition, tuple[str, ...]], Stride] = {}
+        self._for_batches: dict[str, bool] = {}
         self._ahead: dict[tuple[Partition, int], list[Sent]] = {}
         self._due: list[bytes] = []
         self._reader = Reader()
@@ -83,6 +90,14 @@ class Session:
         """Nothing: all are spoken to alike."""
         return b""
 
+    def ask_age(self) -> bytes:
+        """Nothing: all are spoken to alike."""
+        return b""
+
+    def is_old(self, answer: memoryview) -> bool:
+        """Nothing was asked, so no answer can be taken for one."""
+        raise LocalProtocolError("an answer was taken for that to a greeting, and there is none")
+
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """The question's id and its frame, or frames. ``max_version`` says nothing."""
         question_id = self._next_id
@@ -95,6 +110,8 @@ class Session:
         ahead: list[Sent] = []
         if isinstance(request, PullSeries):
             sent, ahead = self._series(request)
+        elif isinstance(request, TimeSearch):
+            sent = [Sent(request.search)]
         else:
             sent = [Sent(request)]
         new = [one for one in (*sent, *ahead) if one.is_new]
@@ -107,7 +124,7 @@ class Session:
     def _series(self, series: PullSeries) -> tuple[list[Sent], list[Sent]]:
         """The pulls of a series, and those that go ahead of the next one."""
         queue, tags = series.about, series.tags
-        if tags:
+        if tags and not self._for_batches.get(queue.topic):
             stride = self._strides.setdefault((queue, tags), Stride())
             return list(stride.pulls(series)), []
         pace = self._paces.setdefault(queue, Pace())
@@ -180,24 +197,68 @@ class Session:
         if asked.unanswered:
             return None
         series = asked.question
+        if isinstance(series, TimeSearch):
+            return self._searched(question_id, asked, series)
         if not isinstance(series, PullSeries):
             del self._open[question_id]
             return question_id, answer
-        answers = answers_of(asked.sent)
-        if not asked.behind and self._ask_behind(question_id, asked, series, answers):
+        if not asked.behind and (
+            self._follow(question_id, asked, series) or self._ask_behind(question_id, asked, series)
+        ):
             return None
         del self._open[question_id]
-        if series.tags:
+        answers, behind = answers_of(asked.sent), answers_of(asked.behind)
+        if not any(answer.pull.tags for answer in answers):
+            self._paces[series.about].learn(asked.sent)
+        elif self._is_without_batches(series, answers, behind):
             self._strides[series.about, series.tags].learn(asked.sent)
         else:
-            self._paces[series.about].learn(asked.sent)
-        return question_id, SeriesAnswer(series, answers, answers_of(asked.behind))
+            answers = answers[:1]  # what came by tags need not be all
+        return question_id, SeriesAnswer(series, answers, behind)
 
-    def _ask_behind(
-        self, question_id: int, asked: _Open, series: PullSeries, answers: tuple[Answer, ...]
+    def _is_without_batches(
+        self, series: PullSeries, answers: tuple[Answer, ...], behind: tuple[Answer, ...]
     ) -> bool:
+        """False as long as nothing was asked about the topic. Where a broker does not tell how it
+        was made, it is for batches once one comes first."""
+        if behind or is_batch(answers[0].body):
+            found = is_for_batches(behind) or is_batch(answers[0].body)
+            self._for_batches[series.about.topic] = found
+        return self._for_batches.get(series.about.topic) is False
+
+    def _follow(self, question_id: int, asked: _Open, series: PullSeries) -> bool:
+        """Whether there is another pull to send, now that all others are answered."""
+        pace = self._paces.get(series.about)
+        next_one = pace.following(series, asked.sent) if pace else None
+        if next_one is not None:
+            self._add(question_id, asked, next_one)
+        return next_one is not None
+
+    def _searched(
+        self, question_id: int, asked: _Open, search: TimeSearch
+    ) -> tuple[int, Any] | None:
+        topic, answers = search.about.topic, answers_of(asked.sent)
+        if answers[-1].request.code == TOPIC_CONFIG:
+            self._for_batches[topic] = is_for_batches(answers)
+        request = ask_next(search, answers, self._for_batches.get(topic))
+        if request is not None:
+            self._add(question_id, asked, Sent(request))
+            return None
+        del self._open[question_id]
+        return question_id, settled(search, answers)
+
+    def _add(self, question_id: int, asked: _Open, one: Sent) -> None:
+        """To what the question has sent, all of which is answered."""
+        one.owner = question_id
+        asked.sent.append(one)
+        asked.unanswered = 1
+        self._due += self._send([one])
+
+    def _ask_behind(self, question_id: int, asked: _Open, series: PullSeries) -> bool:
         """Whether there is more to ask, now that all of the series' pulls are answered."""
-        asked.behind = [Sent(each, owner=question_id) for each in ask_behind(series, answers)]
+        knows_topic = series.about.topic in self._for_batches
+        behind = ask_behind(series, answers_of(asked.sent), knows_topic)
+        asked.behind = [Sent(each, owner=question_id) for each in behind]
         asked.unanswered = len(asked.behind)
         self._due += self._send(asked.behind)
         return bool(asked.behind)

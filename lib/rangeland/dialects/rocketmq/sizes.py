@@ -17,6 +17,7 @@ from typing import Final
 from rangeland.dialects.contract import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.codes import SUCCESS
+from rangeland.dialects.rocketmq.entries import first_offset
 from rangeland.dialects.rocketmq.pulls import number_of
 from rangeland.model import Partition
 
@@ -42,7 +43,12 @@ def read_sizes(answers: Sequence[m.Answer]) -> dict[Partition, int]:
         queue = answer.request.about
         if queue is None or answer.code != SUCCESS:
             continue
-        count = number_of(answer, "nextBeginOffset") - answer.pull.offset
+        begins = first_offset(answer.body)
+        if begins is None:
+            continue
+        # A batch comes whole, also to a pull from inside of it.
+        begins = min(begins, answer.pull.offset)
+        count = number_of(answer, "nextBeginOffset") - begins
         if count > 0:
             samples.setdefault(queue, []).append((len(answer.body), count))
             widths[queue] = number_of(answer, "maxOffset") - number_of(answer, "minOffset")

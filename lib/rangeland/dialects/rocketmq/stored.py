@@ -1,38 +1,23 @@
 """The messages that a pull brings, as bytes: finding them, and what is said of damaged ones.
 
 They lie one behind the other, whole, each with its own length and offset. Nothing is decoded
-here; the walk hops from length to length.
+here; the walk hops from length to length, over batches as over messages (see ``entries``).
 """
 
 from __future__ import annotations
 
-import struct
 from typing import Any, Final
 
 from rangeland.decode import stored_decoder
 from rangeland.decode.stored import StoredFault, Walked
+from rangeland.dialects.rocketmq.entries import walk_entries
 from rangeland.dialects.rocketmq.tagged import Given, take_head
 from rangeland.errors import BadRecord
-
-_OFFSET: Final = struct.Struct(">q")
-_OFFSET_AT: Final = 20
 
 LOOK: Final = (
     "look at it with mqadmin queryMsgByOffset, or go on without it with "
     "`policy: {corrupt: skip}`, which records what is lost"
 )
-ONE_BY_ONE: Final = (
-    "have the topic's batches written to a topic whose attribute queue.type is not BatchCQ: "
-    "brokers give only such a topic's batches as one message"
-)
-
-
-def first_offset(body: Any) -> int | None:
-    """Of the first message in a pull's body. None where there is none."""
-    if len(body) < _OFFSET_AT + _OFFSET.size:
-        return None
-    (offset,) = _OFFSET.unpack_from(body, _OFFSET_AT)
-    return int(offset)
 
 
 def next_offset(records: memoryview, from_offset: int) -> int | None:
@@ -40,6 +25,8 @@ def next_offset(records: memoryview, from_offset: int) -> int | None:
     without decoding anything; None if there is none. Raises BadRecord."""
     given = take_head(records)
     walked = stored_decoder().walk_stored(given.messages)
+    if walked.fault is StoredFault.INNER:
+        walked = walk_entries(given.messages)
     if walked.fault is not None:
         raise bad_message(given, walked, from_offset)
     if given.until_offset is not None and walked.end == len(given.messages):
@@ -68,9 +55,6 @@ def bad_decoded(given: Given, error: BadRecord, from_offset: int) -> BadRecord:
 
 def _bad(given: Given, fault: StoredFault, place: int, offset: int) -> BadRecord:
     facts: dict[str, Any] = {"reason": fault.reason, "position": given.start + place}
-    if fault is StoredFault.INNER:
-        # It takes up as many offsets as it holds messages, so nothing can go on behind it.
-        return bad_message_at(offset, fault.reason, **facts, do=ONE_BY_ONE)
     if fault.is_inside:
         facts["next_offset"] = offset + 1
     elif fault is StoredFault.UNKNOWN_MAGIC:
@@ -78,13 +62,13 @@ def _bad(given: Given, fault: StoredFault, place: int, offset: int) -> BadRecord
     return bad_message_at(offset, fault.reason, **facts)
 
 
-def bad_message_at(offset: int, why: str, do: str = LOOK, **facts: Any) -> BadRecord:
+def bad_message_at(offset: int, why: str, **facts: Any) -> BadRecord:
     """``next_offset`` among the facts is where reading could go on behind the message; it is
     not there where the end of the message is in doubt."""
     return BadRecord(
         f"the message at offset {offset} cannot be decoded",
         why=why,
-        do=do,
+        do=LOOK,
         base_offset=offset,
         **facts,
     )

@@ -33,10 +33,24 @@ class Given(NamedTuple):
     until_offset: int | None = None
     start: int = 0
 
+    @property
+    def by_tags(self) -> bool:
+        return self.until_offset is not None
 
-def with_head(tags: Sequence[str], until_offset: int, bodies: Iterable[Any]) -> memoryview:
+    def told_until(self, end: int, last_offset: int, until_offset: int) -> int:
+        """Up to where the records say what became of offsets, for a walk that went up to
+        ``until_offset`` and ended at byte ``end``, behind ``last_offset``."""
+        rest = self.messages[end:]
+        if not rest and self.until_offset is not None:
+            return self.until_offset
+        # What lies behind the range ends the walk before it: then the range is told of to its end.
+        is_whole = len(rest) >= 4 and int.from_bytes(rest[:4], "big") <= len(rest)
+        return until_offset if is_whole else last_offset + 1
+
+
+def with_head(tags: Sequence[bytes], until_offset: int, bodies: Iterable[Any]) -> memoryview:
     """The records of a fetch by tags, of the bodies of its pulls."""
-    names = _BETWEEN.join(tag.encode() for tag in tags)
+    names = _BETWEEN.join(tags)
     return memoryview(b"".join((_FIXED.pack(MARK, until_offset, len(names)), names, *bodies)))
 
 

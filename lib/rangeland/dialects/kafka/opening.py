@@ -1,0 +1,76 @@
+"""Opens batches that lie in a row, many in one step: checksums, and what they have packed.
+
+Nothing is made of a batch that is not compressed but a row of numbers, so that a log of small
+batches is read as fast as one of large ones. Markers are checked, and have nothing to unpack.
+
+Rules: pure functions of bytes. Whatever is wrong with a batch is said by the batch itself, as
+if it had been opened alone; the first that is to blame is the one that is raised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+from rangeland.decode import Heads, Payload, Payloads
+from rangeland.decode.batches import HEAD_BYTES, LOG_APPEND, Head
+from rangeland.dialects.kafka.batches import Batches
+from rangeland.dialects.kafka.compression import Undecodable, decompress
+from rangeland.dialects.kafka.entry import CHECKED, CODEC, CONTROL
+
+
+def open_run(run: Batches, payloads: Payloads, max_bytes: int) -> tuple[int, int]:
+    """Adds what is in the batches to ``payloads``, up to the one with which ``max_bytes`` are
+    reached. Gives how many have been looked at, and the bytes unpacked. Raises BadRecord."""
+    if (run.heads[:, Head.ATTRIBUTES] & CODEC).any():
+        return _open_packed(run, payloads, max_bytes)
+    return _open_stored(run, payloads, max_bytes)
+
+
+def is_control(heads: Heads) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = (heads[:, Head.ATTRIBUTES] & CONTROL) != 0
+    return found
+
+
+def _open_stored(run: Batches, payloads: Payloads, max_bytes: int) -> tuple[int, int]:
+    records, heads = run
+    sizes = heads[:, Head.END] - heads[:, Head.POSITION] - HEAD_BYTES
+    unpacked = np.cumsum(np.where(is_control(heads), 0, sizes))
+    heads = heads[: int(np.searchsorted(unpacked, max_bytes)) + 1]
+    places = (heads[:, column].tolist() for column in (Head.POSITION, Head.END, Head.CRC))
+    for row, (position, end, crc) in enumerate(zip(*places, strict=True)):
+        if crc32c(records[position + CHECKED : end]) != crc:
+            run.entry(row).check()
+    payloads.extend(records, heads[~is_control(heads)])
+    return len(heads), int(unpacked[len(heads) - 1])
+
+
+def _open_packed(run: Batches, payloads: Payloads, max_bytes: int) -> tuple[int, int]:
+    records, heads = run
+    taken = unpacked = 0
+    for position, end, base, last, count, _, attributes, base_ms, max_ms, crc in heads.tolist():
+        if crc32c(records[position + CHECKED : end]) != crc:
+            run.entry(taken).check()
+        taken += 1
+        if attributes & CONTROL:
+            continue
+        data = _unpacked(attributes & CODEC, records[position + HEAD_BYTES : end])
+        if data is None:
+            data = run.entry(taken - 1).payload().data  # says what is wrong with it
+        stamp = max_ms if attributes & LOG_APPEND else None
+        payloads.append(Payload(data, base, base_ms, stamp, count, last - base))
+        unpacked += len(data)
+        if unpacked >= max_bytes:
+            break
+    return taken, unpacked
+
+
+def _unpacked(codec: int, body: memoryview) -> Any:
+    """None where it cannot be. An empty batch keeps its codec and has no bytes to unpack."""
+    try:
+        return decompress(codec, body) if body else body
+    except Undecodable:
+        return None

@@ -1,0 +1,31 @@
+"""What begins and ends with a ``with``, whatever happens inside."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+
+class Closing(ABC):
+    """Is there when it is made, and closed when the ``with`` ends."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends it for good."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Starting(Closing):
+    """Is started when the ``with`` begins, and closed when it ends."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Returns when it can be used."""
+
+    def __enter__(self) -> Self:
+        return self.start()

@@ -1,0 +1,49 @@
+"""One connection to a server that speaks in frames, for tests that say things to it raw.
+
+Not the library's own connection: what it cannot do at once, or in half a minute, is an error.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from rangeland.errors import Unreachable
+from rangeland.testing.contexts import Closing
+from rangeland.wire.frames import FrameReader
+
+TIMEOUT_S = 30
+MAX_FRAME_BYTES = 1 << 30
+
+
+class FrameClient(Closing):
+    """To ``host:port``. What does not work raises `Unreachable`."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.address = address
+        self._frames = FrameReader(MAX_FRAME_BYTES)
+        try:
+            self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        except OSError as error:
+            raise Unreachable(f"{address} takes no connection", why=str(error)) from error
+
+    def send_raw(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise Unreachable(f"{self.address} takes no request", why=str(error)) from error
+
+    def receive_raw(self) -> memoryview:
+        """The next frame, without its length."""
+        while True:
+            try:
+                count = self._socket.recv_into(self._frames.buffer())
+            except OSError as error:
+                raise Unreachable(f"{self.address} does not answer", why=str(error)) from error
+            if count == 0:
+                raise Unreachable(f"{self.address} does not answer", why="it closed the connection")
+            if (whole := self._frames.advance(count)) is not None:
+                return whole
+
+    def close(self) -> None:
+        self._socket.close()

@@ -1,0 +1,402 @@
+"""Batches that brokers keep as one message: taken apart, every message of them is read as if it
+had been stored by itself, and what is damaged is refused or passed over as a whole."""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import cramjam
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rangeland.dialects.contract import Asked, FetchTerms
+from rangeland.dialects.rocketmq import (
+    ask_records,
+    batches,
+    cut_out,
+    decode_chunks,
+    next_offset,
+    read_records,
+)
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.entries import Walk, fields_of
+from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.session import Session
+from rangeland.dialects.rocketmq.tagged import with_head
+from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import BadRecord
+from rangeland.model import Counts, Isolation, Partition
+from rangeland.wire.frames import FrameReader
+from tests.stored import (
+    BORN_V6,
+    INNER_BATCH,
+    LZ4,
+    MAGIC_2,
+    NEED_UNWRAP,
+    PACKED,
+    STORE_V6,
+    ZLIB,
+    ZLIB_OF_OLD,
+    ZSTD,
+    batch,
+    inner,
+    properties_of,
+    stored,
+)
+
+QUEUE = Partition("t", 0, "broker-a")
+COMMITTED = Isolation.READ_COMMITTED
+END = 1 << 62
+FLAGS = INNER_BATCH | NEED_UNWRAP
+
+
+def batches_of(data: bytes, first: int, until: int) -> Iterator[pa.RecordBatch]:
+    """All rows, and that the counts of all chunks add up to the range that they tell of."""
+    position = first
+    for chunk in decode_chunks(memoryview(data), first, until, COMMITTED, ()):
+        assert chunk.counts.total == chunk.next_offset - position
+        position = chunk.next_offset
+        if chunk.batch is not None:
+            yield chunk.batch
+
+
+def rows_of(data: bytes, first: int = 0, until: int = END) -> list[dict[str, Any]]:
+    return [row for batch in batches_of(data, first, until) for row in batch.to_pylist()]
+
+
+def refusal(data: bytes, first: int = 0, until: int = END) -> BadRecord:
+    with pytest.raises(BadRecord) as caught:
+        rows_of(data, first, until)
+    return caught.value
+
+
+# --- taken apart ------------------------------------------------------------------------
+
+texts = st.text(st.characters(exclude_characters="\1\2", codec="utf-8"), min_size=1, max_size=5)
+properties = st.lists(st.tuples(texts, texts), max_size=3).map(lambda pairs: properties_of(*pairs))
+
+
+@dataclass
+class Held:
+    """An entry: the messages in it, or one that is stored by itself."""
+
+    messages: list[tuple[bytes, bytes]]
+    alone: bool
+
+
+singles = st.builds(lambda one: Held([one], True), st.tuples(st.binary(max_size=9), properties))
+held = st.builds(
+    lambda some: Held(some, False),
+    st.lists(st.tuples(st.binary(max_size=9), properties), min_size=1, max_size=7),
+)
+headers = st.sampled_from([{}, {"magic": MAGIC_2, "topic": b"t" * 200}, {"topic": b""}])
+hosts = st.sampled_from([0, BORN_V6, STORE_V6, BORN_V6 | STORE_V6])
+codecs = st.sampled_from([None, None, ZLIB, ZLIB_OF_OLD, LZ4, ZSTD])
+
+
+def packed(data: bytes, codec: int | None) -> tuple[int, bytes]:
+    """Flags, and the body as a producer packs it."""
+    if codec is None:
+        return FLAGS, data
+    if codec == LZ4:
+        body = bytes(cramjam.lz4.compress(data))
+    elif codec == ZSTD:
+        body = bytes(cramjam.zstd.compress(data))
+    else:
+        body = zlib.compress(data)
+    return FLAGS | PACKED | codec << 8, body
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(
+    entries=st.lists(st.one_of(held, held, singles), min_size=1, max_size=6),
+    header=headers,
+    host=hosts,
+    codec=codecs,
+    start=st.integers(0, 50),
+    data=st.data(),
+)
+def test_the_messages_of_batches_are_read_as_if_each_was_stored_by_itself(
+    entries: list[Held], header: dict[str, Any], host: int, codec: int | None, start: int, data: Any
+) -> None:
+    whole, apart, offset = b"", b"", start
+    for entry in entries:
+        for place, (body, named) in enumerate(entry.messages):
+            apart += stored(body, offset + place, named, flags=host, **header)
+        if entry.alone:
+            whole += stored(*entry.messages[0][:1], offset, entry.messages[0][1], **header)
+        else:
+            flags, body = packed(b"".join(inner(*one) for one in entry.messages), codec)
+            number = len(entry.messages)
+            whole += batch((), offset, number=number, flags=flags | host, body=body, **header)
+        offset += len(entry.messages)
+    first = data.draw(st.integers(start, offset))
+    until = data.draw(st.integers(first, offset + 2))
+    assert rows_of(whole, first, until) == rows_of(apart, first, until)
+    assert rows_of(whole, start) == rows_of(apart, start)
+    assert next_offset(memoryview(whole), start) == offset
+    assert len(cut_out(memoryview(whole), start, start, offset)) == len(whole)
+
+
+def test_a_range_that_cuts_a_batch_has_only_its_own_offsets() -> None:
+    data = batch([inner(b"v%d" % n) for n in range(10)], 20) + batch([inner(b"w")] * 3, 30)
+    assert [row["value"] for row in rows_of(data, 23, 26)] == [b"v3", b"v4", b"v5"]
+    assert [row["offset"] for row in rows_of(data, 28, 32)] == [28, 29, 30, 31]
+    assert [row["offset"] for row in rows_of(data, 31)] == [31, 32]
+
+
+def test_parts_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(batch([inner(b"x" * 50)] * 10, 10 * n) for n in range(20))
+    whole = rows_of(data)
+    monkeypatch.setattr(batches, "PART_BYTES", 1_000)
+    chunks = list(decode_chunks(memoryview(data), 5, 195, COMMITTED, ()))
+    assert [chunk.next_offset for chunk in chunks] == [*range(20, 200, 10), 195]
+    assert rows_of(data) == whole
+
+
+# --- damage -----------------------------------------------------------------------------
+
+GOOD = [inner(b"a"), inner(b"b"), inner(b"c")]
+BEFORE, BEHIND = stored(b"before", 4), batch([inner(b"x")] * 2, 8)
+END_IS_KNOWN = {
+    "the checksum of its body is wrong": batch(GOOD, 5, crc=1),
+    "not to take apart": batch(GOOD, 5, flags=INNER_BATCH),
+    "longer than its rest": batch(GOOD, 5, body=b"".join(GOOD)[:-1], number=3),
+    "zlib data cannot be unpacked": batch(GOOD, 5, flags=FLAGS | PACKED | ZLIB << 8),
+    "codec 7 is not known": batch(GOOD, 5, flags=FLAGS | PACKED | 7 << 8),
+}
+
+
+@pytest.mark.parametrize("why", END_IS_KNOWN)
+def test_a_damaged_batch_is_named_whole_and_can_be_passed(why: str) -> None:
+    bad = END_IS_KNOWN[why]
+    data = BEFORE + bad + BEHIND
+    assert next_offset(memoryview(data), 4) == 10
+    error = refusal(data, 4)
+    assert why in error.why
+    facts = error.facts
+    assert (facts["base_offset"], facts["next_offset"]) == (5, 8)
+    assert facts["position"] == len(BEFORE)
+    assert [row["value"] for row in rows_of(data, 4, 5)] == [b"before"]
+    assert [row["offset"] for row in rows_of(data, 8)] == [8, 9]
+    assert bytes(cut_out(memoryview(data), 4, 5, 8)) == bad
+    # A range that begins inside of it keeps all of it.
+    assert refusal(data, 6).facts["base_offset"] == 5
+    assert bytes(cut_out(memoryview(data), 6, 6, 8)) == bad
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_nothing_goes_on_behind_a_batch_that_says_another_number_than_it_holds(
+    number: int,
+) -> None:
+    error = refusal(BEFORE + batch(GOOD, 5, number=number), 4)
+    assert f"holds 3 messages and says {number}" in error.why
+    assert error.facts["base_offset"] == 5
+    assert "next_offset" not in error.facts
+
+
+@pytest.mark.parametrize("number", ["", "x", "-1", "0", "32768", "3.0", "\xb2"])
+def test_the_walk_ends_at_a_batch_that_does_not_tell_its_number(number: str) -> None:
+    data = BEFORE + batch(GOOD, 5, number=number)
+    for bad in (data, data + BEHIND):
+        with pytest.raises(BadRecord, match="cannot be decoded") as caught:
+            next_offset(memoryview(bad), 4)
+        assert "is not told" in caught.value.why
+        assert caught.value.facts["base_offset"] == 5
+        assert "next_offset" not in caught.value.facts
+        assert refusal(bad, 4).facts == caught.value.facts
+    assert [row["value"] for row in rows_of(data, 4, 5)] == [b"before"]
+
+
+def test_a_damaged_message_among_batches_is_found_at_its_place() -> None:
+    bad = stored(b"bad", 8, crc=1)
+    data = batch(GOOD, 5) + bad + batch(GOOD, 9)
+    facts = refusal(data, 6).facts
+    assert (facts["base_offset"], facts["next_offset"]) == (8, 9)
+    assert data[facts["position"] :][: len(bad)] == bad
+
+
+damaged = st.builds(
+    lambda data, place, byte: (
+        data[: place % len(data)] + bytes([byte]) + data[place % len(data) + 1 :]
+    ),
+    st.just(BEFORE + batch(GOOD, 5) + stored(b"v", 8) + batch(GOOD, 9)),
+    st.integers(0, 10_000),
+    st.integers(0, 255),
+)
+
+
+@settings(max_examples=500, deadline=None, database=None)
+@given(data=damaged, first=st.integers(0, 12), until=st.integers(0, 14))
+def test_whatever_a_byte_is_there_are_rows_or_a_refusal(
+    data: bytes, first: int, until: int
+) -> None:
+    for entry in Walk(memoryview(data)).entries():
+        fields_of(memoryview(data)[entry.start : entry.end])
+    offsets: list[int] = []
+    with suppress(BadRecord):
+        # Not whole rows: a time may be of a year that Python does not have.
+        for batch in batches_of(data, first, until):
+            offsets += batch.column("offset").to_pylist()
+    assert offsets == sorted(set(offsets))
+    assert all(first <= offset < until for offset in offsets)
+
+
+def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:
+    some = [inner(b"%d" % n, properties_of(("TAGS", "AB"[n % 2]))) for n in range(4)]
+    bodies = [batch(some, at, crc=crc) for at, crc in ((4, None), (8, 1), (12, None))]
+    records = with_head((b"A",), 16, bodies)
+    facts = refusal(bytes(records), 6).facts
+    first, until = facts["base_offset"], facts["next_offset"]
+    kept = bytes(cut_out(records, 6, first, until))
+    assert kept.endswith(bodies[1])
+    mended = kept.replace(bodies[1], batch(some, 8))
+    (chunk,) = decode_chunks(memoryview(mended), 8, 12, COMMITTED, ())
+    assert chunk.counts == Counts(landed=2, filtered=2)
+    assert next_offset(memoryview(kept), 8) == 12
+
+
+# --- from a broker ----------------------------------------------------------------------
+
+
+def java_hash(text: str) -> int:
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value
+
+
+class Broker:
+    """One queue of a topic made for batches, which are given by the tags of their messages; a
+    text is a message by itself. A pull begins at the entry that holds its offset, and takes
+    more as long as not too many messages come; by tags a batch has none."""
+
+    def __init__(self, entries: Sequence[Sequence[str] | str], *, tells: bool = True) -> None:
+        self.session = Session("test")
+        self.tells = tells
+        self.tags: list[str] = []
+        self.starts: list[int] = []
+        self.data: list[tuple[bytes, int, str | None]] = []
+        self.pulls: list[Frame] = []
+        self.sent_bytes = 0
+        for entry in entries:
+            at = len(self.tags)
+            self.starts.append(at)
+            self.tags += [entry] if isinstance(entry, str) else entry
+            if isinstance(entry, str):
+                self.data.append((stored(b"v", at, properties_of(("TAGS", entry))), 1, entry))
+            else:
+                all_of = [inner(b"v", properties_of(("TAGS", tag))) for tag in entry]
+                self.data.append((batch(all_of, at), len(entry), None))
+
+    def ask(self, series: m.PullSeries) -> m.SeriesAnswer:
+        _, sent = self.session.encode(series)
+        answer: Any = None
+        while sent:
+            for raw in FrameReader(1 << 20).feed(sent):
+                answer = self.session.decode(self._answer(read_frame(raw))) or answer
+            sent = self.session.due()
+        found: m.SeriesAnswer = answer[1]
+        return found
+
+    def _answer(self, frame: Frame) -> memoryview:
+        if frame.code == m.TOPIC_CONFIG:
+            made = b'{"attributes": {"queue.type": "BatchCQ"}}'
+            answer = Frame(0 if self.tells else 16, frame.opaque, ANSWER, body=made)
+        else:
+            self.pulls.append(frame)
+            answer = self._pulled(frame)
+        self.sent_bytes += len(answer.body)
+        return memoryview(b"".join(bytes(part) for part in write_frame(answer)))
+
+    def _pulled(self, frame: Frame) -> Frame:
+        at, count = int(frame.fields["queueOffset"]), int(frame.fields["maxMsgNums"])
+        asked = frame.fields["subscription"]
+        hashes = {java_hash(tag) for tag in asked.split(" || ")}
+        found, messages, behind = b"", 0, at
+        index = bisect_right(self.starts, at) - 1 if at < len(self.tags) else len(self.data)
+        for start, (data, number, tag) in zip(self.starts[index:], self.data[index:], strict=True):
+            if messages and messages + number > min(count, 32):
+                break
+            behind = start + number
+            if asked == "*" or (tag is not None and java_hash(tag) in hashes):
+                found, messages = found + data, messages + number
+        code, remark = (0, "FOUND") if found else (20, "NO_MATCHED_MESSAGE")
+        if at >= len(self.tags):
+            code, remark = 19, "OFFSET_OVERFLOW_ONE"
+        fields = {"nextBeginOffset": behind, "minOffset": 0, "maxOffset": len(self.tags)}
+        texts = {name: str(value) for name, value in fields.items()}
+        return Frame(code, frame.opaque, ANSWER, remark, texts, found)
+
+
+def read(
+    broker: Broker, wanted: tuple[str, ...], position: int, until: int
+) -> tuple[list[int], Counts]:
+    """As the fetch room reads: offsets of rows, and the sum of the counts."""
+    rows: list[int] = []
+    counts = Counts()
+    while position < until:
+        asked = [Asked(QUEUE, None, None, position, 1 << 20, until)]
+        (question,) = ask_records(asked, FetchTerms(COMMITTED, 0, 1 << 20, tags=wanted))
+        (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
+        assert (part.verdict, part.readable_end) == (Verdict.OK, len(broker.tags))
+        behind = next_offset(part.records, position)
+        assert behind is not None
+        assert position < behind <= part.readable_end
+        end = min(behind, until)
+        for chunk in decode_chunks(part.records, position, end, COMMITTED, ()):
+            assert chunk.counts.total == chunk.next_offset - position
+            position, counts = chunk.next_offset, counts + chunk.counts
+            rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []
+        assert position == end
+    return rows, counts
+
+
+some_tags = st.sampled_from(["A", "B", "C"])
+queues = st.lists(
+    st.one_of(some_tags, st.lists(some_tags, min_size=1, max_size=50)), min_size=1, max_size=40
+)
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(
+    entries=queues,
+    wanted=st.sampled_from([(), ("A",), ("A", "none"), ("B", "C")]),
+    tells=st.booleans(),
+    data=st.data(),
+)
+@example(entries=["B", ["A"] * 3], wanted=("A",), tells=True, data=None)
+@example(entries=[["A", "B"]] * 40, wanted=("A",), tells=False, data=None)
+def test_exactly_the_messages_of_the_range_and_the_tags_land(
+    entries: list[Any], wanted: tuple[str, ...], tells: bool, data: Any
+) -> None:
+    # A broker that does not tell how the topic was made shows it by a batch that comes first.
+    if not tells:
+        entries = [entry if isinstance(entry, list) else [entry] for entry in entries]
+    broker = Broker(entries, tells=tells)
+    first, until = 0, len(broker.tags)
+    if data is not None:
+        first = data.draw(st.integers(0, until - 1))
+        until = data.draw(st.integers(first, until))
+    rows, counts = read(broker, wanted, first, until)
+    there = [n for n in range(first, until) if not wanted or broker.tags[n] in wanted]
+    assert rows == there
+    left = until - first - len(there)
+    assert counts == Counts(landed=len(there), filtered=left if wanted else 0)
+
+
+@pytest.mark.parametrize("size", [1, 10, 20, 33, 500])
+@pytest.mark.parametrize("wanted", [(), ("A",)])
+def test_batches_of_any_size_come_about_once(size: int, wanted: tuple[str, ...]) -> None:
+    broker = Broker([["A"] * size] * max(20, 4_000 // size))
+    end = len(broker.tags)
+    assert read(broker, wanted, 0, end)[0] == list(range(end))
+    stored_bytes = sum(len(data) for data, _, _ in broker.data)
+    assert broker.sent_bytes < 1.2 * stored_bytes + 16 * len(broker.data[0][0]) + 10_000

@@ -1,0 +1,167 @@
+"""A plan that was reviewed brings its losses to the ledger, once, wherever it was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from rangeland import run
+from rangeland.delta.ledger import Ledger
+from rangeland.errors import Conflict
+from rangeland.landing.target import Target
+from rangeland.model import Counts, Partition, Receipt
+from rangeland.planning.coverage import coverage_of, leave_out
+from rangeland.planning.draft import Draft
+from rangeland.planning.plan import Plan, Way
+from rangeland.planning.policy import Action, Loss, Seen, Verdict
+from rangeland.progress import Silent
+from rangeland.results import RunResult
+from tests.unit import test_target
+from tests.unit.test_target import P0, Drivers, LakeInMemory, columns_are_there, finisher_of
+from tests.unit.test_target import plan as plan_of
+
+drivers, lake = test_target.drivers, test_target.lake
+
+P1, P2 = Partition("orders", 1), Partition("orders", 2)
+HELD = Seen(Loss(P1, 0, 5, Verdict.EXPIRED, "the log begins at 5"), Action.HOLD, "id")
+PASSED = Seen(Loss(P2, 9, 12, Verdict.TRUNCATED, "the log ends at 9"), Action.SKIP, "id")
+SEEN = (HELD, PASSED)
+MADE_AT_MS = 1_700_000_000_000
+PLAN = plan_of(made_at_ms=MADE_AT_MS)
+
+
+class Driving(run.Runner):
+    """One driver over tables in memory; its log has what ``PLAN`` says."""
+
+    def __init__(self, target: Target, seen: tuple[Seen, ...] = SEEN) -> None:
+        self.job = target._job
+        self.way = Way.RUN
+        self.target = target
+        self.progress = Silent()
+        self.spark = self.rows = cast(Any, None)
+        self.logs, self.warnings, self.started = {}, [], 0.0
+        self.drawn = seen
+        self.finisher = cast(Any, finisher_of(target))
+        self.finisher.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
+        self.finisher.wait_for_workers = lambda: None
+
+    def refuse_restored(self) -> None: ...
+
+    def _result(self, *about: Any) -> Any:
+        return run.summed(self.job, self.target, *about)
+
+    def draft(self) -> Any:
+        standing = self.target.standing(self.job.application)
+        left = leave_out(PLAN.ranges, standing.landed)
+        plan = (
+            PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())
+        )
+        held = tuple(one.loss for one in self.drawn if one.action is Action.HOLD)
+        passed = tuple(one.loss for one in self.drawn if one.action is Action.SKIP)
+        return Draft(plan, plan.ranges, (), held, (), passed), None
+
+
+@pytest.fixture(autouse=True)
+def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns_are_there(monkeypatch)
+    monkeypatch.setattr(run, "start_workers", lambda *about: None)
+    for name in ("layout", "open_or_create", "warning"):
+        monkeypatch.setattr(Target, name, lambda *about: None)
+
+
+def told(target: Target) -> list[tuple[Any, ...]]:
+    target.refresh()
+    return sorted(
+        (x.range.partition, x.range.from_offset, x.range.until_offset, x.verdict, x.action)
+        for x in target.losses()
+    )
+
+
+BOTH = [(P1, 0, 5, "expired", "hold"), (P2, 9, 12, "truncated", "skip")]
+
+
+def test_what_a_reviewed_plan_holds_and_passes_over_is_told_as_a_run_tells_it(
+    drivers: Drivers,
+) -> None:
+    result = Driving(drivers.another()).apply(PLAN, SEEN)
+    assert (result.state, result.held) == ("landed", (str(HELD.loss),))
+    target = drivers.another()
+    assert told(target) == BOTH
+    rows = target.losses()
+    assert {(x.sequence, x.plan_hash, x.seen_at_ms) for x in rows} == {(1, "", MADE_AT_MS)}
+    assert {x.range.topic_id for x in rows} == {"id"}
+    assert all(x.written_at_ms > MADE_AT_MS and x.evidence for x in rows)
+    # What the first landing has held back is remembered, as a run's is.
+    assert target.standing(PLAN.application).held_at_first == {P1}
+
+
+class Killed(BaseException): ...
+
+
+STEPS = [
+    (Ledger, "note"), (Target, "enter"), (test_target.Failing, "_read_slices"),
+    (Target, "prepare"), (Target, "land"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("then", ["apply", "run"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("room", "step"), STEPS, ids=[step for _, step in STEPS])
+def test_killed_at_any_step_it_is_told_once_by_whoever_comes_next(
+    drivers: Drivers,
+    monkeypatch: pytest.MonkeyPatch,
+    room: type,
+    step: str,
+    after: bool,
+    then: str,
+) -> None:
+    with monkeypatch.context() as here:
+        here.setattr(room, step, dying(getattr(room, step), after))
+        with pytest.raises(Killed):
+            Driving(drivers.another()).apply(PLAN, SEEN)
+    here_by_now = told(drivers.another())
+    assert here_by_now == ([] if (step, after) == ("note", False) else BOTH)
+    # A run that finds the plan entered has it from the ledger, whatever the log shows by now.
+    entered = step not in ("note", "enter") or (step, after) == ("enter", True)
+    second = Driving(drivers.another(), () if entered else SEEN)
+    for _ in range(2):
+        if then == "apply":
+            second.apply(PLAN, SEEN)
+        else:
+            second.run()
+        assert told(second.target) == BOTH
+    landed = second.target.standing(PLAN.application).landed
+    assert leave_out(PLAN.ranges, landed) == []
+    assert coverage_of(PLAN.ranges) == landed
+
+
+def dying(step: Callable[..., Any], after: bool) -> Callable[..., Any]:
+    def killed(*about: Any, **more: Any) -> Any:
+        if after:
+            step(*about, **more)
+        raise Killed
+
+    return killed
+
+
+def test_a_plan_of_losses_alone_is_told_and_not_entered(
+    drivers: Drivers, lake: LakeInMemory
+) -> None:
+    empty = Plan("orders", PLAN.application, 1, "kafka", PLAN.isolation, (), (), made_at_ms=1)
+    result: RunResult | None = None
+    for _ in range(2):
+        result = Driving(drivers.another()).apply(empty, SEEN)
+    assert result is not None
+    assert (result.state, result.held) == ("nothing", (str(HELD.loss),))
+    target = drivers.another()
+    assert told(target) == BOTH
+    assert (target.unfinished(), len(lake.tables[drivers.path].versions)) == ([], 1)
+
+
+def test_a_plan_whose_ground_has_moved_tells_nothing(drivers: Drivers) -> None:
+    Driving(drivers.another(), ()).run()
+    with pytest.raises(Conflict, match="has moved"):
+        Driving(drivers.another()).apply(plan_of(made_at_ms=9), SEEN)
+    assert told(drivers.another()) == []

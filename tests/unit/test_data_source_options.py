@@ -1,0 +1,51 @@
+"""The data source's options as the job that they describe."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.datasource import KNOWN
+from rangeland.errors import JobFileError, UsageError
+from rangeland.reading import job_of_options
+
+WHERE = {"servers": "ns:9876", "topics": "orders", "dialect": "rocketmq"}
+
+
+@pytest.mark.parametrize(
+    ("text", "tags"),
+    [
+        ("A", ("A",)),
+        (" A , B,,A ", ("A", "B")),
+        ('["A", "B"]', ("A", "B")),
+        (' ["with, comma"]', ("with, comma",)),
+        ("[]", ()),
+    ],
+)
+def test_tags_are_given_by_commas_or_as_a_list(text: str, tags: tuple[str, ...]) -> None:
+    assert "tags" in KNOWN
+    assert job_of_options({**WHERE, "tags": text}).source.tags == tags
+
+
+def test_without_the_option_all_messages_are_read() -> None:
+    assert job_of_options(WHERE).source.tags == ()
+
+
+@pytest.mark.parametrize("text", ["", " , ", "A || B", "[1]", '[["A"]]'])
+def test_what_is_no_tag_is_refused(text: str) -> None:
+    with pytest.raises(JobFileError, match="tags"):
+        job_of_options({**WHERE, "tags": text})
+
+
+def test_a_list_that_is_not_json_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"option tags is .* not JSON"):
+        job_of_options({**WHERE, "tags": "[A, B]"})
+
+
+def test_tags_are_of_rocketmq_alone() -> None:
+    with pytest.raises(JobFileError, match="rocketmq only"):
+        job_of_options({**WHERE, "dialect": "kafka", "tags": "A"})
+
+
+def test_a_job_file_says_its_tags_itself() -> None:
+    with pytest.raises(UsageError, match="option job is there, and so is tags"):
+        job_of_options({"job": "orders.yaml", "tags": "A"})

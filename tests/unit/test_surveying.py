@@ -1,0 +1,158 @@
+"""How often the cluster is looked at: once by a run in a group, where one look will do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rangeland import run
+from rangeland.job import Job
+from rangeland.landing.ledger import Unfinished
+from rangeland.landing.target import Target
+from rangeland.model import Address, Leader, LogState, Partition, Survey
+from rangeland.planning.plan import Plan, Way
+from rangeland.progress import Silent
+from tests.unit import test_target
+from tests.unit.test_target import P0, Drivers, plan
+
+drivers, lake = test_target.drivers, test_target.lake
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        return 1_000_000_000
+
+
+class Cluster:
+    """Its log has grown by ten records whenever it is looked at; joining takes a while."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looks = 0
+        self.joining_s = 3.0
+        self.group_offsets: dict[tuple[Partition, str], int | None] = {}
+        self.claimed: list[Partition] = []
+        self.clock = Clock()
+        monkeypatch.setattr(run, "time", self.clock)
+        monkeypatch.setattr(run, "survey_of", self.survey)
+        monkeypatch.setattr(run, "claimed", self.join)
+
+    def survey(self, *about: object) -> Survey:
+        self.looks += 1
+        leader = Leader(Address("b", 1), epoch=3, topic_id="id")
+        logs = {P0: LogState(P0, leader, 0, 10 * self.looks, 100)}
+        return Survey(1_000, logs, group_offsets=self.group_offsets)
+
+    @contextmanager
+    def join(self, job: Job, settings: Any, partitions: Any, *about: object) -> Iterator[None]:
+        self.claimed = list(partitions)
+        self.clock.now += self.joining_s
+        yield None
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+class Grouped(run.Runner):
+    """A driver of a group; ``outrun`` says how often another enters a plan first."""
+
+    def __init__(self, target: Target, outrun: int = 0) -> None:
+        source = {"servers": ["b:1"], "topics": ["orders"]}
+        document = {"job": "orders", "source": source, "sink": {"table": target.name}}
+        self.job = Job.parse(json.dumps({**document, "group": {"id": "orders"}}))
+        self.way = Way.RUN
+        self.target = target
+        self.progress = Silent()
+        self.logs, self._looked, self.warnings, self.speed = {}, None, [], run.speed_of([])
+        self.outrun = outrun
+        self.landed: list[Plan] = []
+        waiting = SimpleNamespace(wait_for_workers=lambda: None, place=None, finish=self.finish)
+        self.finisher = cast(Any, waiting)
+
+    def finish(self, plan: Plan, left: Unfinished | None, *, recovered: bool) -> Any:
+        if left is None:
+            self.landed.append(plan)
+        else:
+            test_target.land_until_30(self.target, plan)
+        return plan
+
+    def refuse_restored(self) -> None: ...
+
+    def _parallelism(self) -> int:
+        return 1
+
+    def _enter(self, plan: Plan, *about: object) -> Plan | None:
+        self.outrun -= 1
+        return plan if self.outrun < 0 else None
+
+    def _result(self, *about: object) -> Any: ...
+
+    @property
+    def ends(self) -> list[int]:
+        return [r.until_offset for plan in self.landed for r in plan.ranges]
+
+
+def test_the_first_plan_is_made_of_the_look_that_the_group_was_joined_with(
+    drivers: Drivers, cluster: Cluster
+) -> None:
+    driver = Grouped(drivers.another())
+    driver.run()
+    assert (cluster.looks, driver.ends, cluster.claimed) == (1, [10], [P0])
+
+
+def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
+    drivers: Drivers, cluster: Cluster
+) -> None:
+    cluster.joining_s = run.FRESH_SECONDS + 1.0
+    driver = Grouped(drivers.another())
+    driver.run()
+    assert (cluster.looks, driver.ends) == (2, [20])
+
+
+def test_where_groups_stand_is_asked_once_more_when_nobody_else_can_move_them(
+    drivers: Drivers, cluster: Cluster
+) -> None:
+    cluster.group_offsets = {(P0, "orders"): 4}
+    driver = Grouped(drivers.another())
+    driver.run()
+    assert (cluster.looks, driver.ends) == (2, [20])
+
+
+def test_a_look_is_used_once(drivers: Drivers, cluster: Cluster) -> None:
+    driver = Grouped(drivers.another(), outrun=2)
+    driver.run()
+    assert (cluster.looks, driver.ends) == (3, [30])
+
+
+def test_what_others_have_landed_meanwhile_is_not_held_against_an_older_look(
+    drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test_target.columns_are_there(monkeypatch)
+    target = drivers.another()
+    assert target.enter(plan(), [])
+    target.refresh()
+    cluster.looks = 3  # the next look would be from after that plan's end
+    driver = Grouped(target)
+    driver.run()
+    assert (cluster.looks, driver.ends) == (5, [50])
+
+
+def test_where_nothing_is_in_quarantine_nobody_is_asked_for_it(
+    drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "in_quarantine", lambda *about: [])
+    driver = Grouped(drivers.another())
+    driver.way = Way.REREAD
+    driver.run()
+    assert (cluster.looks, driver.landed) == (0, [])
