@@ -21,39 +21,30 @@ from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
 from rangeland.groups.claiming import claimed
 from rangeland.groups.mirroring import positions
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings, exposed, login_packages, wanted_of
-from rangeland.landing.evidence import refuse_cut, refuse_restored, torn_from
+from rangeland.job.settings import cluster_settings, exposed, login_packages
+from rangeland.landing.drafting import Drafter
+from rangeland.landing.evidence import refuse_restored
 from rangeland.landing.finishing import Finished, Finisher, mends
-from rangeland.landing.holding import damaged
 from rangeland.landing.ledger import Unfinished
 from rangeland.landing.losing import losses_in
 from rangeland.landing.redriven import RedriveResult
 from rangeland.landing.redriving import (
-    HOLD_ALL,
-    draft_of_kept,
-    draft_of_log,
     in_quarantine,
     redrives,
 )
 from rangeland.landing.summing import summed
-from rangeland.landing.surveying import survey_of
 from rangeland.landing.target import Target
-from rangeland.model import LogState, Partition, Range, Survey
-from rangeland.planning.coverage import Coverage, common, coverage_of
-from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of, passed_over
-from rangeland.planning.lives import may_be_behind
-from rangeland.planning.losses import range_lost
-from rangeland.planning.plan import Plan, Way, renumbered
-from rangeland.planning.policy import Action, Loss, Seen
-from rangeland.planning.risk import Risk, speed_of
+from rangeland.model import Partition, Range, Survey
+from rangeland.planning.coverage import common, coverage_of
+from rangeland.planning.draft import Draft, Standing, passed_over
+from rangeland.planning.plan import Plan, Way
+from rangeland.planning.policy import Action, Seen
+from rangeland.planning.risk import Risk
 from rangeland.progress import Progress
 from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.frames import load_transform, transformed_schema
 from rangeland.spark.workers import start_workers
 
-RESURVEY_SECONDS = 10
-FRESH_SECONDS = 10
-"""So long a look at the cluster from before a group was joined may begin a plan."""
 MAX_ROUNDS = 50
 EARLIER = 20
 """So many landings back a group may stand without anybody having moved it."""
@@ -74,7 +65,7 @@ def preview(job: Job, spark: Any, progress: Progress, way: Way | None = None) ->
         tasks=len(runner.finisher.tasks(found.plan.slices)),
         pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
         seconds=time.monotonic() - started,
-        speed=runner.speed,
+        speed=runner.drafter.speed,
         location=None if job.sink.is_catalog_name else runner.target.path,
     )
 
@@ -126,118 +117,15 @@ class Runner:
         self.target = Target(spark, job)
         self.started = time.monotonic()
         self.warnings: list[str] = []
-        self.logs: dict[Partition, LogState] = {}
-        self._looked: tuple[float, Survey] | None = None
-        """The survey before the group was joined, as long as the target is of then, too."""
-        self.speed = speed_of(self.target.pace(job.application))
-        """How fast the job is expected to read."""
         self.finisher = Finisher(
             spark, job, self.target, self.rows, transform, progress, self._warn
         )
-
-    # --- planning ---------------------------------------------------------------------
-
-    def survey(self, standing: Standing) -> Survey:
-        """One look at the cluster for all that the job's range asks."""
-        self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
-        wanted = wanted_of(self.job, standing.topics, standing.checkpoint)
-        survey = survey_of(self.job, replace(wanted, speed=self.speed))
-        self.logs = survey.logs
-        return survey
-
-    def _surveyed(self, standing: Standing) -> Survey:
-        """The survey before the group was joined, where it is fresh, once; else a new one, as
-        where groups' offsets begin the range: others may have moved them until it was joined."""
-        looked, self._looked = self._looked, None
-        is_fresh = looked is not None and time.monotonic() - looked[0] < FRESH_SECONDS
-        if looked is not None and is_fresh and not looked[1].group_offsets:
-            return looked[1]
-        return self.survey(standing)
+        replacement = self.finisher.replacement
+        self.drafter = Drafter(spark, job, self.target, way, replacement, progress, self._warn)
 
     def draft(self) -> tuple[Draft, Survey]:
-        """A plan on what is known now. A log that seems to end below the checkpoint is
-        looked at again for a while: a new leader's end may be behind for a moment."""
-        standing = self.target.standing(self.job.application)
-        if self.way is Way.MISSING:
-            survey = self.survey(standing)
-            self.progress.step(f"reading the offsets in {self.job.sink.table}")
-            torn = torn_from(self.spark, self.target, self.job, self._warn)
-            found = draft_of(self._terms(), survey, standing, torn)
-            return self._placed(found), survey
-        if self.way is Way.REDRIVE:
-            now_ms = time.time_ns() // 1_000_000
-            kept = draft_of_kept(self.job, self.target, standing, now_ms)
-            return self._placed(kept), Survey(now_ms, {})
-        if self.way is Way.REREAD:
-            return self._reread(standing)
-        if self.way is Way.REPLACE:
-            standing = replace(standing, landed=Coverage())
-        deadline = time.monotonic() + RESURVEY_SECONDS
-        while True:
-            survey = self._surveyed(standing)
-            try:
-                found = draft(self._terms(), survey, standing, self._damaged(standing, survey))
-                if self.way is Way.REPLACE:
-                    self._refuse_replace(found.plan)
-                return self._placed(found), survey
-            except RangeLost as error:
-                if not _may_be_behind(error, standing, survey) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
-
-    def _reread(self, standing: Standing) -> tuple[Draft, Survey]:
-        wanted = in_quarantine(self.job, self.target)
-        now_ms = time.time_ns() // 1_000_000
-        survey = self.survey(standing) if wanted else Survey(now_ms, {})
-        terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
-
-        def draft_of_ranges(ranges: list[Range]) -> Draft:
-            return draft_of(terms, survey, standing, ranges)
-
-        if wanted:
-            self.progress.step("reading in the log what is in quarantine")
-        found = draft_of_log(wanted, cluster_settings(self.job), draft_of_ranges)
-        return self._placed(found), survey
-
-    def _damaged(self, standing: Standing, survey: Survey) -> list[Loss]:
-        if self.way is not Way.RUN:
-            return []
-        return damaged(self.target, cluster_settings(self.job), standing, survey)
-
-    def _terms(self) -> Terms:
-        slicing = self.job.slicing
-        if slicing.min_slices == 0:
-            # A job that says nothing gets work for every core where its bytes allow it.
-            slicing = replace(slicing, min_slices=self._parallelism())
-        return Terms(
-            job=self.job.job,
-            application=self.job.application,
-            dialect=self.job.source.dialect,
-            isolation=self.job.source.isolation,
-            tags=self.job.source.tags,
-            request=self.job.request,
-            limits=self.job.run_limits,
-            slicing=slicing,
-        )
-
-    def _placed(self, found: Draft) -> Draft:
-        """A backfill's plan has an application of its own, named after what it will land."""
-        found = replace(found, notes=(*found.notes, *exposed(self.job)))
-        if self.way is Way.RUN:
-            return found
-        plan = replace(found.plan, replaces=self.way is Way.REPLACE)
-        application = f"{self.job.application}/{self.way.value}/{plan.hash[:12]}"
-        return replace(found, plan=renumbered(plan, 1, application))
-
-    def _parallelism(self) -> int:
-        return int(self.spark.sparkContext.defaultParallelism)
-
-    def _refuse_replace(self, plan: Plan) -> None:
-        """Before a plan is entered that would take more than it brings."""
-        self.finisher.replacement.refuse()
-        if plan.losses:
-            raise range_lost(list(plan.losses))
-        refuse_cut(self.target, plan.ranges)
+        """A plan on what is known now, and the look at the cluster that it was made of."""
+        return self.drafter.draft()
 
     def refuse_restored(self) -> None:
         """A RESTORE is in the way where rows of this job's topics are missing since."""
@@ -253,9 +141,7 @@ class Runner:
             return self._result(*work())
         # A member that waits for executors would keep the others from what it is to read.
         self.finisher.wait_for_workers()
-        survey = self.survey(self.target.standing(self.job.application))
-        self._looked = (time.monotonic(), survey)
-        partitions = list(survey.logs)
+        partitions = list(self.drafter.look_ahead().logs)
         cluster, step = cluster_settings(self.job), self.progress.step
         with claimed(self.job, cluster, partitions, self._warn, step) as place:
             self.finisher.place = place
@@ -272,7 +158,7 @@ class Runner:
 
         def look() -> dict[Partition, int]:
             self.target.refresh()
-            return positions(self.target.standing(application).checkpoint, self.logs)
+            return positions(self.target.standing(application).checkpoint, self.drafter.logs)
 
         try:
             earlier = partial(self.target.checkpoints, application, EARLIER)
@@ -293,7 +179,7 @@ class Runner:
         try:
             return work()
         except (RangeLost, BadRecord) as error:
-            ids = {partition: log.leader.topic_id for partition, log in self.logs.items()}
+            ids = {partition: log.leader.topic_id for partition, log in self.drafter.logs.items()}
             found = losses_in(error)
             try:
                 self._note([Seen(x, Action.FAIL, ids.get(x.partition)) for x in found])
@@ -311,7 +197,7 @@ class Runner:
         outrun_times = turn = 0
         while outrun_times < MAX_ROUNDS:  # a turn that finishes a plan brings the end nearer
             if turn > 0:
-                self._looked = None
+                self.drafter.forget()
                 self.target.refresh()
             turn += 1
             if finished:
@@ -323,7 +209,7 @@ class Runner:
                 finished.append(self.finisher.finish(first.plan, first, recovered=True))
                 continue
             found, _ = self.draft()
-            seen = found.seen(self.logs)
+            seen = found.seen(self.drafter.logs)
             if found.is_empty and not found.begins:
                 self._note(seen)
                 # What another driver entered first and has landed since was not nothing.
@@ -437,7 +323,7 @@ class Runner:
         if risks:
             more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""
             self._warn(
-                f"retention may take {risks[0]}{more}, before all is read at {self.speed}; "
+                f"retention may take {risks[0]}{more}, before all is read at {self.drafter.speed}; "
                 "they are read first"
             )
 
@@ -456,16 +342,6 @@ class Runner:
             warnings=tuple(self.warnings),
             replaced=self.finisher.replaced if any(f.is_ours for f in finished) else None,
         )
-
-
-def _may_be_behind(error: RangeLost, standing: Standing, survey: Survey) -> bool:
-    """A new leader's end may be below the checkpoint for a moment; another log's stays so."""
-    told = {loss["verdict"] for loss in error.facts["losses"]}
-    return not told.isdisjoint(("truncated", "recreated")) and any(
-        may_be_behind(mark, survey.logs[partition])
-        for partition, mark in standing.checkpoint.items()
-        if partition in survey.logs
-    )
 
 
 def _overlapping(plan: Plan, unfinished: Sequence[Unfinished]) -> Unfinished | None:

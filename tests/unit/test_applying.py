@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -41,7 +42,8 @@ class Driving(run.Runner):
         self.target = target
         self.progress = Silent()
         self.spark = self.rows = cast(Any, None)
-        self.logs, self.warnings, self.started = {}, [], 0.0
+        self.warnings, self.started = [], 0.0
+        self.drafter = cast(Any, SimpleNamespace(logs={}, forget=lambda: None))
         self.drawn = seen
         self.finisher = cast(Any, finisher_of(target))
         self.finisher.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}

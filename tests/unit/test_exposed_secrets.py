@@ -11,6 +11,7 @@ from rangeland import inspection, run
 from rangeland.errors import EngineFailed, Unreachable
 from rangeland.job import Job
 from rangeland.job.settings import exposed
+from rangeland.landing.drafting import Drafter
 from rangeland.planning.draft import Draft
 from rangeland.progress import Silent
 from tests.unit.test_job_security import NAMED, bearer, job_of
@@ -68,13 +69,16 @@ def runner(job: Job) -> run.Runner:
     made.job, made.way, made.progress = job, run.Way.RUN, Silent()
     made.warnings, made.started = [], 0.0
     nothing = SimpleNamespace(settle=tuple)
-    made.target = cast(Any, SimpleNamespace(kernel=nothing))
+    made.target = cast(Any, SimpleNamespace(kernel=nothing, pace=lambda _application: []))
+    made.drafter = Drafter(
+        None, job, made.target, run.Way.RUN, cast(Any, None), made.progress, made._warn
+    )
     return made
 
 
 def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made = runner(job_of(plain()))
-    (note,) = made._placed(Draft(cast(Any, None), (), (), ())).notes
+    (note,) = made.drafter._placed(Draft(cast(Any, None), (), (), ())).notes
     assert "sent to the brokers in the clear" in note
 
     def stop(*_: object) -> None:

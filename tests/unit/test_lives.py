@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland import run
 from rangeland.dialects.kafka import epoch_of, read_epochs
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import RangeLost
+from rangeland.landing import drafting
 from rangeland.model import (
     Address,
     Bounds,
@@ -159,7 +159,7 @@ def test_a_run_looks_again_at_a_log_that_may_only_be_behind(verdict: Verdict) ->
     marks = Standing({P: Mark(100, None, 6)}, coverage_of([]), 2)
     for end, again in ((90, True), (100, False)):
         survey = Survey(0, {P: log(0, end, 6)})
-        assert run._may_be_behind(error, marks, survey) is again
+        assert drafting._may_be_behind(error, marks, survey) is again
 
 
 @pytest.mark.parametrize(("limit", "is_later"), [(None, False), (100, True)])

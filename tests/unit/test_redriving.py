@@ -216,7 +216,8 @@ class Turning(run.Runner):
         self.way = Way.REDRIVE
         self.target = cast(Target, _Still())
         self.progress = Silent()
-        self.logs, self.warnings = {}, []
+        self.warnings: list[str] = []
+        self.drafter = cast(Any, SimpleNamespace(logs={}, forget=lambda: None))
         self.left, self.outrun = plans, outrun
         self.finisher = cast(Any, SimpleNamespace(finish=self._finish, place=None))
 

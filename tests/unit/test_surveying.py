@@ -12,6 +12,7 @@ import pytest
 
 from rangeland import run
 from rangeland.job import Job
+from rangeland.landing import drafting
 from rangeland.landing.ledger import Unfinished
 from rangeland.landing.target import Target
 from rangeland.model import Address, Leader, LogState, Partition, Survey
@@ -42,8 +43,8 @@ class Cluster:
         self.group_offsets: dict[tuple[Partition, str], int | None] = {}
         self.claimed: list[Partition] = []
         self.clock = Clock()
-        monkeypatch.setattr(run, "time", self.clock)
-        monkeypatch.setattr(run, "survey_of", self.survey)
+        monkeypatch.setattr(drafting, "time", self.clock)
+        monkeypatch.setattr(drafting, "survey_of", self.survey)
         monkeypatch.setattr(run, "claimed", self.join)
 
     def survey(self, *about: object) -> Survey:
@@ -67,14 +68,19 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 class Grouped(run.Runner):
     """A driver of a group; ``outrun`` says how often another enters a plan first."""
 
-    def __init__(self, target: Target, outrun: int = 0) -> None:
+    def __init__(self, target: Target, outrun: int = 0, way: Way = Way.RUN) -> None:
         source = {"servers": ["b:1"], "topics": ["orders"]}
         document = {"job": "orders", "source": source, "sink": {"table": target.name}}
         self.job = Job.parse(json.dumps({**document, "group": {"id": "orders"}}))
-        self.way = Way.RUN
+        self.way = way
         self.target = target
         self.progress = Silent()
-        self.logs, self._looked, self.warnings, self.speed = {}, None, [], run.speed_of([])
+        self.warnings: list[str] = []
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+        nothing = cast(Any, None)
+        self.drafter = drafting.Drafter(
+            spark, self.job, target, way, nothing, self.progress, self.warnings.append
+        )
         self.outrun = outrun
         self.landed: list[Plan] = []
         waiting = SimpleNamespace(wait_for_workers=lambda: None, place=None, finish=self.finish)
@@ -88,9 +94,6 @@ class Grouped(run.Runner):
         return plan
 
     def refuse_restored(self) -> None: ...
-
-    def _parallelism(self) -> int:
-        return 1
 
     def _enter(self, plan: Plan, *about: object) -> Plan | None:
         self.outrun -= 1
@@ -114,7 +117,7 @@ def test_the_first_plan_is_made_of_the_look_that_the_group_was_joined_with(
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
     drivers: Drivers, cluster: Cluster
 ) -> None:
-    cluster.joining_s = run.FRESH_SECONDS + 1.0
+    cluster.joining_s = drafting.FRESH_SECONDS + 1.0
     driver = Grouped(drivers.another())
     driver.run()
     assert (cluster.looks, driver.ends) == (2, [20])
@@ -151,8 +154,7 @@ def test_what_others_have_landed_meanwhile_is_not_held_against_an_older_look(
 def test_where_nothing_is_in_quarantine_nobody_is_asked_for_it(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "in_quarantine", lambda *about: [])
-    driver = Grouped(drivers.another())
-    driver.way = Way.REREAD
+    monkeypatch.setattr(drafting, "in_quarantine", lambda *about: [])
+    driver = Grouped(drivers.another(), way=Way.REREAD)
     driver.run()
     assert (cluster.looks, driver.landed) == (0, [])
