@@ -3,7 +3,7 @@
 Each step prints its command before it runs, so any of them can be run alone, and what it
 said when it has ended. Nothing is passed over: a step that fails decides the exit code, after
 all have run. The rings that start Spark or brokers mostly wait, so they go in two lanes side
-by side. ``--quick`` leaves them out.
+by side; the jars that they need are fetched meanwhile. ``--quick`` leaves them out.
 
 Real brokers on a busy machine elect, expire and give up when they please. So a few tests that
 fail among them are run once more, alone, when the lanes have ended. Those that hold then are
@@ -36,6 +36,7 @@ STATIC = [
     [PYTHON, "-m", "mypy"],
     [PYTHON, "-c", "from importlinter.cli import lint_imports_command as run; run()"],
 ]
+FETCH = [PYTHON, "-m", "tests.fetch"]
 PURE = [[PYTHON, "-m", "pytest", "-q", "-n", "2", *QUICK_RINGS]]
 
 
@@ -46,8 +47,12 @@ MOST_UNSTEADY = 5
 
 
 def main(arguments: list[str]) -> int:
-    failed = _run([*STATIC, *PURE])
-    if "--quick" not in arguments:
+    if "--quick" in arguments:
+        failed = _run([*STATIC, *PURE])
+    else:
+        with ThreadPoolExecutor(1) as beside:
+            fetching = beside.submit(_run, [FETCH])
+            failed = [*_run([*STATIC, *PURE]), *fetching.result()]
         with tempfile.TemporaryDirectory(prefix="rangeland-check-") as folder:
             failed += _run_lanes(Path(folder))
     for command in failed:

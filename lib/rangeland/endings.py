@@ -147,9 +147,11 @@ def error_json(error: RangelandError) -> dict[str, Any]:
 
 
 def _comes_of_an_interruption(error: BaseException | None) -> bool:
-    while error is not None:
+    seen: list[BaseException] = []
+    while error is not None and not any(error is other for other in seen):
         if isinstance(error, KeyboardInterrupt):
             return True
+        seen.append(error)
         error = error.__cause__ or error.__context__
     return False
 

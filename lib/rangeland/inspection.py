@@ -53,6 +53,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     wanted = Wanted(source.topics, source.topic_pattern, source.partitions, known=known)
     cluster = cluster_settings(job)
     survey = survey_of(job, wanted, settings=cluster)
+    cluster = cluster.knowing(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
     losses = [loss for loss in target.losses() if loss.job == job.job]

@@ -104,6 +104,15 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class Age(StrEnum):
+    """Whether a broker can be asked which versions it takes: one that is ``old`` closes at the
+    question, one that is ``mute`` says nothing."""
+
+    YOUNG = "young"
+    OLD = "old"
+    MUTE = "mute"
+
+
 class Isolation(StrEnum):
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
@@ -168,7 +177,8 @@ class Survey:
 
     ``unreachable`` are partitions that nobody serves, and why. Where brokers have names,
     ``brokers`` are those that answered: of the others' partitions nothing is known. ``hidden``
-    are topics that are not there, or are not shown to this client."""
+    are topics that are not there, or are not shown to this client. ``ages`` are those of the
+    brokers that were connected to."""
 
     taken_at_ms: int
     logs: dict[Partition, LogState]
@@ -186,6 +196,7 @@ class Survey:
     agreed: dict[Partition, str] = field(default_factory=dict)
     retention: dict[str, Retention] = field(default_factory=dict)
     expiring: dict[Partition, int] = field(default_factory=dict)
+    ages: dict[Address, Age] = field(default_factory=dict)
 
 
 # --- the plan: what will be read --------------------------------------------------------

@@ -123,6 +123,7 @@ def freeze(
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
     )
     found = draft(terms, survey, Standing({}, Coverage(), 1))
+    settings = settings.knowing(survey)
     return found.plan, _slowed(job, settings, found.plan, min_slices), min_slices
 
 

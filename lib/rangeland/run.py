@@ -125,7 +125,8 @@ class Runner:
 
     def draft(self) -> tuple[Draft, Survey]:
         """A plan on what is known now, and the look at the cluster that it was made of."""
-        return self.drafter.draft()
+        found, self.finisher.survey = self.drafter.draft()
+        return found, self.finisher.survey
 
     def refuse_restored(self) -> None:
         """A RESTORE is in the way where rows of this job's topics are missing since."""
@@ -141,8 +142,9 @@ class Runner:
             return self._result(*work())
         # A member that waits for executors would keep the others from what it is to read.
         self.finisher.wait_for_workers()
-        partitions = list(self.drafter.look_ahead().logs)
-        cluster, step = cluster_settings(self.job), self.progress.step
+        survey = self.finisher.survey = self.drafter.look_ahead()
+        partitions, step = list(survey.logs), self.progress.step
+        cluster = cluster_settings(self.job).knowing(survey)
         with claimed(self.job, cluster, partitions, self._warn, step) as place:
             self.finisher.place = place
             done = work()
@@ -226,7 +228,7 @@ class Runner:
             plan = self._enter(found.plan, unfinished, seen)
             if plan is not None:
                 finished.append(self.finisher.finish(plan, None, recovered=False))
-                if self.way is Way.REDRIVE:  # a plan takes a part of what is kept
+                if self._leaves_more():
                     outrun_times = 0
                     continue
                 return finished, found
@@ -238,6 +240,10 @@ class Runner:
             do="run it again when they are done",
         )
 
+    def _leaves_more(self) -> bool:
+        """True where a plan has taken a part of what is in quarantine."""
+        return self.way is Way.REDRIVE or (self.way is Way.REREAD and self.drafter.leaves_more)
+
     def apply(self, plan: Plan, seen: Sequence[Seen]) -> RunResult:
         if plan.job != self.job.job:
             raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
@@ -248,9 +254,7 @@ class Runner:
         nothing more to tell."""
         self.refuse_restored()
         unfinished = self.target.unfinished()
-        same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
-        same = same or self.target.landed_plan(plan)
-        if same is not None:
+        if (same := self._entered(plan, unfinished)) is not None:
             return [self.finisher.finish(same.plan, same, recovered=True)], None
         standing = self.target.standing(plan.application)
         self._refuse_moved(plan, unfinished, standing)
@@ -258,9 +262,17 @@ class Runner:
         if found.is_empty and not found.begins:
             self._note(seen, plan.made_at_ms)
             return [], found
-        if self._enter(plan, unfinished, seen, plan.made_at_ms) is None:
-            raise _moved(plan, "another plan was entered at the same time")
-        return [self.finisher.finish(plan, None, recovered=False)], found
+        if self._enter(plan, unfinished, seen, plan.made_at_ms) is not None:
+            return [self.finisher.finish(plan, None, recovered=False)], found
+        self.target.refresh()
+        if (same := self._entered(plan, self.target.unfinished())) is not None:
+            return [self.finisher.finish(same.plan, same, recovered=True)], None
+        raise _moved(plan, "another plan was entered at the same time")
+
+    def _entered(self, plan: Plan, unfinished: Sequence[Unfinished]) -> Unfinished | None:
+        """The same plan, where it is in the ledger by now."""
+        same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
+        return same or self.target.landed_plan(plan)
 
     def _reviewed(self, plan: Plan, seen: Sequence[Seen], standing: Standing) -> Draft:
         """The draft that a plan was made of, as far as its ground, which has not moved, tells."""

@@ -16,7 +16,7 @@ from rangeland.dialects.jafka import ask_records, messages, next_offset, read_re
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.steps import Patience
-from rangeland.model import Address, Isolation, Partition, Slice
+from rangeland.model import Address, AtOffset, Bounds, Isolation, Latest, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import JafkaClient, message, message_set, produce
@@ -200,7 +200,8 @@ def test_the_entry_that_an_offset_is_in_is_found_from_the_nearest_segment(
     produce(jafka.address(), topic, values, batch=20)
     starts, partition = starts_of(values), Partition(topic, 0, "1")
     wanted = ((partition, starts[450]), (partition, starts[450] + 5))
-    survey = look(settings_of(jafka), topics=(topic,), offsets=wanted)
+    bounds = tuple(Bounds(Latest(), {p: AtOffset(at)}) for p, at in wanted)
+    survey = look(settings_of(jafka), topics=(topic,), bounds=bounds)
     assert survey.entries[wanted[0]] == (starts[450], starts[451])
     assert survey.entries[wanted[1]] == (starts[450], starts[451])
 

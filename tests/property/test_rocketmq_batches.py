@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, cycle, repeat
 from typing import Any
 
 import cramjam
@@ -202,7 +203,9 @@ def test_nothing_goes_on_behind_a_batch_that_says_another_number_than_it_holds(
     assert "next_offset" not in error.facts
 
 
-@pytest.mark.parametrize("number", ["", "x", "-1", "0", "32768", "3.0", "\xb2"])
+@pytest.mark.parametrize(
+    "number", ["", "x", "-1", "0", "32768", "3.0", "\xb2", "000003", "1" * 5_000]
+)
 def test_the_walk_ends_at_a_batch_that_does_not_tell_its_number(number: str) -> None:
     data = BEFORE + batch(GOOD, 5, number=number)
     for bad in (data, data + BEHIND):
@@ -276,16 +279,27 @@ def java_hash(text: str) -> int:
 class Broker:
     """One queue of a topic made for batches, which are given by the tags of their messages; a
     text is a message by itself. A pull begins at the entry that holds its offset, and takes
-    more as long as not too many messages come; by tags a batch has none."""
+    more as long as not too many messages come; by tags a batch has none. ``told``: the codes
+    with which it answers how the topic was made."""
 
-    def __init__(self, entries: Sequence[Sequence[str] | str], *, tells: bool = True) -> None:
-        self.session = Session("test")
-        self.tells = tells
+    def __init__(
+        self,
+        entries: Sequence[Sequence[str] | str],
+        *,
+        told: Iterator[int] | None = None,
+        session: Session | None = None,
+        queue: Partition = QUEUE,
+    ) -> None:
+        self.session, self.queue = session or Session("test"), queue
+        self.told = told or repeat(0)
+        self.configs = 0
         self.tags: list[str] = []
         self.starts: list[int] = []
         self.data: list[tuple[bytes, int, str | None]] = []
         self.pulls: list[Frame] = []
         self.sent_bytes = 0
+        is_plain = all(isinstance(entry, str) for entry in entries)
+        self.kind = b"SimpleCQ" if is_plain else b"BatchCQ"
         for entry in entries:
             at = len(self.tags)
             self.starts.append(at)
@@ -301,15 +315,16 @@ class Broker:
         answer: Any = None
         while sent:
             for raw in FrameReader(1 << 20).feed(sent):
-                answer = self.session.decode(self._answer(read_frame(raw))) or answer
+                answer = self.session.decode(self.answer(read_frame(raw))) or answer
             sent = self.session.due()
         found: m.SeriesAnswer = answer[1]
         return found
 
-    def _answer(self, frame: Frame) -> memoryview:
+    def answer(self, frame: Frame) -> memoryview:
         if frame.code == m.TOPIC_CONFIG:
-            made = b'{"attributes": {"queue.type": "BatchCQ"}}'
-            answer = Frame(0 if self.tells else 16, frame.opaque, ANSWER, body=made)
+            self.configs += 1
+            code, made = next(self.told), b'{"attributes": {"queue.type": "%s"}}' % self.kind
+            answer = Frame(code, frame.opaque, ANSWER, body=b"" if code else made)
         else:
             self.pulls.append(frame)
             answer = self._pulled(frame)
@@ -345,42 +360,58 @@ def read(
     while position < until:
         asked = [Asked(QUEUE, None, None, position, 1 << 20, until)]
         (question,) = ask_records(asked, FetchTerms(COMMITTED, 0, 1 << 20, tags=wanted))
-        (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
-        assert (part.verdict, part.readable_end) == (Verdict.OK, len(broker.tags))
-        behind = next_offset(part.records, position)
-        assert behind is not None
-        assert position < behind <= part.readable_end
-        end = min(behind, until)
-        for chunk in decode_chunks(part.records, position, end, COMMITTED, ()):
-            assert chunk.counts.total == chunk.next_offset - position
-            position, counts = chunk.next_offset, counts + chunk.counts
-            rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []
-        assert position == end
+        answer = broker.ask(question.request)
+        position, some, more = taken(broker, answer, position, until)
+        rows, counts = rows + some, counts + more
     return rows, counts
+
+
+def taken(
+    broker: Broker, answer: m.SeriesAnswer, position: int, until: int
+) -> tuple[int, list[int], Counts]:
+    """Where reading goes on, and what the answer has brought."""
+    rows: list[int] = []
+    counts = Counts()
+    asked = [Asked(broker.queue, None, None, position, 1 << 20, until)]
+    (part,) = read_records([answer], asked, COMMITTED).parts
+    assert (part.verdict, part.readable_end) == (Verdict.OK, len(broker.tags))
+    behind = next_offset(part.records, position)
+    assert behind is not None
+    assert position < behind <= part.readable_end
+    end = min(behind, until)
+    for chunk in decode_chunks(part.records, position, end, COMMITTED, ()):
+        assert chunk.counts.total == chunk.next_offset - position
+        position, counts = chunk.next_offset, counts + chunk.counts
+        rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []
+    assert position == end
+    return end, rows, counts
 
 
 some_tags = st.sampled_from(["A", "B", "C"])
 queues = st.lists(
     st.one_of(some_tags, st.lists(some_tags, min_size=1, max_size=50)), min_size=1, max_size=40
 )
+answers_of_config = st.lists(st.sampled_from([0, 2, 16]), min_size=1, max_size=4)
+"""Codes: it is told, the broker is busy, there is no right to know."""
 
 
 @settings(max_examples=300, deadline=None, database=None)
 @given(
     entries=queues,
     wanted=st.sampled_from([(), ("A",), ("A", "none"), ("B", "C")]),
-    tells=st.booleans(),
+    told=answers_of_config,
     data=st.data(),
 )
-@example(entries=["B", ["A"] * 3], wanted=("A",), tells=True, data=None)
-@example(entries=[["A", "B"]] * 40, wanted=("A",), tells=False, data=None)
+@example(entries=["B", ["A"] * 3], wanted=("A",), told=[0], data=None)
+@example(entries=["B", ["A"] * 3], wanted=("A",), told=[2], data=None)
+@example(entries=["B", ["A"] * 3], wanted=("A",), told=[16], data=None)
+@example(entries=[["A", "B"]] * 40, wanted=("A",), told=[16], data=None)
 def test_exactly_the_messages_of_the_range_and_the_tags_land(
-    entries: list[Any], wanted: tuple[str, ...], tells: bool, data: Any
+    entries: list[Any], wanted: tuple[str, ...], told: list[int], data: Any
 ) -> None:
-    # A broker that does not tell how the topic was made shows it by a batch that comes first.
-    if not tells:
-        entries = [entry if isinstance(entry, list) else [entry] for entry in entries]
-    broker = Broker(entries, tells=tells)
+    """Whatever the broker says of how the topic was made: nothing, where it is busy or it may
+    not be asked."""
+    broker = Broker(entries, told=cycle(told))
     first, until = 0, len(broker.tags)
     if data is not None:
         first = data.draw(st.integers(0, until - 1))
@@ -400,3 +431,106 @@ def test_batches_of_any_size_come_about_once(size: int, wanted: tuple[str, ...])
     assert read(broker, wanted, 0, end)[0] == list(range(end))
     stored_bytes = sum(len(data) for data, _, _ in broker.data)
     assert broker.sent_bytes < 1.2 * stored_bytes + 16 * len(broker.data[0][0]) + 10_000
+
+
+# --- what is known of a topic -----------------------------------------------------------
+
+
+def subscriptions(broker: Broker) -> list[str]:
+    return [frame.fields["subscription"] for frame in broker.pulls]
+
+
+@settings(max_examples=150, deadline=None, database=None)
+@given(
+    entries=st.tuples(queues, queues),
+    plain=st.booleans(),
+    told=answers_of_config,
+    data=st.data(),
+)
+def test_queues_whose_answers_come_among_each_other_are_read_as_each_by_itself(
+    entries: tuple[list[Any], list[Any]], plain: bool, told: list[int], data: Any
+) -> None:
+    """What one of them has told of the topic holds for both, and is not taken back."""
+    session, tell = Session("test"), cycle(told)
+    brokers: dict[int, Broker] = {}
+    for number, some in enumerate(entries):
+        some = [entry for entry in some if isinstance(entry, str)] or ["A"] if plain else some
+        queue = Partition("t", number, "broker-a")
+        brokers[number] = Broker(some, told=tell, session=session, queue=queue)
+        brokers[number].kind = b"SimpleCQ" if plain else b"BatchCQ"
+    positions, rows = dict.fromkeys(brokers, 0), {number: [] for number in brokers}
+    counts = dict.fromkeys(brokers, Counts())
+    waiting: list[Frame] = []
+    open_: dict[int, int] = {}
+
+    def go_on(number: int) -> None:
+        queue, position = brokers[number].queue, positions[number]
+        if position < len(brokers[number].tags):
+            series = m.PullSeries(queue, position, len(brokers[number].tags), 1 << 20, ("A",))
+            question, sent = session.encode(series)
+            open_[question] = number
+            waiting.extend(read_frame(raw) for raw in FrameReader(1 << 20).feed(sent))
+
+    for number in brokers:
+        go_on(number)
+    while open_:
+        frame = waiting.pop(data.draw(st.integers(0, min(len(waiting) - 1, 20))))
+        answered = session.decode(brokers[int(frame.fields.get("queueId", 0))].answer(frame))
+        waiting += [read_frame(raw) for raw in FrameReader(1 << 20).feed(session.due())]
+        if answered is not None:
+            number = open_.pop(answered[0])
+            broker = brokers[number]
+            positions[number], some, more = taken(
+                broker, answered[1], positions[number], len(broker.tags)
+            )
+            rows[number] += some
+            counts[number] += more
+            go_on(number)
+    for number, broker in brokers.items():
+        there = [n for n, tag in enumerate(broker.tags) if tag == "A"]
+        assert rows[number] == there
+        assert counts[number] == Counts(landed=len(there), filtered=len(broker.tags) - len(there))
+
+
+def test_a_second_queues_answers_by_tags_do_not_take_back_that_a_topic_is_for_batches() -> None:
+    """Both have asked by tags before anything was known; then the first has all its answers."""
+    session = Session("test")
+    brokers = [
+        Broker(["B", ["A"] * 3], session=session, queue=Partition("t", n, "broker-a"))
+        for n in range(2)
+    ]
+    sent = [session.encode(m.PullSeries(b.queue, 0, 4, 1 << 20, ("A",)))[1] for b in brokers]
+    for broker, data in zip(brokers, sent, strict=True):
+        answer: Any = None
+        while data:
+            for raw in FrameReader(1 << 20).feed(data):
+                answer = session.decode(broker.answer(read_frame(raw))) or answer
+            data = session.due()
+        position, rows, counts = taken(broker, answer[1], 0, 4)
+        assert (position, rows, counts) == (1, [], Counts(filtered=1))
+        assert broker.configs == (1 if broker is brokers[0] else 0)
+    for broker in brokers:
+        del broker.pulls[:]
+        assert read(broker, ("A",), 1, 4) == ([1, 2, 3], Counts(landed=3))
+        assert set(subscriptions(broker)) == {"*"}
+
+
+@pytest.mark.parametrize("code", [1, 2, 16, 17])
+def test_of_a_topic_that_is_not_told_of_everything_is_pulled_and_it_is_rarely_asked_about(
+    code: int,
+) -> None:
+    broker = Broker("B" * 50_000, told=repeat(code))
+    for position in range(0, 50_000, 500):
+        assert read(broker, ("A",), position, position + 500) == ([], Counts(filtered=500))
+    by_tags = [n for n, asked in enumerate(subscriptions(broker)) if asked != "*"]
+    assert by_tags == list(range(1, 1 + len(by_tags))), "the first series alone is by tags"
+    assert 5 <= broker.configs <= 10
+
+
+def test_a_topic_that_is_told_of_later_is_read_by_tags_from_then_on() -> None:
+    broker = Broker("B" * 2_000, told=chain([2, 2], repeat(0)))
+    assert read(broker, ("A",), 0, 2_000) == ([], Counts(filtered=2_000))
+    assert broker.configs == 3
+    del broker.pulls[:]
+    assert read(broker, ("A",), 0, 2_000) == ([], Counts(filtered=2_000))
+    assert subscriptions(broker).count("*") < 5 < len(broker.pulls)

@@ -217,6 +217,8 @@ HONOURED = {
     "v2 checkpoints": ("", "'delta.checkpointPolicy' = 'v2'"),
     "extra columns": (", v VARIANT, n TIMESTAMP_NTZ, s STRING", ""),
 }
+OFTEN = {"plain", "deletion vectors", "v2 checkpoints"}
+"""Those that most tables have that have any; the others take their turn with the slow tests."""
 REFUSED = {
     "columnMapping": ("", "'delta.columnMapping.mode' = 'name'"),
     "generatedColumns": (", d DATE GENERATED ALWAYS AS (CAST(timestamp AS DATE))", ""),
@@ -237,7 +239,10 @@ def create(sql: Sql, table: str, extra: str, properties: str, more: str = "") ->
     sql(f"CREATE TABLE delta.`{table}` ({COLUMNS}{extra}) USING delta {more} {given}")
 
 
-@pytest.mark.parametrize("name", HONOURED)
+@pytest.mark.parametrize(
+    "name",
+    [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in HONOURED],
+)
 def test_tables_with_harmless_features_take_rows(
     kernel: Kernel, table: str, sql: Sql, name: str
 ) -> None:

@@ -15,6 +15,7 @@ import rangeland
 from rangeland import inspection, run
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.job import Job
+from rangeland.landing import drafting
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan
 from rangeland.progress import Silent
@@ -245,7 +246,7 @@ def test_a_log_that_was_cut_short_is_noticed(
     table: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run, "RESURVEY_SECONDS", 0)
+    monkeypatch.setattr(drafting, "RESURVEY_SECONDS", 0)
     job = named(jafka, table, written.topic)
     rangeland.land(job, spark)
     end, kept = written.ends["1-0"], written.offsets("1-0")[-2]

@@ -98,6 +98,7 @@ def test_a_damaged_message_of_rocketmq_is_held_kept_aside_and_landed_once_mended
     assert is_proved(spark, job)
 
 
+@pytest.mark.slow
 def test_a_damaged_batch_of_rocketmq_is_kept_whole_and_landed_by_the_tags_of_its_job(
     rocketmq: RocketmqCluster, topic: str, spark: Any, table: str
 ) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import inspection, run
+from rangeland import inspection
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.job import Job
+from rangeland.landing import drafting
 from rangeland.model import Counts
 from rangeland.progress import Silent
 from rangeland.testing.rocketmq import RocketmqCluster
@@ -99,7 +100,7 @@ def test_a_landed_topic_that_is_deleted_has_vanished_and_one_made_anew_is_no_con
     table: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run, "RESURVEY_SECONDS", 0)
+    monkeypatch.setattr(drafting, "RESURVEY_SECONDS", 0)
     written = Written(rocketmq, topic, 1)
     written.fill("first", 10)
     job = job_of(written, table)

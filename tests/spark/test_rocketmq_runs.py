@@ -256,10 +256,10 @@ def test_a_reviewed_plan_lands_what_it_said_and_no_more(
     assert offsets_of(reviewed.job, written) == dict.fromkeys(written.queues) | taken
 
 
-def test_a_queue_of_no_broker_is_refused_with_how_queues_are_named(
+def test_a_queue_that_no_broker_has_is_refused_with_how_queues_are_named(
     written: Written, table: str, spark: Any
 ) -> None:
-    job = grouped(written, table, range={"from": {written.topic: {"0": 10}}, "until": "latest"})
+    job = grouped(written, table, range={"from": {written.topic: {"7": 10}}, "until": "latest"})
     with pytest.raises(JobFileError, match="has partitions broker-a-0, broker-b-0, broker-a-1"):
         rangeland.land(job, spark)
 

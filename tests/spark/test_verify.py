@@ -153,6 +153,7 @@ def test_a_restored_table_is_mended_and_goes_on(
     assert rows_of(table_of(spark, table)) == judged(kafka.bootstrap, [topic])
 
 
+@pytest.mark.slow
 def test_a_table_restored_to_a_time_is_noticed_too(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_table_restored_to_a_time_is_noticed_too(
     assert verified(landed, spark)["ok"]
 
 
+@pytest.mark.slow
 def test_a_restore_that_took_nothing_back_is_in_nobody_s_way(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
@@ -296,6 +298,7 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     assert (never.state, never.sequence) == ("not-landed", None)
 
 
+@pytest.mark.slow
 def test_what_two_lives_of_a_topic_share_is_left_alone_and_the_rest_is_mended(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
@@ -363,6 +366,7 @@ def test_a_row_that_the_log_does_not_give_any_more_is_counted_as_missing(
     assert offsets_of(table_of(spark, table)) == expected(p0=evens, p1=evens)
 
 
+@pytest.mark.slow
 def test_rows_that_spark_cannot_compare_are_replaced_with_a_warning(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, sql: Sql
 ) -> None:
@@ -446,6 +450,7 @@ def test_what_cannot_be_replaced_is_refused_before_anything_is_entered(
     assert rangeland.land(job, spark).state == "nothing"
 
 
+@pytest.mark.slow
 def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:

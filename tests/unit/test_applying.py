@@ -162,6 +162,42 @@ def test_a_plan_of_losses_alone_is_told_and_not_entered(
     assert (target.unfinished(), len(lake.tables[drivers.path].versions)) == ([], 1)
 
 
+@pytest.mark.parametrize("comes_to", ["its entry", "its end"])
+def test_two_who_apply_the_same_plan_at_once_land_it_once_and_neither_is_refused(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch, comes_to: str
+) -> None:
+    enter, first, second = Target.enter, drivers.another(), Driving(drivers.another())
+
+    def outrun(target: Target, plan: Plan, unfinished: Any) -> bool:
+        monkeypatch.setattr(Target, "enter", enter)
+        if comes_to == "its end":
+            Driving(first).apply(plan, SEEN)
+        else:
+            assert first.enter(plan, [])
+        return target.enter(plan, unfinished)
+
+    monkeypatch.setattr(Target, "enter", outrun)
+    result = second.apply(PLAN, SEEN)
+    assert result.state == ("landed" if comes_to == "its entry" else "already-landed")
+    assert told(second.target) == BOTH
+    assert second.target.landed_sequence(PLAN.application) == 1
+
+
+def test_another_plan_that_was_entered_at_the_same_time_is_in_the_way(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter, first = Target.enter, drivers.another()
+
+    def outrun(target: Target, plan: Plan, unfinished: Any) -> bool:
+        monkeypatch.setattr(Target, "enter", enter)
+        assert first.enter(plan_of(made_at_ms=9), [])
+        return target.enter(plan, unfinished)
+
+    monkeypatch.setattr(Target, "enter", outrun)
+    with pytest.raises(Conflict, match="another plan was entered"):
+        Driving(drivers.another()).apply(PLAN, SEEN)
+
+
 def test_a_plan_whose_ground_has_moved_tells_nothing(drivers: Drivers) -> None:
     Driving(drivers.another(), ()).run()
     with pytest.raises(Conflict, match="has moved"):

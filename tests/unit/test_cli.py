@@ -269,6 +269,13 @@ def test_what_breaks_under_an_interruption_is_one(runs: Runs, job: str, called: 
         assert (code, json.loads(out)["error"]) == (130, "Interrupted")
 
 
+def test_an_error_that_is_its_own_cause_ends(runs: Runs, job: str, called: Called) -> None:
+    runs.raises = ConnectionResetError("gone")
+    runs.raises.__cause__ = OSError("first")
+    runs.raises.__cause__.__context__ = runs.raises
+    assert called("run", job, "--json")[0] == 70
+
+
 def test_a_jvm_that_has_gone_is_worth_another_try(runs: Runs, job: str, called: Called) -> None:
     asked = compile("raise ConnectionRefusedError('refused')", "/lib/py4j/clientserver.py", "exec")
     with pytest.raises(ConnectionRefusedError) as gone:

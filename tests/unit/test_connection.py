@@ -18,7 +18,7 @@ from rangeland.dialects.contract import Question, dialect_names, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.fetch.broker import Connection
-from rangeland.fetch.lost import Closed, NoBroker
+from rangeland.fetch.lost import Closed, Lost, NoBroker
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
 from rangeland.fetch.stream import AHEAD_BYTES
@@ -177,6 +177,31 @@ def test_a_close_at_the_first_request_is_a_missing_login_only_if_it_comes_twice(
     with peer(broker, young(answers)) as address, Brokers(settings_of(address)) as brokers:
         question = Question(m.MetadataRequest(topics=None), 0)
         assert brokers.call(address, question) == m.MetadataResponse(brokers=(), topics=())
+
+
+def test_connections_that_are_closed_while_another_is_opened_stay_closed() -> None:
+    opening, closed = threading.Event(), threading.Event()
+
+    def slow(request: bytes) -> bytes:
+        opening.set()
+        closed.wait(5)
+        return versions_answer(request)
+
+    with peer(slow) as address, Brokers(settings_of(address, request_ms=5_000)) as brokers:
+
+        def close() -> None:
+            opening.wait(5)
+            brokers.close()
+            closed.set()
+
+        thread = threading.Thread(target=close)
+        thread.start()
+        try:
+            with pytest.raises(Lost, match="the connections were closed"):
+                brokers.connect(address)
+        finally:
+            thread.join()
+        assert brokers._open == {}
 
 
 @pytest.mark.parametrize("name", dialect_names())

@@ -102,6 +102,26 @@ def test_nothing_goes_on_behind_a_batch_whose_end_is_not_known(action: Action) -
     assert receipt(chunks(Action.HOLD, bytes(broken))).until_offset == 4
 
 
+@pytest.mark.parametrize(
+    ("action", "lost"), [(Action.SKIP, Counts(landed=10, lost=5)), (Action.HOLD, Counts(landed=5))]
+)
+@pytest.mark.parametrize("until", [5, 7])
+def test_a_gap_before_a_damaged_header_is_on_its_word_and_goes_with_it(
+    action: Action, lost: Counts, until: int
+) -> None:
+    """How long the gap is, only the damaged batch says: it may be the one that fills it."""
+    five = [Record(b"k", b"v")] * 5
+    damaged = encode(replace(Batch(7, five[:3]), count=90))
+    records = encode(Batch(0, five)) + damaged + encode(Batch(10, five))
+    found = chunks(action, records, Slice(0, P, 0, 15))
+    assert Counts.sum(chunk.counts for chunk in found) == lost
+    losses = [chunk.loss for chunk in found if chunk.loss is not None]
+    ends = 10 if action is Action.SKIP else 15
+    assert [(loss.from_offset, loss.until_offset) for loss in losses] == [(5, ends)]
+    before = chunks(action, records, Slice(0, P, 0, until))
+    assert Counts.sum(chunk.counts for chunk in before).landed == 5
+
+
 # --- the proof ----------------------------------------------------------------------------------
 
 

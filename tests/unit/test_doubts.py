@@ -22,6 +22,7 @@ from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.fetch import survey as surveys
 from rangeland.fetch.doubts import doubts_of, settled
+from rangeland.fetch.leaders import ask_leaders
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted, take_survey
@@ -265,3 +266,16 @@ def test_what_only_the_second_look_finds_odd_is_no_loss_though_nobody_served_it_
         ]
     elif P1 not in second.logs:
         assert resolved(found).losses == ()
+
+
+def test_who_told_is_known_though_somebody_else_was_silent_after_it() -> None:
+    cluster = Cluster(lambda *about: None)
+
+    def search(*about: Any) -> Any:
+        yield Asking((B1,), (Question("topics"),))
+        silent = yield Asking((), (Question("topics"),))
+        assert isinstance(silent, Silence)
+        return ClusterView((B1,), topics(P0))
+
+    cluster.find_leaders = search  # type: ignore[method-assign]
+    assert ask_leaders(cast(Brokers, cluster), ["t"], [B1, B2]).told_by == B1

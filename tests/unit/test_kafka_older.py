@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import pickle
+import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,8 +15,13 @@ from rangeland.dialects.kafka.answers import ask_offsets, find_leaders, read_off
 from rangeland.dialects.kafka.older import fitted
 from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, Session
 from rangeland.dialects.verdicts import Verdict
+from rangeland.fetch import broker
+from rangeland.fetch.lost import Silent
 from rangeland.fetch.pool import Brokers
-from rangeland.model import Address, AtTime, Isolation, Leader, Partition
+from rangeland.fetch.survey import Wanted
+from rangeland.job import Job
+from rangeland.landing import surveying
+from rangeland.model import Address, Age, AtTime, Isolation, Leader, Partition, Survey
 from rangeland.wire.messages import decode, encode
 from tests.unit.test_connection import (
     API_VERSIONS,
@@ -202,12 +210,83 @@ def test_a_broker_that_says_nothing_to_an_opening_is_old_if_it_answers_as_the_ol
     question = next(find_leaders(["orders"], [SEED], {})).questions[0]
     with peer(mute(asked)) as address, Brokers(settings_of(address, request_ms=300)) as brokers:
         brokers.call(address, question)
-        assert brokers.connect(address).is_old
+        assert brokers.connect(address).age is not Age.YOUNG
         assert asked == [API_VERSIONS, 1, 3, 3]
         asked.clear()
         brokers.drop(address)
         brokers.call(address, question)
         assert asked == [1, 3, 3], "what it loses others' requests with is not asked again"
+
+
+@pytest.mark.parametrize(("kind", "age"), [(mute, Age.MUTE), (old, Age.OLD)])
+def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, age: Age
+) -> None:
+    def look(brokers: Brokers, *about: object, **more: object) -> Survey:
+        brokers.connect(brokers.settings.seeds[0])
+        return Survey(0, {})
+
+    monkeypatch.setattr(surveying, "take_survey", look)
+    asked: list[int] = []
+    question = next(find_leaders(["orders"], [SEED], {})).questions[0]
+    with peer(kind(asked)) as address:
+        settings = settings_of(address, request_ms=300)
+        job = cast(Job, SimpleNamespace())
+        survey = surveying.survey_of(job, Wanted(("orders",)), settings=settings)
+        assert survey.ages == {address: age}
+        asked.clear()
+        with Brokers(pickle.loads(pickle.dumps(settings.knowing(survey)))) as brokers:
+            brokers.call(address, question)
+            assert brokers.ages == survey.ages
+    assert asked == ([1, 3, 3] if age is Age.MUTE else [1, API_VERSIONS, 3])
+
+
+def test_a_broker_that_was_young_is_waited_for_and_asked_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker, "OPENING_MS", 100)
+    asked: list[int] = []
+
+    def slow(request: bytes) -> bytes | None:
+        asked.append(key_of(request))
+        if len(asked) == 2:
+            time.sleep(0.4)
+        return versions_answer(request)
+
+    with peer(slow) as address, Brokers(settings_of(address, request_ms=5_000)) as brokers:
+        brokers.connect(address)
+        brokers.drop(address)
+        assert brokers.connect(address).age is Age.YOUNG
+    assert asked == [API_VERSIONS, API_VERSIONS]
+
+
+def test_an_address_that_was_youngs_and_says_nothing_now_is_asked_for_its_age() -> None:
+    asked: list[int] = []
+    with peer(mute(asked)) as address:
+        known = Survey(0, {}, ages={address: Age.YOUNG})
+        with Brokers(settings_of(address, request_ms=300).knowing(known)) as brokers:
+            with pytest.raises(Silent):
+                brokers.connect(address)
+            assert asked == [API_VERSIONS]
+            assert brokers.connect(address).age is Age.MUTE
+
+
+def test_the_age_is_asked_for_as_long_as_any_answer_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker, "OPENING_MS", 200)
+
+    def slow(request: bytes) -> bytes | None:
+        if key_of(request) != 1:
+            return b""
+        time.sleep(0.7)
+        return framed(request[4:8] + b"\0\0\0\0")
+
+    with peer(slow) as address, Brokers(settings_of(address, request_ms=1_200)) as brokers:
+        start = time.monotonic()
+        with pytest.raises(Silent):
+            brokers.connect(address)
+        assert time.monotonic() - start < 1.6
 
 
 @pytest.mark.parametrize("closes_at_the_oldest", [False, True], ids=["0.10 to 3.x", "4.x"])
@@ -228,7 +307,7 @@ def test_a_young_broker_that_is_slow_to_open_is_not_taken_for_an_old_one(
 
     with peer(slow) as address, Brokers(settings_of(address, request_ms=300)) as brokers:
         connection = brokers.connect(address)
-        assert not connection.is_old
+        assert connection.age is Age.YOUNG
         assert connection._session.versions[3] == (0, 13)  # type: ignore[attr-defined]
         rest = [API_VERSIONS] if closes_at_the_oldest else [3, API_VERSIONS]
         assert asked == [API_VERSIONS, 1, *rest]
@@ -244,9 +323,9 @@ def test_an_old_broker_that_was_upgraded_is_found_to_speak_by_now() -> None:
         peer(mute(asked), mute(asked), upgraded) as address,
         Brokers(settings_of(address, request_ms=300)) as brokers,
     ):
-        assert brokers.connect(address).is_old
+        assert brokers.connect(address).age is not Age.YOUNG
         brokers.drop(address)
-        assert not brokers.connect(address).is_old
+        assert brokers.connect(address).age is Age.YOUNG
 
 
 def test_the_age_is_told_by_the_version_of_the_answer() -> None:
@@ -281,10 +360,10 @@ def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:
         Brokers(settings_of(address)) as brokers,
     ):
         brokers.call(address, question)
-        assert brokers.connect(address).is_old
+        assert brokers.connect(address).age is not Age.YOUNG
         brokers.drop(address)
         brokers.call(address, question)
-        assert not brokers.connect(address).is_old
+        assert brokers.connect(address).age is Age.YOUNG
 
 
 def test_one_that_is_upgraded_is_found_to_be_new_again() -> None:

@@ -274,7 +274,7 @@ def test_garbage_that_says_it_is_far_away_is_left_to_decoding(
     piece, edges, _ = taken(monkeypatch, 12, 12, four(0), bytes(garbage))
     assert piece is not None
     assert (piece.until_offset, edges.asked) == (12, 0)
-    assert lost(chunks(Action.HOLD, four(0), bytes(garbage))) == [(0, 12)]
+    assert lost(chunks(Action.HOLD, four(0), bytes(garbage))) == [(4, 12)]
 
 
 def test_a_log_may_grow_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,18 @@ from rangeland.dialects.jafka import messages as m
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.fetch.places import GLANCE_BYTES, WALK_BYTES, entries_at
 from rangeland.fetch.pool import Brokers
-from rangeland.model import Address, Isolation, Leader, LogState, Partition
+from rangeland.fetch.survey import Wanted, named_offsets
+from rangeland.model import (
+    Address,
+    AtOffset,
+    Bounds,
+    Earliest,
+    Isolation,
+    Latest,
+    Leader,
+    LogState,
+    Partition,
+)
 from tests.entries import entry
 
 B1 = Address("b1", 9092)
@@ -131,3 +142,13 @@ def test_the_way_to_a_named_offset_goes_over_entries_larger_than_a_walk() -> Non
     _, large, small, last, _ = places_of(entries)
     assert look(broker, named=[(ONE, small + 3)]) == {(ONE, small + 3): (small, last)}
     assert look(broker, named=[(ONE, large)]) == {(ONE, large): (large, large)}, "it begins there"
+
+
+def test_an_offset_for_each_broker_is_not_looked_up_where_another_is_named() -> None:
+    other = Partition("t", 0, "2")
+    logs = {p: log_of(p, 900) for p in (ONE, other)}
+    listed = {Partition("t", 0): AtOffset(100), ONE: AtOffset(200)}
+    begins = Bounds(Earliest(), listed, only_listed=True)
+    ends = Bounds(Latest(), {Partition("t", 0): AtOffset(300)})
+    wanted = Wanted(("t",), bounds=(begins, ends))
+    assert set(named_offsets(wanted, logs)) == {(ONE, 200), (other, 100), (ONE, 300), (other, 300)}

@@ -69,8 +69,10 @@ class Keeping:
         entry = PlanEntry(APP, "orders", 1, "hash", (), "{}", 1)
         return [(entry, OutcomeEntry(APP, "orders", 1, "hash", (), (), 1))]
 
+    tags: tuple[str, ...] = ()
+
     def document(self, entry: PlanEntry) -> dict[str, Any]:
-        return plan().to_json()
+        return replace(plan(), tags=self.tags).to_json()
 
 
 def kept(where: Range, size_bytes: int, at_ms: int = 1, text: bytes = b"bytes") -> KeptBatch:
@@ -95,6 +97,28 @@ def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
         replace(ten(first), estimated_bytes=30 * MIB) for first in (30, 40)
     )
     assert target.read == [ten(40), ten(30), ten(20)]
+
+
+@pytest.mark.usefixtures("all_decodes")
+def test_what_is_in_quarantine_is_landed_by_the_tags_that_it_was_read_by() -> None:
+    target = Keeping(kept(ten(0), 1))
+    target.tags = ("A",)
+    about = cast(Job, JOB), cast(Target, target)
+    assert redriving.draft_of_kept(*about, Standing({}, Coverage(), 2), 5).plan.tags == ("A",)
+    (found,) = redriving.in_quarantine(*about)
+    assert found.kind == (Isolation.READ_COMMITTED, ("A",))
+
+
+@pytest.mark.usefixtures("all_decodes")
+def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        replace(one, why="", tags=tags)
+        for one, tags in zip(in_quarantine(0, 10, 20), [("A",), (), ("A",)], strict=True)
+    ]
+    monkeypatch.setattr(redriving, "_tried", lambda *about: iter(found))
+    standing = Standing({}, Coverage(), 2)
+    made = redriving.draft_of_kept(cast(Job, JOB), cast(Target, None), standing, 5).plan
+    assert ([r.from_offset for r in made.ranges], made.tags) == ([0, 20], ("A",))
 
 
 @pytest.mark.usefixtures("all_decodes")
@@ -133,6 +157,38 @@ def in_quarantine(*firsts: int) -> list[redriving.Quarantined]:
     return [redriving.Quarantined(kept(ten(first), 1), *how) for first in firsts]
 
 
+def whole(ranges: list[Range], kind: redriving.Kind) -> Draft:
+    made = replace(plan(*ranges), isolation=kind[0], tags=kind[1])
+    return Draft(made, tuple(ranges), (), ())
+
+
+def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second, third, fourth = in_quarantine(0, 10, 20, 30)
+    of_all = replace(first, isolation=Isolation.READ_UNCOMMITTED)
+    left = [of_all, replace(second, tags=("A",)), third, replace(fourth, tags=("A",))]
+    asked: list[tuple[int, redriving.Kind]] = []
+
+    def read(slices: tuple[Slice, ...], settings: ClusterSettings) -> Iterator[Any]:
+        for s in slices:
+            asked.append((s.from_offset, (settings.isolation, settings.tags)))
+            bad = Loss(P0, s.from_offset, s.until_offset, Verdict.CORRUPT, "bad")
+            yield SimpleNamespace(loss=bad if s.from_offset == 0 else None)
+
+    monkeypatch.setattr(redriving, "read_slices", read)
+    today = replace(LOG, tags=("B",))
+    found, leaves_more = redriving.draft_of_log(left, today, whole)
+    assert leaves_more
+    # What is still damaged keeps no other kind from being landed.
+    assert (found.plan.ranges, found.plan.tags) == ((ten(10), ten(30)), ("A",))
+    assert asked == [(one.batch.range.from_offset, one.kind) for one in (of_all, left[1], left[3])]
+    assert found.notes == ("orders/0 [0, 10) is corrupt: bad; it stays in quarantine",)
+    found, leaves_more = redriving.draft_of_log([of_all, third], today, whole)
+    assert (found.plan.ranges, found.plan.tags, leaves_more) == ((ten(20),), (), False)
+    assert found.notes == ("orders/0 [0, 10) is corrupt: bad; it stays in quarantine",)
+
+
 def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -145,9 +201,8 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
             yield SimpleNamespace(loss=bad if s.from_offset == 10 else None)
 
     monkeypatch.setattr(redriving, "read_slices", read)
-    found = redriving.draft_of_log(
-        in_quarantine(0, 10, 20), LOG, lambda ranges: Draft(plan(*ranges), tuple(ranges), (), ())
-    )
+    found, leaves_more = redriving.draft_of_log(in_quarantine(0, 10, 20), LOG, whole)
+    assert not leaves_more
     assert found.plan.ranges == (ten(0), ten(20))
     assert asked == [(first, redriving.HOLD_ALL) for first in (0, 10, 20)]
     # Nothing is held: a row of the ledger would say so each time.
@@ -157,7 +212,8 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
 
 def test_what_the_log_has_lost_meanwhile_stays_in_quarantine() -> None:
     gone = Loss(P0, 0, 10, Verdict.EXPIRED, "the log begins at 10")
-    found = redriving.draft_of_log(in_quarantine(0), LOG, lambda _: Draft(plan(), (), (), (gone,)))
+    nothing = Draft(plan(), (), (), (gone,))
+    found, _ = redriving.draft_of_log(in_quarantine(0), LOG, lambda *about: nothing)
     assert (found.plan.ranges, found.held) == ((), ())
     (said,) = found.notes
     assert said == "orders/0 [0, 10) is expired: the log begins at 10; it stays in quarantine"
@@ -253,6 +309,20 @@ def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
     assert len(finished) == 3 * run.MAX_ROUNDS
     assert found is not None
     assert found.is_empty
+
+
+def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine() -> None:
+    driver = Turning(plans=3)
+    driver.way = Way.REREAD
+    drafts = iter([True, True, False])
+    make = driver.draft
+
+    def draft() -> Any:
+        driver.drafter.leaves_more = next(drafts)
+        return make()
+
+    driver.draft = draft  # type: ignore[method-assign]
+    assert len(driver._land()[0]) == 3
 
 
 def test_who_is_outrun_again_and_again_gives_up() -> None:

@@ -29,7 +29,7 @@ from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.wire.frames import FrameReader, frame
-from tests.stored import STORED_MS, batch, inner, messages, stored
+from tests.stored import messages, stored
 
 QUEUE = Partition("t", 0, "broker-a")
 COMMITTED = Isolation.READ_COMMITTED
@@ -531,49 +531,6 @@ def test_an_empty_queue_for_batches_begins_at_0_and_has_nothing_of_any_time() ->
     for request, offset in ((m.min_offset(QUEUE), 0), (m.search_offset(QUEUE, 5), None)):
         found = read_offsets([m.Answer(request, 0, "", {"offset": "-1"}, b"")])[QUEUE]
         assert (found.verdict, found.offset) == (Verdict.OK, offset)
-
-
-@pytest.mark.parametrize(
-    ("kind", "time_ms", "offset", "asked"),
-    [
-        ("BatchCQ", STORED_MS + 1, "9", [29, 351, 11]),
-        ("BatchCQ", STORED_MS, "6", [29, 351, 11]),
-        ("SimpleCQ", STORED_MS + 1, "6", [29, 351]),
-        (None, STORED_MS + 1, "6", [29, 351]),
-    ],
-)
-def test_a_time_behind_the_last_batch_is_that_of_the_end(
-    kind: str | None, time_ms: int, offset: str, asked: list[int]
-) -> None:
-    """Of which a broker says that it is where the last batch begins."""
-    session, codes = Session("test"), []
-
-    def ask() -> Any:
-        _, sent = session.encode(m.TimeSearch(QUEUE, time_ms))
-        answer: Any = None
-        while sent:
-            (frame,) = frames_in(sent)
-            codes.append(frame.code)
-            match frame.code:
-                case m.SEARCH_OFFSET:
-                    reply = answer_to(frame, {"offset": 6})
-                case m.TOPIC_CONFIG if kind is not None:
-                    made = f'{{"attributes": {{"queue.type": "{kind}"}}}}'
-                    reply = answer_to(frame, body=made.encode())
-                case m.TOPIC_CONFIG:
-                    reply = answer_to(frame, code=16)
-                case m.PULL:
-                    body = batch([inner(b"v")] * 3, 6)
-                    reply = answer_to(frame, {"nextBeginOffset": 9}, body=body)
-            answer = session.decode(reply)
-            sent = session.due()
-        return answer[1]
-
-    found = ask()
-    assert (found.fields["offset"], found.request.about, codes) == (offset, QUEUE, asked)
-    del codes[:]
-    assert ask().fields["offset"] == offset
-    assert codes == [code for code in asked if code != 351], "how a topic was made is asked once"
 
 
 def test_an_offset_that_is_refused_is_none() -> None:

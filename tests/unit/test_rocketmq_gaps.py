@@ -16,7 +16,7 @@ import pytest
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
-from rangeland.errors import RangeLost, Unreachable
+from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Patience
@@ -24,7 +24,7 @@ from rangeland.fetch.tally import Tally
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.wire.frames import FrameReader, frame
-from tests.stored import properties_of, stored
+from tests.stored import batch, inner, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")
 COMPACTED = {"attributes": {"cleanup.policy": "COMPACTION"}, "topicName": "t"}
@@ -34,12 +34,15 @@ QUICK = Patience(no_progress_ms=500, backoff_ms=20, max_backoff_ms=50)
 @dataclass
 class Broker:
     """``tags`` of the messages that are there, by offset. ``begins`` is where it says that its
-    queue does. ``at_pull`` sees each pull by its number, before it is answered."""
+    queue does. ``topic`` is what it says of how the topic was made, None where it refuses to, and
+    ``damaged`` a batch that it gives for every offset there is. ``at_pull`` sees each pull by its
+    number, before it is answered."""
 
     tags: dict[int, str]
     end: int
     begins: int = 0
-    topic: object = None
+    topic: object = field(default_factory=dict)
+    damaged: bytes = b""
     looks: int = 10
     at_pull: Callable[[Broker, int], None] = lambda broker, number: None
     pulls: list[tuple[int, int, str]] = field(default_factory=list)
@@ -87,6 +90,8 @@ class Broker:
         )
         if at >= self.end:
             return 19, "OFFSET_OVERFLOW_ONE", fields, b""
+        if self.damaged:
+            return 0, "FOUND", fields | {"nextBeginOffset": self.end}, self.damaged
         return (0, "FOUND", fields, body) if found else (20, "NO_MATCHED_MESSAGE", fields, b"")
 
 
@@ -241,3 +246,25 @@ def test_nothing_more_is_asked_where_all_messages_are_there() -> None:
     broker = Broker(dict.fromkeys(range(30), "A"), 30)
     assert read(broker, 10, 30) == (list(range(10, 30)), Counts(landed=20))
     assert (10, 1, "*") not in broker.pulls
+
+
+# --- batches ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("from_offset", [0, 2])
+@pytest.mark.parametrize("tags", [(), ("A",)])
+def test_a_batch_that_does_not_tell_where_it_ends_is_damage_also_from_inside_of_it(
+    from_offset: int, tags: tuple[str, ...]
+) -> None:
+    """And not a gap, which would be asked about until the reader's patience ends."""
+    damaged = batch([inner(b"v")] * 4, number="x")
+    with pytest.raises(BadRecord, match="not told"):
+        read(Broker({}, 4, damaged=damaged), from_offset, 4, tags=tags)
+    broker, hold = Broker({}, 4, damaged=damaged), Policy(corrupt=Action.HOLD)
+    assert read(broker, from_offset, 4, tags=tags, policy=hold) == ([], Counts())
+
+
+def test_a_batch_that_ends_before_the_offset_is_a_gap_before_what_follows() -> None:
+    broker = Broker({}, 9, damaged=batch([inner(b"v")] * 4))
+    with pytest.raises(Unreachable, match="OFFSETS_MISSING"):
+        read(broker, 6, 9)

@@ -10,12 +10,24 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland import run
+from rangeland import reading, run
+from rangeland.delta.quarantine import KeptBatch
+from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
-from rangeland.landing import drafting
+from rangeland.landing import drafting, redriving
 from rangeland.landing.ledger import Unfinished
 from rangeland.landing.target import Target
-from rangeland.model import Address, Leader, LogState, Partition, Survey
+from rangeland.model import (
+    Address,
+    Age,
+    Isolation,
+    Kept,
+    Leader,
+    LogState,
+    Partition,
+    Range,
+    Survey,
+)
 from rangeland.planning.plan import Plan, Way
 from rangeland.progress import Silent
 from tests.unit import test_target
@@ -42,6 +54,7 @@ class Cluster:
         self.joining_s = 3.0
         self.group_offsets: dict[tuple[Partition, str], int | None] = {}
         self.claimed: list[Partition] = []
+        self.known: object = None
         self.clock = Clock()
         monkeypatch.setattr(drafting, "time", self.clock)
         monkeypatch.setattr(drafting, "survey_of", self.survey)
@@ -51,11 +64,14 @@ class Cluster:
         self.looks += 1
         leader = Leader(Address("b", 1), epoch=3, topic_id="id")
         logs = {P0: LogState(P0, leader, 0, 10 * self.looks, 100)}
-        return Survey(1_000, logs, group_offsets=self.group_offsets)
+        return Survey(
+            1_000, logs, group_offsets=self.group_offsets, ages={leader.address: Age.MUTE}
+        )
 
     @contextmanager
     def join(self, job: Job, settings: Any, partitions: Any, *about: object) -> Iterator[None]:
         self.claimed = list(partitions)
+        self.known = settings.ages
         self.clock.now += self.joining_s
         yield None
 
@@ -114,6 +130,25 @@ def test_the_first_plan_is_made_of_the_look_that_the_group_was_joined_with(
     assert (cluster.looks, driver.ends, cluster.claimed) == (1, [10], [P0])
 
 
+def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
+    drivers: Drivers, cluster: Cluster
+) -> None:
+    driver = Grouped(drivers.another())
+    driver.run()
+    known = ((Address("b", 1), Age.MUTE),)
+    assert cluster.known == known
+    finisher = test_target.finisher_of(driver.target)
+    (entered,) = driver.landed
+    assert finisher._cluster(entered).ages == ()
+    finisher.survey = driver.finisher.survey
+    assert finisher._cluster(entered).ages == known
+    # Without a group the tasks know it, too.
+    alone = Grouped(drivers.another())
+    alone.draft()
+    assert alone.finisher.survey is not None
+    assert alone.finisher.survey.ages == dict(known)
+
+
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
     drivers: Drivers, cluster: Cluster
 ) -> None:
@@ -158,3 +193,32 @@ def test_where_nothing_is_in_quarantine_nobody_is_asked_for_it(
     driver = Grouped(drivers.another(), way=Way.REREAD)
     driver.run()
     assert (cluster.looks, driver.landed) == (0, [])
+
+
+def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
+    drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its isolation and tags are not those of the job any more."""
+    batch = KeptBatch(Range(P0, 0, 5, "id"), "app", 1, "bad", "b:1", 1, Kept(b"", (), "bad"), 1)
+    left = redriving.Quarantined(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
+    monkeypatch.setattr(drafting, "in_quarantine", lambda *about: [left])
+    read: list[ClusterSettings] = []
+
+    def whole(slices: object, settings: ClusterSettings) -> list[Any]:
+        read.append(settings)
+        return []
+
+    monkeypatch.setattr(redriving, "_not_whole", whole)
+    made, _ = Grouped(drivers.another(), way=Way.REREAD).draft()
+    assert [(r.from_offset, r.until_offset) for r in made.plan.ranges] == [(0, 5)]
+    assert (made.plan.isolation, made.plan.tags) == left.kind
+    assert [(s.isolation, s.tags) for s in read] == [left.kind]
+    assert [dict(s.ages) for s in read] == [{Address("b", 1): Age.MUTE}]
+
+
+def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
+    drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "survey_of", cluster.survey)
+    _, settings, _ = reading.freeze(drivers.job)
+    assert dict(settings.ages) == {Address("b", 1): Age.MUTE}

@@ -21,7 +21,7 @@ from rangeland.fetch.lost import Closed, Lost, NoBroker, Silent, Tokenless
 from rangeland.fetch.proof import Proof
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.stream import PROBE_MS, Stream, speaks_tls
-from rangeland.model import Address
+from rangeland.model import Address, Age
 
 __all__ = ["Connection", "Lost"]
 
@@ -33,9 +33,8 @@ class Connection:
     """Connected and negotiated when made; not for several threads at once.
 
     Answers are given in the order of the requests, in whatever order they come. After any
-    error it is closed for good. ``is_old``: the broker is too old to be asked what it takes;
-    ``is_mute``: it is, and says nothing when it is asked. ``was_old`` and ``was_mute``: it was
-    when it was asked last, so it need not be asked again."""
+    error it is closed for good. ``was`` is the broker's age as it was when it was asked last:
+    an old one need not be asked again, and a young one that says nothing is busy."""
 
     def __init__(
         self,
@@ -44,9 +43,9 @@ class Connection:
         settings: ClusterSettings,
         *,
         is_probe: bool = False,
-        was_old: bool = False,
-        was_mute: bool = False,
+        was: Age | None = None,
     ) -> None:
+        self.age = Age.YOUNG if was is None else was
         self.address = address
         self._settings = settings
         self._dialect = dialect
@@ -59,8 +58,7 @@ class Connection:
         self._session = dialect.open_session(settings.client_id)
         self._stream = self._connect()
         try:
-            self.is_old, self.is_mute = was_old, was_mute
-            self._open()
+            self._open(was)
             self._stream.take_large_frames()
             if self._proof is not None:
                 self._log_in_surely(self._proof)
@@ -87,13 +85,15 @@ class Connection:
 
     # --- the greeting -------------------------------------------------------------------
 
-    def _open(self) -> None:
+    def _open(self, was: Age | None) -> None:
         try:
-            if self.is_mute:
+            if was is Age.MUTE:
                 self._ask_age()
-            elif self.is_old:
+            elif was is Age.OLD:
                 self._greet_as_old(self._session.oldest())
                 self._ask_again()
+            elif was is Age.YOUNG:
+                self._negotiate()
             else:
                 self._negotiate_or_ask_age()
         except Closed as closed:
@@ -129,23 +129,23 @@ class Connection:
         """By a question that old and young brokers answer differently, and not by an opening:
         where that is not answered, others' requests are lost with it. Only brokers as young as
         4.0 close at the oldest greeting."""
-        self.is_old = self.is_mute = False
+        self.age = Age.YOUNG
         try:
             self._greet_as_old(self._session.oldest(), deadline)
             self._stream.take_large_frames()
             self._stream.send(self._session.ask_age())
-            answer = self._stream.receive(self._settings.request_ms)
-            self.is_old = self.is_mute = self._session.is_old(answer)
+            answer = self._stream.receive(self._settings.request_ms, deadline)
+            self.age = Age.MUTE if self._session.is_old(answer) else Age.YOUNG
         except Closed:
             self._connect_again()
-        if not self.is_old:
+        if self.age is Age.YOUNG:
             self._session = self._dialect.open_session(self._settings.client_id)
             self._negotiate()
 
     def _open_as_of_old(self, closed: Closed) -> None:
         """One that closes may be too old for an opening, or busy, or going down. It is old if it
         answers what the oldest answer and then, on the same connection, closes at an opening."""
-        self.is_old = False
+        self.age = Age.YOUNG
         hello = self._session.oldest()
         if not hello or self._settings.sasl is not None:
             raise Closed(closed.what, why=closed.why, do=mistakes.SILENT_CLOSE, **closed.facts)
@@ -161,13 +161,13 @@ class Connection:
     def _ask_again(self) -> None:
         """Opens on a connection that the oldest greeting was answered on: who closes it now is
         old, and who does not has been upgraded."""
-        session, self.is_old = self._session, False
+        session, self.age = self._session, Age.YOUNG
         self._session = self._dialect.open_session(self._settings.client_id)
         try:
             self._negotiate()
         except Closed:
             self._session = session
-            self._is_known = self.is_old = True
+            self._is_known, self.age = True, Age.OLD
             self._connect_again()
 
     def _greet_as_old(self, hello: bytes, deadline: float | None = None) -> None:
@@ -192,7 +192,7 @@ class Connection:
         self._early.clear()
         self._is_known = self._has_answered = False
         self._connect_again()
-        self._open()
+        self._open(self.age)
         self._stream.take_large_frames()
         try:
             self._log_in(proof)

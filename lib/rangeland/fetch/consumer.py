@@ -199,8 +199,9 @@ def _decode(
                 raise
             bad = located(error, piece_slice.partition, piece.leader, nature)
             first = max(position, _begin(bad))
-            if first >= until_offset:  # what lies between is on the word of damaged bytes
-                first = position
+            if first >= end_of_good:  # what lies between is on the word of damaged bytes
+                untold = position if first >= until_offset else first
+                first = max(position, bad.facts.get("good_until", untold))
             loss = _judged(bad, settings, piece_slice, first, until_offset)
             if first > position and first < end_of_good:
                 end_of_good = first

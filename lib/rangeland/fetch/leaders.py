@@ -30,7 +30,8 @@ def ask_leaders(
     try:
         asking = next(search)
         while True:
-            answers, told_by = _ask_in_turn(brokers, asking)
+            answers, answered = _ask_in_turn(brokers, asking)
+            told_by = answered or told_by
             asking = search.send(answers)
     except StopIteration as done:
         view: ClusterView = done.value

@@ -25,6 +25,7 @@ from rangeland.fetch.pool import Brokers
 from rangeland.model import (
     Address,
     AtTime,
+    Bounds,
     Earliest,
     Isolation,
     Latest,
@@ -54,8 +55,8 @@ class Wanted:
     """What to look at. Exactly one of ``topics`` and ``topic_pattern`` is given; the pattern
     is anchored and never matches internal topics. ``partitions`` restricts by topic: numbers,
     or ``broker-number`` where partitions are numbered per broker. ``known`` are topics that
-    were landed before: one that is gone is no mistake of the job's. ``offsets`` are those
-    that the job names itself, to be checked where not every offset will do; ``marks`` are
+    were landed before: one that is gone is no mistake of the job's. ``bounds`` are the sides
+    of the range, whose offsets are checked where not every offset will do; ``marks`` are
     those that a landing ended at, and ``checkpoint`` all that is known of them. ``speed``: how
     fast all is expected to be read, if what may expire meanwhile is to be known."""
 
@@ -65,7 +66,7 @@ class Wanted:
     times_ms: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
     known: frozenset[str] = frozenset()
-    offsets: tuple[tuple[Partition, int], ...] = ()
+    bounds: tuple[Bounds, ...] = ()
     marks: tuple[tuple[Partition, int], ...] = ()
     checkpoint: Mapping[Partition, Mark] = field(default_factory=dict)
     speed: Speed | None = None

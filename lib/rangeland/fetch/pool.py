@@ -11,10 +11,10 @@ from typing import Any
 
 from rangeland.dialects.contract import Dialect, Question, load_dialect
 from rangeland.fetch.broker import Connection
-from rangeland.fetch.lost import Closed, Lost
+from rangeland.fetch.lost import Closed, Lost, Silent
 from rangeland.fetch.mistakes import wants_login
 from rangeland.fetch.settings import ClusterSettings
-from rangeland.model import Address
+from rangeland.model import Address, Age
 
 AHEAD = 256
 """Questions on their way to one broker before an answer is read."""
@@ -28,9 +28,13 @@ class Brokers:
         self.dialect: Dialect = load_dialect(settings.dialect)
         self.requests = 0
         self._open: dict[Address, Connection] = {}
-        self._old: set[Address] = set()
-        self._mute: set[Address] = set()
+        self._ages: dict[Address, Age] = dict(settings.ages)
         self._closed = False
+
+    @property
+    def ages(self) -> dict[Address, Age]:
+        """What is known of the brokers' ages."""
+        return dict(self._ages)
 
     def call(self, address: Address, question: Question) -> Any:
         """Raises Lost after the second failure, and what the answer itself raises."""
@@ -80,24 +84,30 @@ class Brokers:
 
     def connect(self, address: Address) -> Connection:
         """The open connection to a broker, or a new one. Raises Lost."""
+        self._refuse_closed(address)
+        connection = self._open.get(address)
+        if connection is None:
+            connection = self._open[address] = self._opened(address)
+            try:
+                self._refuse_closed(address)  # by another thread, while it was opened
+            except Lost:
+                self.drop(address)
+                raise
+        return connection
+
+    def _refuse_closed(self, address: Address) -> None:
         if self._closed:
             raise Lost(f"{address} is not asked any more", why="the connections were closed")
-        if address not in self._open:
-            self._open[address] = self._opened(address)
-        return self._open[address]
 
     def _opened(self, address: Address) -> Connection:
-        """A broker that is too old to be asked what it takes is remembered, as long as it
-        answers as one."""
-        was_old, was_mute = address in self._old, address in self._mute
-        self._old.discard(address)
-        self._mute.discard(address)
-        how = {"was_old": was_old, "was_mute": was_mute}
-        connection = Connection(address, self.dialect, self.settings, **how)
-        if connection.is_old:
-            self._old.add(address)
-        if connection.is_mute:
-            self._mute.add(address)
+        """What a broker is, is remembered as long as it answers as one."""
+        was = self._ages.get(address)
+        try:
+            connection = Connection(address, self.dialect, self.settings, was=was)
+        except (Silent, Closed):
+            self._ages.pop(address, None)  # it may be another by now
+            raise
+        self._ages[address] = connection.age
         return connection
 
     def drop(self, address: Address) -> None:

@@ -7,9 +7,9 @@ every ``repr``. A settings object is never written to a plan, a ledger or a log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from rangeland.model import Address, Isolation, Kept
+from rangeland.model import Address, Age, Isolation, Kept, Survey
 from rangeland.planning.policy import Policy
 
 
@@ -55,7 +55,8 @@ class ClusterSettings:
     """``seeds`` are asked first; where the cluster does not name its brokers itself,
     ``members`` has them by name. ``rack`` is where this client is, if it says.
     ``rates``: the bytes per second that one task may take of a broker, where that is limited.
-    ``tags``: only messages with one of these are read, all if there are none."""
+    ``tags``: only messages with one of these are read, all if there are none. ``ages``: what
+    brokers have shown of theirs, so that they are not asked for it again."""
 
     dialect: str
     seeds: tuple[Address, ...]
@@ -75,3 +76,8 @@ class ClusterSettings:
     kept: Mapping[int, Kept] = field(default_factory=dict, repr=False)
     """Quarantined batches to read in place of a log, by slice; then no broker is asked."""
     tags: tuple[str, ...] = ()
+    ages: tuple[tuple[Address, Age], ...] = ()
+
+    def knowing(self, survey: Survey) -> ClusterSettings:
+        """The same, with what a look at the cluster has found out about its brokers."""
+        return replace(self, ages=tuple(survey.ages.items()))

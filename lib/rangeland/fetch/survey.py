@@ -21,6 +21,7 @@ from rangeland.fetch.pool import Brokers
 from rangeland.fetch.retention import expiring, retention_of
 from rangeland.model import (
     Address,
+    AtOffset,
     AtTime,
     Earliest,
     Latest,
@@ -29,7 +30,6 @@ from rangeland.model import (
     Partition,
     Survey,
 )
-from rangeland.planning.bounds import named_in
 from rangeland.planning.risk import Speed, expiry_times, reading_ms
 
 AGAIN_MS = 500
@@ -105,7 +105,7 @@ def _look_once(
             (p, t) for t, found in times.items() for p in found if not found[p].is_exact
         ),
         entries=entries_at(
-            brokers, logs, (*_named(wanted, logs), *_committed(groups)), wanted.marks
+            brokers, logs, (*named_offsets(wanted, logs), *_committed(groups)), wanted.marks
         )
         if nature.offsets_are_bytes
         else {},
@@ -147,9 +147,12 @@ def _of_bytes(log: LogState, start: OffsetAnswer, end: OffsetAnswer) -> LogState
     return replace(log, size_bytes=log.end_offset - log.start_offset, borders=borders)
 
 
-def _named(wanted: Wanted, logs: Mapping[Partition, LogState]) -> list[tuple[Partition, int]]:
-    """Offsets of the request, also those that it gives for a partition of each broker."""
-    return [(p, at) for named, at in wanted.offsets for p in logs if named in named_in({p})]
+def named_offsets(
+    wanted: Wanted, logs: Mapping[Partition, LogState]
+) -> list[tuple[Partition, int]]:
+    """The offsets that the job itself gives for these partitions."""
+    bounds = ((p, side.of(p)) for side in wanted.bounds for p in logs)
+    return [(p, bound.offset) for p, bound in bounds if isinstance(bound, AtOffset)]
 
 
 def _committed(

@@ -94,7 +94,8 @@ def push(job: Job, spark: Any, progress: Progress) -> PushResult:
     standing = target.standing(job.application)
     progress.step("asking for leaders and offsets")
     cluster = cluster_settings(job)
-    logs = survey_of(job, wanted_of(job, standing.topics), settings=cluster).logs
+    survey = survey_of(job, wanted_of(job, standing.topics), settings=cluster)
+    cluster, logs = cluster.knowing(survey), survey.logs
     checkpoint = positions(standing.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
     home = open_home(job, cluster)

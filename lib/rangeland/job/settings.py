@@ -20,7 +20,7 @@ from rangeland.fetch.survey import Wanted
 from rangeland.job.document import Job
 from rangeland.job.source import Security, Tls, Token
 from rangeland.model import Partition
-from rangeland.planning.bounds import groups_asked, offsets_asked, times_asked
+from rangeland.planning.bounds import groups_asked, times_asked
 from rangeland.planning.lives import Mark
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def wanted_of(
         partitions=source.partitions,
         times_ms=tuple(times_asked(job.request)),
         groups=tuple(groups_asked(job.request)),
-        offsets=tuple(offsets_asked(job.request)),
+        bounds=(job.request.from_bounds, job.request.until_bounds),
         known=frozenset(known),
         marks=tuple((p, mark.until_offset) for p, mark in (checkpoint or {}).items()),
         checkpoint=dict(checkpoint or {}),

@@ -25,7 +25,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from rangeland.errors import StorageFailed, Unreachable, UsageError
-from rangeland.jvm.java import find_java
+from rangeland.jvm.java import SMALL_JVM, find_java
 
 FETCH_TIMEOUT_S = 900
 
@@ -300,7 +300,7 @@ def _fetch_into(target: Path, name: str, module: str) -> None:
 
 
 def _run_ivy(name: str, home: Path, jars: Path) -> None:
-    command = [find_java(), f"-Duser.home={home}", "-jar", str(find_ivy())]
+    command = [find_java(), *SMALL_JVM, f"-Duser.home={home}", "-jar", str(find_ivy())]
     command += ["-settings", str(home / "settings.xml"), "-ivy", str(home / "ivy.xml")]
     command += ["-confs", "default", "-types", "jar", "bundle"]
     command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]

@@ -17,7 +17,13 @@ from rangeland.job import Job
 from rangeland.job.settings import cluster_settings, exposed, wanted_of
 from rangeland.landing.evidence import refuse_cut, torn_from
 from rangeland.landing.holding import damaged
-from rangeland.landing.redriving import HOLD_ALL, draft_of_kept, draft_of_log, in_quarantine
+from rangeland.landing.redriving import (
+    HOLD_ALL,
+    Kind,
+    draft_of_kept,
+    draft_of_log,
+    in_quarantine,
+)
 from rangeland.landing.replacing import Replacement
 from rangeland.landing.surveying import survey_of
 from rangeland.landing.target import Target
@@ -59,6 +65,8 @@ class Drafter:
         self.logs: dict[Partition, LogState] = {}
         self.speed = speed_of(target.pace(job.application))
         """How fast the job is expected to read."""
+        self.leaves_more = False
+        """The last draft has taken a part of what is in quarantine: one plan has one kind."""
         self._ahead: tuple[float, Survey] | None = None
         """The look from before the group was joined, as long as the target is of then, too."""
 
@@ -130,18 +138,22 @@ class Drafter:
         survey = self.survey(standing) if wanted else Survey(now_ms, {})
         terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
 
-        def draft_of_ranges(ranges: list[Range]) -> Draft:
-            return draft_of(terms, survey, standing, ranges)
+        def draft_of_ranges(ranges: list[Range], kind: Kind) -> Draft:
+            isolation, tags = kind
+            of_then = replace(terms, isolation=isolation, tags=tags)
+            return draft_of(of_then, survey, standing, ranges)
 
         if wanted:
             self.progress.step("reading in the log what is in quarantine")
-        found = draft_of_log(wanted, cluster_settings(self.job), draft_of_ranges)
+        cluster = cluster_settings(self.job).knowing(survey)
+        found, self.leaves_more = draft_of_log(wanted, cluster, draft_of_ranges)
         return self._placed(found), survey
 
     def _damaged(self, standing: Standing, survey: Survey) -> list[Loss]:
         if self.way is not Way.RUN:
             return []
-        return damaged(self.target, cluster_settings(self.job), standing, survey)
+        cluster = cluster_settings(self.job).knowing(survey)
+        return damaged(self.target, cluster, standing, survey)
 
     def _terms(self) -> Terms:
         slicing = self.job.slicing

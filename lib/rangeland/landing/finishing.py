@@ -36,7 +36,7 @@ from rangeland.landing.losing import losses_in
 from rangeland.landing.redriving import HOLD_ALL, redrives, rereads, settings_of
 from rangeland.landing.replacing import Replacement, refuse_lost
 from rangeland.landing.target import Target
-from rangeland.model import DataFile, Range, Receipt, Slice, TaskResult
+from rangeland.model import DataFile, Range, Receipt, Slice, Survey, TaskResult
 from rangeland.planning.audit import Replaced
 from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, Way
@@ -96,6 +96,8 @@ class Finisher:
         self.progress = progress
         self.replacement = Replacement(spark, target)
         self.replaced: Replaced | None = None
+        self.survey: Survey | None = None
+        """The last look at the cluster, if there was one."""
         self.place: Place | None = None
         """In the group of the job's runs, for as long as one holds."""
         self._warn = warn
@@ -253,6 +255,8 @@ class Finisher:
         if redrives(plan):
             return settings_of(plan, self.target)
         cluster = replace(cluster_settings(self.job), isolation=plan.isolation, tags=plan.tags)
+        if self.survey is not None:
+            cluster = cluster.knowing(self.survey)
         return replace(cluster, policy=HOLD_ALL) if rereads(plan) else cluster
 
     def _read_transformed(

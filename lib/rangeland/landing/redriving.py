@@ -32,13 +32,24 @@ HOLD_ALL = Policy(_HOLD, _HOLD, _HOLD, _HOLD, _HOLD, _HOLD)
 """For reading a log again: what it cannot give stays in quarantine."""
 
 
+Kind = tuple[Isolation, tuple[str, ...]]
+"""Which messages of its offsets a landing takes: by isolation and tags."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A batch in quarantine. ``why`` it cannot be decoded now; empty if it can."""
+    """A batch in quarantine. ``why`` it cannot be decoded now; empty if it can. ``isolation``
+    and ``tags`` are those of the landing that has put it there: the job may have others now."""
 
     batch: KeptBatch
     isolation: Isolation
     why: str
+    tags: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """What a plan can have one of."""
+        return self.isolation, self.tags
 
     @property
     def decodes(self) -> bool:
@@ -62,10 +73,10 @@ def _tried(job: Job, target: Target) -> Iterator[Quarantined]:
             continue
         left.discard(key)
         for where in wanted[key].ranges:
-            isolation = wanted[key].isolation
+            isolation, tags = wanted[key].kind
             why = _trouble(job, replace(batch, range=where), isolation)
             told = replace(batch, range=where, kept=Kept(b"", (), batch.reason))
-            yield Quarantined(told, isolation, why)
+            yield Quarantined(told, isolation, why, tags)
     if left:
         application, sequence, where = min(left, key=str)
         raise StorageFailed(
@@ -78,7 +89,7 @@ def _tried(job: Job, target: Target) -> Iterator[Quarantined]:
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     ranges: tuple[Range, ...]
-    isolation: Isolation
+    kind: Kind
 
 
 def _ranges_in_force(job: Job, target: Target) -> dict[tuple[str, int, Range], _Wanted]:
@@ -92,11 +103,12 @@ def _ranges_in_force(job: Job, target: Target) -> dict[tuple[str, int, Range], _
             found[key] = replace(wanted, ranges=tuple(leave_out(wanted.ranges, landed)))
         if entry.job != job.job:
             continue
-        isolation = Plan.from_json(target.document(entry)).isolation
+        plan = Plan.from_json(target.document(entry))
+        kind = plan.isolation, plan.tags
         for loss in target.losses(entry.application, entry.sequence):
             if loss.action == Action.QUARANTINE:
                 where = loss.range
-                found[entry.application, entry.sequence, where] = _Wanted((where,), isolation)
+                found[entry.application, entry.sequence, where] = _Wanted((where,), kind)
     return {key: wanted for key, wanted in found.items() if wanted.ranges}
 
 
@@ -120,7 +132,7 @@ def draft_of_kept(job: Job, target: Target, standing: Standing, now_ms: int) -> 
     taken: list[Quarantined] = []
     size = 0
     for one in _tried(job, target):
-        if not one.decodes or (taken and one.isolation is not taken[0].isolation):
+        if not one.decodes or (taken and one.kind != taken[0].kind):
             continue
         size += one.batch.size_bytes
         if taken and size > PLAN_BYTES:
@@ -128,12 +140,14 @@ def draft_of_kept(job: Job, target: Target, standing: Standing, now_ms: int) -> 
         taken.append(one)
     taken.sort(key=lambda one: one.batch.range)
     ranges = [replace(one.batch.range, estimated_bytes=one.batch.size_bytes) for one in taken]
+    isolation, tags = taken[0].kind if taken else (job.source.isolation, ())
     plan = Plan(
         job=job.job,
         application=job.application,
         sequence=standing.sequence,
         dialect=job.source.dialect,
-        isolation=taken[0].isolation if taken else job.source.isolation,
+        isolation=isolation,
+        tags=tags,
         ranges=tuple(ranges),
         slices=tuple(_slice(index, r) for index, r in enumerate(ranges)),
         checkpoint=standing.checkpoint,
@@ -150,19 +164,37 @@ def _slice(index: int, r: Range) -> Slice:
 def draft_of_log(
     quarantined: Sequence[Quarantined],
     settings: ClusterSettings,
-    draft_of: Callable[[list[Range]], Draft],
+    draft_of: Callable[[list[Range], Kind], Draft],
+) -> tuple[Draft, bool]:
+    """A plan of what the log gives whole by now, of what is in quarantine, and whether there
+    is more of another kind. It is read once before, so that nothing is entered for what is
+    still damaged; ``draft_of`` makes the plan of ranges. What the log cannot give is in the
+    notes: nothing is held, since it stays where it is. Raises Unreachable where the log cannot
+    be read."""
+    kinds = list(dict.fromkeys(one.kind for one in quarantined))
+    notes: list[str] = []
+    for kind in kinds:
+        ranges = [one.batch.range for one in quarantined if one.kind == kind]
+        found = _of_one_kind(ranges, kind, settings, draft_of)
+        notes += [note for note in found.notes if note not in notes]
+        if not found.is_empty or kind == kinds[-1]:
+            return replace(found, notes=tuple(notes)), kind != kinds[-1]
+    return draft_of([], (settings.isolation, settings.tags)), False
+
+
+def _of_one_kind(
+    ranges: list[Range],
+    kind: Kind,
+    settings: ClusterSettings,
+    draft_of: Callable[[list[Range], Kind], Draft],
 ) -> Draft:
-    """A plan of what the log gives whole by now, of what is in quarantine. It is read once
-    before, so that nothing is entered for what is still damaged; ``draft_of`` makes the plan
-    of ranges. What the log cannot give is in the notes: nothing is held, since it stays where
-    it is. Raises Unreachable where the log cannot be read."""
-    ranges = [one.batch.range for one in quarantined]
-    found = draft_of(ranges)
+    found = draft_of(ranges, kind)
+    settings = replace(settings, isolation=kind[0], tags=kind[1])
     damaged = _not_whole(found.plan.slices, settings)
     if damaged:
         at = [(loss.partition, loss.from_offset) for loss in damaged]
         whole = [r for r in ranges if not any(_is_in(r, *place) for place in at)]
-        again = draft_of(whole)
+        again = draft_of(whole, kind)
         found = replace(again, held=(*found.held, *damaged))
     notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in found.held]
     return replace(found, held=(), notes=(*found.notes, *notes))

@@ -36,7 +36,8 @@ def survey_of(
         with Brokers(settings) as brokers:
             if wanted.topic_pattern and not brokers.dialect.NATURE.lists_topics:
                 wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
-            return take_survey(brokers, wanted, home=home)
+            survey = take_survey(brokers, wanted, home=home)
+            return replace(survey, ages=brokers.ages)
     finally:
         if home is not None:
             home.close()

@@ -67,18 +67,6 @@ def times_asked(request: Request) -> list[int]:
     return sorted({bound.time_ms for bound in bounds if isinstance(bound, AtTime)})
 
 
-def offsets_asked(request: Request) -> list[tuple[Partition, int]]:
-    """All offsets that the request itself names."""
-    return sorted(
-        {
-            (partition, bound.offset)
-            for side in (request.from_bounds, request.until_bounds)
-            for partition, bound in side.listed.items()
-            if isinstance(bound, AtOffset)
-        }
-    )
-
-
 def groups_asked(request: Request) -> list[str]:
     """All distinct consumer groups whose offsets a survey must look up."""
     bounds: list[Bound] = [request.first_run]

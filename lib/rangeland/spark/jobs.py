@@ -175,7 +175,8 @@ def watch(
 def settled(outcome: Any) -> list[Any]:
     """The results, or the error that a task, or Spark, handed in."""
     if isinstance(outcome, BaseException):
-        raise translated(outcome) from outcome
+        ours = translated(outcome)
+        raise ours from (None if ours is outcome else outcome)
     for item in outcome:
         if isinstance(item, RangelandError):
             raise item

@@ -197,7 +197,17 @@ class _Walk:
         self.cut_width = 0
 
     def go_on(self, found: Iterator[Batches | Entry], max_bytes: int) -> None:
-        """Until the end of the range, or of what is ``found``, or ``max_bytes`` are unpacked."""
+        """Until the end of the range, or of what is ``found``, or ``max_bytes`` are unpacked.
+        Damage that begins where the range ends is known to be there only for what lies between
+        it and ``good_until``: the error says so."""
+        try:
+            self._go_on(found, max_bytes)
+        except BadRecord as error:
+            if error.facts.get("base_offset", -1) >= self.until_offset:
+                error.facts["good_until"] = self.at
+            raise
+
+    def _go_on(self, found: Iterator[Batches | Entry], max_bytes: int) -> None:
         while self.at < self.until_offset and self.unpacked_bytes < max_bytes:
             one = self.rest or next(found, None)
             self.rest = None

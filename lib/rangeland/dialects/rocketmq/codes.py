@@ -18,6 +18,7 @@ REQUEST_NOT_SUPPORTED: Final = 3
 TOPIC_NOT_EXIST: Final = 17
 NO_MATCHED_MESSAGE: Final = "NO_MATCHED_MESSAGE"
 """The status of a pull by tags that has found none; it says up to where it has looked."""
+OFFSET_TOO_SMALL: Final = "OFFSET_TOO_SMALL"
 
 # fmt: off
 CODES: Final[tuple[Code, ...]] = (
@@ -62,7 +63,7 @@ STATUSES: Final[tuple[Code, ...]] = (
     Code(0, "FOUND", _V.OK, "messages were found"),
     Code(19, "OFFSET_OVERFLOW_ONE", _V.OK, "the queue ends here"),
     Code(21, "OFFSET_OVERFLOW_BADLY", _V.OUT_OF_RANGE, "the queue ends before"),
-    Code(21, "OFFSET_TOO_SMALL", _V.OUT_OF_RANGE, "the queue begins behind"),
+    Code(21, OFFSET_TOO_SMALL, _V.OUT_OF_RANGE, "the queue begins behind"),
     Code(21, "OFFSET_RESET", _V.RETRY, "somebody has moved the group's offsets"),
     Code(19, "OFFSET_FOUND_NULL", _V.OUT_OF_RANGE, "the queue's index has no such place"),
     Code(20, "MESSAGE_WAS_REMOVING", _V.OUT_OF_RANGE, "the messages have just been deleted"),

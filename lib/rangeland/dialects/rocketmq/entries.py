@@ -31,6 +31,7 @@ NEED_UNWRAP: Final = 0x40
 NUMBER: Final = b"INNER_NUM"
 MOST: Final = (1 << 15) - 1
 """Brokers keep the number as a short, and no batch that has more enters a queue."""
+MOST_DIGITS: Final = len(str(MOST))
 
 _HEAD: Final = struct.Struct(">iI12xq8xI")
 _LENGTH: Final = struct.Struct(">i")
@@ -73,12 +74,13 @@ def is_batch(body: Any) -> bool:
 
 def begins_at(body: Any, offset: int) -> int | None:
     """Where what a pull from ``offset`` brought begins for its reader: there, if a batch that
-    holds the offset comes first, else at the first entry's offset. None where nothing came."""
+    holds the offset comes first, else at the first entry's offset. A batch that does not tell
+    where it ends may hold it: who takes it apart tells. None where nothing came."""
     found = first_offset(body)
     if found is None or found >= offset or not is_batch(body):
         return found
     first = next(iter(Walk(body).entries()), None)
-    return offset if first is not None and first.until_offset > offset else found
+    return offset if first is None or first.until_offset > offset else found
 
 
 def stored_ms(body: Any) -> int | None:
@@ -180,4 +182,7 @@ def _number(entry: Any) -> int:
         if name == NUMBER:
             said.append(value)
     text = said[-1]
-    return int(text) if text.isdigit() and 0 < int(text) <= MOST else 0
+    if not text.isdigit() or len(text) > MOST_DIGITS:
+        return 0
+    number = int(text)
+    return number if number <= MOST else 0

@@ -100,7 +100,7 @@ class PullSeries:
 @dataclass(frozen=True, slots=True)
 class TimeSearch:
     """The first message of a queue that was stored at or after a time; the end where there is
-    none. One request, and two more where topics are made for batches (see ``times``)."""
+    none. One request, and two more where topics may be made for batches (see ``times``)."""
 
     about: Partition
     time_ms: int

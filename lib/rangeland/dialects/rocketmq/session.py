@@ -9,7 +9,8 @@ follow each other is told by ``pulls``. With them go as many behind them, so tha
 while what has come is taken apart: the next series of the queue takes those over and sends but
 the ones behind. What nobody takes over is passed over when it comes.
 
-Of topics that are made for batches everything is pulled also where tags are asked for.
+Of topics that are made for batches, or may be, everything is pulled also where tags are asked
+for.
 """
 
 from __future__ import annotations
@@ -19,12 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rangeland.dialects.contract import Credentials
-from rangeland.dialects.rocketmq.entries import is_batch
 from rangeland.dialects.rocketmq.frames import ONE_WAY, Alike, Frame, Reader, write_frame
-from rangeland.dialects.rocketmq.gaps import ask_behind, is_for_batches
+from rangeland.dialects.rocketmq.gaps import ask_behind
 from rangeland.dialects.rocketmq.messages import (
     PULL,
-    TOPIC_CONFIG,
     Answer,
     Login,
     Pull,
@@ -37,6 +36,7 @@ from rangeland.dialects.rocketmq.messages import (
 from rangeland.dialects.rocketmq.pulls import Pace, Sent, Stride, taken_over
 from rangeland.dialects.rocketmq.signing import signed
 from rangeland.dialects.rocketmq.times import ask_next, settled
+from rangeland.dialects.rocketmq.topics import Topics
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.model import Partition
 from rangeland.wire.frames import frame
@@ -66,7 +66,7 @@ class Session:
         self._open: dict[int, _Open] = {}
         self._paces: dict[Partition, Pace] = {}
         self._strides: dict[tuple[Partition, tuple[str, ...]], Stride] = {}
-        self._for_batches: dict[str, bool] = {}
+        self._topics = Topics()
         self._ahead: dict[tuple[Partition, int], list[Sent]] = {}
         self._due: list[bytes] = []
         self._reader = Reader()
@@ -124,11 +124,12 @@ class Session:
     def _series(self, series: PullSeries) -> tuple[list[Sent], list[Sent]]:
         """The pulls of a series, and those that go ahead of the next one."""
         queue, tags = series.about, series.tags
-        if tags and not self._for_batches.get(queue.topic):
+        key = (queue, series.until_offset)
+        if tags and not self._topics.needs_all(queue.topic):
+            self._ahead.pop(key, None)
             stride = self._strides.setdefault((queue, tags), Stride())
             return list(stride.pulls(series)), []
         pace = self._paces.setdefault(queue, Pace())
-        key = (queue, series.until_offset)
         sent = taken_over(self._ahead.pop(key, ()), series.offset)
         number = pace.number(series)
         most = 2 * number if pace.is_steady else number
@@ -208,23 +209,16 @@ class Session:
             return None
         del self._open[question_id]
         answers, behind = answers_of(asked.sent), answers_of(asked.behind)
+        topic = series.about.topic
+        if series.tags:
+            self._topics.learn(topic, (*answers, *behind))
         if not any(answer.pull.tags for answer in answers):
             self._paces[series.about].learn(asked.sent)
-        elif self._is_without_batches(series, answers, behind):
+        elif self._topics.is_for_batches(topic) is False:
             self._strides[series.about, series.tags].learn(asked.sent)
         else:
             answers = answers[:1]  # what came by tags need not be all
         return question_id, SeriesAnswer(series, answers, behind)
-
-    def _is_without_batches(
-        self, series: PullSeries, answers: tuple[Answer, ...], behind: tuple[Answer, ...]
-    ) -> bool:
-        """False as long as nothing was asked about the topic. Where a broker does not tell how it
-        was made, it is for batches once one comes first."""
-        if behind or is_batch(answers[0].body):
-            found = is_for_batches(behind) or is_batch(answers[0].body)
-            self._for_batches[series.about.topic] = found
-        return self._for_batches.get(series.about.topic) is False
 
     def _follow(self, question_id: int, asked: _Open, series: PullSeries) -> bool:
         """Whether there is another pull to send, now that all others are answered."""
@@ -237,10 +231,9 @@ class Session:
     def _searched(
         self, question_id: int, asked: _Open, search: TimeSearch
     ) -> tuple[int, Any] | None:
-        topic, answers = search.about.topic, answers_of(asked.sent)
-        if answers[-1].request.code == TOPIC_CONFIG:
-            self._for_batches[topic] = is_for_batches(answers)
-        request = ask_next(search, answers, self._for_batches.get(topic))
+        answers = answers_of(asked.sent)
+        self._topics.learn(search.about.topic, answers)
+        request = ask_next(search, answers, self._topics)
         if request is not None:
             self._add(question_id, asked, Sent(request))
             return None
@@ -256,8 +249,7 @@ class Session:
 
     def _ask_behind(self, question_id: int, asked: _Open, series: PullSeries) -> bool:
         """Whether there is more to ask, now that all of the series' pulls are answered."""
-        knows_topic = series.about.topic in self._for_batches
-        behind = ask_behind(series, answers_of(asked.sent), knows_topic)
+        behind = ask_behind(series, answers_of(asked.sent), self._topics)
         asked.behind = [Sent(each, owner=question_id) for each in behind]
         asked.unanswered = len(asked.behind)
         self._due += self._send(asked.behind)

@@ -1,0 +1,67 @@
+"""What a connection knows of how topics were made: told once, it is known for good, and what says
+nothing is taken for nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.topics import Topics
+from rangeland.model import Partition
+from tests.stored import batch, inner, stored
+
+QUEUE = Partition("t", 0, "broker-a")
+BUSY, REFUSED = (m.Answer(m.topic_config("t"), code, "no", {}, b"") for code in (2, 16))
+
+
+def config(body: bytes) -> m.Answer:
+    return m.Answer(m.topic_config("t"), 0, "", {}, body)
+
+
+def pulled(body: bytes, code: int = 0) -> m.Answer:
+    return m.Answer(m.Pull(QUEUE, 0), code, "", {}, body)
+
+
+FOR_BATCHES = config(b'{"attributes": {"queue.type": "BatchCQ"}}')
+AS_USUAL = config(b'{"attributes": {"queue.type": "SimpleCQ"}}')
+OLD = config(b'{"topicName": "t"}')
+BATCH, SINGLE = pulled(batch([inner(b"v")])), pulled(stored(b"v"))
+
+
+@pytest.mark.parametrize(
+    ("answers", "known"),
+    [
+        ([], None),
+        ([SINGLE], None),
+        ([BUSY], None),
+        ([config(b"no json"), config(b"[]")], None),
+        ([AS_USUAL], False),
+        ([OLD], False),
+        ([BUSY, REFUSED, AS_USUAL], False),
+        ([AS_USUAL, BUSY], False),
+        ([AS_USUAL, BATCH], True),
+        ([BUSY, FOR_BATCHES, BUSY], True),
+        ([BATCH, AS_USUAL], True),
+        ([FOR_BATCHES, SINGLE, pulled(b"", 19)], True),
+    ],
+)
+def test_what_is_told_of_a_topic_is_known_for_good(
+    answers: list[m.Answer], known: bool | None
+) -> None:
+    topics = Topics()
+    for answer in answers:
+        topics.learn("t", [answer])
+    assert topics.is_for_batches("t") is known
+    assert topics.was_asked("t") == any(answer is not SINGLE for answer in answers)
+    assert topics.needs_all("t") == (topics.was_asked("t") and known is not False)
+    assert not topics.was_asked("other")
+
+
+def test_a_topic_that_is_not_told_of_is_asked_about_ever_more_rarely() -> None:
+    topics = Topics()
+    assert not topics.asks_again("t"), "nobody has asked yet"
+    topics.learn("t", [BUSY])
+    asked = [n for n in range(1, 1_000) if topics.asks_again("t")]
+    assert asked == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+    topics.learn("t", [AS_USUAL])
+    assert not any(topics.asks_again("t") for _ in range(1_000))
