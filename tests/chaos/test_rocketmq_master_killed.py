@@ -28,8 +28,12 @@ TIMEOUTS = {"connect_ms": 1_000, "request_ms": 3_000, "survey_ms": 20_000, "no_p
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[RocketmqCluster]:
-    """A master with its slave, to be harmed."""
+    """A master with its slave, to be harmed. A slave that comes late begins with the last file
+    of the master's log, so it has to be there before there are several."""
     with RocketmqCluster(slaves=True) as cluster:
+        early = Written(cluster, "early", 1)
+        early.fill("early", 1)
+        wait_for_slaves(early)
         yield cluster
 
 
