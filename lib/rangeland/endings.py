@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
-from rangeland.errors import Bug, EngineFailed, RangelandError, UsageError
+from rangeland.errors import Bug, RangelandError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -160,15 +160,13 @@ def as_ours(error: BaseException) -> RangelandError:
     """An exception that nobody foresaw. Its own words are kept, its traceback is not shown."""
     frames = traceback.extract_tb(error.__traceback__)
     is_of_jvm = any("py4j" in Path(frame.filename).parts for frame in frames)
-    if is_of_jvm and isinstance(error, (ConnectionError, EOFError, *_network_errors())):
-        gone = EngineFailed(
-            "the JVM that runs Spark has gone",
-            why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
-            do="See what ended it (the system ends processes where memory runs out), then run "
-            "the same command again",
-        )
-        gone.__cause__ = error
-        return gone
+    if is_of_jvm:
+        from py4j.protocol import Py4JNetworkError
+
+        from rangeland.spark.jobs import jvm_gone
+
+        if isinstance(error, ConnectionError | EOFError | Py4JNetworkError):
+            return jvm_gone(error)
     last = frames[-1:]
     place = f" in {os.path.basename(last[0].filename)}:{last[0].lineno}" if last else ""
     bug = Bug(
@@ -178,12 +176,6 @@ def as_ours(error: BaseException) -> RangelandError:
     )
     bug.__cause__ = error
     return bug
-
-
-def _network_errors() -> tuple[type[Exception], ...]:
-    from py4j.protocol import Py4JNetworkError
-
-    return (Py4JNetworkError,)
 
 
 def as_usage_error(mistyped: Any) -> UsageError:

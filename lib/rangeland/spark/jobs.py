@@ -202,7 +202,9 @@ def translated(error: BaseException) -> BaseException:
     cause = next(
         (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception):", line)), ""
     )
-    if isinstance(error, Py4JNetworkError) or any(sign in text for sign in LOST):
+    if isinstance(error, Py4JNetworkError):
+        return jvm_gone(error)
+    if any(sign in text for sign in LOST):
         return EngineFailed(
             "Spark lost executors or Python workers of this run",
             why=cause or lines[0],
@@ -213,3 +215,15 @@ def translated(error: BaseException) -> BaseException:
         why=cause or (lines[0] if lines else type(error).__name__),
         do="look at the executors' logs",
     )
+
+
+def jvm_gone(error: BaseException) -> EngineFailed:
+    """What a call over py4j says when nobody is there any more."""
+    gone = EngineFailed(
+        "the JVM that runs Spark has gone",
+        why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+        do="See what ended it (the system ends processes where memory runs out), then run "
+        "the same command again",
+    )
+    gone.__cause__ = error
+    return gone
