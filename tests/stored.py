@@ -65,3 +65,11 @@ def batch(
     properties = properties_of(("UNIQ_KEY", "u"), told, ("INNER_BASE", str(offset)))
     changed = {"flags": INNER_BATCH | NEED_UNWRAP, "properties": properties} | changed
     return stored(changed.pop("body", b"".join(held)), offset, **changed)
+
+
+def java_hash(text: str) -> int:
+    """By which brokers compare tags. Of text without characters beyond 16 bits."""
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value

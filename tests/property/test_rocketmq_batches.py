@@ -48,6 +48,7 @@ from tests.stored import (
     ZSTD,
     batch,
     inner,
+    java_hash,
     properties_of,
     stored,
 )
@@ -267,13 +268,6 @@ def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:
 
 
 # --- from a broker ----------------------------------------------------------------------
-
-
-def java_hash(text: str) -> int:
-    value = 0
-    for character in text:
-        value = (31 * value + ord(character)) & 0xFFFFFFFF
-    return value
 
 
 class Broker:

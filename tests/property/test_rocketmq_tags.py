@@ -20,19 +20,12 @@ from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.frames import FrameReader
-from tests.stored import messages, properties_of, stored
+from tests.stored import java_hash, messages, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")
 COMMITTED = Isolation.READ_COMMITTED
 ONE, OTHER = "AaAaAa", "BBBBBB"
 """Two texts of one hash."""
-
-
-def java_hash(text: str) -> int:
-    value = 0
-    for character in text:
-        value = (31 * value + ord(character)) & 0xFFFFFFFF
-    return value
 
 
 class Broker:
