@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rangeland import __version__
 from rangeland.dialects.kafka.codes import judge
 from rangeland.dialects.kafka.messages import (
     ApiVersionsRequest,
@@ -38,7 +39,7 @@ from rangeland.wire.frames import frame
 from rangeland.wire.messages import decode, decode_from, encode_parts, spec_of
 
 SOFTWARE_NAME: Final = "rangeland"
-SOFTWARE_VERSION: Final = "0.1.0"
+SOFTWARE_VERSION: Final = __version__
 
 UNSUPPORTED_VERSION: Final = 35
 FIRST_ASKED: Final = 3
