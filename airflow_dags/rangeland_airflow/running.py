@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import IO
 
 GRACE_S = 20.0
 POLL_S = 0.05
@@ -83,22 +84,42 @@ async def ask(arguments: Sequence[str], directory: str, timeout_s: float) -> tup
     """Exit code, stdout and stderr of a short command, without holding up the event loop.
 
     Raises TimeoutError. Cancelled or late, the process is gone."""
-    process = await asyncio.create_subprocess_exec(
-        *arguments,
-        cwd=directory,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        stdout, stderr = await asyncio.wait_for(process.communicate(), timeout_s)
-    finally:
-        if process.returncode is None:
-            _kill_group(process.pid)
-            await process.wait()
-    assert process.returncode is not None
-    return process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace")
+    # Files, not pipes: a pipe stays open as long as a child of the command holds it, and asyncio
+    # would keep the ended process until the event loop is gone.
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *arguments,
+            cwd=directory,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        try:
+            code = await asyncio.wait_for(process.wait(), timeout_s)
+        finally:
+            if process.returncode is None:
+                _kill_group(process.pid)
+                await _wait_through_cancellations(process)
+        return code, _read(stdout), _read(stderr)
+
+
+async def _wait_through_cancellations(process: asyncio.subprocess.Process) -> None:
+    """Until a killed process is gone, however often this task is cancelled meanwhile."""
+    ended = asyncio.ensure_future(process.wait())
+    cancelled: asyncio.CancelledError | None = None
+    while not ended.done():
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
 
 
 def _kill_group(pid: int) -> None:

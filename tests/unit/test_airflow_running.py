@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 import time
@@ -122,6 +123,15 @@ def test_a_look_that_is_given_up_leaves_nothing_behind(tmp_path: Path, how: str)
     with pytest.raises(TimeoutError if how == "late" else asyncio.CancelledError):
         asyncio.run(scene())
     wait_until_gone(int((tmp_path / "pid").read_text()))
+    gc.collect()  # What asyncio still held would be warned of now, and fail this test.
+
+
+def test_a_child_that_outlives_a_look_holds_nothing_up(tmp_path: Path) -> None:
+    leaves = PARENT.replace("time.sleep(60)\n", "print('yes')\n")
+    code, stdout, stderr = asyncio.run(ask(python(leaves), str(tmp_path), 20))
+    gc.collect()
+    psutil.Process(int(stderr)).kill()
+    assert (code, stdout) == (0, "yes\n")
 
 
 def wait_until_gone(pid: int) -> None:
