@@ -15,13 +15,14 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
 from rangeland.errors import Bug, RangelandError, UsageError
+from rangeland.spark.gateway import end_jvm, kill_jvm, quiet_jvm
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -89,7 +90,9 @@ class Ending:
         return error.exit_code
 
     def interrupted(self) -> int:
-        """Says how things stand and returns 130, or 143 after SIGTERM."""
+        """Says how things stand and returns 130, or 143 after SIGTERM. Spark's JVM is gone
+        then; a second signal does not wait until it has cleaned up."""
+        _on_signals(lambda number, frame: kill_jvm())
         self._stop_progress()
         code = TERMINATED if self.terminated else INTERRUPTED
         plans = self._progress.plans if self._progress else []
@@ -97,12 +100,14 @@ class Ending:
         if self.json:
             self._say_json({"error": "Interrupted", "message": message, "exit": code})
         else:
-            print(message, file=sys.stderr)
+            print(message, file=sys.stderr, flush=True)
+        end_jvm()
         return code
 
-    def terminate(self, number: int, frame: FrameType | None) -> None:
-        """SIGTERM, as schedulers send it, ends a command as Ctrl-C does."""
-        self.terminated = True
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Ends a command. SIGTERM, as schedulers send it, does so as Ctrl-C does."""
+        quiet_jvm()
+        self.terminated = number == signal.SIGTERM
         raise KeyboardInterrupt
 
     def _stop_progress(self) -> None:
@@ -195,7 +200,7 @@ def ending(arguments: Sequence[str]) -> Iterator[Ending]:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     end = Ending(arguments, sys.stdout)
-    before = _on_sigterm(end.terminate)
+    before = _on_signals(end.interrupt)
     try:
         if end.json:
             with _own_stdout() as stdout:
@@ -204,13 +209,20 @@ def ending(arguments: Sequence[str]) -> Iterator[Ending]:
         else:
             yield end
     finally:
-        _on_sigterm(before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _on_sigterm(handler: Any) -> Any:
-    if threading.current_thread() is not threading.main_thread() or handler is None:
-        return None
-    return signal.signal(signal.SIGTERM, handler)
+def _on_signals(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
+    """Has SIGINT and SIGTERM handled, and returns who did before. What this process was started
+    to ignore it goes on to ignore."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {n: old for n, old in found.items() if old not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, handler)
+    return before
 
 
 @contextmanager

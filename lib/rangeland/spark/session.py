@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rangeland.delta.stores import S3_SCHEMES, scheme_of
 from rangeland.errors import StorageFailed, Unreachable, UsageError
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import find_java
+from rangeland.spark.gateway import JvmExited, Starting
 from rangeland.spark.versions import (
     CATALOG,
     EXTENSION,
@@ -52,12 +53,27 @@ def open_spark(
         return with_delta(active)
     # Without this a local worker is whatever python3 the PATH finds, without pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(app_name)
-    if not _submitted():
-        for name, value in {**local_settings(table), **(settings or {})}.items():
-            builder = builder.config(name, value)
+    if _submitted():
+        return _started(app_name, {}, lambda settings: None)
+    chosen = {**local_settings(table), **(settings or {})}
+    with Starting() as starting:
+        return _started(app_name, chosen, starting.launch, starting.context_made)
+
+
+def _started(
+    app_name: str,
+    settings: Mapping[str, str],
+    launch: Callable[[Mapping[str, str]], None],
+    context_made: Callable[[], None] = lambda: None,
+) -> Any:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
     try:
-        session = builder.getOrCreate()
+        launch({"spark.app.name": app_name, **settings})
+        SparkContext.getOrCreate(SparkConf().setAppName(app_name).setAll([*settings.items()]))
+        context_made()
+        session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except Exception as error:
         raise _not_fit() or _not_started(error) from error
     session.sparkContext.setLogLevel("ERROR")
@@ -117,7 +133,7 @@ def _not_fit() -> UsageError | None:
 
 def _not_started(error: Exception) -> Exception:
     text = str(error)
-    if "JAVA_GATEWAY_EXITED" in text or "Java gateway" in text:
+    if isinstance(error, JvmExited):
         return UsageError(
             "Spark could not be started",
             why="its JVM ended at once; what it said stands above",
