@@ -95,9 +95,11 @@ class EngineFailed(RangelandError):
 
 
 class RemoteProtocolError(RangelandError):
-    """A broker sent bytes that its protocol does not allow."""
+    """A broker or a registry sent what its protocol does not allow, or a number that cannot be
+    true. It may be another server, damaged on its way, or one that is restarting."""
 
-    retry = "once"
+    exit_code = 75
+    retry = "yes, later"
     acts = "the brokers' operator, with the facts of the message"
 
 

@@ -24,7 +24,7 @@ EXIT_CODES = {
     "Unreachable": 75,
     "StorageFailed": 75,
     "EngineFailed": 75,
-    "RemoteProtocolError": 70,
+    "RemoteProtocolError": 75,
     "LocalProtocolError": 70,
     "BadRecord": 65,
     "RangeLost": 66,
