@@ -13,7 +13,6 @@ Or ``job``, the path of a job file; or ``plan``, a plan's JSON, together with ei
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +28,7 @@ from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.spark.frames import frame_batches
+from rangeland.untrusted import MAX_INT32, Unreadable, decimal, parse_json
 
 KNOWN = {
     "dialect",
@@ -116,14 +116,15 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ClusterSettings, int]:
 
 
 def _number(name: str, text: str) -> int:
-    if not text.strip().isdigit() or int(text) < 1:
-        raise UsageError(f"option {name} is {text}", do="give a whole number, 1 or more")
-    return int(text)
+    try:
+        return decimal(text.strip(), name, 1, MAX_INT32)
+    except Unreadable:
+        raise UsageError(f"option {name} is {text}", do="give a whole number, 1 or more") from None
 
 
 def _given_plan(text: str) -> Plan:
     try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise UsageError("option plan is not JSON", why=str(error)) from error
+        document = parse_json(text)
+    except Unreadable as error:
+        raise UsageError("option plan is not a plan", why=str(error)) from error
     return Plan.from_json(document)

@@ -20,6 +20,7 @@ from rangeland.landing.surveying import survey_of
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing, Terms, draft
 from rangeland.planning.plan import Plan
+from rangeland.untrusted import Unreadable, parse_json
 
 _OF_A_JOB = {
     "servers",
@@ -78,8 +79,8 @@ def bound_of_text(text: str) -> Any:
     if not text.lstrip().startswith("{"):
         return text
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return parse_json(text, unique_keys=True)
+    except Unreadable as error:
         raise UsageError(
             f"{text} is not JSON", why=str(error), do='write it as {"orders": {"0": 23}}'
         ) from error
@@ -90,8 +91,8 @@ def _tags_of_text(text: str) -> Any:
     if not text.lstrip().startswith("["):
         return _listed(text) or [text]  # an empty text is no wish for all messages
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return parse_json(text)
+    except Unreadable as error:
         raise UsageError(
             f"option tags is {text}, which is not JSON",
             why=str(error),

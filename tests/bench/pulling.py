@@ -23,11 +23,11 @@ from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted, take_survey
-from rangeland.job.words import parse_address
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
 from rangeland.model import Slice
 from rangeland.testing.rocketmq import RocketmqCluster
+from rangeland.untrusted import parse_address
 from tests.bench.measuring import load_average
 
 CLIENTS = Path(__file__).with_name("RocketmqPull.java")

@@ -25,9 +25,9 @@ from rangeland.fetch.steps import Patience
 from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.fetch.tally import Tally
 from rangeland.model import Counts, Isolation, LogState, Range, Receipt, Slice, Survey
-from rangeland.planning.plan import parse_address
 from rangeland.planning.slices import Slicing, cut
 from rangeland.testing.consuming import Consumed
+from rangeland.untrusted import parse_address
 
 UNCOMMITTED = Isolation.READ_UNCOMMITTED
 

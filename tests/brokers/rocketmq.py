@@ -17,13 +17,13 @@ from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Patience
 from rangeland.fetch.tally import Tally
-from rangeland.job.words import parse_address
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Counts, LogState, Partition, Receipt, Slice
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient
+from rangeland.untrusted import parse_address
 from tests.brokers.surveys import look, slices_of
 
 CLIENTS = Path(__file__).with_name("RocketmqClients.java")

@@ -20,9 +20,9 @@ from rangeland.fetch.leaders import ask_leaders
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Isolation, Partition
-from rangeland.planning.plan import parse_address
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import CODECS, Record, create_topic, produce, produce_transaction
+from rangeland.untrusted import parse_address
 from tests.brokers.reading import settings_of, wait_for_end
 
 HOME = Path(__file__).parent / "records"

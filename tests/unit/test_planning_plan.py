@@ -13,9 +13,10 @@ import pytest
 from rangeland.errors import Conflict, ProofFailed
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Receipt, Slice
 from rangeland.planning.lives import Mark
-from rangeland.planning.plan import Plan, advance, canonical, parse_address, renumbered
+from rangeland.planning.plan import Plan, advance, canonical, renumbered
 from rangeland.planning.policy import Loss, Verdict
 from rangeland.planning.proof import RangeOutcome, prove
+from rangeland.untrusted import parse_address
 
 P0, P1 = Partition("t", 0), Partition("t", 1, "broker-a")
 B1 = Address("b1", 9092)

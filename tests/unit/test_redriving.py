@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -66,13 +67,11 @@ class Keeping:
         return [LossEntry(APP, "orders", 1, batch.range, *said) for batch in self.batches]
 
     def landings(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
-        entry = PlanEntry(APP, "orders", 1, "hash", (), "{}", 1)
+        document = json.dumps(replace(plan(), tags=self.tags).to_json())
+        entry = PlanEntry(APP, "orders", 1, "hash", (), document, 1)
         return [(entry, OutcomeEntry(APP, "orders", 1, "hash", (), (), 1))]
 
     tags: tuple[str, ...] = ()
-
-    def document(self, entry: PlanEntry) -> dict[str, Any]:
-        return replace(plan(), tags=self.tags).to_json()
 
 
 def kept(where: Range, size_bytes: int, at_ms: int = 1, text: bytes = b"bytes") -> KeptBatch:

@@ -22,7 +22,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.codes import CODES, STATUSES, judge, judge_pull
 from rangeland.dialects.rocketmq.frames import ANSWER, Alike, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.pulls import FIRST_PULLS, MOST_PULLS
-from rangeland.dialects.rocketmq.routes import is_system_topic, parse_address, read_route
+from rangeland.dialects.rocketmq.routes import is_system_topic, read_route
 from rangeland.dialects.rocketmq.session import Session
 from rangeland.dialects.rocketmq.signing import signed
 from rangeland.dialects.verdicts import Verdict
@@ -435,12 +435,6 @@ def test_topics_of_brokers_for_themselves_are_internal() -> None:
     assert all(route.is_internal(topic) for topic in ("b", "c", "TBW102", "%RETRY%g"))
     assert not route.is_internal("orders")
     assert is_system_topic("RMQ_SYS_TRANS_HALF_TOPIC")
-
-
-@pytest.mark.parametrize("text", ["", "host", "host:", "host:port"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="invalid literal"):
-        parse_address(text)
 
 
 def search(topics: Sequence[str] | None, script: dict[Address, Any]) -> Any:

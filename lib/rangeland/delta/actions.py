@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 from rangeland.delta.facts import AddedFile, CommitFacts
 from rangeland.model import DataFile
+from rangeland.untrusted import Unreadable, decimal
 
 _URI_SAFE = "/=:-_.~!$&'()*+,;@"
 
@@ -75,13 +76,21 @@ def commit_facts(rows: Iterator[Mapping[str, Any]]) -> list[CommitFacts]:
     return [_one_commit(version, *facts) for version, facts in sorted(infos.items())]
 
 
+def _version(text: object) -> int | None:
+    """Of a commit's own words: any writer may have put anything there."""
+    try:
+        return decimal(str(text), "version", 0)
+    except Unreadable:
+        return None
+
+
 def _one_commit(
     version: int, stamp: int, info: Mapping[str, Any], transactions: dict[str, int]
 ) -> CommitFacts:
     operation = str(info.get("operation") or "")
     parameters = dict(info.get("operationParameters") or {})
     target = parameters.get("version")
-    restored = int(target) if operation == "RESTORE" and target not in (None, "null") else None
+    restored = _version(target) if operation == "RESTORE" else None
     return CommitFacts(
         version, stamp, operation, transactions, restored, parameters, operation == "RESTORE"
     )

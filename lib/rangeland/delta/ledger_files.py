@@ -6,7 +6,6 @@ others have made, by ``OPTIMIZE``, hold many events: those are opened and search
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from rangeland.delta.facts import AddedFile
 from rangeland.delta.files import store_error, sync_file
 from rangeland.delta.rows import SCHEMA, stats_of, to_row
 from rangeland.delta.storage import StoreSettings, open_store
-from rangeland.errors import Bug, StorageFailed
+from rangeland.errors import Bug, Conflict, StorageFailed
 from rangeland.model import DataFile
+from rangeland.untrusted import Fields, Unreadable
 
 OUR_FILES = "part-ledger-"
 _KEY_COLUMNS = ["event", "application", "sequence", "entered", "attempt"]
@@ -71,11 +71,24 @@ class LedgerFiles:
         if file.has_deletion_vector:
             raise self.broken(f"rows of {file.path} were deleted")
         if file.stats and file.path.startswith(OUR_FILES):
-            row = json.loads(file.stats)["minValues"]
-            yield key_of(row, file.path)
+            yield self._key_in(file.stats, file.path)
             return
         for row in self.read(file.path, _KEY_COLUMNS):
             yield key_of(row, file.path)
+
+    def _key_in(self, stats: str, path: str) -> EventKey:
+        try:
+            row = Fields.parse(stats).fields("minValues")
+            names = ("sequence", "entered", "attempt")
+            sequence, entered, attempt = (row.number(name, default=0) for name in names)
+            event, application = row.text("event"), row.text("application")
+        except Unreadable as error:
+            raise Conflict(
+                f"the statistics of {path} in the ledger {self.path} cannot be read",
+                why=str(error),
+                do="Restore the folder _rangeland of the table from a backup",
+            ) from error
+        return EventKey(event, application, sequence, entered, path, attempt)
 
     def read(self, path: str, columns: list[str] | None = None) -> list[dict[str, object]]:
         full = f"{self._root}/{path}"

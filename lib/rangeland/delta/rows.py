@@ -31,8 +31,10 @@ from rangeland.delta.entries import (
     Span,
 )
 from rangeland.delta.schema import UTC_MICROS
+from rangeland.errors import Conflict
 from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition, Range, Receipt
 from rangeland.planning.intervals import Interval
+from rangeland.untrusted import Fields, Unreadable, whole
 
 _WHERE = [
     pa.field("topic", pa.string()),
@@ -152,7 +154,20 @@ def to_row(entry: Entry) -> Row:
 
 
 def from_row(row: Row) -> Entry:
-    """The entry that ``to_row`` made this row of."""
+    """The entry that ``to_row`` made this row of. Raises Conflict for a document in it that
+    cannot be read: anybody may write to the table."""
+    try:
+        return _from_row(row)
+    except Unreadable as error:
+        raise Conflict(
+            f"a row of the ledger cannot be read: {row['event']} {row['sequence']} of "
+            f"{row['application']}",
+            why=str(error),
+            do="Restore the folder _rangeland of the table from a backup",
+        ) from error
+
+
+def _from_row(row: Row) -> Entry:
     if row["event"] == LOSS:
         return _loss(row)
     written_at_ms = _ms(row["written_at"])
@@ -203,8 +218,17 @@ def _slice_row(receipt: Receipt) -> Row:
     }
 
 
-def _losses(told: Sequence[Any]) -> tuple[tuple[int, int, str, str], ...]:
-    return tuple((a, b, verdict, why) for a, b, verdict, why in told)
+def _losses(listed: Sequence[Any]) -> tuple[tuple[int, int, str, str], ...]:
+    return tuple(_loss_of(one) for one in listed)
+
+
+def _loss_of(listed: Any) -> tuple[int, int, str, str]:
+    if not isinstance(listed, list) or len(listed) != 4:
+        raise Unreadable("a loss is not a list of two offsets, a verdict and a reason")
+    first, until, verdict, why = listed
+    if not isinstance(verdict, str) or not isinstance(why, str):
+        raise Unreadable("the verdict of a loss, and its reason, have to be texts")
+    return whole(first, "an offset"), whole(until, "an offset"), verdict, why
 
 
 def _kept_row(file: DataFile) -> Row:
@@ -218,8 +242,20 @@ def _kept_row(file: DataFile) -> Row:
 
 
 def _kept_of(document: str | None) -> tuple[DataFile, ...]:
-    told = json.loads(document) if document else {}
-    return tuple(DataFile(**file) for file in told.get("kept", ()))
+    return _kept_files(Fields.parse(document or "{}"))
+
+
+def _kept_files(document: Fields) -> tuple[DataFile, ...]:
+    return tuple(
+        DataFile(
+            file.text("path"),
+            file.number("size_bytes"),
+            file.number("rows"),
+            file.text("stats"),
+            file.number("modified_at_ms"),
+        )
+        for file in document.each("kept", ())
+    )
 
 
 def _loss_row(entry: LossEntry) -> Row:
@@ -267,24 +303,27 @@ def _compact(document: Row) -> str:
 
 
 def _part(row: Row, ranges: tuple[RangeEntry, ...], written_at_ms: int) -> PartEntry:
-    told = json.loads(row["document"])
+    document = Fields.parse(row["document"] or "")
+    slices = document.each("slices")
+    if len(slices) != len(ranges):
+        raise Unreadable(f"it has {len(slices)} slices for {len(ranges)} ranges")
     receipts = tuple(
         Receipt(
-            slice_index=one["index"],
+            slice_index=one.number("index"),
             partition=entry.range.partition,
             from_offset=entry.range.from_offset,
             until_offset=entry.range.until_offset,
             counts=entry.counts or Counts(),
             leader=entry.leader or "",
-            bytes_read=one["bytes_read"],
-            losses=_losses(one["losses"]),
+            bytes_read=one.number("bytes_read"),
+            losses=_losses(one.values("losses")),
             gaps=entry.gaps,
-            taken_up=one["taken_up"],
-            quarantined=_losses(one.get("quarantined", ())),
-            held=next(iter(_losses([one["held"]] if one.get("held") else ())), None),
-            kept=tuple(DataFile(**file) for file in one.get("kept", ())),
+            taken_up=one.number_or_none("taken_up"),
+            quarantined=_losses(one.values("quarantined", ())),
+            held=_loss_of(held) if (held := one.get("held")) else None,
+            kept=_kept_files(one),
         )
-        for entry, one in zip(ranges, told["slices"], strict=True)
+        for entry, one in zip(ranges, slices, strict=True)
     )
     return PartEntry(
         row["application"],
@@ -292,7 +331,7 @@ def _part(row: Row, ranges: tuple[RangeEntry, ...], written_at_ms: int) -> PartE
         row["sequence"],
         row["plan"],
         row["attempt"],
-        told["member"],
+        document.text("member"),
         receipts,
         tuple(_file_entry(f) for f in row["files"]),
         written_at_ms,

@@ -10,7 +10,6 @@ its time and its lock: one that hangs holds up nobody but those who wait for it.
 from __future__ import annotations
 
 import importlib
-import json
 import platform
 import re
 import subprocess
@@ -23,6 +22,7 @@ from typing import Any
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.fetch.settings import TlsSettings, TokenSource
 from rangeland.fetch.tls import tls_context
+from rangeland.untrusted import Fields, Unreadable
 
 REUSE_S = 10
 """A survey connects to many brokers at once, and a task to several."""
@@ -105,7 +105,7 @@ def _name(source: TokenSource) -> str:
         return f"the file {source.file}"
     if source.function is not None:
         return f"the function {source.function}"
-    return f"the endpoint {source.endpoint}"
+    return f"the endpoint {_without_query(source.endpoint or '')}"
 
 
 def _fetched(source: TokenSource, wait_s: float) -> str:
@@ -224,15 +224,13 @@ def _from_endpoint(source: TokenSource, wait_s: float) -> str:
     }
     url = source.endpoint or ""
     status, body = _post(url, urlencode(form).encode(), wait_s, source.ca)
-    told = _json(body)
-    if status == 200 and isinstance(told.get("access_token"), str):
-        return str(told["access_token"])
-    # RFC 6749 5.2: what is wrong is in ``error``; nothing else of the answer is repeated.
-    said = str(told.get("error", ""))[:80] if told.get("error") else "no access_token"
+    token, said = _answered(body)
+    if status == 200 and token:
+        return token
     kind = Unreachable if status >= 500 or status == 429 else JobFileError
     raise kind(
-        f"the token endpoint {url} gave no token",
-        why=f"it answered {status}, {_LOOKS_SECRET.sub('...', said)}",
+        f"the token endpoint {_without_query(url)} gave no token",
+        why=f"it answered {status}, {_blotted(said, source)}",
         do=f"check endpoint, client_id, client_secret and scope in {FIELD}",
         status=status,
     )
@@ -270,18 +268,40 @@ def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, by
         cause = getattr(error, "reason", error)
         kind = JobFileError if getattr(cause, "verify_code", 0) else Unreachable
         raise kind(
-            f"the token endpoint {url} does not answer",
-            why=str(cause) or type(cause).__name__,
+            f"the token endpoint {_without_query(url)} does not answer",
+            why=_why_silent(cause),
             do=f"check {FIELD}: endpoint and ca, then run again",
         ) from None
 
 
-def _json(body: bytes) -> dict[str, Any]:
+def _answered(body: bytes) -> tuple[str, str]:
+    """The token, and what is wrong: RFC 6749 5.2 has that in ``error``. Nothing else of the
+    answer is repeated."""
     try:
-        told = json.loads(body)
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
+        told = Fields.parse(body, max_bytes=MAX_ANSWER_BYTES)
+        return told.text("access_token", ""), told.text("error", "")[:80] or "no access_token"
+    except Unreadable:
+        return "", "no access_token"
+
+
+def _blotted(text: str, source: TokenSource) -> str:
+    """Without the secret that was sent there, and without what looks like one."""
+    if source.client_secret:
+        text = text.replace(source.client_secret, "...")
+    return _LOOKS_SECRET.sub("...", text)
+
+
+def _without_query(url: str) -> str:
+    """The query may hold a secret."""
+    shown, query, _ = url.partition("?")
+    return f"{shown}?..." if query else shown
+
+
+def _why_silent(cause: object) -> str:
+    """In words that never repeat the address: those of ``http.client`` do."""
+    if isinstance(cause, OSError):
+        return str(cause) or type(cause).__name__
+    return type(cause).__name__
 
 
 def _checked(text: str, origin: str) -> str:

@@ -7,7 +7,6 @@ not know. Nothing here prints or ends anything.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from rangeland.job.document import Job
 from rangeland.job.text import JobText, override, put, read_job_text
 from rangeland.job.words import EXPECTED_BOUND, parse_bounds, parse_partition
 from rangeland.model import Bounds, FromCheckpoint, Partition
+from rangeland.untrusted import Unreadable, parse_json
 
 SIDES = {"--from": "from", "--until": "until"}
 
@@ -55,8 +55,8 @@ def read_bound(flag: str, given: str) -> Any:
     value: Any = given.strip()
     if value.startswith(("{", "[", '"')):
         try:
-            value = json.loads(value, object_pairs_hook=_each_key_once)
-        except ValueError as error:
+            value = parse_json(value, unique_keys=True)
+        except Unreadable as error:
             raise _bad_flag(flag, given, f"JSON ({error})") from error
     try:
         parse_bounds(value)
@@ -89,12 +89,6 @@ def _bad_partition(which: str, expected: str) -> UsageError:
         why=f"expected {expected}",
         do="Write its number, or broker-number such as 1-0 where brokers number their own",
     )
-
-
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("a key stands twice")
-    return dict(pairs)
 
 
 def _bad_flag(flag: str, given: str, expected: str) -> UsageError:

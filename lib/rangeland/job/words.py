@@ -26,7 +26,7 @@ from rangeland.model import (
     Latest,
     Partition,
 )
-from rangeland.planning.plan import parse_address
+from rangeland.untrusted import parse_address
 
 Schema = dict[str, Any]
 

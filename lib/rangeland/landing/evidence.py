@@ -101,7 +101,7 @@ def refuse_cut(target: Target, ranges: Iterable[Range]) -> None:
     slices = [
         Piece(landed, None)
         for plan, outcome in target.landings()
-        for s in Plan.from_json(target.document(plan)).slices
+        for s in Plan.parse(plan.document).slices
         for whole in (Range(s.partition, s.from_offset, s.until_offset, s.topic_id),)
         for landed in common([whole], coverage_of(entry.range for entry in outcome.ranges))
     ]

@@ -7,7 +7,6 @@ in the ledger. Nothing is written here, and nothing asked of a broker: see ``tar
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -209,11 +208,6 @@ class TargetLedger(TargetTable):
                 found.append((plan, outcome))
         return found
 
-    def document(self, plan: PlanEntry) -> dict[str, Any]:
-        """The whole plan of a ledger row, as JSON values."""
-        document: dict[str, Any] = json.loads(plan.document)
-        return document
-
     def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
         """Where the newest plans of an application begin and end: a group may have stood at
         either, since a first run may begin where the group was."""
@@ -248,4 +242,4 @@ class TargetLedger(TargetTable):
 
 
 def _plan_of(entry: PlanEntry) -> Plan:
-    return Plan.from_json(json.loads(entry.document))
+    return Plan.parse(entry.document)

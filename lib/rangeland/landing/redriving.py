@@ -103,7 +103,7 @@ def _ranges_in_force(job: Job, target: Target) -> dict[tuple[str, int, Range], _
             found[key] = replace(wanted, ranges=tuple(leave_out(wanted.ranges, landed)))
         if entry.job != job.job:
             continue
-        plan = Plan.from_json(target.document(entry))
+        plan = Plan.parse(entry.document)
         kind = plan.isolation, plan.tags
         for loss in target.losses(entry.application, entry.sequence):
             if loss.action == Action.QUARANTINE:

@@ -16,15 +16,10 @@ from enum import StrEnum
 from typing import Any
 
 from rangeland.errors import Conflict
-from rangeland.model import (
-    Address,
-    Isolation,
-    Partition,
-    Range,
-    Slice,
-)
+from rangeland.model import Isolation, Partition, Range, Slice
 from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Loss, Verdict
+from rangeland.untrusted import MAX_INT32, Fields, Unreadable, parse_address, parse_json
 
 FORMAT = 1
 
@@ -107,67 +102,79 @@ class Plan:
         }
 
     @staticmethod
-    def from_json(document: Mapping[str, Any]) -> Plan:
-        """The plan of a document. Raises Conflict for a format this version does not know
-        and for a document in which something is missing or of another type."""
-        if document.get("format") != FORMAT:
-            raise Conflict(
-                f"the plan is of format {document.get('format')!r}",
-                why=f"this version reads format {FORMAT}",
-                do="finish it with the version that made it",
-            )
+    def parse(text: str) -> Plan:
+        """The plan of a document in the ledger. Raises Conflict, as ``from_json`` does."""
         try:
-            return Plan._of(document)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            document = parse_json(text)
+        except Unreadable as error:
+            raise Conflict(
+                "the plan in the ledger cannot be read",
+                why=str(error),
+                do="Restore the folder _rangeland of the table from a backup",
+            ) from error
+        return Plan.from_json(document)
+
+    @staticmethod
+    def from_json(document: object) -> Plan:
+        """The plan of a document. Raises Conflict for a format this version does not know
+        and for a document in which something is missing, or is of another type or order."""
+        try:
+            found = Fields(document)
+            if (given := found.get("format")) != FORMAT:
+                raise Conflict(
+                    f"the plan is of format {given!r}",
+                    why=f"this version reads format {FORMAT}",
+                    do="finish it with the version that made it",
+                )
+            return Plan._of(found)
+        except ValueError as error:  # Unreadable, and words that an enumeration does not have
             raise Conflict(
                 "the plan cannot be read",
-                why=f"{type(error).__name__}: {error}",
-                do="make it anew with `rangeland plan --out`",
+                why=str(error),
+                do="Make it again with `rangeland plan JOB.yaml --out FILE`",
             ) from error
 
     @staticmethod
-    def _of(document: Mapping[str, Any]) -> Plan:
+    def _of(document: Fields) -> Plan:
         return Plan(
-            job=document["job"],
-            application=document["application"],
-            sequence=document["sequence"],
-            dialect=document["dialect"],
-            isolation=Isolation(document["isolation"]),
-            made_at_ms=document["made_at_ms"],
-            replaces=document.get("replaces", False),
-            tags=tuple(document.get("tags", ())),
+            job=document.text("job"),
+            application=document.text("application"),
+            sequence=document.number("sequence"),
+            dialect=document.text("dialect"),
+            isolation=Isolation(document.text("isolation")),
+            made_at_ms=document.number("made_at_ms"),
+            replaces=document.flag("replaces", False),
+            tags=document.texts("tags", ()),
             ranges=tuple(
                 Range(
                     _partition(entry),
-                    entry["from_offset"],
-                    entry["until_offset"],
-                    entry["topic_id"],
-                    entry["estimated_bytes"],
+                    *_interval(entry),
+                    entry.text_or_none("topic_id"),
+                    entry.number("estimated_bytes"),
                 )
-                for entry in document["ranges"]
+                for entry in document.each("ranges")
             ),
             slices=tuple(
                 Slice(
-                    entry["index"],
+                    entry.number("index", 0, MAX_INT32),
                     _partition(entry),
-                    entry["from_offset"],
-                    entry["until_offset"],
-                    entry["estimated_bytes"],
-                    entry["topic_id"],
-                    parse_address(entry["leader"]) if entry["leader"] else None,
-                    entry.get("is_urgent", False),
+                    *_interval(entry),
+                    entry.number("estimated_bytes"),
+                    entry.text_or_none("topic_id"),
+                    parse_address(leader) if (leader := entry.text_or_none("leader")) else None,
+                    entry.flag("is_urgent", False),
                 )
-                for entry in document["slices"]
+                for entry in document.each("slices")
             ),
-            losses=tuple(loss_from_json(entry) for entry in document["losses"]),
+            losses=tuple(_loss(entry) for entry in document.each("losses")),
             checkpoint={
                 _partition(entry): Mark(
-                    entry["until_offset"],
-                    entry["topic_id"],
-                    entry.get("epoch"),
-                    entry.get("epoch_is_later", False),
+                    entry.number("until_offset"),
+                    entry.text_or_none("topic_id"),
+                    entry.number_or_none("epoch", -1, MAX_INT32),
+                    entry.flag("epoch_is_later", False),
                 )
-                for entry in document["checkpoint"]
+                for entry in document.each("checkpoint")
             },
         )
 
@@ -183,14 +190,18 @@ def loss_to_json(loss: Loss) -> dict[str, Any]:
     }
 
 
-def loss_from_json(entry: Mapping[str, Any]) -> Loss:
-    """Raises LookupError or ValueError where it is something else."""
+def loss_from_json(entry: object) -> Loss:
+    """Raises ValueError where it is something else."""
+    return _loss(Fields(entry))
+
+
+def _loss(entry: Fields) -> Loss:
     return Loss(
         _partition(entry),
-        entry["from_offset"],
-        entry["until_offset"],
-        Verdict(entry["verdict"]),
-        entry["evidence"],
+        entry.number("from_offset"),
+        entry.number("until_offset"),
+        Verdict(entry.text("verdict")),
+        entry.text("evidence"),
     )
 
 
@@ -221,16 +232,17 @@ def _offsets(piece: Range | Slice) -> dict[str, int]:
     }
 
 
-def _partition(entry: Mapping[str, Any]) -> Partition:
-    return Partition(entry["topic"], entry["partition"], entry["broker"] or "")
+def _partition(entry: Fields) -> Partition:
+    return Partition(
+        entry.text("topic"), entry.number("partition", 0, MAX_INT32), entry.text("broker", "")
+    )
 
 
-def parse_address(text: str) -> Address:
-    """``host:port`` or ``[v6]:port``, as ``str(Address)`` writes it. Raises ValueError."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is not host:port")
-    return Address(host.strip("[]"), int(port))
+def _interval(entry: Fields) -> tuple[int, int]:
+    start, end = entry.number("from_offset"), entry.number("until_offset")
+    if end < start:
+        raise Unreadable(f"a range ends at {end}, before {start}, where it begins")
+    return start, end
 
 
 def advance(

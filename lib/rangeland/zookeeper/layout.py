@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from rangeland.dialects.groups import Holder
 from rangeland.errors import JobFileError, RemoteProtocolError
 from rangeland.model import Partition
+from rangeland.untrusted import MAX_INT32, Fields, Unreadable, decimal
 
 THREAD = "-0"
 """A member reads by one thread, whose name is the member's with this behind."""
@@ -65,22 +66,26 @@ def partition_name(partition: Partition) -> str:
 
 
 def read_partition(topic: str, name: str) -> Partition | None:
-    """None for a name that is no partition's."""
+    """None for a name that is not a partition's."""
     broker, _, number = name.rpartition("-")
-    return Partition(topic, int(number), broker) if re.fullmatch(r"\d+", number, re.A) else None
+    try:
+        return Partition(topic, decimal(number, "the number", 0, MAX_INT32), broker)
+    except Unreadable:
+        return None
 
 
 def read_offset(path: str, content: bytes) -> int:
     """Raises RemoteProtocolError for what is no offset."""
     text = content.decode(errors="replace").strip()
-    if not re.fullmatch(r"-?\d{1,19}", text, re.A):
+    try:
+        return decimal(text, "the offset")
+    except Unreadable:
         raise RemoteProtocolError(
             f"the node {path} in ZooKeeper cannot be read",
             why=f"it holds {text[:200]!r}, not an offset",
             do="write an offset there, or remove the node",
             path=path,
-        )
-    return int(text)
+        ) from None
 
 
 # --- members ----------------------------------------------------------------------------
@@ -128,14 +133,12 @@ def read_topics(content: bytes) -> frozenset[str] | None:
     """The topics that a member reads; None where they cannot be told: a pattern, or a form
     that is not known here."""
     try:
-        said = json.loads(content)
-    except ValueError:
-        return None
-    if not isinstance(said, dict):
+        said = Fields.parse(content)
+    except Unreadable:
         return None
     if isinstance(subscription := said.get("subscription"), dict):
-        return frozenset(subscription) if said.get("pattern", "static") == "static" else None
-    return frozenset(said) if all(isinstance(n, int) for n in said.values()) else None
+        return frozenset(subscription) if said.get("pattern") in (None, "static") else None
+    return frozenset(said) if all(isinstance(said.get(n), int) for n in said) else None
 
 
 def read_owner(content: bytes) -> str:

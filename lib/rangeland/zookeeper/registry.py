@@ -11,19 +11,21 @@ Reading is one function; all that is read goes through pure ones.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 from rangeland.errors import JobFileError, RemoteProtocolError
 from rangeland.model import Address, Partition
+from rangeland.untrusted import MAX_PORT, Fields, Unreadable, decimal, whole
 from rangeland.zookeeper.client import ZooKeeper, connect
 from rangeland.zookeeper.nodes import Node
 
 IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
+MAX_PARTITIONS = 65_536
+"""Of a topic, at one of Jafka's brokers. A larger number is not believed."""
 ALL_BROKERS = ""
 """In place of a broker's name, where partitions are not numbered per broker."""
 
@@ -120,17 +122,19 @@ def parse_partition_count(topic: str, broker: str, content: bytes) -> int:
     """How many partitions a Jafka broker has of a topic. Raises RemoteProtocolError."""
     path = f"{TOPICS}/{topic}/{broker}"
     text = _text(path, content)
-    if not (text.isascii() and text.isdigit()):
-        _reject(path, text, "a number of partitions")
-    return int(text)
+    try:
+        return decimal(text, "its text", 0, MAX_PARTITIONS)
+    except Unreadable:
+        _reject(path, text, f"a number of partitions, {MAX_PARTITIONS} at most")
 
 
 def parse_kafka_topic(topic: str, content: bytes) -> int:
     """How many partitions a topic of Kafka's has. Raises RemoteProtocolError."""
     path = f"{TOPICS}/{topic}"
     text = _text(path, content)
-    partitions = _json(path, text).get("partitions")
-    if not isinstance(partitions, dict):
+    try:
+        partitions = _json(path, text).fields("partitions")
+    except Unreadable:
         _reject(path, text, "a map of partitions")
     if set(partitions) != {str(n) for n in range(len(partitions))}:
         _reject(path, text, "partitions numbered from 0")
@@ -140,39 +144,49 @@ def parse_kafka_topic(topic: str, content: bytes) -> int:
 def _jafka_broker(path: str, text: str) -> Address:
     parts = [part.replace("#", ":") for part in text.split(":")]
     # The last part, whether topics come into being by themselves, is not there in old ones.
-    if len(parts) not in (3, 4) or not (parts[2].isascii() and parts[2].isdigit()):
-        _reject(path, text, "creator:host:port:autocreate")
+    expected = "creator:host:port:autocreate"
+    if len(parts) not in (3, 4):
+        _reject(path, text, expected)
     host = parts[1].removeprefix("[").removesuffix("]")
-    return _address(path, text, host, int(parts[2]))
+    try:
+        return _address(host, decimal(parts[2], "the port", 1, MAX_PORT))
+    except Unreadable:
+        _reject(path, text, expected)
 
 
 def _kafka_broker(path: str, text: str) -> Address:
     said = _json(path, text)
-    host, port = said.get("host"), said.get("port")
-    endpoints = said.get("endpoints")
-    if (not host or port == -1) and isinstance(endpoints, list) and endpoints:
-        # Only the plain listener has fields of its own.
-        first = urlsplit(str(endpoints[0]))
-        host, port = first.hostname, first.port
-    if not isinstance(host, str) or not isinstance(port, int):
+    try:
+        host, port = said.text("host", ""), said.number("port", -1, MAX_PORT, default=-1)
+        endpoints = said.values("endpoints", ())
+        if (not host or port == -1) and endpoints:
+            # Only the plain listener has fields of its own.
+            host, port = _endpoint(endpoints[0])
+        return _address(host, whole(port, "the port", 1, MAX_PORT))
+    except Unreadable:
         _reject(path, text, "a host and a port")
-    return _address(path, text, host, port)
 
 
-def _address(path: str, text: str, host: str, port: int) -> Address:
-    if not host or not 0 < port < 65_536:
-        _reject(path, text, "a host and a port")
+def _endpoint(text: object) -> tuple[str, int]:
+    """Of ``SSL://host:port``."""
+    try:
+        first = urlsplit(str(text))
+        return first.hostname or "", first.port or 0
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+
+
+def _address(host: str, port: int) -> Address:
+    if not host:
+        raise Unreadable("the host is missing")
     return Address(host, port)
 
 
-def _json(path: str, text: str) -> dict[str, Any]:
+def _json(path: str, text: str) -> Fields:
     try:
-        said = json.loads(text)
-    except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        return Fields.parse(text)
+    except Unreadable:
         _reject(path, text, "a JSON object")
-    return said
 
 
 def _text(path: str, content: bytes) -> str:

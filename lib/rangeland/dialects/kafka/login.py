@@ -12,7 +12,6 @@ No error here has a password or a token in it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from rangeland.dialects.contract import Credentials, Question
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.codes import judge
 from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
+from rangeland.untrusted import Fields, Unreadable
 
 MIN_ITERATIONS: Final = 4096
 """What RFC 7677 asks for at least, and Kafka too."""
@@ -245,9 +245,7 @@ def _hidden(text: str | None, secret: str) -> str:
 def _status(reason: str) -> str:
     """``{"status":"invalid_token","scope":"x"}`` as a person reads it."""
     try:
-        told = json.loads(reason)
-    except ValueError:
+        told = Fields.parse(reason)
+        return ", ".join(f"{key} {told.word(key)}" for key in told)[:300]
+    except Unreadable:
         return reason[:200]
-    if not isinstance(told, dict):
-        return reason[:200]
-    return ", ".join(f"{key} {value}" for key, value in told.items())[:300]

@@ -10,15 +10,15 @@ Whatever the bytes, reading gives a value or RemoteProtocolError. What fields me
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rangeland.dialects.rocketmq.alike import Likeness
 from rangeland.errors import LocalProtocolError
+from rangeland.untrusted import MAX_INT32, Fields, Unreadable
 from rangeland.wire.fields import Part
 from rangeland.wire.refusals import BAD_LENGTH, BAD_TEXT, negative, refusal, take
 
@@ -154,18 +154,18 @@ def read_frame(buffer: memoryview) -> Frame:
 
 def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
     try:
-        header: Any = json.loads(str(buffer[start:end], "utf-8"))
-        fields = header.get("extFields") or {}
+        header = Fields.parse(buffer[start:end])
+        fields = header.fields("extFields", {})
         return Frame(
-            code=int(header["code"]),
-            opaque=int(header["opaque"]),
-            flag=int(header.get("flag", 0)),
-            remark=str(header.get("remark") or ""),
-            fields={str(key): str(value) for key, value in fields.items()},
+            code=header.number("code", -MAX_INT32 - 1, MAX_INT32),
+            opaque=header.number("opaque", -MAX_INT32 - 1, MAX_INT32),
+            flag=header.number("flag", -MAX_INT32 - 1, MAX_INT32, default=0),
+            remark=header.text("remark", ""),
+            fields={key: fields.word(key) for key in fields if fields.get(key) is not None},
             body=buffer[end:],
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as bad:
-        why = f"a header that is not the JSON of one: {type(bad).__name__}: {bad}"
+    except Unreadable as bad:
+        why = f"a header that is not the JSON of one: {bad}"
         raise refusal(BAD_TEXT, why, buffer, start) from None
 
 

@@ -22,6 +22,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.codes import SUCCESS
 from rangeland.dialects.rocketmq.entries import begins_at
 from rangeland.dialects.rocketmq.topics import COMPACTED, Topics, is_made
+from rangeland.untrusted import Unreadable, decimal
 
 
 def found_at(answer: m.Answer) -> int | None:
@@ -64,4 +65,7 @@ def compacted_until(series: m.SeriesAnswer) -> int | None:
 
 def _begins_before(answer: m.Answer, offset: int) -> bool:
     text = answer.fields.get("offset", "")
-    return answer.code == SUCCESS and text.isdecimal() and int(text) <= offset
+    try:
+        return answer.code == SUCCESS and decimal(text, "offset", 0) <= offset
+    except Unreadable:
+        return False

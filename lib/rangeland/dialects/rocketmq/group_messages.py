@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from rangeland.dialects.rocketmq.messages import Answer, Request, fields_of
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition
+from rangeland.untrusted import MAX_INT32, Fields, Unreadable
 
 T = TypeVar("T")
 
@@ -109,16 +110,16 @@ def read_connections(answer: Answer) -> Connections:
     return _reading(answer, _connections)
 
 
-def _connections(found: Any) -> Connections:
+def _connections(found: Fields) -> Connections:
     clients = tuple(
         Client(
-            str(each["clientId"]),
-            str(each.get("clientAddr") or "").rpartition(":")[0].strip("[]"),
-            str(each.get("language") or ""),
+            each.text("clientId"),
+            each.text("clientAddr", "").rpartition(":")[0].strip("[]"),
+            each.text("language", ""),
         )
-        for each in found.get("connectionSet") or ()
+        for each in found.each("connectionSet", ())
     )
-    topics = (str(topic) for topic in found.get("subscriptionTable") or ())
+    topics = found.fields("subscriptionTable", {})
     return Connections(clients, frozenset(t for t in topics if not t.startswith(RETRY_PREFIX)))
 
 
@@ -148,10 +149,10 @@ def read_locked(answer: Answer) -> frozenset[Partition]:
     return _reading(answer, _locked)
 
 
-def _locked(found: Any) -> frozenset[Partition]:
+def _locked(found: Fields) -> frozenset[Partition]:
     return frozenset(
-        Partition(str(q["topic"]), int(q["queueId"]), str(q["brokerName"]))
-        for q in found.get("lockOKMQSet") or ()
+        Partition(q.text("topic"), q.number("queueId", 0, MAX_INT32), q.text("brokerName"))
+        for q in found.each("lockOKMQSet", ())
     )
 
 
@@ -162,13 +163,13 @@ def _json(said: Mapping[str, Any]) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode()
 
 
-def _reading(answer: Answer, read: Callable[[Any], T]) -> T:
+def _reading(answer: Answer, read: Callable[[Fields], T]) -> T:
     try:
-        return read(json.loads(bytes(answer.body)))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return read(Fields.parse(answer.body))
+    except Unreadable as error:
         raise RemoteProtocolError(
             f"the answer to request {answer.request.code} cannot be read",
-            why=f"{type(error).__name__}: {error}",
+            why=str(error),
             size=len(answer.body),
             code=answer.request.code,
         ) from None

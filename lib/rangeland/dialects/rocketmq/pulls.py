@@ -22,6 +22,7 @@ from rangeland.dialects.rocketmq.codes import NO_MATCHED_MESSAGE, SUCCESS
 from rangeland.dialects.rocketmq.entries import is_batch
 from rangeland.dialects.rocketmq.messages import MOST_A_PULL, Answer, Pull, PullSeries, Request
 from rangeland.errors import RemoteProtocolError
+from rangeland.untrusted import Unreadable, decimal
 
 MOST_PULLS: Final = 64
 """Of one series. A broker has a queue for them that is much longer."""
@@ -175,10 +176,9 @@ def _is_end(answer: Answer) -> bool:
 
 def number_of(of: Answer | Request | Pull, name: str) -> int:
     """A field that is a number. Raises RemoteProtocolError where there is none."""
-    text = of.fields.get(name)
     try:
-        return int(text or "")
-    except ValueError:
+        return decimal(of.fields.get(name, ""), name)
+    except Unreadable as error:
         raise RemoteProtocolError(
-            f"an answer has no number {name}", why=f"it has {text!r}", field=name
+            f"an answer has no number {name}", why=str(error), field=name
         ) from None

@@ -8,7 +8,6 @@ The JSON of older servers is not JSON: the numbers of brokers stand there withou
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +15,19 @@ from typing import Any, Final, TypeVar
 
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Address, Leader, Partition
+from rangeland.untrusted import Fields, Unreadable, decimal, parse_address, parse_json
 from rangeland.wire.fields import Part
 
 T = TypeVar("T")
 
 MASTER: Final = 0
-_BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)')
+MAX_QUEUES: Final = 65_536
+"""Of one topic at one broker. RocketMQ sets no limit; a larger number is not believed."""
+
+# Possessive, and a text that does not end is taken up to the end: no character is read twice.
+_BARE_KEY: Final = re.compile(
+    r"""("(?:[^"\\]|\\.)*+"?)|([{,]\s*+)(-?[0-9]++)(?=\s*+:)""", re.DOTALL
+)
 
 SYSTEM_TOPICS: Final = frozenset(
     (
@@ -86,55 +92,54 @@ def read_route(body: Part) -> Route:
 
 def read_topics(body: Part) -> list[str]:
     """The names of all topics. Raises RemoteProtocolError."""
-    return _reading("a list of topics", body, lambda it: sorted(map(str, it["topicList"])))
+    return _reading("a list of topics", body, lambda it: sorted(it.texts("topicList")))
 
 
 def read_brokers(body: Part) -> frozenset[str]:
     """The names of all brokers that are registered. Raises RemoteProtocolError."""
-    return _reading(
-        "a list of brokers", body, lambda it: frozenset(map(str, it["brokerAddrTable"]))
-    )
+    return _reading("a list of brokers", body, lambda it: frozenset(it.fields("brokerAddrTable")))
 
 
-def _route(found: Any) -> Route:
+def _route(found: Fields) -> Route:
     brokers = {
-        str(each["brokerName"]): (
-            str(each.get("cluster") or ""),
-            {int(n): parse_address(a) for n, a in (each.get("brokerAddrs") or {}).items()},
+        each.text("brokerName"): (
+            each.text("cluster", ""),
+            _addresses(each.fields("brokerAddrs", {})),
         )
-        for each in found.get("brokerDatas") or ()
+        for each in found.each("brokerDatas", ())
     }
     queues = {
-        str(each["brokerName"]): int(each["readQueueNums"])
-        for each in found.get("queueDatas") or ()
+        each.text("brokerName"): each.number("readQueueNums", 0, MAX_QUEUES)
+        for each in found.each("queueDatas", ())
     }
     return Route(brokers, queues)
 
 
-def parse_address(text: str) -> Address:
-    """``host:port``; an IPv6 host may be in brackets. Raises ValueError."""
-    host, _, port = text.rpartition(":")
-    return Address(host.strip("[]"), int(port))
+def _addresses(listed: Fields) -> dict[int, Address]:
+    return {
+        decimal(number, "a broker's number", 0): parse_address(listed.text(number))
+        for number in listed
+    }
 
 
-def _reading(what: str, body: Part, read: Callable[[Any], T]) -> T:
+def _reading(what: str, body: Part, read: Callable[[Fields], T]) -> T:
     try:
-        text = bytes(body).decode()
-        return read(_loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return read(Fields(_parsed(body)))
+    except Unreadable as error:
         raise RemoteProtocolError(
             f"{what} cannot be read",
-            why=f"{type(error).__name__}: {error}",
+            why=str(error),
             do="Check that source.servers are name servers",
             size=len(body),
         ) from None
 
 
-def _loads(text: str) -> Any:
+def _parsed(body: Part) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
-        return json.loads(_BARE_KEY.sub(_quoted, text))
+        return parse_json(body)
+    except Unreadable:
+        text = bytes(body).decode(errors="replace")
+        return parse_json(_BARE_KEY.sub(_quoted, text))
 
 
 def _quoted(found: re.Match[str]) -> str:

@@ -11,7 +11,6 @@ That a topic is for batches is never forgotten: it takes one batch, or one answe
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -19,6 +18,7 @@ from typing import Final
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.codes import SUCCESS
 from rangeland.dialects.rocketmq.entries import is_batch
+from rangeland.untrusted import Fields, Unreadable
 
 COMPACTED: Final = ("cleanup.policy", "COMPACTION")
 FOR_BATCHES: Final = ("queue.type", "BatchCQ")
@@ -67,8 +67,8 @@ def is_made(answer: m.Answer, attribute: str, value: str) -> bool | None:
     if answer.code != SUCCESS:
         return None
     try:
-        attributes = json.loads(bytes(answer.body)).get("attributes")
-    except (ValueError, AttributeError):
+        attributes = Fields.parse(answer.body).get("attributes")
+    except Unreadable:
         return None
     return isinstance(attributes, dict) and attributes.get(attribute) == value
 

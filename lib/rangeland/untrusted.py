@@ -1,0 +1,255 @@
+"""Values from outside: JSON, whole numbers and addresses, each read within bounds.
+
+Brokers, registries, token endpoints, ledgers and files may hold anything at all. A reader here
+returns a value of the type that was asked for, or raises ``Unreadable``; the caller turns that
+into one of the errors of ``errors``, which says where the value came from. It never raises
+anything else, and what it costs is bounded by the size of the text.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NoReturn
+
+from rangeland.model import Address
+
+MAX_INT64: Final = 2**63 - 1
+MIN_INT64: Final = -(2**63)
+MAX_INT32: Final = 2**31 - 1
+MAX_PORT: Final = 65_535
+MAX_JSON_BYTES: Final = 64 << 20
+MAX_JSON_DEPTH: Final = 64
+SHOWN: Final = 40
+"""Characters of a number or a word that an error repeats."""
+
+_DECIMAL: Final = re.compile(r"-?[0-9]{1,19}")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_REQUIRED: Final = object()
+
+
+class Unreadable(ValueError):
+    """The text or value is not what was asked for. The caller knows where it came from."""
+
+
+# --- JSON -------------------------------------------------------------------------------
+
+
+def parse_json(
+    text: str | bytes | bytearray | memoryview,
+    *,
+    max_bytes: int = MAX_JSON_BYTES,
+    unique_keys: bool = False,
+) -> Any:
+    """The value of a JSON text in UTF-8, at most ``max_bytes`` long and ``MAX_JSON_DEPTH`` deep.
+
+    NaN, infinite numbers (``1e999`` is one) and halves of surrogate pairs are refused; so are
+    repeated keys, with ``unique_keys``. Raises Unreadable."""
+    decoded = _decoded(text, max_bytes)
+    pairs = _unique if unique_keys else None
+    try:
+        value = json.loads(
+            decoded,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=pairs,
+        )
+        _check_depth(value)
+        if _SURROGATE.search(decoded):
+            json.dumps(value, ensure_ascii=False).encode()
+    except Unreadable:
+        raise
+    except RecursionError:
+        raise _too_deep() from None
+    except UnicodeEncodeError:
+        raise Unreadable("it has half of a surrogate pair, which is no character") from None
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"it is not JSON: {error.msg} at character {error.pos}") from None
+    except ValueError:  # Python limits the digits of a number
+        raise Unreadable("it has a number of thousands of digits") from None
+    return value
+
+
+def _decoded(text: str | bytes | bytearray | memoryview, max_bytes: int) -> str:
+    if len(text) > max_bytes:
+        raise Unreadable(f"it is longer than {max_bytes} bytes")
+    try:
+        if isinstance(text, str):
+            text.encode()  # what a command line could not decode stands there as surrogates
+            return text
+        return str(text, "utf-8")
+    except UnicodeError:
+        raise Unreadable("it is not UTF-8") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise Unreadable(f"{name} is not a number that JSON has")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise Unreadable("it has a number that is too large")
+    return number
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise Unreadable("it has a key twice")
+    return found
+
+
+def _check_depth(value: Any) -> None:
+    level = _containers([value])
+    for _ in range(MAX_JSON_DEPTH):
+        if not level:
+            return
+        level = [
+            inner
+            for outer in level
+            for inner in _containers(outer.values() if isinstance(outer, dict) else outer)
+        ]
+    if level:
+        raise _too_deep()
+
+
+def _containers(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if isinstance(value, dict | list)]
+
+
+def _too_deep() -> Unreadable:
+    return Unreadable(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
+
+
+class Fields:
+    """A JSON object whose fields are read by name and type. Every method raises Unreadable for
+    a field that is missing, unless it has a default, and for one of another type."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, value: object) -> None:
+        if not isinstance(value, Mapping):
+            raise Unreadable(f"expected an object, not {_shown(value)}")
+        self._values = value
+
+    @staticmethod
+    def parse(
+        text: str | bytes | bytearray | memoryview,
+        *,
+        max_bytes: int = MAX_JSON_BYTES,
+        unique_keys: bool = False,
+    ) -> Fields:
+        return Fields(parse_json(text, max_bytes=max_bytes, unique_keys=unique_keys))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def get(self, name: str) -> Any:
+        """As it is; None where it is missing."""
+        return self._values.get(name)
+
+    def text(self, name: str, default: Any = _REQUIRED) -> str:
+        found: str = self._read(name, str, "text", default)
+        return found
+
+    def text_or_none(self, name: str) -> str | None:
+        return None if self._values.get(name) is None else self.text(name)
+
+    def word(self, name: str) -> str:
+        """A text, or a number or a truth value as a text."""
+        found = self._values.get(name)
+        return str(found) if isinstance(found, int | float) else self.text(name)
+
+    def flag(self, name: str, default: Any = _REQUIRED) -> bool:
+        found: bool = self._read(name, bool, "true or false", default)
+        return found
+
+    def number(
+        self, name: str, low: int = 0, high: int = MAX_INT64, *, default: Any = _REQUIRED
+    ) -> int:
+        found = self._values.get(name)
+        if found is None and default is not _REQUIRED:
+            return int(default)
+        return whole(found, name, low, high)
+
+    def number_or_none(self, name: str, low: int = 0, high: int = MAX_INT64) -> int | None:
+        found = self._values.get(name)
+        return None if found is None else whole(found, name, low, high)
+
+    def real(self, name: str) -> float:
+        found = self._values.get(name)
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise Unreadable(f"{name}: expected a number, not {_shown(found)}")
+        return float(found)
+
+    def fields(self, name: str, default: Any = _REQUIRED) -> Fields:
+        """An object."""
+        return Fields(self._read(name, Mapping, "an object", default))
+
+    def each(self, name: str, default: Any = _REQUIRED) -> list[Fields]:
+        """A list of objects."""
+        return [Fields(entry) for entry in self.values(name, default)]
+
+    def texts(self, name: str, default: Any = _REQUIRED) -> tuple[str, ...]:
+        found = self.values(name, default)
+        if not all(isinstance(one, str) for one in found):
+            raise Unreadable(f"{name}: expected a list of texts")
+        return tuple(found)
+
+    def values(self, name: str, default: Any = _REQUIRED) -> list[Any]:
+        """A list of anything."""
+        found: list[Any] = self._read(name, list, "a list", default)
+        return found
+
+    def _read(self, name: str, kind: type[Any], expected: str, default: Any) -> Any:
+        found = self._values.get(name)
+        if found is None and default is not _REQUIRED:
+            return default
+        if not isinstance(found, kind):
+            missing = found is None and name not in self._values
+            actual = "missing" if missing else f"not {_shown(found)}"
+            raise Unreadable(f"{name}: expected {expected}, {actual}")
+        return found
+
+
+# --- numbers ----------------------------------------------------------------------------
+
+
+def whole(value: object, what: str, low: int = 0, high: int = MAX_INT64) -> int:
+    """A whole number within [low, high]. Raises Unreadable."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise Unreadable(f"{what}: expected a whole number in [{low}, {high}], not {_shown(value)}")
+    return value
+
+
+def decimal(text: str, what: str, low: int = MIN_INT64, high: int = MAX_INT64) -> int:
+    """A number written in ASCII digits, within [low, high]. Raises Unreadable."""
+    if not isinstance(text, str) or _DECIMAL.fullmatch(text) is None:
+        raise Unreadable(f"{what}: expected a whole number in [{low}, {high}], not {_shown(text)}")
+    return whole(int(text), what, low, high)
+
+
+def parse_address(text: str) -> Address:
+    """``host:port`` or ``[v6]:port``, as ``str(Address)`` writes it. Raises Unreadable."""
+    host, _, port = text.rpartition(":")
+    if not host.strip("[]"):
+        raise Unreadable(f"{_shown(text)} is not host:port")
+    return Address(host.strip("[]"), decimal(port, "the port", 1, MAX_PORT))
+
+
+def _shown(value: object) -> str:
+    """Enough for a person to find it, and never much of it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length()} bits"
+    if isinstance(value, str | int | float):
+        shown = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
+        return shown if len(shown) <= SHOWN + 2 else shown[:SHOWN] + "...'"
+    return "an object" if isinstance(value, Mapping) else "a list"
