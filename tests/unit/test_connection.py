@@ -30,8 +30,8 @@ from tests.certificates import Authority
 
 KAFKA = load_dialect("kafka")
 METADATA = Question(m.MetadataRequest(topics=()))
-VERSIONS = ((3, 0, 13), (18, 0, 4), (1, 4, 17))
-API_VERSIONS, FETCH, METADATA_KEY = 18, 1, 3
+VERSIONS = ((3, 0, 13), (18, 0, 4), (1, 4, 17), (17, 0, 1))
+API_VERSIONS, FETCH, METADATA_KEY, HANDSHAKE = 18, 1, 3, 17
 
 Reply = Callable[[bytes], bytes | None]
 """What is answered to a request, which is without its length; None: the connection is closed."""
@@ -162,21 +162,121 @@ def test_a_peer_that_closes_whatever_it_is_asked_may_be_many_things() -> None:
             take_survey(brokers, Wanted(("t",)))
 
 
-def test_a_close_at_the_first_request_is_a_missing_login_only_if_it_comes_twice() -> None:
-    broker = young(closing)
+NO_TOPICS = m.MetadataResponse(brokers=(), topics=())
+ALL_TOPICS = Question(m.MetadataRequest(topics=None), 0)
 
-    def answers(request: bytes) -> bytes:
-        return framed(request[4:8] + encode(m.MetadataResponse(brokers=(), topics=()), 0))
 
+def offering(code: int, then: Reply = closing) -> Reply:
+    """A broker that answers a SASL handshake with this code, and all else with ``then``."""
+    answer = m.SaslHandshakeResponse(error_code=code, mechanisms=("SCRAM-SHA-512", "GSSAPI"))
+
+    def reply(request: bytes) -> bytes | None:
+        if key_of(request) == HANDSHAKE:
+            return framed(request[4:8] + encode(answer, int.from_bytes(request[2:4], "big")))
+        return then(request)
+
+    return young(reply)
+
+
+def answers_metadata(request: bytes) -> bytes:
+    return framed(request[4:8] + encode(NO_TOPICS, 0))
+
+
+@pytest.mark.parametrize("code", [0, 33])
+def test_a_listener_that_closes_and_offers_sasl_requires_a_login(code: int) -> None:
     with (
-        peer(broker, broker) as address,
+        peer(offering(code)) as address,
         Brokers(settings_of(address)) as brokers,
-        pytest.raises(JobFileError, match=r"twice.*source\.security\.sasl"),
+        pytest.raises(JobFileError, match=r"GSSAPI, SCRAM-SHA-512.*source\.security\.sasl"),
     ):
         brokers.call(address, METADATA)
-    with peer(broker, young(answers)) as address, Brokers(settings_of(address)) as brokers:
-        question = Question(m.MetadataRequest(topics=None), 0)
-        assert brokers.call(address, question) == m.MetadataResponse(brokers=(), topics=())
+
+
+@pytest.mark.parametrize("broker", [offering(34), young(closing)])
+def test_a_listener_that_closes_and_offers_no_sasl_may_be_busy(broker: Reply) -> None:
+    with peer(broker) as address, Brokers(settings_of(address)) as brokers:
+        for _ in range(2):
+            with pytest.raises(Closed, match=r"source\.security\.sasl.*going down"):
+                brokers.call(address, METADATA)
+        with pytest.raises(Unreachable):
+            take_survey(brokers, Wanted(("t",)))
+
+
+def test_a_listener_that_closes_once_is_asked_again() -> None:
+    busy, well = young(closing), young(answers_metadata)
+    with peer(busy, well) as address, Brokers(settings_of(address)) as brokers:
+        assert brokers.call(address, ALL_TOPICS) == NO_TOPICS
+
+
+def test_a_listener_that_has_answered_without_a_login_does_not_require_one() -> None:
+    with (
+        peer(offering(34, answers_metadata), offering(0)) as address,
+        Brokers(settings_of(address)) as brokers,
+    ):
+        assert brokers.call(address, ALL_TOPICS) == NO_TOPICS
+        brokers.drop(address)
+        with pytest.raises(Closed):
+            brokers.call(address, METADATA)
+
+
+def test_another_protocol_where_a_broker_has_answered_before_is_no_mistake_of_the_job() -> None:
+    def web(_: bytes) -> bytes:
+        return b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
+
+    with peer(young(answers_metadata), web) as address, Brokers(settings_of(address)) as brokers:
+        brokers.call(address, ALL_TOPICS)
+        brokers.drop(address)
+        with pytest.raises(Unreachable, match="no broker could be reached"):
+            take_survey(brokers, Wanted(("t",)))
+
+
+def test_a_broker_that_fails_while_versions_are_negotiated_may_be_starting() -> None:
+    def failing(request: bytes) -> bytes:
+        version = int.from_bytes(request[2:4], "big")
+        answer = m.ApiVersionsResponse(error_code=-1, api_keys=())
+        return framed(request[4:8] + encode(answer, version))
+
+    with (
+        peer(failing) as address,
+        Brokers(settings_of(address)) as brokers,
+        pytest.raises(Unreachable, match="UNKNOWN_SERVER_ERROR"),
+    ):
+        take_survey(brokers, Wanted(("t",)))
+
+
+HERE = m.MetadataBroker(node_id=1, host="127.0.0.1", port=9)
+
+
+@pytest.mark.parametrize(
+    ("brokers_named", "code", "kind"),
+    [
+        ((HERE,), 3, JobFileError),  # UNKNOWN_TOPIC_OR_PARTITION
+        ((), 3, Unreachable),  # of a broker that does not know its cluster yet
+        ((HERE,), -1, Unreachable),
+        ((HERE,), 5, Unreachable),
+        ((HERE,), 7, Unreachable),
+        ((HERE,), 56, Unreachable),
+        ((HERE,), 4711, Unreachable),
+        ((HERE,), 29, JobFileError),  # TOPIC_AUTHORIZATION_FAILED
+    ],
+)
+def test_a_topic_is_missing_only_where_a_broker_that_knows_its_cluster_says_so(
+    brokers_named: tuple[m.MetadataBroker, ...], code: int, kind: type[RangelandError]
+) -> None:
+    topic = m.MetadataTopic(error_code=code, name="t", partitions=())
+    answer = m.MetadataResponse(brokers=brokers_named, topics=(topic,))
+
+    def metadata(request: bytes) -> bytes:
+        version = int.from_bytes(request[2:4], "big")
+        assert version >= 9, "its answers' headers end with a tag section"
+        return framed(request[4:8] + b"\0" + encode(answer, version))
+
+    with (
+        peer(young(metadata)) as address,
+        Brokers(settings_of(address)) as brokers,
+        pytest.raises(kind),
+    ):
+        take_survey(brokers, Wanted(("t",)))
 
 
 def test_connections_that_are_closed_while_another_is_opened_stay_closed() -> None:

@@ -520,7 +520,33 @@ def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
     assert loop.next(1) == Finished()
 
 
-@pytest.mark.parametrize("verdict", [Verdict.REFUSED, Verdict.UNSUPPORTED, Verdict.UNKNOWN])
+def _fail_without_end(loop: FetchLoop, now: int) -> None:
+    while True:
+        step = loop.next(now)
+        if isinstance(step, WaitUntil):
+            now = step.at_ms
+        else:
+            loop.on_verdict(ask(loop, now).wants[0], Verdict.UNKNOWN, "UNKNOWN_SERVER_ERROR")
+
+
+def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progress_is_due() -> None:
+    loop = loop_of(piece(0, P0, 5))
+    now = 0
+    for _ in range(3):
+        loop.on_verdict(ask(loop, now).wants[0], Verdict.UNKNOWN, "UNKNOWN_SERVER_ERROR")
+        step = loop.next(now)
+        assert isinstance(step, WaitUntil)
+        now = step.at_ms
+    (want,) = ask(loop, now).wants
+    assert want.offset == 5
+    loop.on_records(want, 50)
+    assert ask(loop, now).wants[0].offset == 50
+    with pytest.raises(Unreachable, match="UNKNOWN_SERVER_ERROR"):
+        _fail_without_end(loop, now)
+    assert loop.now_ms >= PATIENCE.no_progress_ms
+
+
+@pytest.mark.parametrize("verdict", [Verdict.REFUSED, Verdict.UNSUPPORTED])
 def test_what_would_be_refused_again_is_not_tried_again(verdict: Verdict) -> None:
     loop = loop_of(piece(0, P0))
     kind = JobFileError if verdict is Verdict.REFUSED else Unreachable

@@ -205,8 +205,15 @@ def test_a_silent_broker_hides_only_its_own_partitions() -> None:
 def test_a_name_that_a_broker_refuses_is_not_asked_for_again() -> None:
     broker = Broker({"t": 1}, refuses=frozenset({"a/b"}))
     view = look(jafka.find_leaders(("a/b", "t"), (), {"1": ONE}), {ONE: broker})
-    assert (view.topics["a/b"].verdict, view.topics["a/b"].code) == (Verdict.UNKNOWN, "UNKNOWN")
+    assert (view.topics["a/b"].verdict, view.topics["a/b"].code) == (Verdict.REFUSED, "UNKNOWN")
     assert view.topics["t"].verdict is Verdict.OK
+
+
+def test_a_broker_that_fails_to_answer_for_a_topic_hides_none_of_its_partitions() -> None:
+    """Its own are not left out beside those of another broker."""
+    brokers = {ONE: Broker({"t": 1}), TWO: Broker({"t": 1}, refuses=frozenset({"t"}))}
+    topic = look(jafka.find_leaders(("t",), (), MEMBERS), brokers).topics["t"]
+    assert (topic.verdict, topic.code, topic.leaders) == (Verdict.UNKNOWN, "UNKNOWN", {})
 
 
 def test_all_silent_brokers_are_named() -> None:

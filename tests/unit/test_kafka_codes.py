@@ -58,6 +58,47 @@ def test_only_a_reader_s_success_reads_on() -> None:
     }
 
 
+RETRIABLE_IN_JAVA = (
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_OR_FOLLOWER",
+    "REPLICA_NOT_AVAILABLE",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "REQUEST_TIMED_OUT",
+    "NETWORK_EXCEPTION",
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "NOT_CONTROLLER",
+    "CONCURRENT_TRANSACTIONS",
+    "KAFKA_STORAGE_ERROR",
+    "LISTENER_NOT_FOUND",
+    "FETCH_SESSION_ID_NOT_FOUND",
+    "INVALID_FETCH_SESSION_EPOCH",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "OFFSET_NOT_AVAILABLE",
+    "PREFERRED_LEADER_NOT_AVAILABLE",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+    "UNSTABLE_OFFSET_COMMIT",
+    "THROTTLING_QUOTA_EXCEEDED",
+    "UNKNOWN_TOPIC_ID",
+    "FETCH_SESSION_TOPIC_ID_ERROR",
+    "NEW_LEADER_ELECTED",
+    "UNKNOWN_SERVER_ERROR",
+)
+"""The subclasses of RetriableException in Errors.java but for CORRUPT_MESSAGE, at which its
+consumer ends, and INCONSISTENT_TOPIC_ID, after which ids are compared; and -1, which its consumer
+retries all the same (FetchCollector.java)."""
+
+
+@pytest.mark.parametrize("name", RETRIABLE_IN_JAVA)
+def test_what_the_java_client_retries_is_never_final(name: str) -> None:
+    (code,) = (code for code in CODES if code.name == name)
+    assert code.verdict.may_pass
+
+
 def test_every_description_is_a_phrase_without_an_end() -> None:
     for code in (*CODES, UNLISTED):
         assert code.description[0].islower() or code.description.startswith("SASL")

@@ -169,9 +169,14 @@ def test_what_would_be_refused_again_is_for_the_job_s_author(code: str, remedy: 
         a_join(joined(code))
 
 
-def test_a_coordinator_that_fails_is_unreachable() -> None:
+def test_a_coordinator_that_fails_once_is_asked_again() -> None:
+    _, place = a_join(joined("UNKNOWN_SERVER_ERROR"), joined(), synced(TWO))
+    assert place.owned == frozenset(ALL[:2])
+
+
+def test_a_coordinator_that_keeps_failing_is_unreachable() -> None:
     with pytest.raises(Unreachable, match="UNKNOWN_SERVER_ERROR"):
-        a_join(joined("UNKNOWN_SERVER_ERROR"))
+        a_join(*[joined("UNKNOWN_SERVER_ERROR")] * 1000)
 
 
 # --- heartbeats ---------------------------------------------------------------------------

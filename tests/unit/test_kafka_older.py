@@ -165,6 +165,9 @@ def _read(version: int, part: m.ListOffsetsPartitionResponse) -> Any:
 # --- who is old -------------------------------------------------------------------------
 
 
+BROKER = m.MetadataBroker(node_id=1, host="127.0.0.1", port=9)
+
+
 def old(asked: list[int]) -> Reply:
     """A broker of 0.8: it closes at any question but the oldest, of which it answers two."""
 
@@ -172,7 +175,7 @@ def old(asked: list[int]) -> Reply:
         asked.append(key_of(request))
         answers: dict[int, Any] = {
             1: m.FetchResponse(responses=()),
-            3: m.MetadataResponse(brokers=(), topics=()),
+            3: m.MetadataResponse(brokers=(BROKER,), topics=()),
         }
         known = answers.get(key_of(request))
         return framed(request[4:8] + encode(known, 0)) if known else None

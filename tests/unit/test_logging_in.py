@@ -56,11 +56,16 @@ def is_token(request: bytes) -> bool:
     return b"hunter2" in request
 
 
+CLUSTER = m.MetadataResponse(
+    brokers=(m.MetadataBroker(node_id=1, host="127.0.0.1", port=9),), topics=()
+)
+
+
 def taking(request: bytes) -> bytes | None:
     """Takes a bare token, and knows no topic."""
     if is_token(request):
         return framed(b"")
-    return framed(request[4:8] + encode(m.MetadataResponse(brokers=(), topics=()), 1))
+    return framed(request[4:8] + encode(CLUSTER, 1))
 
 
 def test_an_old_broker_that_closes_a_login_once_is_logged_in_to_again() -> None:
@@ -109,7 +114,7 @@ def bearing(lifetime_ms: int) -> Reply:
                 error_code=0, auth_bytes=b"", session_lifetime_ms=lifetime_ms
             )
             return framed(request[4:8] + encode(said, 1))
-        return framed(request[4:8] + encode(m.MetadataResponse(brokers=(), topics=()), 1))
+        return framed(request[4:8] + encode(CLUSTER, 1))
 
     return broker_of(NEW, then)
 

@@ -250,6 +250,13 @@ class Dialect(Protocol):
         peer closed the connection. A fact ``closed_at`` of what is raised: that was all that
         was seen, at this step, so it is sure only if it happens twice."""
 
+    def ask_mechanisms(self) -> list[Question]:
+        """Which logins the listener offers to a client that has not logged in. Sends nothing
+        secret; empty where a listener cannot be asked."""
+
+    def read_mechanisms(self, answers: Sequence[Any]) -> tuple[str, ...] | None:
+        """None: the listener takes no login, or did not say."""
+
     def find_leaders(
         self,
         topics: Sequence[str] | None,

@@ -1,4 +1,5 @@
-"""The answers of a dialect whose brokers have no leader epochs, and tell no retention."""
+"""The answers of a dialect whose brokers have no leader epochs, report no retention, and do not
+say which logins they offer."""
 
 from __future__ import annotations
 
@@ -20,6 +21,14 @@ def read_epochs(answers: Sequence[Any]) -> dict[Partition, int]:
 
 
 def epoch_of(records: memoryview) -> int | None:
+    return None
+
+
+def ask_mechanisms() -> list[Question]:
+    return []
+
+
+def read_mechanisms(answers: Sequence[Any]) -> tuple[str, ...] | None:
     return None
 
 

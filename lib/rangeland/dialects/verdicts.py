@@ -35,7 +35,12 @@ class Verdict(Enum):
     REFUSED = "refused"
     """The same request would be refused again: rights, names, settings."""
     UNKNOWN = "unknown"
-    """The code says nothing about what to do."""
+    """The code says nothing about what to do, so it may pass: it is asked again, as RETRY is."""
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed later without anybody changing anything."""
+        return self in (Verdict.RETRY, Verdict.FIND_LEADER, Verdict.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

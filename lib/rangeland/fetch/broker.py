@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.dialects.contract import Asking, Dialect, Question
-from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError
+from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.fetch import mistakes
 from rangeland.fetch.lost import Closed, Lost, NoBroker, Silent, Tokenless
 from rangeland.fetch.proof import Proof
@@ -34,7 +34,8 @@ class Connection:
 
     Answers are given in the order of the requests, in whatever order they come. After any
     error it is closed for good. ``was`` is the broker's age as it was when it was asked last:
-    an old one need not be asked again, and a young one that says nothing is busy."""
+    an old one need not be asked again, and a young one that says nothing is busy.
+    ``was_served``: these settings have worked before, so a close is no refusal."""
 
     def __init__(
         self,
@@ -44,12 +45,14 @@ class Connection:
         *,
         is_probe: bool = False,
         was: Age | None = None,
+        was_served: bool = False,
     ) -> None:
         self.age = Age.YOUNG if was is None else was
         self.address = address
         self._settings = settings
         self._dialect = dialect
         self._is_probe = is_probe
+        self._was_served = was_served
         self._is_known = self._has_answered = False
         sasl = settings.sasl
         self._proof = None if sasl is None else Proof(sasl, settings.request_ms)
@@ -103,6 +106,10 @@ class Connection:
             self._open_as_of_old(closed)
         except RemoteProtocolError as error:
             raise self._stranger(error) from error
+        except Lost:
+            raise
+        except Unreachable as error:  # its answer was an error that may pass
+            raise Lost(error.what, why=error.why, do=error.do, **error.facts) from error
 
     def _negotiate(self, wait_ms: int | None = None) -> None:
         question: bytes | None = self._session.open()
@@ -197,7 +204,8 @@ class Connection:
         try:
             self._log_in(proof)
         except JobFileError as error:
-            if error.facts.get("closed_at") in (None, closed_at):
+            again_at = error.facts.get("closed_at")
+            if again_at is None or (again_at == closed_at and not self._was_served):
                 raise
             raise Closed(error.what, why=error.why, do=error.do, **error.facts) from first
 

@@ -398,7 +398,9 @@ class Fetcher:
         leader = {want.partition: Leader(address, want.epoch)}
         questions = dialect.ask_offsets(leader, when, Isolation.READ_UNCOMMITTED)
         answers = self.brokers.call_all(address, questions)
-        part = dialect.read_offsets(answers)[want.partition]
+        part = dialect.read_offsets(answers).get(want.partition)
+        if part is None:
+            raise Lost(f"{address} left {want.partition} out of its answer about offsets")
         if part.offset is None:
             raise Lost(f"{address} answered {part.code} to an offset request")
         return part.offset

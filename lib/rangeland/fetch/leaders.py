@@ -47,7 +47,7 @@ def _ask_in_turn(brokers: Brokers, asking: Asking) -> tuple[list[Any] | Silence,
             return brokers.call_all(seed, asking.questions), seed
         except Lost as error:
             tried[seed] = error.why
-            strangers += isinstance(error, NoBroker)
+            strangers += isinstance(error, NoBroker) and not brokers.was_served
     return Silence(tried, strangers), None
 
 

@@ -225,16 +225,15 @@ class Look:
 
     def _refuse_topic(self, name: str, topic: TopicView | None) -> NoReturn:
         code = topic.code if topic else "nothing"
-        verdict = topic.verdict if topic else Verdict.UNKNOWN
-        if verdict is Verdict.RETRY or code == "LEADER_NOT_AVAILABLE":
-            raise Unreachable(f"the topic {name} is not ready", why=code)
-        if verdict is Verdict.REFUSED:
+        if topic is not None and topic.verdict is Verdict.REFUSED:
             raise JobFileError(
                 f"this client may not read the topic {name}",
                 why=code,
                 do="give the user of source.security the right to describe and read it, or correct "
                 "source.topics",
             )
+        if topic is not None and not topic.is_unknown:
+            raise Unreachable(f"the topic {name} is not ready", why=code)
         raise UnknownTopic(
             f"there is no topic {name}",
             why=f"the cluster answered {code}",

@@ -297,7 +297,7 @@ class FetchLoop:
         if self._go_back(reading, trouble):
             return
         match verdict:
-            case Verdict.RETRY:
+            case Verdict.RETRY | Verdict.UNKNOWN:
                 self._pause(reading, trouble)
             case Verdict.FIND_LEADER | Verdict.RECREATED:
                 # Whether the topic was made anew is told by its id, in the metadata.

@@ -8,6 +8,7 @@ ask once more, in another way, before they come here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rangeland.errors import JobFileError
@@ -135,13 +136,13 @@ def plain_port(address: Address) -> JobFileError:
     )
 
 
-def wants_login(address: Address) -> JobFileError:
+def wants_login(address: Address, offered: Sequence[str]) -> JobFileError:
     return _mistake(
         address,
-        f"{address} closes the connection at the first request, twice",
-        "it had said which versions it takes; a port that wants SASL does this to who does not "
-        "log in",
-        "set source.security.sasl, or use a port that wants no login",
+        f"{address} requires a login, and the job has none",
+        "it closed the connection at the first request, twice, and offers SASL "
+        f"{', '.join(sorted(offered)) or 'without naming a mechanism'}",
+        "set source.security.sasl, or use a port that does not require a login",
     )
 
 

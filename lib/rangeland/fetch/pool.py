@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rangeland.dialects.contract import Dialect, Question, load_dialect
+from rangeland.errors import RangelandError
 from rangeland.fetch.broker import Connection
 from rangeland.fetch.lost import Closed, Lost, Silent
 from rangeland.fetch.mistakes import wants_login
@@ -29,12 +30,19 @@ class Brokers:
         self.requests = 0
         self._open: dict[Address, Connection] = {}
         self._ages: dict[Address, Age] = dict(settings.ages)
+        self._served: set[Address] = set()
         self._closed = False
 
     @property
     def ages(self) -> dict[Address, Age]:
         """What is known of the brokers' ages."""
         return dict(self._ages)
+
+    @property
+    def was_served(self) -> bool:
+        """Whether any broker has answered a request: then the settings are right, and whatever
+        goes wrong later may pass."""
+        return bool(self._served)
 
     def call(self, address: Address, question: Question) -> Any:
         """Raises Lost after the second failure, and what the answer itself raises."""
@@ -63,8 +71,24 @@ class Brokers:
         except Lost as error:
             self.drop(address)
             if is_unwelcome and isinstance(error, Closed) and error.is_unwelcome:
-                raise wants_login(address) from error
+                self._refuse_without_login(address, error)
             raise
+
+    def _refuse_without_login(self, address: Address, closed: Closed) -> None:
+        """Raises JobFileError where the listener itself says that it requires a login. A close
+        alone does not show it: a busy broker and a load balancer close connections, too."""
+        questions = self.dialect.ask_mechanisms()
+        if address in self._served or not questions:
+            return
+        try:
+            offered = self.dialect.read_mechanisms(self._call(address, questions))
+        except RangelandError:
+            return
+        finally:
+            self.drop(address)
+            self._served.discard(address)
+        if offered is not None:
+            raise wants_login(address, offered) from closed
 
     def _call(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         self.send_all(address, questions)
@@ -80,7 +104,9 @@ class Brokers:
     def receive_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         """The answers to what was sent on the open connection. Raises Lost."""
         connection = self.connect(address)
-        return [connection.receive(question.wait_ms) for question in questions]
+        answers = [connection.receive(question.wait_ms) for question in questions]
+        self._served.add(address)
+        return answers
 
     def connect(self, address: Address) -> Connection:
         """The open connection to a broker, or a new one. Raises Lost."""
@@ -103,7 +129,9 @@ class Brokers:
         """What a broker is, is remembered as long as it answers as one."""
         was = self._ages.get(address)
         try:
-            connection = Connection(address, self.dialect, self.settings, was=was)
+            connection = Connection(
+                address, self.dialect, self.settings, was=was, was_served=self.was_served
+            )
         except (Silent, Closed):
             self._ages.pop(address, None)  # it may be another by now
             raise

@@ -20,9 +20,11 @@ from rangeland.dialects.jafka.records import decode_chunks
 from rangeland.dialects.jafka.session import Session as open_session
 from rangeland.dialects.untold import (
     ask_epochs,
+    ask_mechanisms,
     ask_retention,
     epoch_of,
     read_epochs,
+    read_mechanisms,
     read_retention,
 )
 
@@ -30,6 +32,7 @@ __all__ = [
     "NATURE",
     "aborted_within",
     "ask_epochs",
+    "ask_mechanisms",
     "ask_offsets",
     "ask_records",
     "ask_retention",
@@ -44,6 +47,7 @@ __all__ = [
     "open_home",
     "open_session",
     "read_epochs",
+    "read_mechanisms",
     "read_offsets",
     "read_records",
     "read_retention",

@@ -8,6 +8,7 @@ The sentinels of the wire (-1 latest, -2 earliest) end here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from rangeland.dialects.contract import (
     nobody_answers,
 )
 from rangeland.dialects.jafka import messages as m
-from rangeland.dialects.jafka.codes import NONE, OFFSET_OUT_OF_RANGE, judge
+from rangeland.dialects.jafka.codes import NONE, OFFSET_OUT_OF_RANGE, WRONG_PARTITION, judge
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
@@ -44,6 +45,9 @@ LAST_LOOK: Final = 1 << 12
 ALL_OFFSETS: Final = 2**31 - 1
 UNKNOWN_TOPIC: Final = "UNKNOWN_TOPIC_OR_PARTITION"
 """No broker has a code for it. The name is that which other dialects' brokers give."""
+_NEVER_A_NAME: Final = re.compile(r"/|[\x00-\x1f\x7f-\x9f]|^\.{0,2}$|^.{256,}$", re.DOTALL)
+"""What brokers refuse as a topic's name, with the code that says nothing. Upstream:
+TopicNameValidator.java."""
 
 
 # --- leaders ----------------------------------------------------------------------------
@@ -84,8 +88,8 @@ def find_leaders(
 
 
 class _Look:
-    """What one broker said of one topic. ``code`` is that of partition 0, which each topic has
-    that may be asked for; ``written`` once some partition has a log."""
+    """What one broker said of one topic. ``code`` is that of the partition that ended the count;
+    NONE where it is the one after the last. ``written`` once some partition has a log."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -99,7 +103,8 @@ class _Look:
             # Out of range: the log begins behind 0, so it is there.
             if part.error_code not in (NONE, OFFSET_OUT_OF_RANGE):
                 self.is_counted = True
-                self.code = part.error_code if self.count == 0 else NONE
+                is_end = part.error_code == WRONG_PARTITION and self.count > 0
+                self.code = NONE if is_end else part.error_code
                 return
             self.count += 1
         self.is_counted = self.count >= LAST_LOOK
@@ -155,11 +160,14 @@ def _view(
         for name, look in there.items()
         for number in range(look.count)
     }
-    if there:
-        return TopicView(topic, Verdict.OK, "", is_internal=False, leaders=leaders)
     refused = [judge(looks[topic].code) for looks in found.values() if looks[topic].code != NONE]
+    is_counted = all(looks[topic].code in (NONE, WRONG_PARTITION) for looks in found.values())
+    if there and is_counted:
+        return TopicView(topic, Verdict.OK, "", is_internal=False, leaders=leaders)
     if refused:
-        return TopicView(topic, refused[0].verdict, refused[0].name, is_internal=False, leaders={})
+        is_bad_name = refused[0].verdict is Verdict.UNKNOWN and _NEVER_A_NAME.search(topic)
+        verdict = Verdict.REFUSED if is_bad_name else refused[0].verdict
+        return TopicView(topic, verdict, refused[0].name, is_internal=False, leaders={})
     if unreachable:
         code = f"no topic at the brokers that answer; {', '.join(unreachable)} did not"
         return TopicView(topic, Verdict.RETRY, code, is_internal=False, leaders={})

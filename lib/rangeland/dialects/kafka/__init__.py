@@ -21,7 +21,7 @@ from rangeland.dialects.kafka.histories import (
     read_epochs,
     read_retention,
 )
-from rangeland.dialects.kafka.login import login
+from rangeland.dialects.kafka.login import ask_mechanisms, login, read_mechanisms
 from rangeland.dialects.kafka.records import (
     aborted_within,
     decode_chunks,
@@ -34,6 +34,7 @@ __all__ = [
     "NATURE",
     "aborted_within",
     "ask_epochs",
+    "ask_mechanisms",
     "ask_offsets",
     "ask_records",
     "ask_retention",
@@ -48,6 +49,7 @@ __all__ = [
     "open_home",
     "open_session",
     "read_epochs",
+    "read_mechanisms",
     "read_offsets",
     "read_records",
     "read_retention",

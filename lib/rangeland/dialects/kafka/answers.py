@@ -29,6 +29,7 @@ from rangeland.dialects.contract import (
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.codes import judge
 from rangeland.dialects.verdicts import Verdict
+from rangeland.errors import Unreachable
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
 LAST_FETCH_BY_NAME = 12
@@ -57,7 +58,16 @@ def find_leaders(
     answers = yield Asking(tuple(seeds), (ask_cluster(topics),))
     if isinstance(answers, Silence):
         raise nobody_answers(answers)
-    return _picked(read_cluster(answers[0]), topics)
+    answer: m.MetadataResponse = answers[0]
+    code = judge(answer.error_code)
+    if code.verdict is not Verdict.OK or not answer.brokers:
+        # A broker that has just started may know nothing of its cluster, not even itself.
+        raise Unreachable(
+            "the broker that was asked does not describe its cluster",
+            why=f"{code.name}: {code.description}" if answer.error_code else "it names no broker",
+            do="try again in a moment",
+        )
+    return _picked(read_cluster(answer), topics)
 
 
 def ask_cluster(topics: Sequence[str] | None) -> Question:

@@ -15,7 +15,6 @@ from rangeland.dialects.verdicts import Verdict
 from rangeland.model import Partition
 
 LAST_BY_ONE_GROUP = 7
-_PASSING = (Verdict.RETRY, Verdict.FIND_LEADER)
 
 
 def ask_commit(
@@ -77,5 +76,5 @@ def read_group_offsets(answer: m.OffsetFetchResponse) -> dict[Partition, int | N
 def _deciding(codes: Iterable[int]) -> int:
     """The first that does not pass by itself, or else the first that is one at all, or 0."""
     failed = [code for code in codes if judge(code).verdict is not Verdict.OK]
-    lasting = [code for code in failed if judge(code).verdict not in _PASSING]
+    lasting = [code for code in failed if not judge(code).verdict.may_pass]
     return next(iter(lasting or failed), 0)

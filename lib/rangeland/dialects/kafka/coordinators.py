@@ -20,7 +20,6 @@ from rangeland.model import Address
 
 PAUSE_MS: Final = 250
 _LAST_BY_ONE_KEY: Final = 3
-_PASSES: Final = (Verdict.RETRY, Verdict.FIND_LEADER)
 
 
 def ask_coordinator(group: str) -> Question:
@@ -57,7 +56,7 @@ class Coordinators:
                 self._known.pop(group, None)
             else:
                 code = judge(code_of(answer))
-                if code.verdict not in _PASSES:
+                if not code.verdict.may_pass:
                     return answer, code
                 trouble = self._not_ready(group, code)
             if self.edge.now_ms() >= deadline_ms:
@@ -95,7 +94,7 @@ class Coordinators:
             code = judge(answer.error_code)
             if code.verdict is Verdict.OK:
                 return Address(answer.host, answer.port)
-            if code.verdict not in _PASSES:
+            if not code.verdict.may_pass:
                 raise refusal(code, group, "the coordinator was asked for")
             tried[str(seed)] = f"{code.name}: {code.description}"
         raise Unreachable(

@@ -12,7 +12,7 @@ No error here has a password or a token in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,6 +59,17 @@ def login(credentials: Credentials) -> Talk:
         _Exchange(mechanism), credentials
     )
     return last.session_lifetime_ms
+
+
+def ask_mechanisms() -> list[Question]:
+    """A listener without SASL answers ILLEGAL_SASL_STATE. One with SASL lists its mechanisms,
+    whether or not PLAIN is among them; nothing is said of who asks."""
+    return [Question(m.SaslHandshakeRequest(mechanism="PLAIN"))]
+
+
+def read_mechanisms(answers: Sequence[m.SaslHandshakeResponse]) -> tuple[str, ...] | None:
+    (answer,) = answers
+    return tuple(answer.mechanisms) if answer.error_code in (0, NO_SUCH_MECHANISM) else None
 
 
 @dataclass

@@ -33,7 +33,7 @@ from rangeland.dialects.kafka.messages import (
 )
 from rangeland.dialects.kafka.older import fitted
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import LocalProtocolError, RemoteProtocolError
+from rangeland.errors import LocalProtocolError, RemoteProtocolError, Unreachable
 from rangeland.wire.fields import Part
 from rangeland.wire.frames import frame
 from rangeland.wire.messages import decode, decode_from, encode_parts, spec_of
@@ -111,7 +111,8 @@ class Session:
             return self._ask_versions(max(0, min(highest, pending.version - 1)))
         code = judge(value.error_code)
         if code.verdict is not Verdict.OK:
-            raise RemoteProtocolError(
+            kind = Unreachable if code.verdict.may_pass else RemoteProtocolError
+            raise kind(
                 "the broker does not say which versions it takes",
                 why=f"{code.name} ({value.error_code}): {code.description}",
                 do="Check that the port is a Kafka listener for clients",

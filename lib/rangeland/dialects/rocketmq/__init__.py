@@ -19,9 +19,11 @@ from rangeland.dialects.rocketmq.sizes import ask_sizes, read_sizes
 from rangeland.dialects.rocketmq.stored import entry_around, next_offset
 from rangeland.dialects.untold import (
     ask_epochs,
+    ask_mechanisms,
     ask_retention,
     epoch_of,
     read_epochs,
+    read_mechanisms,
     read_retention,
 )
 
@@ -29,6 +31,7 @@ __all__ = [
     "NATURE",
     "aborted_within",
     "ask_epochs",
+    "ask_mechanisms",
     "ask_offsets",
     "ask_records",
     "ask_retention",
@@ -43,6 +46,7 @@ __all__ = [
     "open_home",
     "open_session",
     "read_epochs",
+    "read_mechanisms",
     "read_offsets",
     "read_records",
     "read_retention",

@@ -27,8 +27,6 @@ PAUSE_MS: Final = 250
 PATIENCE_MS: Final = 10_000
 """How long a master may be away or busy before a question is given up."""
 
-_PASSES: Final = (Verdict.RETRY, Verdict.FIND_LEADER)
-
 
 class Masters:
     """The masters of brokers, as far as they are known. Not for several threads at once."""
@@ -52,7 +50,7 @@ class Masters:
                 self._addresses.pop(broker, None)
             else:
                 code = judge(answer.code)
-                if code.verdict not in _PASSES:
+                if not code.verdict.may_pass:
                     return answer, code
                 trouble = _not_ready(broker, address, code, answer.remark)
                 if code.verdict is Verdict.FIND_LEADER:
@@ -77,7 +75,7 @@ class Masters:
                 continue
             for place, answer in zip(places, answers, strict=True):
                 code = judge(answer.code)
-                if code.verdict not in _PASSES:
+                if not code.verdict.may_pass:
                     settled[place] = answer, code
         return [
             settled.get(place) or self._ask_alone(request, patience_ms)

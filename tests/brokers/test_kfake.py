@@ -1,0 +1,50 @@
+"""Another maker's brokers in trouble: leaders that move all the time, fetches that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rangeland.fetch.steps import Patience
+from rangeland.testing.producing import Record, produce
+from tests.brokers.kfake.cluster import FakeCluster
+from tests.brokers.reading import look, read, settings_of, slices_of
+
+pytestmark = pytest.mark.brokers
+
+PARTITIONS, RECORDS = 6, 12_000
+SMALL = Patience(
+    no_progress_ms=60_000, fetch_bytes=2 << 10, smallest_fetch_bytes=1 << 10, request_bytes=8 << 10
+)
+"""So that there are many fetches of few records."""
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[FakeCluster]:
+    with FakeCluster() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_record_comes_once_while_leaders_move_and_a_third_of_the_fetches_fail(
+    fake: FakeCluster, seed: int
+) -> None:
+    topic = f"troubled-{seed}"
+    fake.create_topic(topic, PARTITIONS)
+    produce(
+        fake.bootstrap,
+        topic,
+        [Record(b"value-%06d" % n, partition=n % PARTITIONS) for n in range(RECORDS)],
+        linger_ms=0,
+    )
+    settings = settings_of(fake.bootstrap)
+    fake.trouble(seed)
+    found = read(slices_of(look(settings, topics=(topic,)), 32 << 10), settings, SMALL)
+    seen = fake.calm()
+    assert [row.value for row in sorted(found.rows, key=lambda r: r.value or b"")] == [
+        b"value-%06d" % n for n in range(RECORDS)
+    ]
+    assert found.counts.total == found.counts.landed == RECORDS
+    assert sum(seen["failed"].values()) > 20, seen
+    assert {"cut", "-1"} <= seen["failed"].keys(), seen
