@@ -32,11 +32,9 @@ def checker() -> jsonschema.Draft7Validator:
 
 def as_editors_see_it(text: str) -> Any:
     """Keys are text, and times are not times."""
-    import yaml
+    from rangeland.job.loading import load
 
-    from rangeland.job.text import _Loader
-
-    return json.loads(json.dumps(yaml.load(text, Loader=_Loader)))
+    return json.loads(json.dumps(load(text)[0]))
 
 
 # --- the files --------------------------------------------------------------------------

@@ -152,7 +152,7 @@ def test_an_override_that_cannot_be_read_is_a_usage_error_by_name(assignment: st
 
 
 def test_an_override_through_a_plain_value_is_a_matter_of_the_job_file() -> None:
-    with pytest.raises(JobFileError, match=r"--set job\.x=1"):
+    with pytest.raises(JobFileError, match=r"--set job\.x: job holds"):
         override(parse_job_text(TEXT, "o.yaml"), ["job.x=1"])
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from rangeland.errors import JobFileError
 from rangeland.job.parts import Misplaced
-from rangeland.job.text import JobText, dotted
+from rangeland.job.text import JobText, shown
 
 
 def refuse(text: JobText, error: ValidationError) -> NoReturn:
@@ -24,7 +24,7 @@ def refuse(text: JobText, error: ValidationError) -> NoReturn:
         # A mapping under `tls` with a mistake in it is not also "no boolean".
         if problem["type"] == "bool_type" and any(p[: len(path)] == path != p for p in paths):
             continue
-        mistakes.append((text.where(path), dotted(path) or "the job", _expected(problem)))
+        mistakes.append((text.where(path), shown(path) or "the job", _expected(problem)))
     place, field, expected = mistakes[0]
     raise JobFileError(
         f"{place}: {field}: {expected}",

@@ -8,7 +8,8 @@ laid over all of them. Nothing here knows what a job means; ``job`` does.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,14 +17,18 @@ from typing import Any, NoReturn
 import yaml
 
 from rangeland.errors import JobFileError, UsageError
+from rangeland.job.loading import MAX_BYTES, NotYaml, TooLarge, load
 
 Path_ = tuple[str | int, ...]
 
 EXTENDS = "extends"
+MAX_BASES = 20
+"""Files that extend each other in a row."""
+SECRETS = frozenset(("password", "key_password", "client_secret", "secret_key"))
+"""The fields that refer to secrets. What is written there by mistake is not repeated."""
 
-NOT_YAML = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What the YAML library raises for text it cannot read: `0b_`, `!!bool maybe` and a node
-that holds itself end in errors of Python and not of YAML."""
+_FIELD = re.compile(r"[\w-]+")
+_FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +72,18 @@ class JobText:
         """``file:line`` for messages, or the flag where the value did not come from a file."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.overridden:
-                return f"--set {dotted(path[:end])}"
+                return f"--set {shown(path[:end])}"
         if path not in self.places:
             for inner in sorted(self.overridden):
                 if path and inner[: len(path)] == path:
-                    return f"--set {dotted(inner)}"
+                    return f"--set {shown(inner)}"
         return str(self.place_of(path) or self.name)
 
 
 def read_job_text(path: Path) -> JobText:
     """The file with all that it extends. Raises JobFileError when one of them cannot be read,
     is not a YAML mapping, or extends itself."""
-    return _read(path, ())
+    return _read(path, (), {})
 
 
 def parse_job_text(text: str, name: str) -> JobText:
@@ -89,11 +94,26 @@ def parse_job_text(text: str, name: str) -> JobText:
     return found
 
 
-def _read(path: Path, chain: tuple[Path, ...], asked: str = "the job file") -> JobText:
+def _read(
+    path: Path,
+    chain: tuple[Path, ...],
+    known: dict[Path, JobText],
+    asked: str = "the job file",
+) -> JobText:
     """``chain`` are the files that have led here, each extending the next; ``asked`` says
-    where the last of them did."""
+    where the last of them did. ``known`` are those that were read already: a file that many
+    extend is read once."""
+    if (real := path.resolve()) not in known:
+        known[real] = _read_anew(path, chain, known, asked)
+    return known[real]
+
+
+def _read_anew(
+    path: Path, chain: tuple[Path, ...], known: dict[Path, JobText], asked: str
+) -> JobText:
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise JobFileError(
@@ -103,12 +123,14 @@ def _read(path: Path, chain: tuple[Path, ...], asked: str = "the job file") -> J
     if EXTENDS not in own.values:
         return own
     chain = (*chain, path)
+    if len(chain) > MAX_BASES:
+        _refuse_extends(own, f"{MAX_BASES} files that extend each other at most")
     found = JobText(own.name, {})
     for base in [path.parent / name for name in _extended(own)]:
         if any(base.resolve() == one.resolve() for one in chain):
             circle = " extends ".join(str(one) for one in (*chain, base))
             _refuse_extends(own, f"no circle of files, but {circle}")
-        found = _laid_over(found, _read(base, chain, f"{own.where((EXTENDS,))}: {EXTENDS}:"))
+        found = _laid_over(found, _read(base, chain, known, f"{own.where((EXTENDS,))}: {EXTENDS}:"))
     return _laid_over(found, own)
 
 
@@ -167,45 +189,19 @@ def _step(key: Any) -> Any:
 
 def _parse(text: str, name: str) -> JobText:
     try:
-        node = yaml.compose(text, Loader=_Loader)
-        values = yaml.load(text, Loader=_Loader)
-        places: dict[Path_, Place] = {}
-        _note_places(node, (), name, places)
-    except NOT_YAML as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
+        values, node = load(text)
+    except NotYaml as error:
+        line = f":{error.line}" if error.line else ""
         raise JobFileError(
-            f"{name}{line} is not YAML", why=str(problem), do="correct the file"
-        ) from None  # its traceback would quote the line, and there may be a secret in it
+            f"{name}{line} is {'too large' if isinstance(error, TooLarge) else 'not YAML'}",
+            why=str(error),
+            do="correct the file",
+        ) from None
+    places: dict[Path_, Place] = {}
+    _note_places(node, (), name, places)
     if not isinstance(values, dict):
         raise JobFileError(f"{name} is not a job file", do="write fields such as `job: orders`")
     return JobText(name, values, places)
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML in which a key that stands twice is an error and times stay text."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable):
-                raise yaml.constructor.ConstructorError(
-                    None, None, "a key must be a plain value", key_node.start_mark
-                )
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", key_node.start_mark
-                )
-            seen.add(key)
-        return dict(super().construct_mapping(node, deep=deep))
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def _note_places(
@@ -231,7 +227,7 @@ def override(text: JobText, assignments: Sequence[str]) -> JobText:
     overridden = set(text.overridden)
     for assignment in assignments:
         path, value = _assignment(assignment)
-        _assign(values, path, value, assignment)
+        _assign(values, path, value)
         overridden.add(path)
     return JobText(text.name, values, text.places, frozenset(overridden))
 
@@ -241,37 +237,41 @@ def _assignment(given: str) -> tuple[Path_, Any]:
     dotted_path, equals, value = given.partition("=")
     path = tuple(dotted_path.split("."))
     if not equals or not all(path):
+        begins = tuple(_FIELD.findall(_FIELDS.match(given)[0]))  # type: ignore[index]
         raise UsageError(
-            f"--set {given} is not understood", why="expected a field, '=' and its value", do=form
+            f"--set {shown((*begins, ''))} is not understood",
+            why="expected a field, '=' and its value",
+            do=form,
         )
     if path[0] == EXTENDS:
         raise UsageError(
-            f"--set {given}: only a file can say what it extends", do="Write it into the job file"
+            f"--set {EXTENDS}: only a file can say what it extends",
+            do="Write it into the job file",
         )
     try:
-        return path, yaml.load(value, Loader=_Loader)
-    except NOT_YAML as error:
-        raise UsageError(
-            f"--set {dotted_path}: the value is not YAML",
-            why=str(getattr(error, "problem", None) or error),
-            do=f"{form}, quoted where it holds brackets",
-        ) from None
+        return path, load(value)[0]
+    except NotYaml:
+        pass  # not repeated, as the value is not: it may be a secret
+    raise UsageError(
+        f"--set {shown(path)}: the value is not YAML",
+        do=f"{form}, in quotes within quotes where it holds brackets, '!', '*', '&' or ': '",
+    )
 
 
 def put(text: JobText, path: Path_, value: Any) -> JobText:
     """The text with one value in place, as ``override`` does for a parsed value."""
     values = _copy(text.values)
-    _assign(values, path, value, dotted(path))
+    _assign(values, path, value)
     return JobText(text.name, values, text.places, text.overridden | {path})
 
 
-def _assign(values: dict[str, Any], path: Path_, value: Any, assignment: str) -> None:
+def _assign(values: dict[str, Any], path: Path_, value: Any) -> None:
     place: Any = values
-    for part in path[:-1]:
+    for end, part in enumerate(path[:-1], 1):
         place = place.setdefault(part, {})
         if not isinstance(place, dict):
             raise JobFileError(
-                f"--set {assignment}: {part} holds a value and no fields",
+                f"--set {shown(path)}: {shown(path[:end])} holds a value and no fields",
                 do="name a field of the job file",
             )
     place[path[-1]] = value
@@ -286,3 +286,16 @@ def _copy(value: Any) -> Any:
 def dotted(path: Path_) -> str:
     """``('range', 'from')`` as ``range.from``."""
     return ".".join(str(part) for part in path)
+
+
+def shown(path: Path_) -> str:
+    """As ``dotted``, for errors: what stands behind the name of a secret may be that secret,
+    and so may what is not written as a field is."""
+    parts: list[str] = []
+    for part in map(str, path):
+        if not _FIELD.fullmatch(part):
+            return ".".join([*parts, "..."])
+        parts.append(part)
+        if part in SECRETS and len(parts) < len(path):
+            return ".".join([*parts, "..."])
+    return ".".join(parts)

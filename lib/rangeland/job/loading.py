@@ -1,0 +1,179 @@
+"""YAML text into values, within bounds of size, depth and expansion.
+
+The size is looked at first, then the events of the parser, which nothing is built of: the C
+library builds nested nodes by recursion without a limit, and aliases may stand for more values
+than a machine can hold. Only then nodes and values are made.
+
+An error says what is wrong and in which line. It never repeats what is written there: a
+password without quotes may look like a tag, an anchor or an alias.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Any, Final
+
+import yaml
+
+MAX_BYTES: Final = 1 << 20
+MAX_DEPTH: Final = 50
+MAX_VALUES: Final = 100_000
+"""Of a text, aliases counted as what they stand for."""
+MAX_NUMBER: Final = 100
+"""Characters of a number. YAML has some in base 60, which take quadratic time."""
+
+_CAN_FAIL: Final = (
+    yaml.YAMLError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
+"""What the YAML library raises for text it cannot read: `0b_`, `!!bool maybe` and a node
+that holds itself end in errors of Python and not of YAML."""
+
+_BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+_WITH_NAMES: Final = (
+    "undefined alias",
+    "duplicate anchor",
+    "constructor for the tag",
+    "undefined tag",
+)
+
+
+_INSIDE_ITSELF: Final = (-1, -1)
+
+
+class NotYaml(ValueError):
+    """``line`` from 1; None where it is not known. The message repeats nothing of the text."""
+
+    def __init__(self, why: str, line: int | None = None) -> None:
+        self.line = line
+        super().__init__(why)
+
+
+class TooLarge(NotYaml):
+    """It may be YAML, and it is not read: no job file is like that."""
+
+
+class _Loader(_BASE):  # type: ignore[misc]
+    """Safe YAML in which a key that stands twice is an error and times stay text."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key must be a plain value", key_node.start_mark
+                )
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands twice", key_node.start_mark
+                )
+            seen.add(key)
+        return dict(super().construct_mapping(node, deep=deep))
+
+    def number(self, node: Any) -> Any:
+        if len(node.value) > MAX_NUMBER:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"a number has more than {MAX_NUMBER} characters", node.start_mark
+            )
+        is_int = node.tag == "tag:yaml.org,2002:int"
+        return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.number)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def load(text: str) -> tuple[Any, yaml.Node | None]:
+    """The values of a text, and the nodes they were made of. Raises NotYaml."""
+    if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
+        raise TooLarge(f"it is longer than {MAX_BYTES} bytes")
+    try:
+        _check_events(text)
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None, None
+            _check_expansion(node)
+            return loader.construct_document(node), node
+        finally:
+            loader.dispose()
+    except NotYaml:
+        raise
+    except _CAN_FAIL as error:
+        found = error
+    mark = getattr(found, "problem_mark", None)
+    raise NotYaml(_problem(found), mark.line + 1 if mark else None)
+
+
+def _problem(error: BaseException) -> str:
+    if not isinstance(error, yaml.YAMLError):
+        return "a value does not fit its tag"
+    problem = getattr(error, "problem", None) or "it holds a character that YAML does not allow"
+    if any(words in problem for words in _WITH_NAMES):
+        return _QUOTED.sub("...", problem)
+    return problem
+
+
+def _check_events(text: str) -> None:
+    """Raises NotYaml where there are too many values, or too deep, before any is made."""
+    depth = values = 0
+    for event in yaml.parse(text, Loader=_BASE):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        values += isinstance(event, yaml.NodeEvent)
+        if depth > MAX_DEPTH or values > MAX_VALUES:
+            raise _too_much(event)
+
+
+def _check_expansion(root: yaml.Node) -> None:
+    """Raises NotYaml where aliases stand for too many values, for too deep ones, or for what
+    they are inside of."""
+    known: dict[int, tuple[int, int]] = {}
+
+    def measured(node: yaml.Node, depth: int) -> tuple[int, int]:
+        """How many values, and how deep."""
+        if id(node) not in known:
+            known[id(node)] = _INSIDE_ITSELF
+            inner = [measured(one, depth + 1) for one in _inside(node)]
+            size, height = 1 + sum(n for n, _ in inner), 1 + max((h for _, h in inner), default=0)
+            known[id(node)] = size, height
+        size, height = known[id(node)]
+        if (size, height) == _INSIDE_ITSELF:
+            raise NotYaml("a value contains itself", _line(node))
+        if size > MAX_VALUES or depth + height > MAX_DEPTH + 1:
+            raise _too_much(node)
+        return size, height
+
+    measured(root, 0)
+
+
+def _inside(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [one for pair in node.value for one in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _too_much(node: yaml.Node | yaml.Event) -> TooLarge:
+    return TooLarge(
+        f"it has more than {MAX_VALUES} values, aliases counted as what they stand for, or is "
+        f"nested more than {MAX_DEPTH} levels deep",
+        _line(node),
+    )
+
+
+def _line(of: yaml.Node | yaml.Event) -> int | None:
+    return of.start_mark.line + 1 if of.start_mark else None
