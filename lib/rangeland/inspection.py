@@ -14,6 +14,7 @@ from typing import Any
 from rangeland.dialects.contract import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.fetch.ages import Position, first_times
+from rangeland.fetch.heldback import LogEnds, log_ends
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted
@@ -25,7 +26,7 @@ from rangeland.landing.evidence import find as find_offset
 from rangeland.landing.holding import held_now
 from rangeland.landing.surveying import survey_of
 from rangeland.landing.target import Target
-from rangeland.model import Partition, Survey
+from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.lives import Mark, recreated
 from rangeland.progress import Progress
 from rangeland.results import (
@@ -57,6 +58,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
     losses = [loss for loss in target.losses() if loss.job == job.job]
+    ends = log_ends(cluster, survey.logs)
     partitions = []
     for partition, log in survey.logs.items():
         mark: Mark | None = standing.checkpoint.get(partition)
@@ -67,12 +69,13 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
                 partition=partition,
                 checkpoint=None if mark is None else mark.until_offset,
                 start=log.start_offset,
-                end=log.end_offset,
+                end=_end(job.source.isolation, ends.get(partition), log),
                 group_offset=offsets.get(partition),
                 leader=str(log.leader.address),
                 landed=tuple(standing.landed.of(partition, log.leader.topic_id)),
                 owner=owners.get(partition),
                 held=held_now(losses, standing.checkpoint.get(partition), log),
+                **_readable(ends.get(partition), survey.taken_at_ms),
             )
         )
     return Status(
@@ -86,6 +89,29 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         group=group,
         losses=tuple(losses[-LOSSES:]),
     )
+
+
+def _end(isolation: Isolation, ends: LogEnds | None, log: LogState) -> int:
+    """As the other ends of the same log were when they were asked for."""
+    if ends is None:
+        return log.end_offset
+    is_committed = isolation is Isolation.READ_COMMITTED
+    return ends.last_stable_offset if is_committed else ends.high_watermark
+
+
+def _readable(ends: LogEnds | None, now_ms: int) -> dict[str, Any]:
+    if ends is None:
+        return {}
+    found = ends.transaction
+    began_at_ms = ends.began_at_ms
+    if began_at_ms is None and found is not None:
+        began_at_ms = found.last_write_ms
+    return {
+        "high_watermark": ends.high_watermark,
+        "last_stable_offset": ends.last_stable_offset,
+        "open_transaction": found,
+        "open_for_ms": None if began_at_ms is None else max(0, now_ms - began_at_ms),
+    }
 
 
 def _group(
@@ -118,15 +144,19 @@ def _with_ages(
             p.end,
         )
         for p in partitions
-        if p.lag
+        if p.lag > p.held_back
     }
+    # Where all that can be read is landed, the first that is not is the transaction's own.
+    partitions = [
+        p if p.partition in wanted else replace(p, lag_ms=p.open_for_ms) for p in partitions
+    ]
     if not wanted:
         return tuple(partitions)
     with Brokers(cluster) as brokers:
         times = first_times(brokers, wanted)
     now_ms = survey.taken_at_ms
     ages = {p: max(0, now_ms - time_ms) for p, time_ms in times.items()}
-    return tuple(replace(p, lag_ms=ages.get(p.partition)) for p in partitions)
+    return tuple(replace(p, lag_ms=ages.get(p.partition, p.lag_ms)) for p in partitions)
 
 
 def _landing(entry: Any) -> dict[str, Any]:

@@ -153,6 +153,18 @@ class LogState:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """The transaction that ends what may be read as committed: it begins at ``first_offset``.
+    ``last_write_ms``: the timestamp of its producer's last batch. None: the broker does not
+    report it."""
+
+    first_offset: int
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    last_write_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Retention:
     """When a topic's old records are removed: as old as ``ms``, or where a log is larger than
     ``bytes``. None: never for that reason, or not told."""

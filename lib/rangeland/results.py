@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from rangeland.delta.entries import LossEntry
 from rangeland.dialects.groups import Holder
-from rangeland.model import Counts, LogState, Partition, Range
+from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
 from rangeland.planning.audit import Audit, Piece, Replaced
 from rangeland.planning.draft import Draft
 from rangeland.planning.intervals import Interval, subtract, width
@@ -176,6 +176,12 @@ class PartitionStatus:
     owner: str | None = None
     held: LossEntry | None = None
     """Why a policy has left it at its checkpoint, where it still has cause to."""
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    """None where the broker does not report it, or its dialect has no transactions."""
+    open_transaction: OpenTransaction | None = None
+    open_for_ms: int | None = None
+    """How old the first record of the open transaction is."""
 
     @property
     def passed_over(self) -> tuple[Interval, ...]:
@@ -187,8 +193,39 @@ class PartitionStatus:
         return tuple(subtract((first, max(first, self.checkpoint)), self.landed))
 
     @property
+    def held_back(self) -> int:
+        """Offsets that are in the log and cannot be read yet, behind an open transaction."""
+        return max(0, (self.high_watermark or 0) - self.end)
+
+    @property
     def lag(self) -> int:
-        return max(0, self.end - (self.checkpoint if self.checkpoint is not None else self.start))
+        """Up to the high watermark: what an open transaction holds back is not landed either."""
+        begin = self.checkpoint if self.checkpoint is not None else self.start
+        return max(0, self.end + self.held_back - begin)
+
+    def _transaction_json(self) -> dict[str, Any] | None:
+        if self.open_transaction is None:
+            return None
+        return {**asdict(self.open_transaction), "age_ms": self.open_for_ms}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **partition_json(self.partition),
+            "checkpoint": self.checkpoint,
+            "start": self.start,
+            "end": self.end,
+            "high_watermark": self.high_watermark,
+            "last_stable_offset": self.last_stable_offset,
+            "held_back": self.held_back,
+            "open_transaction": self._transaction_json(),
+            "lag": self.lag,
+            "lag_ms": self.lag_ms,
+            "passed_over": width(self.passed_over),
+            "group_offset": self.group_offset,
+            "owner": self.owner,
+            "leader": self.leader or None,
+            "held": None if self.held is None else loss_json(self.held),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,22 +278,7 @@ class Status:
             "table": self.table,
             "table_version": self.table_version,
             "sequence": self.sequence,
-            "partitions": [
-                {
-                    **partition_json(p.partition),
-                    "checkpoint": p.checkpoint,
-                    "start": p.start,
-                    "end": p.end,
-                    "lag": p.lag,
-                    "lag_ms": p.lag_ms,
-                    "passed_over": width(p.passed_over),
-                    "group_offset": p.group_offset,
-                    "owner": p.owner,
-                    "leader": p.leader or None,
-                    "held": None if p.held is None else loss_json(p.held),
-                }
-                for p in self.partitions
-            ],
+            "partitions": [p.to_json() for p in self.partitions],
             "live_plans": [
                 {"application": p.application, "sequence": p.sequence, "hash": p.hash}
                 for p in self.live_plans

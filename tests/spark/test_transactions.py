@@ -127,9 +127,20 @@ def test_an_open_transaction_is_landed_once_it_is_committed(
         produce(kafka.bootstrap, topic, numbered(3))
         assert rangeland.land(job, spark).counts == Counts(landed=2)
         assert rangeland.land(job, spark).state == "nothing"
+        (seen,) = inspection.status(job, spark, Silent()).to_json()["partitions"]
     wait_for_end(settings_of(kafka.bootstrap), topic, 10)
     assert rangeland.land(job, spark).counts == Counts(landed=7, control=1)
     assert in_the_ledger(spark, table) == [Counts(landed=2), Counts(landed=7, control=1)]
+    # While it was open: committed records behind it that nobody may read yet.
+    assert (seen["checkpoint"], seen["end"], seen["last_stable_offset"]) == (2, 2, 2)
+    assert (seen["high_watermark"], seen["held_back"], seen["lag"]) == (9, 7, 7)
+    found = seen["open_transaction"]
+    assert found["first_offset"] == 2
+    assert found["producer_id"] >= 0
+    assert 0 <= found["age_ms"] == seen["lag_ms"] < 600_000
+    (after,) = inspection.status(job, spark, Silent()).to_json()["partitions"]
+    assert (after["held_back"], after["lag"], after["open_transaction"]) == (0, 0, None)
+    assert after["end"] == after["high_watermark"] == after["last_stable_offset"] == 10
 
 
 def test_a_range_without_a_row_moves_the_checkpoint(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console, RenderableType
 
 from rangeland.errors import RangeLost
-from rangeland.model import Counts, Partition
+from rangeland.model import Counts, OpenTransaction, Partition
 from rangeland.pictures.drawing import LogBar, console_for, duration, plain, size
 from rangeland.pictures.errors import error_picture
 from rangeland.pictures.plans import plan_picture
@@ -112,6 +113,23 @@ def test_status_shows_checkpoint_end_lag_and_group() -> None:
     assert "23,000 offsets not landed yet" in text
     assert "plan 12 of rangeland/orders, 1,000 offsets" in text
     assert "sequence 12, prepared 2023-11-14 22:13:20 UTC, landed 33,985" in text
+
+
+def test_status_shows_what_an_open_transaction_holds_back() -> None:
+    status = made.a_status()
+    waiting = replace(
+        status.partitions[0],
+        checkpoint=40_000,
+        high_watermark=45_000,
+        last_stable_offset=40_000,
+        open_transaction=OpenTransaction(40_000, 7, 1),
+        open_for_ms=7_200_000,
+    )
+    text = drawn(status_picture(replace(status, partitions=(waiting,))))
+    assert "everything is landed" not in text
+    assert "5,000 of them behind an open transaction" in text
+    assert "5,000 offsets from 40,000 on, open for 2 h" in text
+    assert "producer 7, epoch 1" in text
 
 
 def test_check_names_what_is_not_well() -> None:

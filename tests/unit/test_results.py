@@ -11,6 +11,7 @@ from rangeland.model import (
     Isolation,
     Leader,
     LogState,
+    OpenTransaction,
     Partition,
     Range,
     Slice,
@@ -149,6 +150,28 @@ def test_status_json_says_who_holds_what_and_how_old_the_lag_is() -> None:
 
 def test_lag_is_never_negative() -> None:
     assert PartitionStatus(P0, 30, 10, 20).lag == 0
+
+
+def test_lag_counts_what_is_held_back_behind_an_open_transaction() -> None:
+    found = PartitionStatus(
+        P0,
+        20,
+        10,
+        20,
+        high_watermark=5_020,
+        last_stable_offset=20,
+        open_transaction=OpenTransaction(20, 7, 1, 123),
+        open_for_ms=60_000,
+    )
+    document = found.to_json()
+    assert (document["lag"], document["held_back"], document["end"]) == (5_000, 5_000, 20)
+    assert document["open_transaction"] == {
+        "first_offset": 20,
+        "producer_id": 7,
+        "producer_epoch": 1,
+        "last_write_ms": 123,
+        "age_ms": 60_000,
+    }
 
 
 def test_a_check_is_well_only_if_all_of_it_is() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -24,6 +24,7 @@ from rangeland.model import (
     Isolation,
     Latest,
     Leader,
+    OpenTransaction,
     Partition,
     Retention,
 )
@@ -71,6 +72,7 @@ class Nature:
     partition's leader is called among its replicas, where that never changes.
     ``has_epochs``: leaders are counted, and records know in whose time they were written.
     ``lists_topics``: brokers can be asked which topics there are; else only a registry knows.
+    ``has_transactions``: readers of what is committed wait at the first open transaction.
     ``log_tool`` is what an operator looks at a damaged log with. ``is_timeless``: whether the
     first of some fetched records has no time, where logs may begin with such ones; then
     ``max_version`` 0 of a question for offsets is answered by segments, whose beginnings are
@@ -82,6 +84,7 @@ class Nature:
     leader_id: int | None = None
     has_epochs: bool = False
     lists_topics: bool = True
+    has_transactions: bool = False
     log_tool: str = ""
     is_timeless: Callable[[memoryview], bool] | None = None
 
@@ -286,6 +289,13 @@ class Dialect(Protocol):
     def read_epochs(self, answers: Sequence[Any]) -> dict[Partition, int]: ...
     def epoch_of(self, records: memoryview) -> int | None:
         """The leader epoch that the first of these records were written in, if it is told."""
+
+    def ask_transactions(self, partitions: Collection[Partition]) -> list[Question]:
+        """Which transactions are open in these partitions, of their leader; empty where brokers
+        cannot be asked."""
+
+    def read_transactions(self, answers: Sequence[Any]) -> dict[Partition, OpenTransaction]:
+        """The one that holds readers back, where there is one."""
 
     def ask_retention(self, topics: Sequence[str]) -> list[Question]: ...
     def read_retention(self, answers: Sequence[Any]) -> dict[str, Retention]: ...

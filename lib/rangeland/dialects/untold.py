@@ -1,13 +1,13 @@
-"""The answers of a dialect whose brokers have no leader epochs, report no retention, and do not
-say which logins they offer."""
+"""The answers of a dialect whose brokers have no leader epochs, report no retention, know no
+transactions that hold readers back, and do not say which logins they offer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rangeland.dialects.contract import Question
-from rangeland.model import Leader, Partition, Retention
+from rangeland.model import Leader, OpenTransaction, Partition, Retention
 
 
 def ask_epochs(
@@ -30,6 +30,14 @@ def ask_mechanisms() -> list[Question]:
 
 def read_mechanisms(answers: Sequence[Any]) -> tuple[str, ...] | None:
     return None
+
+
+def ask_transactions(partitions: Collection[Partition]) -> list[Question]:
+    return []
+
+
+def read_transactions(answers: Sequence[Any]) -> dict[Partition, OpenTransaction]:
+    return {}
 
 
 def ask_retention(topics: Sequence[str]) -> list[Question]:

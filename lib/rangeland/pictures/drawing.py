@@ -133,6 +133,7 @@ class LogBar:
 KINDS: dict[str, tuple[str, str, str, str]] = {
     "before": ("·", ".", "dim", "before the range"),
     "later": ("░", "-", "dim", "left for later"),
+    "waiting": ("▫", "~", "yellow", "behind an open transaction"),
     "already": ("▒", "=", "cyan", "landed already"),
     "land": ("█", "#", "green", "to land"),
     "skipped": ("-", "_", "yellow", "passed over"),

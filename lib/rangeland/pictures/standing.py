@@ -43,6 +43,8 @@ def status_picture(status: Status) -> RenderableType:
     behind = Text("everything is landed", "green")
     if lag:
         behind = Text(f"{counted(lag, 'offset')} not landed yet", "yellow")
+    if held_back := sum(p.held_back for p in status.partitions):
+        behind.append(f", {number(held_back)} of them behind an open transaction", "yellow")
     behind.append(f", {counted(len(status.partitions), 'partition')}", "dim")
     if over := sum(width(p.passed_over) for p in status.partitions):
         behind.append(f"; {counted(over, 'offset')} passed over, a backfill lands them", "yellow")
@@ -52,6 +54,8 @@ def status_picture(status: Status) -> RenderableType:
     parts += listed("entered and not landed yet, the next run finishes it", live, "yellow")
     parts += listed("latest landings", [_recent_line(entry) for entry in status.recent], "")
     held = [p.held for p in status.partitions if p.held is not None]
+    waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
+    parts += listed("held back behind an open transaction", waiting, "yellow")
     parts += listed("held at its checkpoint", [f"{x}: {x.evidence}" for x in held], "yellow")
     parts += loss_lines(loss for loss in status.losses if loss not in held)
     return Group(*parts)
@@ -79,11 +83,23 @@ def _status_table(status: Status) -> Group:
     used = set().union(*(bar.kinds for bar in bars.values()))
     words = {
         "later": "not landed yet",
+        "waiting": "behind an open transaction: it cannot be read yet",
         "land": "landed",
         "skipped": "passed over: before the checkpoint and never landed",
         "lost": "gone from the log",
     }
     return Group(table, Legend(tuple((kind, words[kind]) for kind in words if kind in used)))
+
+
+def _waiting_line(status: PartitionStatus) -> str:
+    """``orders/0: 5,000 offsets from 12 on, open for 3 h; producer 7, epoch 0``."""
+    found = status.open_transaction
+    line = f"{status.partition}: {counted(status.held_back, 'offset')} from {number(status.end)} on"
+    if status.open_for_ms is not None:
+        line += f", open for {duration(status.open_for_ms / 1000)}"
+    if found is not None and found.producer_id is not None:
+        line += f"; producer {found.producer_id}, epoch {found.producer_epoch}"
+    return line
 
 
 def _status_bar(status: PartitionStatus) -> LogBar:
@@ -92,8 +108,10 @@ def _status_bar(status: PartitionStatus) -> LogBar:
     spans = [(first, mark, "land"), (mark, status.end, "later"), (first, status.start, "lost")]
     if mark >= status.start:  # What was landed before it left the log is no loss.
         first, spans = status.start, spans[:2]
+    last = status.end + status.held_back
     spans += [(start, end, "skipped") for start, end in status.passed_over]
-    return LogBar(first, status.end, tuple(spans))
+    spans.append((status.end, last, "waiting"))
+    return LogBar(first, last, tuple(spans))
 
 
 def _recent_line(entry: dict[str, Any]) -> str:

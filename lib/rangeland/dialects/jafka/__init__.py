@@ -22,10 +22,12 @@ from rangeland.dialects.untold import (
     ask_epochs,
     ask_mechanisms,
     ask_retention,
+    ask_transactions,
     epoch_of,
     read_epochs,
     read_mechanisms,
     read_retention,
+    read_transactions,
 )
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "ask_records",
     "ask_retention",
     "ask_sizes",
+    "ask_transactions",
     "cut_out",
     "decode_chunks",
     "entry_around",
@@ -52,4 +55,5 @@ __all__ = [
     "read_records",
     "read_retention",
     "read_sizes",
+    "read_transactions",
 ]

@@ -29,6 +29,7 @@ from rangeland.dialects.kafka.records import (
     next_offset,
 )
 from rangeland.dialects.kafka.session import Session as open_session
+from rangeland.dialects.kafka.transactions import ask_transactions, read_transactions
 
 __all__ = [
     "NATURE",
@@ -39,6 +40,7 @@ __all__ = [
     "ask_records",
     "ask_retention",
     "ask_sizes",
+    "ask_transactions",
     "cut_out",
     "decode_chunks",
     "entry_around",
@@ -54,4 +56,5 @@ __all__ = [
     "read_records",
     "read_retention",
     "read_sizes",
+    "read_transactions",
 ]

@@ -48,7 +48,9 @@ def is_timeless(records: memoryview) -> bool:
     return len(records) > MAGIC_AT and records[MAGIC_AT] == 0
 
 
-NATURE = Nature(has_epochs=True, log_tool="kafka-dump-log", is_timeless=is_timeless)
+NATURE = Nature(
+    has_epochs=True, has_transactions=True, log_tool="kafka-dump-log", is_timeless=is_timeless
+)
 
 
 def find_leaders(

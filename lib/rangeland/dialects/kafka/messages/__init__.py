@@ -144,6 +144,15 @@ from rangeland.dialects.kafka.messages.produce import (
     ProduceTopic,
     RecordError,
 )
+from rangeland.dialects.kafka.messages.producers import (
+    NO_TRANSACTION,
+    ActiveProducer,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopic,
+    ProducersPartition,
+    ProducersTopic,
+)
 from rangeland.dialects.kafka.messages.sasl import (
     BareToken,
     SaslAuthenticateRequest,
@@ -172,6 +181,7 @@ REQUESTS: tuple[type[Any], ...] = (
     DescribeLogDirsRequest,
     SaslAuthenticateRequest,
     ConsumerGroupDescribeRequest,
+    DescribeProducersRequest,
 )
 """Every request that is declared, by key."""
 
@@ -185,6 +195,7 @@ __all__ = [
     "NOT_ASKED",
     "NO_GENERATION",
     "NO_SESSION_EPOCH",
+    "NO_TRANSACTION",
     "PROTOCOL_TYPE",
     "READ_COMMITTED",
     "READ_UNCOMMITTED",
@@ -192,6 +203,7 @@ __all__ = [
     "TOPIC",
     "UNKNOWN_MEMBER",
     "AbortedTransaction",
+    "ActiveProducer",
     "ApiVersion",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
@@ -217,6 +229,9 @@ __all__ = [
     "DescribeGroupsResponse",
     "DescribeLogDirsRequest",
     "DescribeLogDirsResponse",
+    "DescribeProducersRequest",
+    "DescribeProducersResponse",
+    "DescribeProducersTopic",
     "DescribedConfig",
     "DescribedGroup",
     "DescribedMember",
@@ -282,6 +297,8 @@ __all__ = [
     "ProduceTopic",
     "ProducedPartition",
     "ProducedTopic",
+    "ProducersPartition",
+    "ProducersTopic",
     "RecordError",
     "ReplicaState",
     "RequestHeader",

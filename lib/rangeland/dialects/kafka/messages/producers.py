@@ -1,0 +1,65 @@
+"""Who is writing to a partition now, and in which transactions.
+
+Upstream: DescribeProducersRequest.json and its response, as of Kafka 4.1; brokers have it from
+2.8 on.
+"""
+
+from __future__ import annotations
+
+from rangeland.wire.messages import Array, Int16, Int32, Int64, String, message, struct
+
+NO_TRANSACTION = -1
+"""As the start of a transaction: the producer has none open in this partition."""
+
+
+@struct
+class ActiveProducer:
+    """``last_timestamp``: of the producer's last batch, in ms, -1 if it is not known."""
+
+    producer_id: Int64
+    producer_epoch: Int32
+    last_sequence: Int32 = -1
+    last_timestamp: Int64 = -1
+    coordinator_epoch: Int32
+    current_txn_start_offset: Int64 = NO_TRANSACTION
+
+
+@struct
+class ProducersPartition:
+    partition_index: Int32
+    error_code: Int16
+    error_message: String | None = None
+    active_producers: Array[ActiveProducer]
+
+
+@struct
+class ProducersTopic:
+    name: String
+    partitions: Array[ProducersPartition]
+
+
+@message(key=61, versions=(0, 0), flexible_from=0, name="DescribeProducers")
+class DescribeProducersResponse:
+    """Source: DescribeProducersResponse.json."""
+
+    throttle_time_ms: Int32
+    topics: Array[ProducersTopic]
+
+
+@struct
+class DescribeProducersTopic:
+    name: String
+    partition_indexes: Array[Int32]
+
+
+@message(
+    key=61,
+    versions=(0, 0),
+    flexible_from=0,
+    name="DescribeProducers",
+    answer=DescribeProducersResponse,
+)
+class DescribeProducersRequest:
+    """Source: DescribeProducersRequest.json. Asked of the leader of each partition."""
+
+    topics: Array[DescribeProducersTopic]
