@@ -9,7 +9,6 @@ partitions where the job's policy holds them back.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from rangeland.model import (
     Leader,
     Partition,
 )
+from rangeland.patterns import matches, matching
 from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Action
 from rangeland.planning.policy import Verdict as LossVerdict
@@ -164,9 +164,9 @@ class Look:
         return view
 
     def _wanted_partitions(self, view: ClusterView) -> dict[Partition, Leader]:
-        matching = self._names(view)
-        self.asked = frozenset((*matching, *filter(self._is_meant, self._wanted.known)))
-        names = [name for name in matching if not self._is_gone(name, view)]
+        listed = self._names(view)
+        self.asked = frozenset((*listed, *filter(self._is_meant, self._wanted.known)))
+        names = [name for name in listed if not self._is_gone(name, view)]
         found: dict[Partition, Leader] = {}
         for name in names:
             topic = view.topics.get(name)
@@ -198,23 +198,20 @@ class Look:
         pattern = self._wanted.topic_pattern
         if pattern is None:
             return list(self._wanted.topics)
-        matching = sorted(
-            t.name
-            for t in view.topics.values()
-            if not t.is_internal and re.fullmatch(pattern, t.name)
-        )
-        if not matching and not any(re.fullmatch(pattern, name) for name in self._wanted.known):
+        named = sorted(t.name for t in view.topics.values() if not t.is_internal)
+        found = matching(pattern, named)
+        if not found and not matching(pattern, self._wanted.known):
             raise UnknownTopic(
                 f"no topic matches {pattern}",
                 why=f"the cluster has {len(view.topics)} topics; the pattern is anchored",
                 do="correct source.topic_pattern or create the topic",
             )
-        return matching
+        return found
 
     def _is_meant(self, topic: str) -> bool:
         """One that was landed before may not be asked for any more."""
         pattern = self._wanted.topic_pattern
-        return pattern is not None and re.fullmatch(pattern, topic) is not None
+        return pattern is not None and matches(pattern, topic)
 
     def _is_gone(self, name: str, view: ClusterView) -> bool:
         topic = view.topics.get(name)

@@ -20,6 +20,7 @@ from rangeland.job.source import Source
 from rangeland.job.text import JobText, override, parse_job_text, read_job_text
 from rangeland.job.words import FirstRun, From, Size, Until, Whole
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
+from rangeland.patterns import check_pattern
 from rangeland.planning.bounds import Request
 from rangeland.planning.limits import Limits
 from rangeland.planning.policy import Action, Policy, TopicRule, Verdict
@@ -143,9 +144,11 @@ class PolicySpec(Part):
     def _patterns(cls, topics: dict[str, TopicPolicy]) -> dict[str, TopicPolicy]:
         for pattern in topics:
             try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"a topic or a regular expression: {pattern}: {error}") from None
+                check_pattern(pattern)
+            except ValueError as error:
+                raise ValueError(
+                    f"a topic or a regular expression of RE2: {pattern}: {error}"
+                ) from None
         return topics
 
     @property

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from rangeland.job.parts import Misplaced, Part
 from rangeland.job.words import SecretRef, Server, Size, Topic, Which, Whole, parse_member
 from rangeland.model import Address, Isolation
+from rangeland.patterns import check_pattern, matches
 
 
 class Tls(Part):
@@ -218,7 +219,8 @@ class Source(Part):
         default=None,
         json_schema_extra={"format": "regex", "examples": ["events-.*"]},
         description="Topics by a regular expression that must match the whole name, in place "
-        "of `topics`. Each run looks again; internal topics never match.",
+        "of `topics`. It has the syntax of RE2: no lookaround and no back references, which can "
+        "take forever. Each run looks again; internal topics never match.",
     )
     partitions: dict[str, tuple[Which, ...]] = Field(
         default_factory=dict,
@@ -269,7 +271,7 @@ class Source(Part):
     def reads(self, topic: str) -> bool:
         """True for a topic that this job asks for."""
         if self.topic_pattern:
-            return re.fullmatch(self.topic_pattern, topic) is not None
+            return matches(self.topic_pattern, topic)
         return topic in self.topics
 
     @field_validator("servers")
@@ -288,9 +290,9 @@ class Source(Part):
     @classmethod
     def _pattern(cls, pattern: str | None) -> str | None:
         try:
-            re.compile(pattern or "")
-        except re.error as error:
-            raise ValueError(f"a regular expression ({error})") from error
+            check_pattern(pattern or "")
+        except ValueError as error:
+            raise ValueError(f"a regular expression of RE2 ({error})") from None
         return pattern
 
     @field_validator("tags")

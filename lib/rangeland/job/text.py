@@ -289,13 +289,11 @@ def dotted(path: Path_) -> str:
 
 
 def shown(path: Path_) -> str:
-    """As ``dotted``, for errors: what stands behind the name of a secret may be that secret,
-    and so may what is not written as a field is."""
+    """As ``dotted``, for errors: what stands after the name of a secret may be that secret."""
     parts: list[str] = []
     for part in map(str, path):
-        if not _FIELD.fullmatch(part):
-            return ".".join([*parts, "..."])
+        name = next((name for name in SECRETS if part.startswith(name)), "")
+        if not part or (name and (part != name or len(parts) + 1 < len(path))):
+            return ".".join([*parts, *filter(None, [name]), "..."])
         parts.append(part)
-        if part in SECRETS and len(parts) < len(path):
-            return ".".join([*parts, "..."])
     return ".".join(parts)

@@ -6,7 +6,6 @@ is to have. Where a registry knows the topics, a pattern is matched against its 
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from rangeland.errors import JobFileError
@@ -17,6 +16,7 @@ from rangeland.groups.homes import open_home
 from rangeland.job import Job
 from rangeland.job.settings import cluster_settings, registry_of
 from rangeland.model import Isolation, Survey
+from rangeland.patterns import matching
 
 
 def survey_of(
@@ -46,7 +46,7 @@ def survey_of(
 def _matching(job: Job, wanted: Wanted) -> tuple[str, ...]:
     pattern = wanted.topic_pattern or ""
     topics = {*registry_of(job).topics, *wanted.known}
-    found = tuple(sorted(topic for topic in topics if re.fullmatch(pattern, topic)))
+    found = tuple(matching(pattern, sorted(topics)))
     if not found:
         raise JobFileError(
             f"no topic matches {pattern}",

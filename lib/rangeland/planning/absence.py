@@ -5,11 +5,11 @@ Gone is a loss with a verdict of its own; served by nobody is none, and is waite
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rangeland import patterns
 from rangeland.model import FromCheckpoint, Partition, Survey
 from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Loss, Verdict
@@ -88,7 +88,7 @@ def why_unreachable(partition: Partition, survey: Survey) -> str | None:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    return bool(pattern) and re.fullmatch(pattern, topic) is not None
+    return bool(pattern) and patterns.matches(pattern, topic)
 
 
 def not_believed(loss: Loss) -> Loss:

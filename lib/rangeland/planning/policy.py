@@ -9,11 +9,11 @@ it, decides the verdicts that it names; of the others the general one holds.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rangeland.model import Partition
+from rangeland.patterns import matches
 
 
 class Verdict(StrEnum):
@@ -54,7 +54,7 @@ class TopicRule:
     actions: tuple[tuple[Verdict, Action], ...]
 
     def matches(self, topic: str) -> bool:
-        return topic == self.pattern or re.fullmatch(self.pattern, topic) is not None
+        return topic == self.pattern or matches(self.pattern, topic)
 
 
 @dataclass(frozen=True, slots=True)
