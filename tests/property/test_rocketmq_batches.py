@@ -17,7 +17,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.contract import Asked, FetchTerms
+from rangeland.dialects.contract import Asked, Context, FetchTerms, Span
 from rangeland.dialects.rocketmq import (
     ask_records,
     batches,
@@ -30,7 +30,6 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.entries import Walk, fields_of
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import Session
-from rangeland.dialects.rocketmq.tagged import with_head
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
@@ -256,15 +255,19 @@ def test_whatever_a_byte_is_there_are_rows_or_a_refusal(
 def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:
     some = [inner(b"%d" % n, properties_of(("TAGS", "AB"[n % 2]))) for n in range(4)]
     bodies = [batch(some, at, crc=crc) for at, crc in ((4, None), (8, 1), (12, None))]
-    records = with_head((b"A",), 16, bodies)
-    facts = refusal(bytes(records), 6).facts
+    records = memoryview(b"".join(bodies))
+    context = Context(spans=(Span(len(records), 6, 16),), tags=(b"A",))
+    with pytest.raises(BadRecord) as caught:
+        list(decode_chunks(records, 6, 16, COMMITTED, (), context))
+    facts = caught.value.facts
     first, until = facts["base_offset"], facts["next_offset"]
-    kept = bytes(cut_out(records, 6, first, until))
-    assert kept.endswith(bodies[1])
+    kept = bytes(cut_out(records, 6, first, until, context))
+    assert kept == bodies[1]
     mended = kept.replace(bodies[1], batch(some, 8))
-    (chunk,) = decode_chunks(memoryview(mended), 8, 12, COMMITTED, ())
+    alone = Context(spans=(Span(len(mended), 8, 12),), has_gaps=True, tags=(b"A",), is_kept=True)
+    (chunk,) = decode_chunks(memoryview(mended), 8, 12, COMMITTED, (), alone)
     assert chunk.counts == Counts(landed=2, filtered=2)
-    assert next_offset(memoryview(kept), 8) == 12
+    assert next_offset(memoryview(kept), 8, alone) == 12
 
 
 # --- from a broker ----------------------------------------------------------------------
@@ -369,11 +372,11 @@ def taken(
     asked = [Asked(broker.queue, None, None, position, 1 << 20, until)]
     (part,) = read_records([answer], asked, COMMITTED).parts
     assert (part.verdict, part.readable_end) == (Verdict.OK, len(broker.tags))
-    behind = next_offset(part.records, position)
+    behind = next_offset(part.records, position, part.context)
     assert behind is not None
     assert position < behind <= part.readable_end
     end = min(behind, until)
-    for chunk in decode_chunks(part.records, position, end, COMMITTED, ()):
+    for chunk in decode_chunks(part.records, position, end, COMMITTED, (), part.context):
         assert chunk.counts.total == chunk.next_offset - position
         position, counts = chunk.next_offset, counts + chunk.counts
         rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rangeland.dialects.contract import Context, Span
 from rangeland.dialects.rocketmq import decode_chunks, next_offset
 from rangeland.dialects.rocketmq.frames import Frame, Reader, read_frame, write_frame
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
@@ -154,7 +155,9 @@ def test_every_offset_has_a_class_whatever_is_asked_for(
         stored(zlib.compress(b"body"), offset, flags=1) if i in packed else stored(b"body", offset)
         for i, offset in enumerate(offsets)
     )
-    chunks = list(decode_chunks(memoryview(data), first, end, COMMITTED, ()))
+    spans = (Span(len(data), 0, offsets[-1] + 1),) if offsets else ()
+    context = Context(spans=spans, has_gaps=True)
+    chunks = list(decode_chunks(memoryview(data), first, end, COMMITTED, (), context))
     wanted = [offset for offset in offsets if first <= offset < end]
     found = [row for c in chunks if c.batch is not None for row in c.batch.to_pylist()]
     assert [row["offset"] for row in found] == wanted
@@ -163,7 +166,7 @@ def test_every_offset_has_a_class_whatever_is_asked_for(
     for chunk in chunks:
         assert chunk.counts.total == chunk.next_offset - position
         position = chunk.next_offset
-    behind = next_offset(memoryview(data), 0)
+    behind = next_offset(memoryview(data), 0, context)
     reached = min(end, behind) if behind is not None else first
     assert position == max(first, reached)
 

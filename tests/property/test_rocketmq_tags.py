@@ -3,6 +3,7 @@ and all other offsets are counted as filtered."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.contract import Asked, Fetched, FetchTerms
+from rangeland.dialects.contract import Asked, Context, Fetched, FetchTerms, Span
 from rangeland.dialects.rocketmq import ask_records, decode_chunks, next_offset, read_records
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import Session
-from rangeland.dialects.rocketmq.tagged import take_head, with_head
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
@@ -92,11 +92,11 @@ def read(
         part = fetch(broker, wanted, position, until)
         assert part.verdict is Verdict.OK
         assert (part.readable_end, part.preferred) == (len(broker.tags), 0)
-        behind = next_offset(part.records, position)
+        behind = next_offset(part.records, position, part.context)
         assert behind is not None
         assert behind > position
         end = min(behind, until)
-        for chunk in decode_chunks(part.records, position, end, COMMITTED, ()):
+        for chunk in decode_chunks(part.records, position, end, COMMITTED, (), part.context):
             assert chunk.counts.total == chunk.next_offset - position
             position, counts = chunk.next_offset, counts + chunk.counts
             rows += chunk.batch.column("offset").to_pylist() if chunk.batch else []
@@ -187,29 +187,44 @@ def test_a_damaged_message_under_tags_is_named_at_its_place_and_can_be_passed() 
     tagged = properties_of(("TAGS", "A"))
     good = [stored(b"v", offset, tagged) for offset in (5, 9)]
     bodies = [good[0], stored(b"x", 7, tagged, crc=1), good[1]]
-    records = with_head((b"A",), 12, bodies)
-    assert next_offset(records, 4) == 12
+    records = memoryview(b"".join(bodies))
+    context = Context(spans=(Span(len(records), 4, 12),), has_gaps=True, tags=(b"A",))
+    assert next_offset(records, 4, context) == 12
     with pytest.raises(BadRecord) as caught:
-        list(decode_chunks(records, 4, 12, COMMITTED, ()))
+        list(decode_chunks(records, 4, 12, COMMITTED, (), context))
     facts = caught.value.facts
     assert (facts["base_offset"], facts["next_offset"]) == (7, 8)
     assert records[facts["position"] :][: len(bodies[1])] == bodies[1]
-    before = list(decode_chunks(records, 4, 7, COMMITTED, ()))
-    behind = list(decode_chunks(records, 8, 12, COMMITTED, ()))
+    before = list(decode_chunks(records, 4, 7, COMMITTED, (), context))
+    behind = list(decode_chunks(records, 8, 12, COMMITTED, (), context))
     assert [chunk.counts for chunk in (*before, *behind)] == [
         Counts(landed=1, filtered=2),
         Counts(landed=1, filtered=3),
     ]
 
 
-@given(st.binary(max_size=80))
-@settings(max_examples=300, deadline=None, database=None)
-def test_any_bytes_have_a_head_or_none(data: bytes) -> None:
-    for records in (data, b"\xff\xff\xff\xffTAGS" + data):
-        given_ = take_head(memoryview(records))
-        assert given_.start + len(given_.messages) == len(records)
+def test_bytes_of_a_message_are_never_taken_for_a_statement_about_offsets() -> None:
+    """What earlier releases wrote in front of messages that came by tags, as the first bytes of a
+    pull without tags."""
+    forged = b"\xff\xff\xff\xffTAGS" + struct.pack(">qi", 1_000, 1) + b"A"
+    body = memoryview(forged + messages([b"v"] * 3))
+    asked = [Asked(QUEUE, None, None, 0, 1 << 20, 1_000)]
+    series = m.PullSeries(QUEUE, 0, 1_000, 1 << 20)
+    fields = {"nextBeginOffset": "3", "minOffset": "0", "maxOffset": "1000"}
+    answers = (m.Answer(m.Pull(QUEUE, 0), 0, "FOUND", fields, body),)
+    (part,) = read_records([m.SeriesAnswer(series, answers)], asked, COMMITTED).parts
+    if part.verdict is Verdict.OK:
+        with pytest.raises(BadRecord):
+            next_offset(part.records, 0, part.context)
+        with pytest.raises(BadRecord):
+            list(decode_chunks(part.records, 0, 1_000, COMMITTED, (), part.context))
 
 
-def test_records_without_tags_have_no_head() -> None:
-    records = memoryview(messages([b"v"] * 3))
-    assert take_head(records) == (records, (), None, 0)
+def test_what_an_earlier_release_has_put_into_quarantine_is_read_by_its_tags() -> None:
+    some = b"".join(
+        stored(b"v", offset, properties_of(("TAGS", tag))) for offset, tag in ((8, "A"), (9, "B"))
+    )
+    kept = b"\xff\xff\xff\xffTAGS" + struct.pack(">qi", 12, 1) + b"A" + some
+    context = Context(spans=(Span(len(kept), 8, 12),), has_gaps=True, is_kept=True)
+    (chunk,) = decode_chunks(memoryview(kept), 8, 12, COMMITTED, (), context)
+    assert chunk.counts == Counts(landed=1, filtered=3)

@@ -16,7 +16,7 @@ from rangeland.dialects.contract import Fetched, OffsetAnswer, Question, load_di
 from rangeland.dialects.kafka import aborted_within, next_offset
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord
-from rangeland.fetch.consumer import read_slices
+from rangeland.fetch.consumer import _read, read_slices
 from rangeland.fetch.fetcher import Fetcher, Piece
 from rangeland.fetch.lost import Lost
 from rangeland.fetch.pool import Brokers
@@ -27,7 +27,7 @@ from rangeland.model import Address, Counts, Isolation, Kept, Partition, Slice
 from rangeland.planning.policy import Action, Policy, TopicRule
 from rangeland.planning.policy import Verdict as LossVerdict
 from tests.batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
-from tests.messagesets import Message, encode_message
+from tests.messagesets import Message, Wrapper, encode_message, encode_wrapper
 
 P = Partition("t", 0)
 B1 = Address("b1", 1)
@@ -301,3 +301,73 @@ def test_without_receipts_only_what_is_skipped_goes_missing() -> None:
     assert (strict.expired, strict.recreated) == (Action.FAIL, Action.SKIP)
     assert strict.of(LossVerdict.CORRUPT, "other") is Action.FAIL
     assert strict.of(LossVerdict.CORRUPT, "t") is Action.FAIL
+
+
+# --- from one answer to the next ------------------------------------------------------------------
+
+
+class Answers(Edges):
+    """Brokers that give these answers to one fetch after the other."""
+
+    def __init__(self, *answers: bytes) -> None:
+        super().__init__(None)
+        self.answers = list(answers)
+
+
+def read_through(action: Action, *answers: bytes, until: int = 12) -> list[Chunk]:
+    """As a task reads: each answer through the fetcher and the decoder."""
+    piece = Slice(0, P, 0, until, leader=B1)
+    settings = ClusterSettings("kafka", (B1,), policy=Policy(corrupt=action))
+    fetcher = Fetcher([piece], settings, Patience())
+    fetcher.brokers = cast(Brokers, Edges(None))
+    pieces: list[Piece] = []
+    for stored in answers:
+        ask = fetcher._loop.next(0)
+        assert isinstance(ask, Ask), ask
+        part = Fetched(P, Verdict.OK, "", memoryview(stored), 1 << 30)
+        taken_one = fetcher._take(B1, ask.wants[0], part, False)
+        assert taken_one is not None
+        pieces.append(replace(taken_one, is_doubtful=False))
+    return list(_read(iter(pieces), [piece], load_dialect("kafka"), settings))
+
+
+def test_a_batch_does_not_begin_before_the_end_of_the_answer_before() -> None:
+    """Base 11 stored as 10: its rows would hold the values of other offsets, and one be lost."""
+    answers = (four(0) + four(4)[:20], four(4) + encode(Batch(8, [Record(b"k", b"v")] * 3)))
+    shifted = at(four(11), 10) + four(15)
+    with pytest.raises(BadRecord, match="comes after offset 10, and says that it is at 10"):
+        read_through(Action.FAIL, *answers, shifted, until=19)
+    found = read_through(Action.SKIP, *answers, shifted, four(15), until=19)
+    assert lost(found) == [(11, 15)]
+    assert offsets(found) == [*range(11), *range(15, 19)]
+
+
+def test_a_batch_may_begin_before_the_slice_that_is_read_first() -> None:
+    found = chunks(Action.FAIL, four(0), until=4)
+    assert offsets(found) == [0, 1, 2, 3]
+    piece = Slice(0, P, 2, 8, leader=B1)
+    fetcher = Fetcher([piece], ClusterSettings("kafka", (B1,)), Patience())
+    fetcher.brokers = cast(Brokers, Edges(None))
+    ask = fetcher._loop.next(0)
+    assert isinstance(ask, Ask)
+    part = Fetched(P, Verdict.OK, "", memoryview(four(0) + four(4)), 8)
+    taken_one = fetcher._take(B1, ask.wants[0], part, False)
+    assert taken_one is not None
+    assert (taken_one.from_offset, taken_one.until_offset) == (2, 8)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_whose_codec_is_flipped_does_not_end_a_range_unchecked(magic: int) -> None:
+    """It becomes a plain message at its last offset: everything before that would be compacted."""
+    inside = [Message(n, b"k", b"v", magic) for n in range(4, 14)]
+    wrapped = bytearray(encode_wrapper(Wrapper(inside, "gzip", magic)))
+    attributes_at = 17
+    assert wrapped[attributes_at] & 7 == 1
+    wrapped[attributes_at] ^= 1
+    before = b"".join(encode_message(Message(n, b"k", b"v", magic)) for n in range(4))
+    for stored in ((before, bytes(wrapped)), (before + bytes(wrapped),)):
+        with pytest.raises(BadRecord, match="checksum is wrong"):
+            read_through(Action.FAIL, *stored, until=10)
+        found = read_through(Action.SKIP, *stored, until=10)
+        assert total(found) == Counts(landed=4, lost=6)
+        assert lost(found) == [(4, 10)]

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.contract import Asked, Asking, Credentials, FetchTerms, Silence
+from rangeland.dialects.contract import (
+    Asked,
+    Asking,
+    Context,
+    Credentials,
+    FetchTerms,
+    Silence,
+    Span,
+)
 from rangeland.dialects.rocketmq import (
     ask_offsets,
     ask_records,
@@ -177,10 +185,10 @@ class Broker:
             (part,) = read_records([self.ask(question.request)], asked, COMMITTED).parts
             assert part.verdict is Verdict.OK
             assert part.readable_end == self.end
-            behind = next_offset(part.records, position)
+            behind = next_offset(part.records, position, part.context)
             assert behind is not None
             assert position < behind <= self.end
-            chunks = list(decode_chunks(part.records, position, until, COMMITTED, ()))
+            chunks = list(decode_chunks(part.records, position, until, COMMITTED, (), part.context))
             assert sum(chunk.counts.landed for chunk in chunks) == min(behind, until) - position
             position = behind
             series += 1
@@ -295,7 +303,7 @@ def test_a_series_ends_with_the_queue() -> None:
     asked = [Asked(QUEUE, None, None, 0, 1 << 20, 1_000)]
     (question,) = ask_records(asked, TERMS)
     (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
-    assert next_offset(part.records, 0) == 45
+    assert next_offset(part.records, 0, part.context) == 45
     assert part.readable_end == 45
     asked = [Asked(QUEUE, None, None, 45, 1 << 20, 1_000)]
     (question,) = ask_records(asked, TERMS)
@@ -360,7 +368,7 @@ def test_pulls_behind_a_gap_are_not_taken() -> None:
         (0, "FOUND", {"nextBeginOffset": 64, "maxOffset": 99}, messages([b"v"] * 32, 32)),
         (0, "FOUND", {"nextBeginOffset": 96, "maxOffset": 99}, third),
     )
-    assert next_offset(part.records, 0) == 20
+    assert next_offset(part.records, 0, part.context) == 20
 
 
 def test_an_error_behind_messages_does_not_spoil_them() -> None:
@@ -369,7 +377,7 @@ def test_an_error_behind_messages_does_not_spoil_them() -> None:
         (0, "FOUND", {"nextBeginOffset": 32, "maxOffset": 99}, messages([b"v"] * 32)),
         (2, "busy", {}, b""),
     )
-    assert next_offset(part.records, 0) == 32
+    assert next_offset(part.records, 0, part.context) == 32
 
 
 def test_messages_that_begin_behind_the_offset_are_not_taken_for_all_there_are() -> None:
@@ -383,6 +391,9 @@ def test_offsets_between_messages_are_counted_as_compacted() -> None:
     (chunk,) = decode_chunks(records, 5, 9, COMMITTED, ())
     assert (chunk.next_offset, chunk.counts) == (9, Counts(landed=2, compacted=2))
     (chunk,) = decode_chunks(records, 5, 7, COMMITTED, ())
+    assert (chunk.next_offset, chunk.counts) == (6, Counts(landed=1))
+    told = Context(spans=(Span(len(records), 5, 9),), has_gaps=True)
+    (chunk,) = decode_chunks(records, 5, 7, COMMITTED, (), told)
     assert (chunk.next_offset, chunk.counts) == (7, Counts(landed=1, compacted=1))
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,8 @@ class Broker:
     begins: int = 0
     topic: object = field(default_factory=dict)
     damaged: bytes = b""
+    altered: dict[int, bytes] = field(default_factory=dict)
+    """Stored messages that are given in place of those that belong there."""
     looks: int = 10
     at_pull: Callable[[Broker, int], None] = lambda broker, number: None
     pulls: list[tuple[int, int, str]] = field(default_factory=list)
@@ -85,14 +88,15 @@ class Broker:
                 found.append(place)
             place += 1
         fields = {"nextBeginOffset": place, "minOffset": self.begins, "maxOffset": self.end}
-        body = b"".join(
-            stored(b"v", offset, properties_of(("TAGS", self.tags[offset]))) for offset in found
-        )
+        body = b"".join(self.altered.get(offset) or self.message(offset) for offset in found)
         if at >= self.end:
             return 19, "OFFSET_OVERFLOW_ONE", fields, b""
         if self.damaged:
             return 0, "FOUND", fields | {"nextBeginOffset": self.end}, self.damaged
         return (0, "FOUND", fields, body) if found else (20, "NO_MATCHED_MESSAGE", fields, b"")
+
+    def message(self, offset: int) -> bytes:
+        return stored(b"%d" % offset, offset, properties_of(("TAGS", self.tags[offset])))
 
 
 @contextmanager
@@ -268,3 +272,69 @@ def test_a_batch_that_ends_before_the_offset_is_a_gap_before_what_follows() -> N
     broker = Broker({}, 9, damaged=batch([inner(b"v")] * 4))
     with pytest.raises(Unreachable, match="OFFSETS_MISSING"):
         read(broker, 6, 9)
+
+
+# --- offsets that are stored wrong ------------------------------------------------------
+
+OFFSET_AT = 20
+
+
+def flipped(message: bytes, bit: int) -> bytes:
+    """With one bit of its stored offset turned over; no checksum covers it."""
+    changed = bytearray(message)
+    changed[OFFSET_AT + bit // 8] ^= 0x80 >> bit % 8
+    return bytes(changed)
+
+
+def with_one_flipped(offset: int, bit: int, end: int, **more: Any) -> Broker:
+    broker = Broker(dict.fromkeys(range(end), "A"), end, **more)
+    broker.altered = {offset: flipped(broker.message(offset), bit)}
+    return broker
+
+
+@pytest.mark.parametrize("offset", [0, 1, 31, 32, 40, 98, 99])
+def test_a_stored_offset_with_a_flipped_bit_is_damage_and_nothing_is_called_compacted(
+    offset: int,
+) -> None:
+    for bit in (0, 1, 30, *range(53, 64)):
+        for topic in ({}, COMPACTED):
+            broker = with_one_flipped(offset, bit, 100, topic=topic)
+            with pytest.raises(BadRecord, match=f"offset {offset} cannot be decoded"):
+                read(broker, 0, 100)
+
+
+@pytest.mark.parametrize("bit", [0, 53, 57, 58, 62, 63])
+@pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
+def test_a_message_with_a_flipped_offset_is_lost_alone(bit: int, action: Action) -> None:
+    rows, counts = read(with_one_flipped(40, bit, 100), 0, 100, policy=Policy(corrupt=action))
+    assert rows == [*range(40), *range(41, 100)]
+    assert (counts.landed, counts.lost + counts.quarantined) == (99, 1)
+
+
+def test_a_flipped_offset_behind_a_range_does_not_matter_to_it() -> None:
+    for bit in (0, 57, 63):
+        assert read(with_one_flipped(40, bit, 100), 0, 40)[0] == list(range(40))
+        assert read(with_one_flipped(40, bit, 100), 41, 100)[0] == list(range(41, 100))
+
+
+@pytest.mark.parametrize("bit", [0, 1, 50, 56, 57, 58])
+def test_by_tags_a_flipped_offset_outside_of_its_answer_is_damage(bit: int) -> None:
+    """What a broker has looked through holds 10 offsets; nobody says which of them."""
+    broker = Broker({n: "AB"[n % 5 > 0] for n in range(100)}, 100)
+    broker.altered = {40: flipped(broker.message(40), bit)}
+    with pytest.raises(BadRecord):
+        read(broker, 0, 100, tags=("A",))
+    rows, counts = read(broker, 0, 100, tags=("A",), policy=Policy(corrupt=Action.SKIP))
+    assert rows == [n for n in range(0, 100, 5) if n != 40]
+    assert counts.total == 100
+    assert counts.lost >= 1
+
+
+@pytest.mark.parametrize("bit", [0, 57, 60, 63])
+def test_a_flipped_offset_before_a_gap_of_a_compacted_topic_is_damage(bit: int) -> None:
+    """The last message of an answer is the last that the answer accounts for."""
+    there = [*range(20), 50, 60]
+    broker = Broker(dict.fromkeys(there, "A"), 61, topic=COMPACTED)
+    broker.altered = {60: flipped(broker.message(60), bit)}
+    with pytest.raises(BadRecord):
+        read(broker, 0, 61)

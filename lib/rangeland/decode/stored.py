@@ -46,6 +46,8 @@ class StoredFault(IntEnum):
     BAD_CHECKSUM = 69
     TOO_LONG = 70
     TIMESTAMP = 71
+    CUT_SHORT = 72
+    """Ends a walk in silence; an error only where a broker gives whole messages alone."""
 
     @property
     def reason(self) -> str:
@@ -62,6 +64,7 @@ _OF_A_WALK = (
     StoredFault.UNKNOWN_MAGIC,
     StoredFault.ORDER,
     StoredFault.INNER,
+    StoredFault.CUT_SHORT,
 )
 _REASONS = {
     StoredFault.TOO_SHORT: "its length is below that of its own fields",
@@ -72,6 +75,7 @@ _REASONS = {
     StoredFault.BAD_CHECKSUM: "the checksum of its body is wrong",
     StoredFault.TOO_LONG: "bytes are left over behind its last field",
     StoredFault.TIMESTAMP: "its time is beyond what can be told",
+    StoredFault.CUT_SHORT: "its length is beyond the end of its broker's answer",
 }
 
 

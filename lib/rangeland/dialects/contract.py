@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import JobFileError, RangelandError, Unreachable
@@ -131,6 +131,36 @@ class OffsetAnswer:
     borders: tuple[int, ...] = ()
 
 
+class Span(NamedTuple):
+    """One of the answers that fetched records were joined from: its bytes end at ``end``, and it
+    accounts for the offsets ``[from_offset, until_offset)``."""
+
+    end: int
+    from_offset: int
+    until_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known about fetched records beyond their bytes. It never travels inside them, so
+    nothing that a broker stores can be mistaken for it.
+
+    ``floor``: everything before this offset has been read, so no entry may begin before it; 0
+    where that is not known. ``spans``: the broker's own account of the offsets, in order; empty
+    where it gives none. ``has_gaps``: the broker has confirmed that offsets may be missing from
+    them, because the topic is compacted. ``tags``: only messages with one of these were asked
+    for; all if empty. ``is_kept``: they come from quarantine."""
+
+    floor: int = 0
+    spans: tuple[Span, ...] = ()
+    has_gaps: bool = False
+    tags: tuple[bytes, ...] = ()
+    is_kept: bool = False
+
+
+NO_CONTEXT = Context()
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """One partition's part of a fetch. ``readable_end`` is where reading must wait: the last
@@ -145,6 +175,12 @@ class Fetched:
     readable_end: int = -1
     aborted: tuple[tuple[int, int], ...] = ()
     preferred: int | None = None
+    context: Context = NO_CONTEXT
+
+    @property
+    def is_empty(self) -> bool:
+        """It brought no records, and accounts for no offsets without any."""
+        return not len(self.records) and not self.context.spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +342,9 @@ class Dialect(Protocol):
     def read_records(
         self, answers: Sequence[Any], asked: Sequence[Asked], isolation: Isolation
     ) -> FetchAnswer: ...
-    def next_offset(self, records: memoryview, from_offset: int) -> int | None:
+    def next_offset(
+        self, records: memoryview, from_offset: int, context: Context = NO_CONTEXT
+    ) -> int | None:
         """Behind the last complete batch or entry of what was fetched at ``from_offset``;
         None where none is complete."""
 
@@ -317,7 +355,14 @@ class Dialect(Protocol):
         ``from_offset``, at which an entry begins. End None: it was not reached; then the
         first is where the walk stopped."""
 
-    def cut_out(self, records: memoryview, from_offset: int, first: int, until: int) -> memoryview:
+    def cut_out(
+        self,
+        records: memoryview,
+        from_offset: int,
+        first: int,
+        until: int,
+        context: Context = NO_CONTEXT,
+    ) -> memoryview:
         """The bytes of the entries with offsets in ``[first, until)``, one of which could not
         be decoded; ``records`` begin at ``from_offset``, as in ``decode_chunks``."""
 
@@ -334,6 +379,7 @@ class Dialect(Protocol):
         until_offset: int,
         isolation: Isolation,
         aborted: Sequence[tuple[int, int]],
+        context: Context = NO_CONTEXT,
     ) -> Iterator[DecodedChunk]:
         """The offsets from ``from_offset`` on. Where offsets are bytes, ``records`` begin
         there; else they may begin before."""

@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from rangeland.dialects.contract import Dialect, load_dialect
+from rangeland.dialects.contract import Context, Dialect, Span, load_dialect
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch.fetcher import Fetcher, Piece, located
 from rangeland.fetch.settings import ClusterSettings
@@ -52,7 +52,11 @@ def _kept_pieces(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator
     for s in slices:
         kept = settings.kept[s.index]
         records = memoryview(kept.records)
-        yield Piece(s.index, s.from_offset, s.until_offset, records, kept.aborted)
+        spans = (Span(len(records), s.from_offset, s.until_offset),)
+        tags = tuple(tag.encode() for tag in settings.tags)
+        context = Context(spans=spans, has_gaps=True, tags=tags, is_kept=True)
+        bounds = (s.from_offset, s.until_offset)
+        yield Piece(s.index, *bounds, records, kept.aborted, context=context)
 
 
 def _read(
@@ -65,7 +69,7 @@ def _read(
     for piece in pieces:
         if piece.index in held:  # fetched ahead of the news
             continue
-        if piece.loss is not None or not len(piece.records):
+        if piece.loss is not None or piece.is_empty:
             chunk = _without_rows(piece, in_bytes=dialect.NATURE.offsets_are_bytes)
             held |= _held(chunk)
             yield chunk
@@ -135,7 +139,8 @@ def _decoded(
         if not piece.is_doubtful:
             raise
     rest = replace(piece_slice, from_offset=position, until_offset=piece.until_offset, leader=None)
-    with closing(_at_leader(rest, dialect, settings)) as chunks:
+    floor = piece.context.floor if position == piece.from_offset else position
+    with closing(_at_leader(rest, floor, dialect, settings)) as chunks:
         for chunk in chunks:
             if chunk.loss is None or chunk.loss.action is not Action.HOLD:
                 yield chunk
@@ -147,14 +152,15 @@ def _decoded(
 
 
 def _at_leader(
-    rest: Slice, dialect: Dialect, settings: ClusterSettings
+    rest: Slice, floor: int, dialect: Dialect, settings: ClusterSettings
 ) -> Generator[Chunk, None, None]:
     patience = Patience(no_progress_ms=settings.no_progress_ms)
-    fetcher = Fetcher([rest], settings, patience, leader_only=True)
+    floors = {rest.index: floor}
+    fetcher = Fetcher([rest], settings, patience, leader_only=True, floors=floors)
     fetcher.start()
     try:
         for piece in fetcher.pieces():
-            if piece.loss is not None or not len(piece.records):
+            if piece.loss is not None or piece.is_empty:
                 yield _without_rows(piece, in_bytes=dialect.NATURE.offsets_are_bytes)
                 continue
             for chunk in _decode(replace(piece, is_doubtful=False), rest, dialect, settings):
@@ -178,7 +184,7 @@ def _decode(
         records = piece.records[position - piece.from_offset :] if in_bytes else piece.records
         try:
             for part in dialect.decode_chunks(
-                records, position, end_of_good, settings.isolation, piece.aborted
+                records, position, end_of_good, settings.isolation, piece.aborted, piece.context
             ):
                 if settings.kept and part.counts.compacted == part.next_offset - position:
                     raise _strange(position, part.next_offset)
@@ -210,7 +216,7 @@ def _decode(
             raise Bug(f"{piece_slice}: what stands before offset {first} was not decoded")
         kept = None
         if loss.action is Action.QUARANTINE:
-            kept = _kept(dialect, records, position, piece.aborted, bad)
+            kept = _kept(dialect, records, position, piece, bad)
         yield _lost(piece.index, loss, in_bytes=in_bytes, kept=kept)
         if loss.action is Action.HOLD:
             return
@@ -221,13 +227,13 @@ def _kept(
     dialect: Dialect,
     records: memoryview,
     position: int,
-    aborted: tuple[tuple[int, int], ...],
+    piece: Piece,
     bad: BadRecord,
 ) -> Kept:
     """The bytes of what cannot be decoded, and what else it takes to decode them alone."""
     first, until = _begin(bad), bad.facts["next_offset"]
-    stored = dialect.cut_out(records, position, first, until)
-    open_there = dialect.aborted_within(records, max(first, 0), until, aborted)
+    stored = dialect.cut_out(records, position, first, until, piece.context)
+    open_there = dialect.aborted_within(records, max(first, 0), until, piece.aborted)
     return Kept(bytes(stored), open_there, bad.why)
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.dialects.contract import (
+    NO_CONTEXT,
     Asked,
     ClusterView,
+    Context,
     FetchAnswer,
     Fetched,
     FetchTerms,
@@ -68,8 +70,14 @@ class Piece:
     aborted: tuple[tuple[int, int], ...] = ()
     leader: str = ""
     loss: Loss | None = None
+    context: Context = NO_CONTEXT
     is_doubtful: bool = False
     """Not surely the leader's own: another copy may be whole where this one is damaged."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is to be decoded."""
+        return not len(self.records) and not self.context.spans
 
 
 class _Budget:
@@ -111,7 +119,9 @@ class Fetcher:
         patience: Patience,
         *,
         leader_only: bool = False,
+        floors: Mapping[int, int] | None = None,
     ) -> None:
+        """``floors``: up to where slices have been read already, by their index."""
         self.brokers = Brokers(settings)
         self._settings = settings
         self._slices = {s.index: s for s in slices}
@@ -124,6 +134,7 @@ class Fetcher:
             rack=settings.rack,
             tags=settings.tags,
         )
+        self._floors = dict(floors or {})
         self._members = _named(settings) if self.brokers.dialect.NATURE.numbered_per_broker else {}
         led = [self._led(s) for s in slices]
         nature = self.brokers.dialect.NATURE
@@ -271,7 +282,7 @@ class Fetcher:
     ) -> Piece | None:
         """Tells the loop what came for one slice; gives what is to be decoded, if anything."""
         until_offset = self._slices[want.index].until_offset
-        if part is None or (part.verdict is Verdict.OK and not len(part.records)):
+        if part is None or (part.verdict is Verdict.OK and part.is_empty):
             if part is not None and self._goes_elsewhere(want, part):
                 return None
             end = part.readable_end if part is not None else -1
@@ -282,8 +293,9 @@ class Fetcher:
             self._loop.on_verdict(want, part.verdict, part.code)
             return None
         is_damaged = False
+        context = replace(part.context, floor=self._floor(want))
         try:
-            next_offset = self.brokers.dialect.next_offset(part.records, want.offset)
+            next_offset = self.brokers.dialect.next_offset(part.records, want.offset, context)
         except BadRecord as error:
             next_offset = self._before(error, want, leader)
             is_damaged = True
@@ -299,7 +311,7 @@ class Fetcher:
             if next_offset is None:
                 return None
         is_doubtful = self._loop.is_doubtful(want)
-        if not self._loop.on_records(want, next_offset):
+        if not self._advanced(want, next_offset, is_damaged):
             return None
         self._goes_elsewhere(want, part)
         return Piece(
@@ -309,8 +321,21 @@ class Fetcher:
             part.records,
             part.aborted,
             str(leader),
+            context=context,
             is_doubtful=is_doubtful,
         )
+
+    def _advanced(self, want: Want, next_offset: int, is_damaged: bool) -> bool:
+        if not self._loop.on_records(want, next_offset):
+            return False
+        if not is_damaged:
+            self._floors[want.index] = next_offset
+        return True
+
+    def _floor(self, want: Want) -> int:
+        """The offset, if an entry ended there: then what comes next begins there or later. Where
+        a slice begins in the middle of a batch, the batch begins before."""
+        return want.offset if self._floors.get(want.index) == want.offset else 0
 
     def _goes_elsewhere(self, want: Want, part: Fetched) -> bool:
         named = part.preferred
@@ -321,8 +346,10 @@ class Fetcher:
         ends before it reads, so the log may have grown; or the offset is damaged that is
         stored with the last of them. What comes before it is taken."""
         dialect, end = self.brokers.dialect, part.readable_end
-        within = dialect.cut_out(part.records, want.offset, want.offset, end)
-        before = dialect.next_offset(within, want.offset) if len(within) else None
+        context = replace(part.context, floor=self._floor(want))
+        within = dialect.cut_out(part.records, want.offset, want.offset, end, context)
+        known = Context(floor=context.floor)
+        before = dialect.next_offset(within, want.offset, known) if len(within) else None
         if before is not None and want.offset < before <= end:
             return before
         try:

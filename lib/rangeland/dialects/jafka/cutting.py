@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rangeland.dialects.contract import NO_CONTEXT, Context
 
-def cut_out(records: memoryview, from_offset: int, first: int, until: int) -> memoryview:
+
+def cut_out(
+    records: memoryview,
+    from_offset: int,
+    first: int,
+    until: int,
+    context: Context = NO_CONTEXT,
+) -> memoryview:
     """The bytes at ``[first, until)``; the records begin at ``from_offset``, and offsets are
     positions."""
     return records[first - from_offset : until - from_offset]

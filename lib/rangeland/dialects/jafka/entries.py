@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from rangeland.decode import MessageSet, set_decoder
 from rangeland.decode.sets import CODEC_MASK, HEADER_BYTES, MAGIC, SetFault
+from rangeland.dialects.contract import NO_CONTEXT, Context
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.dialects.kafka.compression import MAX_BATCH_BYTES, Undecodable, decompress
 from rangeland.errors import BadRecord
@@ -47,7 +48,7 @@ def bad_entry(offset: int, why: str, **facts: Any) -> BadRecord:
     )
 
 
-def next_offset(records: memoryview, from_offset: int) -> int | None:
+def next_offset(records: memoryview, from_offset: int, context: Context = NO_CONTEXT) -> int | None:
     """The offset behind the last complete entry, found without decoding anything.
 
     None if there is no complete entry: the fetch was too small for the next one, or brought

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from rangeland.decode import MessageSet, set_decoder
 from rangeland.decode.sets import SetFault
+from rangeland.dialects.contract import NO_CONTEXT, Context
 from rangeland.dialects.jafka.entries import (
     LENGTH_BYTES,
     Unpacked,
@@ -51,10 +52,12 @@ def decode_chunks(
     until_offset: int,
     isolation: Isolation,
     aborted: Sequence[tuple[int, int]],
+    context: Context = NO_CONTEXT,
 ) -> Iterator[Chunk]:
     """All of one fetch answer, whose first byte is at ``from_offset``, in chunks of bounded
     memory. Their ranges follow on each other; the last ends at ``until_offset`` or behind the
-    last complete entry. There are no transactions: ``isolation`` and ``aborted`` say nothing.
+    last complete entry. There are no transactions: ``isolation`` and ``aborted`` say nothing,
+    and neither does ``context``.
 
     Raises BadRecord with the fact base_offset and, where known, next_offset behind it, and
     JobFileError where ``until_offset`` is inside an entry."""

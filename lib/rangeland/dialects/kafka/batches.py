@@ -26,6 +26,7 @@ import numpy as np
 
 from rangeland.decode import Heads, walk_batches, walk_messages
 from rangeland.decode.batches import Head
+from rangeland.dialects.contract import NO_CONTEXT, Context
 from rangeland.dialects.kafka.entry import BatchV2, Entry, batch_of
 from rangeland.dialects.kafka.messagesets import (
     MAX_RUN_BYTES,
@@ -74,17 +75,18 @@ class Batches(NamedTuple):
         return _whole(batch_of(self.records[int(head[Head.POSITION]) : end]), self.records, end)
 
 
-def entries(records: memoryview, from_offset: int = 0) -> Iterator[Entry]:
+def entries(records: memoryview, from_offset: int = 0, floor: int = 0) -> Iterator[Entry]:
     """The complete entries, in order. Raises BadRecord for one that cannot be one, and for
     offsets that contradict those of its neighbours, which no checksum covers. What ends at or
-    before ``from_offset`` is dealt with already, and passed over whatever it is."""
-    for _, _, entry in located(records, from_offset):
+    before ``from_offset`` is dealt with already, and passed over whatever it is. No
+    entry may begin before ``floor``, where an earlier fetch has ended."""
+    for _, _, entry in located(records, from_offset, floor):
         yield entry
 
 
-def runs(records: memoryview, from_offset: int = 0) -> Iterator[Batches | Entry]:
+def runs(records: memoryview, from_offset: int = 0, floor: int = 0) -> Iterator[Batches | Entry]:
     """As ``entries``, with the batches among them that can be told as one."""
-    begin, floor = 0, 0
+    begin = 0
     while True:
         heads = np.empty((HEADS, len(Head)), np.int64)
         run = walk_batches(records, begin, floor - 1, heads)
@@ -100,10 +102,10 @@ def runs(records: memoryview, from_offset: int = 0) -> Iterator[Batches | Entry]
 
 
 def located(
-    records: memoryview, from_offset: int, *, with_runs: bool = True
+    records: memoryview, from_offset: int, floor: int = 0, *, with_runs: bool = True
 ) -> Iterator[tuple[int, int, Entry]]:
     """As ``entries``, with the bytes where each begins and ends."""
-    return _one_by_one(records, 0, 0, from_offset, with_runs=with_runs)
+    return _one_by_one(records, 0, floor, from_offset, with_runs=with_runs)
 
 
 def _one_by_one(
@@ -126,17 +128,19 @@ def _one_by_one(
         base = following
 
 
-def next_offset(records: memoryview, from_offset: int = 0) -> int | None:
+def next_offset(
+    records: memoryview, from_offset: int = 0, context: Context = NO_CONTEXT
+) -> int | None:
     """The offset after the last complete entry, found without decoding anything. The bytes
     say it themselves: at ``from_offset`` they were asked for.
 
     None if there is no complete entry: the fetch was too small for the next one, or brought
     nothing. Raises BadRecord, also where offsets do not rise."""
-    run = walk_batches(records)
+    run = walk_batches(records, 0, context.floor - 1)
     if run.is_all:
         return run.last_offset + 1 if run.batches else None
     last = None
-    floor, rises = 0, True
+    floor, rises = context.floor, True
     for last in spans(records, with_runs=True):
         position, end = last
         base, delta = _first_and_delta(records, position, end)
@@ -147,7 +151,7 @@ def next_offset(records: memoryview, from_offset: int = 0) -> int | None:
     position, end = last
     if rises and first_of(records, end) >= floor:
         return next(entries(records[position:end])).last_offset + 1
-    for entry in entries(records, from_offset):
+    for entry in entries(records, from_offset, context.floor):
         floor = entry.last_offset + 1
     return floor
 

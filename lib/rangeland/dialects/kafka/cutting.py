@@ -6,14 +6,21 @@ not even that: it begins where what is before it ends.
 
 from __future__ import annotations
 
+from rangeland.dialects.contract import NO_CONTEXT, Context
 from rangeland.dialects.kafka.batches import first_of, located, spans
 from rangeland.errors import BadRecord
 
 
-def cut_out(records: memoryview, from_offset: int, first: int, until: int) -> memoryview:
+def cut_out(
+    records: memoryview,
+    from_offset: int,
+    first: int,
+    until: int,
+    context: Context = NO_CONTEXT,
+) -> memoryview:
     """The whole entries of ``records`` that hold offsets of ``[first, until)``. The bytes say
     their offsets themselves: ``from_offset`` is for dialects whose bytes do not."""
-    begins = ends = _begin(records, first)
+    begins = ends = _begin(records, first, context.floor)
     for start, end in spans(records[begins:]):
         if start > 0 and first_of(records, begins + start) >= until:
             break
@@ -21,10 +28,10 @@ def cut_out(records: memoryview, from_offset: int, first: int, until: int) -> me
     return records[begins:ends]
 
 
-def _begin(records: memoryview, first: int) -> int:
+def _begin(records: memoryview, first: int, floor: int) -> int:
     begins = 0
     try:
-        for position, end, entry in located(records, first, with_runs=False):
+        for position, end, entry in located(records, first, floor, with_runs=False):
             if entry.last_offset >= first:
                 return position
             begins = end

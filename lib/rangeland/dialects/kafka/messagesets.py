@@ -95,6 +95,30 @@ class Run(NamedTuple):
         return Payload(self.stored, self.base_offset, 0, None, self.record_count, width, Form.PLAIN)
 
 
+def split_run(run: Run, until_offset: int) -> list[Run]:
+    """The messages before ``until_offset``, and the first one from there on as an entry of its
+    own: where offsets are missing before it, it alone accounts for them, and must be checked.
+    A run without gaps stays as it is."""
+    if run.last_offset < until_offset:
+        return [run]
+    if run.base_offset < until_offset and run.record_count == _width(run):
+        return [run]
+    place = count = 0
+    last = run.base_offset
+    while True:
+        offset, length = BATCH_PREFIX.unpack_from(run.stored, place)
+        end = place + BATCH_PREFIX.size + length
+        if offset >= until_offset:
+            break
+        place, count, last = end, count + 1, offset
+    before = [Run(run.stored[:place], run.base_offset, last, count)] if count else []
+    return [*before, Run(run.stored[place:end], offset, offset, 1)]
+
+
+def _width(run: Run) -> int:
+    return run.last_offset + 1 - run.base_offset
+
+
 class Wrapper:
     """A message that holds others; an ``Entry``. ``floor`` is the first offset that may be in
     it: all that can be told of one that does not open."""

@@ -24,6 +24,7 @@ import pyarrow as pa
 from rangeland.decode import Form, Payload, Payloads, decode_records
 from rangeland.decode.batches import Head
 from rangeland.decode.reference import Record, read_records
+from rangeland.dialects.contract import NO_CONTEXT, Context
 from rangeland.dialects.kafka.batches import (
     MAX_OFFSET,
     Batches,
@@ -33,7 +34,7 @@ from rangeland.dialects.kafka.batches import (
     next_offset,
     runs,
 )
-from rangeland.dialects.kafka.messagesets import bad_message
+from rangeland.dialects.kafka.messagesets import Run, bad_message, split_run
 from rangeland.dialects.kafka.opening import is_control, open_run
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
@@ -74,11 +75,12 @@ def decode_chunks(
     until_offset: int,
     isolation: Isolation,
     aborted: Sequence[Aborted],
+    context: Context = NO_CONTEXT,
 ) -> Iterator[Chunk]:
     """All of one fetch answer, in chunks of bounded memory. Their ranges follow on each
     other; the last ends at ``until_offset`` or after the last complete batch."""
     walk = _Walk(from_offset, until_offset, isolation, aborted)
-    found = runs(records, from_offset)
+    found = runs(records, from_offset, context.floor)
     while walk.at < until_offset:
         walk.go_on(found, MAX_CHUNK_BYTES)
         chunk = walk.finish()
@@ -217,6 +219,9 @@ class _Walk:
                 taken = self._take_run(one, max_bytes)
                 rest = one.heads[taken:]
                 self.rest = one._replace(heads=rest) if len(rest) else None
+            elif isinstance(one, Run):
+                for part in split_run(one, self.until_offset):
+                    self.take(part)
             else:
                 self.take(one)
 
@@ -270,6 +275,10 @@ class _Walk:
             return
         first = min(max(base, self.at), self.until_offset)
         until = min(last + 1, self.until_offset)
+        if first == until and first > self.at:
+            # It lies after the range and is never opened, yet it alone says that the offsets
+            # before it are empty.
+            self._check(entry)
         self.compacted += first - self.at
         self.at = until
         if first == until:
@@ -280,6 +289,14 @@ class _Walk:
             self.aborted += self._count(entry, first, until)
         else:
             self._land(entry, first, until)
+
+    def _check(self, entry: Entry) -> None:
+        try:
+            entry.check()
+        except BadRecord as error:
+            if "payload" not in error.facts:
+                raise
+            raise _of_batch(error, entry.payload()) from None
 
     def _count(self, entry: Entry, first: int, until: int) -> int:
         """Records of an entry whose rows nobody wants; its other offsets are compacted.

@@ -10,7 +10,7 @@ A queue's master is read from; a slave is where the master is gone.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rangeland.decode.stored import BORN_TIMESTAMP
@@ -18,6 +18,7 @@ from rangeland.dialects.contract import (
     Asked,
     Asking,
     ClusterView,
+    Context,
     Credentials,
     FetchAnswer,
     Fetched,
@@ -27,6 +28,7 @@ from rangeland.dialects.contract import (
     Question,
     Search,
     Silence,
+    Span,
     TopicView,
     nobody_answers,
 )
@@ -41,6 +43,8 @@ from rangeland.dialects.rocketmq.codes import (
     judge_pull,
 )
 from rangeland.dialects.rocketmq.gaps import compacted_until, found_at
+from rangeland.dialects.rocketmq.given import Given, messages_from
+from rangeland.dialects.rocketmq.places import before_gap, is_complete, misplaced
 from rangeland.dialects.rocketmq.pulls import number_of
 from rangeland.dialects.rocketmq.routes import (
     MASTER,
@@ -49,7 +53,6 @@ from rangeland.dialects.rocketmq.routes import (
     read_route,
     read_topics,
 )
-from rangeland.dialects.rocketmq.tagged import messages_from, with_head
 from rangeland.dialects.verdicts import Code, Verdict
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
@@ -216,11 +219,15 @@ def read_records(
 
 @dataclass(slots=True)
 class _Joined:
-    """The pulls of a series behind each other: the bodies of those before ``position``, the end
-    of the queue and who should be read, as the last of them say."""
+    """The pulls of a series behind each other: the bodies of those before ``position`` and what
+    each accounts for, the end of the queue and who should be read, as the last of them say.
+    ``has_gaps``: offsets may be missing from them."""
 
     position: int
+    has_gaps: bool
+    tags: tuple[bytes, ...]
     bodies: list[Any] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
     end: int = -1
     preferred: int | None = None
 
@@ -230,34 +237,64 @@ class _Joined:
         if "suggestWhichBrokerId" in answer.fields:
             self.preferred = number_of(answer, "suggestWhichBrokerId")
 
-    def add(self, answer: m.Answer) -> None:
+    def add(self, answer: m.Answer) -> bool:
         """What it has brought behind the position. Pulls overlap by tags, and where batches lie
-        across their ends."""
-        until = number_of(answer, "nextBeginOffset")
-        if until <= self.position:
-            return
-        if answer.code == SUCCESS:
-            overlaps = answer.pull.offset < self.position
-            body = messages_from(answer.body, self.position) if overlaps else answer.body
-            self.bodies.append(body)
+        across their ends. False where what follows cannot be joined."""
+        start, until = self.position, number_of(answer, "nextBeginOffset")
+        if until <= start:
+            return True
+        body = answer.body if answer.code == SUCCESS else NOTHING
+        if answer.pull.offset < start:
+            if self._is_misplaced(body, answer.pull.offset, until):
+                return False  # asked for alone, it will show what is wrong with it
+            body = messages_from(body, start)
+        if not self.has_gaps and not is_complete(body, start, until):
+            # What is missing is asked for once more, from its beginning on.
+            size, gap = before_gap(body, start)
+            body, until = body[:size], until if gap is None else gap
+        is_whole = until == number_of(answer, "nextBeginOffset")
+        if until > start:
+            self._put(body, until)
+        return is_whole
+
+    def _is_misplaced(self, body: Any, from_offset: int, until: int) -> bool:
+        spans = (Span(len(body), from_offset, until),)
+        return bool(misplaced(Given(memoryview(body), self._context(spans))))
+
+    def _context(self, spans: Sequence[Span]) -> Context:
+        return Context(spans=tuple(spans), has_gaps=self.has_gaps, tags=self.tags)
+
+    def _put(self, body: Any, until: int) -> None:
+        end = (self.spans[-1].end if self.spans else 0) + len(body)
+        self.spans.append(Span(end, self.position, until))
+        self.bodies.append(body)
         self.position = until
 
-    def fetched(self, partition: Partition, records: memoryview, name: str) -> Fetched:
-        return Fetched(partition, Verdict.OK, name, records, self.end, preferred=self.preferred)
+    def fetched(self, partition: Partition) -> Fetched:
+        if not self.spans:
+            return self.nothing(partition, "PULL_NOT_FOUND")
+        bodies = self.bodies
+        records = memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
+        found = self.nothing(partition, "FOUND")
+        return replace(found, records=records, context=self._context(self.spans))
+
+    def nothing(self, partition: Partition, name: str) -> Fetched:
+        return Fetched(partition, Verdict.OK, name, NOTHING, self.end, preferred=self.preferred)
 
 
 def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
     """Where nothing came without a gap, the first pull's answer says why."""
     start = series.request.offset
-    there = compacted_until(series) or start
+    compacted = compacted_until(series)
     by_tags = any(answer.pull.tags for answer in series.answers)
     firsts = [series.answers[0], *(series.behind[:1] if by_tags else ())]
     for answer in firsts:
-        first = _judge(answer, start, there)
+        first = _judge(answer, start, is_known=compacted is not None)
         if first.verdict is not Verdict.OK or found_at(answer) != found_at(firsts[0]):
             name = f"{first.name}: {answer.remark}" if answer.remark else first.name
             return Fetched(partition, first.verdict, name, NOTHING)
-    joined = _Joined(start)
+    tags = tuple(tag.encode() for tag in series.request.tags)
+    joined = _Joined(start, by_tags or series.is_compacted, tags)
     joined.note(series.answers[0])
     if by_tags:
         return _by_tags(partition, series, joined)
@@ -265,32 +302,19 @@ def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
         at = answer.pull.offset
         if at > joined.position:
             break
-        if _judge(answer, at, there if at == start else at).verdict is not Verdict.OK:
+        is_known = compacted is not None and at == start
+        if _judge(answer, at, is_known=is_known).verdict is not Verdict.OK:
             break
         joined.note(answer)
-        if answer.code != SUCCESS:
+        if answer.code != SUCCESS or not joined.add(answer):
             break
-        joined.add(answer)
-    return _all_of(partition, series, joined)
-
-
-def _all_of(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
-    """Whatever tags there are: of those that are not wanted, the decoder leaves out."""
-    bodies = joined.bodies
-    if not bodies:
-        return joined.fetched(partition, NOTHING, "PULL_NOT_FOUND")
-    if series.request.tags:
-        records = with_head(_encoded(series), joined.position, bodies)
-    else:
-        records = memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
-    return joined.fetched(partition, records, "FOUND")
+    return joined.fetched(partition)
 
 
 def _by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
     """The first of the answers has told that the log holds the offset, and one behind them all
     that it still did. A broker looks further than to the last message it gives, and pulls may
     overlap."""
-    start = joined.position
     for answer in series.answers[1:]:
         if answer.pull.offset > joined.position:
             break
@@ -298,15 +322,11 @@ def _by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> F
         if not is_found and answer.remark != NO_MATCHED_MESSAGE:
             break
         joined.note(answer)
-        joined.add(answer)
-    if joined.position == start:
+        if not joined.add(answer):
+            break
+    if not joined.spans:
         return _nothing_by_tags(partition, series, joined)
-    records = with_head(_encoded(series), joined.position, joined.bodies)
-    return joined.fetched(partition, records, "FOUND")
-
-
-def _encoded(series: m.SeriesAnswer) -> list[bytes]:
-    return [tag.encode() for tag in series.request.tags]
+    return joined.fetched(partition)
 
 
 def _nothing_by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
@@ -314,17 +334,21 @@ def _nothing_by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Join
     answer = series.answers[1]
     code = judge_pull(answer.code, answer.remark, joined.position)
     if code.verdict is Verdict.OK:
-        return joined.fetched(partition, NOTHING, code.name)
+        return joined.nothing(partition, code.name)
     return Fetched(partition, code.verdict, f"{code.name}: {answer.remark}", NOTHING)
 
 
-def _judge(answer: m.Answer, offset: int, begins: int) -> Code:
+def _judge(answer: m.Answer, offset: int, *, is_known: bool = False) -> Code:
     """A broker that finds the offset's message gone goes on at the next one that is there.
-    ``begins`` is where that may be. If it is elsewhere, whether that is for the log's beginning
-    to have moved, its next question tells."""
+    Whether that is for the log's beginning to have moved, its next question tells. ``is_known``:
+    what comes before the next one is known to be compacted."""
     code = judge_pull(answer.code, answer.remark, offset)
     found = found_at(answer)
-    return MISSING if found is not None and found != begins else code
+    if found is None or found == offset or is_known:
+        return code
+    # An answer that leaves nothing out has the offset's message, whatever that says of itself.
+    until = number_of(answer, "nextBeginOffset")
+    return code if is_complete(answer.body, offset, until) else MISSING
 
 
 # --- access -----------------------------------------------------------------------------

@@ -22,9 +22,9 @@ from typing import Any, Final
 from rangeland.decode.stored import INNER_BATCH, NOT_PACKED, PACKED, StoredFault
 from rangeland.dialects.kafka.compression import Undecodable
 from rangeland.dialects.rocketmq.entries import NEED_UNWRAP, Entry, Fields, Walk, fields_of
+from rangeland.dialects.rocketmq.given import Given
 from rangeland.dialects.rocketmq.packing import Values
 from rangeland.dialects.rocketmq.stored import bad_message, bad_message_at
-from rangeland.dialects.rocketmq.tagged import Given
 from rangeland.errors import BadRecord
 
 PART_BYTES: Final = 64 << 20
@@ -72,7 +72,7 @@ def unfold(given: Given, from_offset: int, until_offset: int) -> Iterator[Part]:
             part = Part()
     if walk.fault is not None:
         raise bad_message(given, walk.walked(), from_offset)
-    part.until_offset = given.told_until(walk.end, walk.last_offset, until_offset)
+    part.until_offset = given.end_behind(walk.last_offset)
     yield part
 
 

@@ -115,29 +115,37 @@ class Walk:
             self.last_offset = entry.until_offset - 1
 
     def _entry(self) -> Entry | None:
-        data, start = self._data, self.end
-        if len(data) - start < _LENGTH.size:
+        entry = hop(self._data, self.end)
+        if entry is StoredFault.CUT_SHORT:
             return None
-        (length,) = _LENGTH.unpack_from(data, start)
-        if length < SMALLEST:
-            self.fault = StoredFault.TOO_SHORT
+        if isinstance(entry, StoredFault):
+            self.fault = entry
             return None
-        if length > len(data) - start:
-            return None
-        _, magic, offset, flags = _HEAD.unpack_from(data, start)
-        if magic not in (MAGIC_1, MAGIC_2):
-            self.fault = StoredFault.UNKNOWN_MAGIC
-            return None
-        if offset <= self.last_offset:
+        if entry.offset <= self.last_offset:
             self.fault = StoredFault.ORDER
             return None
-        number = 1
-        if flags & INNER_BATCH:
-            number = _number(data[start : start + length])
-        return Entry(start, start + length, offset, offset + number, bool(flags & INNER_BATCH))
+        return entry
 
     def walked(self) -> Walked:
         return Walked(self.count, self.end, self.last_offset, self.fault)
+
+
+def hop(data: Any, start: int) -> Entry | StoredFault:
+    """The entry that begins at this byte, or why there is none. One whose number of messages is
+    not told ends where it begins."""
+    if len(data) - start < _LENGTH.size:
+        return StoredFault.CUT_SHORT
+    (length,) = _LENGTH.unpack_from(data, start)
+    if length < SMALLEST:
+        return StoredFault.TOO_SHORT
+    if length > len(data) - start:
+        return StoredFault.CUT_SHORT
+    _, magic, offset, flags = _HEAD.unpack_from(data, start)
+    if magic not in (MAGIC_1, MAGIC_2):
+        return StoredFault.UNKNOWN_MAGIC
+    is_one = bool(flags & INNER_BATCH)
+    number = _number(data[start : start + length]) if is_one else 1
+    return Entry(start, start + length, offset, offset + number, is_one)
 
 
 def walk_entries(messages: Any) -> Walked:

@@ -20,7 +20,9 @@ from collections.abc import Sequence
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.codes import SUCCESS
-from rangeland.dialects.rocketmq.entries import begins_at
+from rangeland.dialects.rocketmq.entries import begins_at, is_batch
+from rangeland.dialects.rocketmq.places import is_complete
+from rangeland.dialects.rocketmq.pulls import number_of
 from rangeland.dialects.rocketmq.topics import COMPACTED, Topics, is_made
 from rangeland.untrusted import Unreadable, decimal
 
@@ -38,10 +40,12 @@ def ask_behind(
     topic, found = series.about.topic, found_at(answers[0])
     if found is None:
         return []
-    is_gap = found > series.offset
+    is_gap = _is_gap(answers[0], found)
     by_tags = any(answer.pull.tags for answer in answers)
     if not (by_tags or is_gap):
-        return [m.topic_config(topic)] if series.tags and topics.asks_again(topic) else []
+        asks = series.tags and topics.asks_again(topic)
+        asks = asks or (topics.is_compacted(topic) is None and _leaves_out(answers))
+        return [m.topic_config(topic)] if asks else []
     asked: list[m.Request | m.Pull] = [m.Pull(series.about, series.offset, 1)]
     if is_gap:
         asked.append(m.min_offset(series.about))
@@ -50,17 +54,34 @@ def ask_behind(
     return asked
 
 
+def _leaves_out(answers: Sequence[m.Answer]) -> bool:
+    """Whether a pull of everything has brought fewer messages than it accounts for offsets."""
+    found = [answer for answer in answers if answer.code == SUCCESS]
+    return not all(
+        is_complete(answer.body, answer.pull.offset, number_of(answer, "nextBeginOffset"))
+        for answer in found
+    )
+
+
 def compacted_until(series: m.SeriesAnswer) -> int | None:
     """The first message's offset, if those from the series' beginning on are compacted. None
-    where that is not certain, or there is no gap."""
+    where that is not certain, or there is no gap. What is stored in the message is not relied on:
+    a pull of one message ends behind it."""
     found = found_at(series.answers[0])
     start = series.request.offset
-    if found is None or found <= start or len(series.behind) != 3:
+    if found is None or found == start or len(series.behind) != 3:
         return None
     again, begins, topic = series.behind
-    agrees = found_at(again) == found
+    there = found if is_batch(again.body) else number_of(again, "nextBeginOffset") - 1
+    agrees = found_at(again) == found and there > start
     is_compacted = _begins_before(begins, start) and is_made(topic, *COMPACTED)
-    return found if agrees and is_compacted else None
+    return there if agrees and is_compacted else None
+
+
+def _is_gap(answer: m.Answer, found: int) -> bool:
+    """Whether a pull has not brought the message at its own offset."""
+    at = answer.pull.offset
+    return found != at and not is_complete(answer.body, at, number_of(answer, "nextBeginOffset"))
 
 
 def _begins_before(answer: m.Answer, offset: int) -> bool:

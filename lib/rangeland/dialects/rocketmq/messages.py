@@ -136,11 +136,12 @@ class Answer(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class SeriesAnswer:
     """The answers to all pulls of a series, by offset. ``behind``: to what was asked when those
-    had come (see ``gaps``)."""
+    had come (see ``gaps``). ``is_compacted``: the broker has said that the topic is."""
 
     request: PullSeries
     answers: tuple[Answer, ...]
     behind: tuple[Answer, ...] = ()
+    is_compacted: bool = False
 
 
 def fields_of(**values: Any) -> dict[str, str]:

@@ -23,11 +23,13 @@ import pyarrow as pa
 
 from rangeland.decode import columns, stored_decoder
 from rangeland.decode.stored import Stored, StoredFault
+from rangeland.dialects.contract import NO_CONTEXT, Context
 from rangeland.dialects.kafka.compression import Undecodable
 from rangeland.dialects.rocketmq.batches import unfold
+from rangeland.dialects.rocketmq.given import Given, given_of
 from rangeland.dialects.rocketmq.packing import Values
-from rangeland.dialects.rocketmq.stored import bad_decoded, bad_message_at
-from rangeland.dialects.rocketmq.tagged import Given, take_head
+from rangeland.dialects.rocketmq.places import segments
+from rangeland.dialects.rocketmq.stored import bad_decoded, bad_message_at, bad_misplaced
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 
@@ -51,15 +53,35 @@ def decode_chunks(
     until_offset: int,
     isolation: Isolation,
     aborted: Sequence[tuple[int, int]],
+    context: Context = NO_CONTEXT,
 ) -> Iterator[Chunk]:
     """All of one answer, in chunks of bounded memory where messages are packed. Their ranges
     follow on each other; the last ends at ``until_offset`` or behind the last whole message.
     ``isolation`` and ``aborted`` say nothing.
 
     Raises BadRecord with the fact base_offset and, where known, next_offset behind it."""
-    if from_offset >= until_offset or not len(records):
+    if from_offset >= until_offset or not (len(records) or context.spans):
         return
-    given = take_head(records)
+    given = given_of(records, context)
+    if given.until_offset is None:
+        yield from _decoded(given, from_offset, until_offset)
+        return
+    for part in segments(given):
+        end = min(part.until_offset, until_offset)
+        if from_offset < end:
+            messages = given.messages[part.start : part.end]
+            piece = Given(messages, given.context, given.start + part.start)
+            for chunk in _decoded(piece._replace(ends_at=end), from_offset, end):
+                yield chunk
+                from_offset = chunk.next_offset
+        one = part.misplaced
+        if one is None or one.offset >= until_offset:
+            return
+        if one.until_offset is None or one.until_offset > from_offset:
+            raise bad_misplaced(given, one, from_offset)
+
+
+def _decoded(given: Given, from_offset: int, until_offset: int) -> Iterator[Chunk]:
     try:
         found = stored_decoder().decode_stored(
             given.messages, from_offset, until_offset, given.tags
@@ -69,8 +91,8 @@ def decode_chunks(
             raise bad_decoded(given, error, from_offset) from None
         yield from _chunks_of_batches(given, from_offset, until_offset)
         return
-    end = given.told_until(found.walked.end, found.walked.last_offset, until_offset)
-    yield from _chunks(found, from_offset, min(end, until_offset), given.by_tags)
+    end = min(given.end_behind(found.walked.last_offset), until_offset)
+    yield from _chunks(found, from_offset, end, bool(given.tags))
 
 
 def _chunks_of_batches(given: Given, from_offset: int, until_offset: int) -> Iterator[Chunk]:
@@ -83,7 +105,7 @@ def _chunks_of_batches(given: Given, from_offset: int, until_offset: int) -> Ite
             error.facts["position"] = part.place_of(error.facts["position"])
             raise bad_decoded(given, error, from_offset) from None
         end = min(part.until_offset, until_offset)
-        yield from _chunks(found, from_offset, end, given.by_tags)
+        yield from _chunks(found, from_offset, end, bool(given.tags))
         from_offset = max(from_offset, end)
 
 

@@ -210,7 +210,7 @@ class Session:
         del self._open[question_id]
         answers, behind = answers_of(asked.sent), answers_of(asked.behind)
         topic = series.about.topic
-        if series.tags:
+        if series.tags or behind:
             self._topics.learn(topic, (*answers, *behind))
         if not any(answer.pull.tags for answer in answers):
             self._paces[series.about].learn(asked.sent)
@@ -218,7 +218,8 @@ class Session:
             self._strides[series.about, series.tags].learn(asked.sent)
         else:
             answers = answers[:1]  # what came by tags need not be all
-        return question_id, SeriesAnswer(series, answers, behind)
+        is_compacted = self._topics.is_compacted(topic) is True
+        return question_id, SeriesAnswer(series, answers, behind, is_compacted)
 
     def _follow(self, question_id: int, asked: _Open, series: PullSeries) -> bool:
         """Whether there is another pull to send, now that all others are answered."""

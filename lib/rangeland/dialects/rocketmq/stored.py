@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from rangeland.decode import stored_decoder
 from rangeland.decode.stored import StoredFault, Walked
+from rangeland.dialects.contract import NO_CONTEXT, Context
 from rangeland.dialects.rocketmq.entries import walk_entries
-from rangeland.dialects.rocketmq.tagged import Given, take_head
+from rangeland.dialects.rocketmq.given import Given, given_of
+from rangeland.dialects.rocketmq.places import Misplaced, misplaced
 from rangeland.errors import BadRecord
 
 LOOK: Final = (
@@ -20,17 +22,20 @@ LOOK: Final = (
 )
 
 
-def next_offset(records: memoryview, from_offset: int) -> int | None:
-    """The offset behind the last whole message, or behind all that tags leave out, found
-    without decoding anything; None if there is none. Raises BadRecord."""
-    given = take_head(records)
+def next_offset(records: memoryview, from_offset: int, context: Context = NO_CONTEXT) -> int | None:
+    """The offset behind the last whole message, or behind all that the broker has accounted for,
+    found without decoding anything; None if there is none. Raises BadRecord."""
+    given = given_of(records, context)
+    if given.until_offset is not None:
+        for one in misplaced(given):
+            if one.until_offset is None or one.until_offset > from_offset:
+                raise bad_misplaced(given, one, from_offset)
+        return given.until_offset
     walked = stored_decoder().walk_stored(given.messages)
     if walked.fault is StoredFault.INNER:
         walked = walk_entries(given.messages)
     if walked.fault is not None:
         raise bad_message(given, walked, from_offset)
-    if given.until_offset is not None and walked.end == len(given.messages):
-        return given.until_offset
     return walked.last_offset + 1 if walked.messages else None
 
 
@@ -44,6 +49,17 @@ def bad_message(given: Given, walked: Walked, from_offset: int) -> BadRecord:
     if the next one begins there, or nothing does."""
     assert walked.fault is not None
     return _bad(given, walked.fault, walked.end, max(from_offset, walked.last_offset + 1))
+
+
+def bad_misplaced(given: Given, one: Misplaced, from_offset: int) -> BadRecord:
+    """The error for a message that is not where it says."""
+    offset = max(one.offset, from_offset) if one.until_offset is None else one.offset
+    facts: dict[str, Any] = {"position": given.start + one.start}
+    if one.until_offset is not None:
+        facts["next_offset"] = one.until_offset
+    if one.fault is StoredFault.UNKNOWN_MAGIC:
+        facts["magic"] = bytes(given.messages[one.start + 4 : one.start + 8]).hex()
+    return bad_message_at(offset, one.why, reason=one.why, **facts)
 
 
 def bad_decoded(given: Given, error: BadRecord, from_offset: int) -> BadRecord:

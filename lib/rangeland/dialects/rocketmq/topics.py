@@ -30,6 +30,7 @@ class Topics:
 
     def __init__(self) -> None:
         self._for_batches: dict[str, bool | None] = {}
+        self._compacted: dict[str, bool] = {}
         self._series: Counter[str] = Counter()
 
     def was_asked(self, topic: str) -> bool:
@@ -40,6 +41,10 @@ class Topics:
         """None as long as that is not told."""
         return self._for_batches.get(topic)
 
+    def is_compacted(self, topic: str) -> bool | None:
+        """None as long as no broker has said how it was made."""
+        return self._compacted.get(topic)
+
     def needs_all(self, topic: str) -> bool:
         """Whether everything is to be pulled, whatever the tags."""
         return self.was_asked(topic) and self.is_for_batches(topic) is not False
@@ -47,6 +52,10 @@ class Topics:
     def learn(self, topic: str, answers: Sequence[m.Answer]) -> None:
         """From what was asked about it, pulls among that."""
         configs = [answer for answer in answers if answer.request.code == m.TOPIC_CONFIG]
+        for config in configs:
+            is_compacted = is_made(config, *COMPACTED)
+            if is_compacted is not None:
+                self._compacted[topic] = is_compacted
         told = [is_made(answer, *FOR_BATCHES) for answer in configs]
         if any(told) or any(_has_batch(answer) for answer in answers):
             self._for_batches[topic] = True
