@@ -94,7 +94,7 @@ def damaged_runs(draw: st.DrawFn) -> bytes:
 
 
 any_bytes = st.one_of(good_runs(), odd_runs, damaged_runs(), st.binary(max_size=120))
-ends = st.one_of(st.integers(-2, 120), st.just((1 << 63) - 1))
+ends = st.one_of(st.integers(-2, 120), st.integers((1 << 63) - 2, (1 << 63) + 1))
 
 # --- the claims -------------------------------------------------------------------------
 
@@ -215,9 +215,8 @@ def test_every_fault_is_reached_and_told_alike() -> None:
         StoredFault.FIELD_PAST: stored(b"v", 6, body_length=60),
         StoredFault.BAD_CHECKSUM: stored(b"v", 6, crc=1),
         StoredFault.TOO_LONG: stored(b"v", 6, length=97)[:-2] + b"\0\0\0\0",
-        StoredFault.TIMESTAMP: stored(b"v", 6, stored_ms=(1 << 63) - 1),
     }
-    assert set(cases) == set(StoredFault)
+    assert set(cases) == set(StoredFault) - {StoredFault.CUT_SHORT}  # which ends a walk
     for fault, bad in cases.items():
         data = good + bad + good
         error = outcome(REFERENCE, data, 0, 99)

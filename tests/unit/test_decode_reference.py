@@ -129,15 +129,6 @@ FAULTS = [
         3,
         {"base_offset": MAX_INT64, "last_offset_delta": 1},
     ),
-    (Fault.TIMESTAMP_OVERFLOW, GOOD, 0, 2, {"base_timestamp_ms": MAX_INT64 // 1000 + 1}),
-    (Fault.TIMESTAMP_OVERFLOW, GOOD, 0, 2, {"append_timestamp_ms": -MAX_INT64}),
-    (
-        Fault.TIMESTAMP_OVERFLOW,
-        encode_record(Record(timestamp_delta=1), 0),
-        0,
-        2,
-        {"base_timestamp_ms": MAX_INT64},
-    ),
     (Fault.NEGATIVE_LENGTH, body(START, varint(-2), NULL, b"\0"), 0, 4, {}),
     (Fault.NEGATIVE_LENGTH, body(START, NULL, varint(-9), b"\0"), 0, 5, {}),
     (Fault.FIELD_PAST_RECORD, body(START, varint(1)), 0, 4, {}),
@@ -187,20 +178,6 @@ MESSAGE_FAULTS = [
     (Fault.UNKNOWN_MESSAGE_MAGIC, message(0, four(-1) * 2, magic=2), 0, 16, PLAIN),
     (Fault.PACKED_MESSAGE, message(0, four(-1) * 2, attributes=1), 0, 17, PLAIN),
     (Fault.RECORD_TOO_SHORT, message(0, four(-1), magic=1), 0, 18, PLAIN),
-    (
-        Fault.TIMESTAMP_OVERFLOW,
-        encode_message(Message(0, magic=1, timestamp_ms=MAX_INT64 // 1000 + 1)),
-        0,
-        18,
-        PLAIN,
-    ),
-    (
-        Fault.TIMESTAMP_OVERFLOW,
-        encode_message(Message(0, magic=1)),
-        0,
-        18,
-        {"form": Form.PACKED, "append_timestamp_ms": -MAX_INT64},
-    ),
     (Fault.RECORD_TOO_SHORT, message(0, b"\0\0\0"), 0, 18, PLAIN),
     (Fault.NEGATIVE_LENGTH, message(0, four(-2) + four(-1)), 0, 18, PLAIN),
     (Fault.FIELD_PAST_RECORD, message(0, four(1 << 30) + four(-1)), 0, 18, PLAIN),
@@ -286,3 +263,45 @@ def test_constants_have_as_many_rows_as_the_batch(rows: int) -> None:
     arrays = [pa.nulls(rows, field.type) for field in columns.RECORDS]
     whole = columns.with_partition(columns.records_batch(arrays), Partition("t", 9))
     assert whole.column("partition").to_pylist() == [9] * rows
+
+
+# --- numbers at their edges -------------------------------------------------------------
+
+
+TOO_LATE = MAX_INT64 // 1000 + 1
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [
+        (Payload(GOOD, 0, TOO_LATE, None, 1, 0), 0),
+        (Payload(GOOD, 0, -MAX_INT64, None, 1, 0), 0),
+        (Payload(GOOD, 0, 0, TOO_LATE, 1, 0), 1),
+        (Payload(encode_record(Record(timestamp_delta=1), 0), 0, MAX_INT64, None, 1, 0), 0),
+        (
+            Payload(
+                encode_message(Message(0, magic=1, timestamp_ms=TOO_LATE)),
+                0, 0, None, 1, 0, Form.PLAIN,
+            ),
+            0,
+        ),
+        (Payload(encode_message(Message(0, magic=1)), 0, 0, -MAX_INT64, 1, 0, Form.PACKED), 1),
+    ],
+)  # fmt: skip
+def test_a_time_that_no_column_can_hold_is_null_and_its_record_is_good(
+    decode: Decode, payload: Payload, kind: int
+) -> None:
+    """A producer may write nanoseconds or anything else; the batch is as it should be."""
+    fine = Payload(GOOD, 1, 7, None, 1, 0)
+    batch = decode([payload, fine], 0, 9)
+    assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [None, 7_000]
+    assert batch.column("timestampType").to_pylist() == [kind, 0]
+
+
+@pytest.mark.parametrize("until", [MAX_INT64, MAX_INT64 + 1, 1 << 64, 1 << 80])
+@pytest.mark.parametrize("from_offset", [-1 << 80, -1 << 63, 0, MAX_INT64 - 3])
+def test_any_range_may_be_asked_for(decode: Decode, from_offset: int, until: int) -> None:
+    payload = payload_of(*[Record(b"k")] * 3, base=MAX_INT64 - 2)
+    found = decode([payload], from_offset, until).column("offset").to_pylist()
+    assert found == [MAX_INT64 - 2, MAX_INT64 - 1]
+    assert decode([payload], 1 << 80, until).num_rows == 0

@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from rangeland.delta import files as files_module
+from rangeland.delta.entries import FileEntry
 from rangeland.delta.facts import Function, Layout, PartitionColumn
 from rangeland.delta.files import FileWriter
 from rangeland.delta.partitions import escape, folder
 from rangeland.delta.stats import StatsCollector, upper_prefix
 from rangeland.errors import StorageFailed, TableRefused
+from rangeland.landing.untimed import without_time
 from rangeland.model import DataFile
 
 HEADERS = pa.list_(
@@ -278,3 +280,51 @@ def test_the_executors_side_imports_neither_spark_nor_py4j() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# --- times that no calendar has ---------------------------------------------------------
+
+
+def at_micros(*micros: int | None) -> pa.RecordBatch:
+    some = rows(0, len(micros))
+    times = pa.array(micros, pa.int64()).cast(ROWS.field("timestamp").type)
+    return some.set_column(ROWS.get_field_index("timestamp"), ROWS.field("timestamp"), times)
+
+
+LAST = 253_402_300_799_999_999  # of the year 9999
+FIRST = -62_135_596_800_000_000  # of the year 1
+
+
+@pytest.mark.parametrize("function", [Function.DATE, Function.HOUR, Function.VALUE])
+@pytest.mark.parametrize("bad", [LAST + 1, FIRST - 1, (1 << 63) - 1, -1 << 63])
+def test_a_time_outside_of_the_calendar_lands_in_the_partition_of_null(
+    tmp_path: Path, function: Function, bad: int
+) -> None:
+    layout = Layout(ROWS, (PartitionColumn("at", "timestamp", function),))
+    given = at_micros(0, bad, LAST, None, FIRST)
+    files = write(tmp_path, [given], layout)
+    null_files = [f for f in files if f.partition_values == {"at": None}]
+    assert sum(f.rows for f in null_files) == 2
+    assert all(f.path.startswith("at=__HIVE_DEFAULT_PARTITION__/") for f in null_files)
+    assert len({f.partition_values["at"] for f in files}) == 4
+    found = read(tmp_path, files)
+    if function is not Function.VALUE:
+        assert found.equals(pa.Table.from_batches([given]))
+        entries = [FileEntry(f) for f in files]
+        (said,) = without_time(entries, layout)
+        assert said.startswith("2 records have no timestamp, or one outside of the years 1 to 9999")
+
+
+def test_statistics_of_times_outside_of_the_calendar_have_no_bound_there(tmp_path: Path) -> None:
+    (file,) = write(tmp_path, [at_micros(0, (1 << 63) - 1)], Layout(ROWS))
+    stats = json.loads(file.stats)
+    assert stats["minValues"]["timestamp"] == "1970-01-01T00:00:00.000Z"
+    assert "timestamp" not in stats["maxValues"]
+
+
+def test_days_outside_of_the_calendar_are_null(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("day", pa.date32()), pa.field("n", pa.int64())])
+    days = pa.array([0, 2_932_897, -719_163, (1 << 31) - 1], pa.int32()).cast(pa.date32())
+    batch = pa.record_batch([days, pa.array(range(4))], schema=schema)
+    files = write(tmp_path, [batch], Layout(schema, (PartitionColumn("day", "day"),)))
+    assert {f.partition_values["day"]: f.rows for f in files} == {"1970-01-01": 1, None: 3}

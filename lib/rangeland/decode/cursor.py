@@ -7,6 +7,14 @@ from __future__ import annotations
 
 from rangeland.decode.payload import Fault, Malformed, Payload
 
+_MAX_INT64 = (1 << 63) - 1
+
+
+def micros_of(ms: int) -> int | None:
+    """The time in microseconds; None where 64 bits cannot hold it, as a producer may write any
+    number of milliseconds."""
+    return ms * 1000 if -_MAX_INT64 - 1 <= ms * 1000 <= _MAX_INT64 else None
+
 
 class Cursor:
     """``position`` is where the next field begins, ``end`` where the current record ends."""
@@ -14,7 +22,7 @@ class Cursor:
     def __init__(self, payload: Payload, from_offset: int, until_offset: int) -> None:
         self.payload = payload
         self.data = bytes(payload.data)
-        self.wanted = range(from_offset, until_offset)
+        self.wanted = range(from_offset, min(until_offset, _MAX_INT64))
         self.position = 0
         self.end = 0
         self.last_delta = -1

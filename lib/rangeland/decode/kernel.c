@@ -19,7 +19,7 @@
 
 #include <stdint.h>
 
-#define KERNEL_ABI 6
+#define KERNEL_ABI 7
 #define SLACK 64
 
 #if defined(_WIN32)
@@ -41,7 +41,6 @@ enum fault {
     OFFSET_DELTA_OUTSIDE = 8,
     OFFSET_DELTA_ORDER = 9,
     OFFSET_OVERFLOW = 10,
-    TIMESTAMP_OVERFLOW = 11,
     NEGATIVE_LENGTH = 12,
     FIELD_PAST_RECORD = 13,
     NEGATIVE_HEADER_COUNT = 14,
@@ -148,11 +147,23 @@ INLINE void set_all_bits(uint8_t *bits, int64_t count) {
     for (int64_t i = 0; i < (count + 7) / 8; i++) bits[i] = 0xff;
 }
 
+/* Whether there is such a time in microseconds. A producer may write any number of milliseconds,
+ * so one that has none is null, and no fault. */
+INLINE int as_micros(int64_t ms, int64_t *out) {
+    if (UNLIKELY(__builtin_mul_overflow(ms, (int64_t)1000, out))) {
+        *out = 0;
+        return 0;
+    }
+    return 1;
+}
+
 INLINE int timestamp_us(const payload_t *batch, int64_t delta, int64_t *out) {
     int64_t ms = batch->append_timestamp_ms;
-    if (!batch->log_append && __builtin_add_overflow(batch->base_timestamp_ms, delta, &ms))
-        return TIMESTAMP_OVERFLOW;
-    return __builtin_mul_overflow(ms, (int64_t)1000, out) ? TIMESTAMP_OVERFLOW : OK;
+    if (!batch->log_append && __builtin_add_overflow(batch->base_timestamp_ms, delta, &ms)) {
+        *out = 0;
+        return 0;
+    }
+    return as_micros(ms, out);
 }
 
 INLINE int put_key_and_value(const rows_t *rows, result_t *sum, const payload_t *batch,
@@ -261,7 +272,7 @@ INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last
     *at = p;
     if (UNLIKELY(p == end)) return RECORD_TOO_SHORT;
     /* The attribute byte: none is defined, and Kafka's own reader looks at none. */
-    const uint8_t *timestamp_field = *at = ++p;
+    *at = ++p;
     if (UNLIKELY(fault = read_varlong(&p, end, &timestamp_delta, RECORD_TOO_SHORT))) return fault;
     *at = p;
     if (UNLIKELY(fault = read_varint(&p, end, &delta, RECORD_TOO_SHORT))) return fault;
@@ -273,10 +284,6 @@ INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last
     *at = end;
     if (offset < from_offset || offset >= until_offset) return OK;
 
-    if (UNLIKELY(timestamp_us(batch, timestamp_delta, &timestamp))) {
-        *at = timestamp_field;
-        return TIMESTAMP_OVERFLOW;
-    }
     *at = p;
     if (UNLIKELY(fault = read_bytes(&p, end, &key, &key_length))) return fault;
     *at = p;
@@ -287,6 +294,10 @@ INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last
         fault = put_key_and_value(rows, sum, batch, key, key_length, value, value_length);
         if (UNLIKELY(fault)) return fault;
         rows->offsets[row] = offset;
+        if (UNLIKELY(!timestamp_us(batch, timestamp_delta, &timestamp))) {
+            clear_bit(rows->timestamp_valid, row);
+            sum->timestamp_nulls++;
+        }
         rows->timestamps[row] = timestamp;
         rows->timestamp_types[row] = (int32_t)batch->log_append;
     }

@@ -146,7 +146,7 @@ class _Call:
     """One list of payloads, kept alive and addressed for as long as the kernel reads it."""
 
     def __init__(self, payloads: Sequence[Payload], from_offset: int, until_offset: int) -> None:
-        self.offsets = (from_offset, until_offset)
+        self.offsets = (as_int64(from_offset), as_int64(until_offset))
         self.count = len(payloads)
         self.kept: list[pa.Buffer] = []
         self.bytes = 0
@@ -266,6 +266,11 @@ class _Call:
                 record=found.record,
             )
         raise bad_record(Fault(fault), found.payload, found.record, found.position)
+
+
+def as_int64(number: int) -> int:
+    """The nearest number that the kernel can be given: no offset is beyond it."""
+    return max(-1 << 63, min(number, (1 << 63) - 1))
 
 
 def allocate(*sizes: int) -> list[pa.Buffer]:

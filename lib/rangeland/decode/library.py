@@ -24,7 +24,7 @@ from pathlib import Path
 
 from rangeland.errors import StorageFailed
 
-KERNEL_ABI = 6
+KERNEL_ABI = 7
 """As in ``kernel.c``: raised with any change of its structs or functions."""
 
 

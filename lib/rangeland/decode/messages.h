@@ -61,10 +61,12 @@ INLINE int read_field(const uint8_t **at, const uint8_t *end, const uint8_t **st
     return OK;
 }
 
-/* When it was, in microseconds, and what kind of time that is; -1: it says nothing. */
+/* When it was, in microseconds, whether there is such a time, and what kind of time it is; -1: it
+ * says nothing. */
 INLINE int read_stamp(const uint8_t **at, const uint8_t *end, const payload_t *set, int magic,
-                      int attributes, int64_t *timestamp, int32_t *type) {
+                      int attributes, int64_t *timestamp, int *is_there, int32_t *type) {
     *timestamp = 0;
+    *is_there = 0;
     *type = -1;
     if (magic == 0) return OK;
     if (UNLIKELY(end - *at < 8)) return RECORD_TOO_SHORT;
@@ -75,7 +77,7 @@ INLINE int read_stamp(const uint8_t **at, const uint8_t *end, const payload_t *s
         *type = (int32_t)set->log_append;
         if (set->log_append) ms = set->append_timestamp_ms;
     }
-    if (UNLIKELY(__builtin_mul_overflow(ms, (int64_t)1000, timestamp))) return TIMESTAMP_OVERFLOW;
+    *is_there = as_micros(ms, timestamp);
     *at += 8;
     return OK;
 }
@@ -87,7 +89,7 @@ INLINE int read_message(const uint8_t **at, const payload_t *set, int64_t *last_
     const uint8_t *start = *at, *limit = set->data + set->length, *key, *value;
     int32_t key_length, value_length, type;
     int64_t offset, delta, timestamp, row = sum->rows;
-    int fault;
+    int fault, has_time;
     if (UNLIKELY(limit - start < MESSAGE_PREFIX_BYTES)) return BATCH_ENDS;
     int64_t length = (int32_t)big32(start + MESSAGE_LENGTH_AT);
     *at = start + MESSAGE_LENGTH_AT;
@@ -117,7 +119,7 @@ INLINE int read_message(const uint8_t **at, const payload_t *set, int64_t *last_
     *at = p + MESSAGE_CRC_BYTES + 1;
     if (UNLIKELY(attributes & MESSAGE_CODEC_MASK)) return PACKED_MESSAGE;
     *at = p + MESSAGE_HEAD_BYTES;
-    fault = read_stamp(at, end, set, magic, attributes, &timestamp, &type);
+    fault = read_stamp(at, end, set, magic, attributes, &timestamp, &has_time, &type);
     if (UNLIKELY(fault)) return fault;
     if (UNLIKELY(fault = read_field(at, end, &key, &key_length))) return fault;
     if (UNLIKELY(fault = read_field(at, end, &value, &value_length))) return fault;
@@ -128,7 +130,7 @@ INLINE int read_message(const uint8_t **at, const payload_t *set, int64_t *last_
         rows->offsets[row] = offset;
         rows->timestamps[row] = timestamp;
         rows->timestamp_types[row] = type;
-        if (type < 0) {
+        if (!has_time) {
             clear_bit(rows->timestamp_valid, row);
             sum->timestamp_nulls++;
         }

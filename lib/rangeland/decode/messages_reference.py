@@ -14,7 +14,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from rangeland.decode.cursor import Cursor
+from rangeland.decode.cursor import Cursor, micros_of
 from rangeland.decode.payload import Fault, Form, Malformed, MessageRun, Record
 
 _PREFIX_BYTES = 12
@@ -97,16 +97,13 @@ class MessageReader(Cursor):
     def _read_timestamp(self, magic: int, attributes: int) -> tuple[int | None, int]:
         if magic == 0:
             return None, -1
-        start = self.position
         ms = self._read_number(8)
         if self.payload.form is Form.PLAIN:
             is_stamped = bool(attributes & _LOG_APPEND)
         else:
             is_stamped = self.payload.append_timestamp_ms is not None
             ms = self.payload.append_timestamp_ms or 0 if is_stamped else ms
-        if not _MIN_INT64 <= ms * 1000 <= _MAX_INT64:
-            raise Malformed(Fault.TIMESTAMP_OVERFLOW, start)
-        return ms * 1000, int(is_stamped)
+        return micros_of(ms), int(is_stamped)
 
     def _read_bytes(self) -> bytes | None:
         start = self.position

@@ -37,7 +37,8 @@ class Payload(NamedTuple):
 
     Messages carry offsets and timestamps of their own: ``base_offset`` and
     ``last_offset_delta`` only bound what may come out, ``offset_shift`` is added to each
-    offset. A message of format 0 has no timestamp: null, of type -1."""
+    offset. A message of format 0 has no timestamp: null, of type -1. A time that does not fit
+    into 64 bits of microseconds is null too, and its type stays."""
 
     data: Any
     base_offset: int
@@ -82,7 +83,6 @@ class Fault(IntEnum):
     OFFSET_DELTA_OUTSIDE = 8
     OFFSET_DELTA_ORDER = 9
     OFFSET_OVERFLOW = 10
-    TIMESTAMP_OVERFLOW = 11
     NEGATIVE_LENGTH = 12
     FIELD_PAST_RECORD = 13
     NEGATIVE_HEADER_COUNT = 14
@@ -108,7 +108,6 @@ _REASONS = {
     Fault.OFFSET_DELTA_OUTSIDE: "the offset is outside its batch",
     Fault.OFFSET_DELTA_ORDER: "the offset is not above the one before",
     Fault.OFFSET_OVERFLOW: "the offset does not fit in 64 bits",
-    Fault.TIMESTAMP_OVERFLOW: "the timestamp does not fit in 64 bits of microseconds",
     Fault.NEGATIVE_LENGTH: "a length is below -1",
     Fault.FIELD_PAST_RECORD: "a field is longer than the rest of its record",
     Fault.NEGATIVE_HEADER_COUNT: "the header count is negative",

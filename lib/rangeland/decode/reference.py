@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from rangeland.decode import columns
-from rangeland.decode.cursor import Cursor
+from rangeland.decode.cursor import Cursor, micros_of
 from rangeland.decode.messages_reference import MessageReader
 from rangeland.decode.payload import Fault, Form, Malformed, Payload, Record, bad_record
 
 __all__ = ["Record", "decode_records", "read_records"]
 
-_MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1
 
 
 def decode_records(
@@ -81,13 +81,12 @@ class RecordReader(Cursor):
     def read_record(self) -> Record | None:
         self.end = self._read_record_end()
         self._read_attributes()
-        timestamp_position = self.position
         timestamp_delta = self._read_varint(64)
         offset = self._read_offset()
         if offset not in self.wanted:
             self.position = self.end
             return None
-        timestamp_us = self._timestamp_us(timestamp_delta, timestamp_position)
+        timestamp_us = self._timestamp_us(timestamp_delta)
         key = self._read_bytes()
         value = self._read_bytes()
         headers = self._read_headers()
@@ -121,13 +120,9 @@ class RecordReader(Cursor):
             raise Malformed(Fault.OFFSET_OVERFLOW, start)
         return offset
 
-    def _timestamp_us(self, delta: int, position: int) -> int:
+    def _timestamp_us(self, delta: int) -> int | None:
         ms = self.payload.append_timestamp_ms
-        if ms is None:
-            ms = self.payload.base_timestamp_ms + delta
-        if not _MIN_INT64 <= ms * 1000 <= _MAX_INT64:
-            raise Malformed(Fault.TIMESTAMP_OVERFLOW, position)
-        return ms * 1000
+        return micros_of(self.payload.base_timestamp_ms + delta if ms is None else ms)
 
     def _read_bytes(self) -> bytes | None:
         start = self.position

@@ -33,7 +33,6 @@ enum stored_fault {
     STORED_FIELD_PAST = 68,
     STORED_BAD_CHECKSUM = 69,
     STORED_TOO_LONG = 70,
-    STORED_TIMESTAMP = 71,
 };
 
 typedef struct {
@@ -43,6 +42,7 @@ typedef struct {
     int32_t *value_offsets;
     uint8_t *value_data;
     int64_t *offsets, *timestamps, *born;
+    uint8_t *timestamp_valid, *born_valid;
     int8_t *codecs;
     int32_t *list_offsets;
     uint8_t *list_valid;
@@ -56,7 +56,7 @@ typedef struct {
     int64_t messages, end, last_offset; /* of all that were walked over */
     int64_t rows, packed, key_bytes, value_bytes, key_nulls;
     int64_t headers, header_key_bytes, header_value_bytes, header_value_nulls;
-    int64_t rows_without_headers, keys_beyond_ascii;
+    int64_t rows_without_headers, keys_beyond_ascii, timestamp_nulls, born_nulls;
 } stored_sum_t;
 
 /* Tag n is `[ends[n - 1], ends[n])` of `data`, the first from 0 on. No tags: all messages. */
@@ -213,10 +213,15 @@ INLINE int put_stored(const uint8_t *at, int64_t length, int64_t offset, const u
     if (UNLIKELY(p + properties != end)) return STORED_TOO_LONG;
     int64_t row = sum->rows;
     if (UNLIKELY(row >= out->row_capacity)) return CAPACITY;
-    if (UNLIKELY(__builtin_mul_overflow(stored, (int64_t)1000, &out->timestamps[row]) ||
-                 __builtin_mul_overflow(born, (int64_t)1000, &out->born[row])))
-        return STORED_TIMESTAMP;
     if (tags->count && !has_tag(p, end, tags)) return OK;
+    if (UNLIKELY(!as_micros(stored, &out->timestamps[row]))) {
+        clear_bit(out->timestamp_valid, row);
+        sum->timestamp_nulls++;
+    }
+    if (UNLIKELY(!as_micros(born, &out->born[row]))) {
+        clear_bit(out->born_valid, row);
+        sum->born_nulls++;
+    }
     if (UNLIKELY(sum->value_bytes + body > out->byte_capacity)) return CAPACITY;
     sum->value_bytes += copied(out->value_data + sum->value_bytes, value, value + body, limit);
     out->value_offsets[row + 1] = (int32_t)sum->value_bytes;
@@ -244,6 +249,8 @@ EXPORT int32_t rangeland_decode_stored(const uint8_t *data, int64_t size, int64_
         fill_crc_table(table);
         set_all_bits(out->key_valid, out->row_capacity);
         set_all_bits(out->list_valid, out->row_capacity);
+        set_all_bits(out->timestamp_valid, out->row_capacity);
+        set_all_bits(out->born_valid, out->row_capacity);
         set_all_bits(out->header_value_valid, out->header_capacity);
         out->key_offsets[0] = out->value_offsets[0] = out->list_offsets[0] = 0;
         out->header_key_offsets[0] = out->header_value_offsets[0] = 0;

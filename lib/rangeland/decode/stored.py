@@ -23,7 +23,7 @@ from rangeland.errors import BadRecord
 BORN_TIMESTAMP = pa.field("bornTimestamp", columns.TIMESTAMP.type)
 STORED = pa.schema([*columns.RECORDS, BORN_TIMESTAMP])
 """Keys are the property KEYS, headers are all properties in their order, timestamps are those
-of the broker."""
+of the broker, null where they do not fit into 64 bits of microseconds."""
 
 NOT_PACKED = -1
 LOG_APPEND_TIME = 1
@@ -45,7 +45,6 @@ class StoredFault(IntEnum):
     FIELD_PAST = 68
     BAD_CHECKSUM = 69
     TOO_LONG = 70
-    TIMESTAMP = 71
     CUT_SHORT = 72
     """Ends a walk in silence; an error only where a broker gives whole messages alone."""
 
@@ -74,7 +73,6 @@ _REASONS = {
     StoredFault.FIELD_PAST: "a field in it is longer than its rest",
     StoredFault.BAD_CHECKSUM: "the checksum of its body is wrong",
     StoredFault.TOO_LONG: "bytes are left over behind its last field",
-    StoredFault.TIMESTAMP: "its time is beyond what can be told",
     StoredFault.CUT_SHORT: "its length is beyond the end of its broker's answer",
 }
 

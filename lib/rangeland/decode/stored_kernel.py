@@ -36,7 +36,8 @@ _SMALLEST_PROPERTY = 2  # a key of one byte, and what ends it
 _Output = struct_of(
     "_Output",
     "row_capacity header_capacity byte_capacity",
-    "key_offsets key_data key_valid value_offsets value_data offsets timestamps born codecs "
+    "key_offsets key_data key_valid value_offsets value_data offsets timestamps born "
+    "timestamp_valid born_valid codecs "
     "list_offsets list_valid header_key_offsets header_key_data "
     "header_value_offsets header_value_data header_value_valid",
 )
@@ -62,6 +63,8 @@ class _Numbers(Protocol):
     header_value_nulls: int
     rows_without_headers: int
     keys_beyond_ascii: int
+    timestamp_nulls: int
+    born_nulls: int
 
 
 _Sum = struct_of("_Sum", " ".join(get_type_hints(_Numbers)))
@@ -103,7 +106,7 @@ class StoredKernel:
         fault = self._decode(
             buffer.address,
             buffer.size,
-            max(0, from_offset),
+            max(0, min(from_offset, _MAX_INT64)),
             max(0, min(until_offset, _MAX_INT64)),
             ctypes.addressof(wanted),
             ctypes.addressof(output.struct),
@@ -135,7 +138,7 @@ class _Room:
         bits = rows // 8 + 1
         self._key = allocate(4 * rows + 4, data, bits)
         self._value = allocate(4 * rows + 4, data)
-        self._numbers = allocate(8 * rows, 8 * rows, 8 * rows, rows)
+        self._numbers = allocate(8 * rows, 8 * rows, 8 * rows, bits, bits, rows)
         self._lists = allocate(4 * rows + 4, bits)
         self._header_key = allocate(4 * headers + 4, data)
         self._header_value = allocate(4 * headers + 4, data, headers // 8 + 1)
@@ -145,7 +148,7 @@ class _Room:
 
     def batch(self, found: _Numbers) -> pa.RecordBatch:
         rows = found.rows
-        offsets, timestamps, born, _ = self._numbers
+        offsets, timestamps, born, stamped, is_born, _ = self._numbers
         value_offsets, value_data = self._value
         arrays = [
             _binary(rows, found.key_nulls, self._key, found.key_bytes),
@@ -156,10 +159,10 @@ class _Room:
                 0,
             ),
             _numbers(columns.OFFSET.type, rows, offsets),
-            _numbers(columns.TIMESTAMP.type, rows, timestamps),
+            _numbers(columns.TIMESTAMP.type, rows, timestamps, found.timestamp_nulls, stamped),
             pa.repeat(pa.scalar(LOG_APPEND_TIME, columns.TIMESTAMP_TYPE.type), rows),
             self._headers(found),
-            _numbers(columns.TIMESTAMP.type, rows, born),
+            _numbers(columns.TIMESTAMP.type, rows, born, found.born_nulls, is_born),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=STORED)
 
@@ -186,7 +189,7 @@ class _Room:
     def codecs(self, found: _Numbers) -> np.ndarray[Any, Any] | None:
         if not found.packed:
             return None
-        return np.frombuffer(self._numbers[3], np.int8, found.rows)
+        return np.frombuffer(self._numbers[-1], np.int8, found.rows)
 
 
 def _binary(rows: int, nulls: int, room: list[pa.Buffer], size: int) -> pa.Array:
@@ -195,5 +198,7 @@ def _binary(rows: int, nulls: int, room: list[pa.Buffer], size: int) -> pa.Array
     return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
 
 
-def _numbers(kind: pa.DataType, rows: int, data: pa.Buffer) -> pa.Array:
-    return pa.Array.from_buffers(kind, rows, [None, cut(data, 8 * rows)], 0)
+def _numbers(
+    kind: pa.DataType, rows: int, data: pa.Buffer, nulls: int = 0, valid: pa.Buffer | None = None
+) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [valid if nulls else None, cut(data, 8 * rows)], nulls)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns
+from rangeland.decode.cursor import micros_of
 from rangeland.decode.stored import (
     BORN_V6,
     INNER_BATCH,
@@ -35,7 +36,7 @@ from rangeland.decode.stored import (
     bad_stored,
 )
 
-_MAX_MS = (2**63 - 1) // 1000
+_MAX_INT64 = 2**63 - 1
 Property = tuple[bytes, bytes | None]
 
 
@@ -59,7 +60,7 @@ class Reference:
 
     def walk_stored(self, data: Any) -> Walked:
         walk = _Walk(bytes(data))
-        for _ in walk.messages(until_offset=None):
+        for _ in walk.messages(_MAX_INT64):
             pass
         return walk.walked()
 
@@ -68,7 +69,7 @@ class Reference:
     ) -> Stored:
         walk = _Walk(bytes(data))
         rows: list[_Message] = []
-        for raw, offset in walk.messages(until_offset):
+        for raw, offset in walk.messages(min(until_offset, _MAX_INT64)):
             if offset < from_offset:
                 continue
             try:
@@ -92,7 +93,7 @@ class _Walk:
         self.last_offset = -1
         self.fault: StoredFault | None = None
 
-    def messages(self, until_offset: int | None) -> Iterator[tuple[bytes, int]]:
+    def messages(self, until_offset: int) -> Iterator[tuple[bytes, int]]:
         while len(self.raw) - self.end >= 4:
             (length,) = struct.unpack_from(">i", self.raw, self.end)
             if length < SMALLEST:
@@ -107,7 +108,7 @@ class _Walk:
             if offset <= self.last_offset:
                 self.fault = StoredFault.ORDER
                 return
-            if until_offset is not None and offset >= until_offset:
+            if offset >= until_offset:
                 return
             (flags,) = struct.unpack_from(">36xI", self.raw, self.end)
             if flags & INNER_BATCH:
@@ -170,8 +171,6 @@ def _message(raw: bytes, offset: int) -> _Message:
     properties = _properties(fields.some(fields.number("h")))
     if fields.place != len(raw):
         raise _Bad(StoredFault.TOO_LONG)
-    if not all(-_MAX_MS <= ms <= _MAX_MS for ms in (born_ms, stored_ms)):
-        raise _Bad(StoredFault.TIMESTAMP)
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
     key = _last(KEYS, properties)
     return _Message(key, body, offset, stored_ms, born_ms, properties, codec)
@@ -210,7 +209,8 @@ def _batch(rows: list[_Message]) -> pa.RecordBatch:
 
 
 def _times(times_ms: list[int]) -> pa.Array:
-    return pa.array([ms * 1000 for ms in times_ms], pa.int64()).cast(columns.TIMESTAMP.type)
+    micros = [micros_of(ms) for ms in times_ms]
+    return pa.array(micros, pa.int64()).cast(columns.TIMESTAMP.type)
 
 
 def _codecs(rows: list[_Message]) -> np.ndarray[Any, Any] | None:

@@ -24,6 +24,9 @@ Values = tuple[str | None, ...]
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(chr(code) for code in range(1, 32))
 _RUNS_PER_VALUE = 4
 _EPOCH = dt.datetime(1970, 1, 1)
+_CALENDAR = (1 - _EPOCH.toordinal(), dt.date.max.toordinal() + 1 - _EPOCH.toordinal())
+"""From the first day of the year 1 to the day behind that of 9999, as days since 1970."""
+_UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
 def escape(text: str) -> str:
@@ -38,13 +41,31 @@ def folder(columns: tuple[PartitionColumn, ...], values: Values) -> str:
 
 
 def compute(column: pa.Array, function: Function) -> pa.Array:
-    """The partition values of a source column."""
+    """The partition values of a source column. A time outside of the years 1 to 9999 has none:
+    neither Spark nor Delta has a text for it, so its partition is null, as that of a record
+    without a time."""
+    column = _within_calendar(column)
     if function is Function.DATE:
         return _utc(column).cast(pa.date32(), safe=False)
     if function is Function.HOUR:
         hours = pc.floor_temporal(_utc(column), unit="hour")
         return hours.cast(pa.timestamp(column.type.unit, "UTC"))
     return column
+
+
+def _within_calendar(column: pa.Array) -> pa.Array:
+    if pt.is_timestamp(column.type):
+        numbers, units = column.cast(pa.int64()), _UNITS_PER_DAY[column.type.unit]
+    elif pt.is_date32(column.type):
+        numbers, units = column.cast(pa.int32()).cast(pa.int64()), 1
+    else:
+        return column
+    # What 64 bits of nanoseconds can say is all within.
+    first, behind = (max(-1 << 63, min(day * units, (1 << 63) - 1)) for day in _CALENDAR)
+    is_within = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, behind))
+    if pc.all(is_within).as_py() is not False:
+        return column
+    return pc.if_else(is_within, column, pa.scalar(None, column.type))
 
 
 def _utc(column: pa.Array) -> pa.Array:

@@ -36,6 +36,7 @@ from rangeland.landing.losing import losses_in
 from rangeland.landing.redriving import HOLD_ALL, redrives, rereads, settings_of
 from rangeland.landing.replacing import Replacement, refuse_lost
 from rangeland.landing.target import Target
+from rangeland.landing.untimed import without_time
 from rangeland.model import DataFile, Range, Receipt, Slice, Survey, TaskResult
 from rangeland.planning.audit import Replaced
 from rangeland.planning.coverage import coverage_of, leave_out
@@ -124,6 +125,9 @@ class Finisher:
                 why=f"there are {len(landed.paths)}; the first is {landed.paths[0]}",
                 do="see what removes files from the table's folder, then run again",
             )
+        layout = self.target.layout(self.rows)
+        for text in without_time(outcome.files, layout) if landed.anew else ():
+            self._warn(text)
         return Finished(plan, outcome, landed, recovered, read_here, shared is not None)
 
     def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:

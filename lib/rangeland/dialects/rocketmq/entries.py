@@ -32,6 +32,8 @@ NUMBER: Final = b"INNER_NUM"
 MOST: Final = (1 << 15) - 1
 """Brokers keep the number as a short, and no batch that has more enters a queue."""
 MOST_DIGITS: Final = len(str(MOST))
+MAX_OFFSET: Final = (1 << 63) - 1
+"""Nothing is at this offset: what ends there could not be told."""
 
 _HEAD: Final = struct.Struct(">iI12xq8xI")
 _LENGTH: Final = struct.Struct(">i")
@@ -124,7 +126,7 @@ class Walk:
         if entry.offset <= self.last_offset:
             self.fault = StoredFault.ORDER
             return None
-        return entry
+        return entry if entry.offset < MAX_OFFSET else None
 
     def walked(self) -> Walked:
         return Walked(self.count, self.end, self.last_offset, self.fault)
