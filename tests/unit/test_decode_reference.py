@@ -136,6 +136,13 @@ FAULTS = [
     (Fault.FIELD_PAST_RECORD, body(START, NULL, NULL, varint(1), varint(5)), 0, 7, {}),
     (Fault.FIELD_PAST_RECORD, body(START, NULL, NULL, varint(1), b"\0", varint(5)), 0, 8, {}),
     (Fault.NEGATIVE_HEADER_COUNT, body(START, NULL, NULL, varint(-1)), 0, 6, {}),
+    (
+        Fault.TOO_MANY_HEADERS,
+        encode_record(Record(headers=((b"", None),) * 2), 0),
+        0,
+        6,
+        {"max_headers": 1},
+    ),
     (Fault.HEADER_KEY_NULL, body(START, NULL, NULL, varint(1), NULL, NULL), 0, 7, {}),
     (Fault.RECORD_TOO_LONG, body(START, NULL, NULL, b"\0", b"!"), 0, 7, {}),
     (Fault.TRAILING_BYTES, GOOD + b"!", 1, len(GOOD), {}),

@@ -63,9 +63,9 @@ class Payloads(Sequence[Payload]):
         self.parts.append(payload)
         self._count += 1
 
-    def extend(self, records: memoryview, heads: Heads) -> None:
+    def extend(self, records: memoryview, heads: Heads, max_headers: int) -> None:
         """Batches that are not compressed, as they lie in ``records``."""
-        self.parts.append(StoredBatches(records, heads))
+        self.parts.append(StoredBatches(records, heads, max_headers))
         self._count += len(heads)
 
     def __len__(self) -> int:
@@ -91,6 +91,7 @@ class StoredBatches(NamedTuple):
 
     records: memoryview
     heads: Heads
+    max_headers: int
 
     def payload(self, row: int) -> Payload:
         position, end, base, last, count, _, attributes, base_ms, max_ms, _ = self.heads[
@@ -103,6 +104,7 @@ class StoredBatches(NamedTuple):
             max_ms if attributes & LOG_APPEND else None,
             count,
             last - base,
+            max_headers=self.max_headers,
         )
 
     def table(self, address: int) -> Heads:
@@ -120,6 +122,7 @@ class StoredBatches(NamedTuple):
         found[:, 6] = columns[Head.RECORD_COUNT]
         found[:, 7] = columns[Head.LAST_OFFSET] - columns[Head.BASE_OFFSET]
         found[:, 8] = Form.BATCH
+        found[:, 10] = self.max_headers
         return found
 
 

@@ -26,6 +26,7 @@ class Cursor:
         self.position = 0
         self.end = 0
         self.last_delta = -1
+        self.headers = 0
 
     def rise_to(self, delta: int, position: int) -> None:
         """To a record's offset, from the payload's base: they rise, and end where it says."""

@@ -50,13 +50,14 @@ enum fault {
     UNKNOWN_MESSAGE_MAGIC = 18,
     PACKED_MESSAGE = 19,
     BAD_MESSAGE_CHECKSUM = 20,
+    TOO_MANY_HEADERS = 21,
     CAPACITY = 100, /* the caller's mistake, not the log's */
 };
 
 typedef struct {
     const uint8_t *data;
     int64_t length, base_offset, base_timestamp_ms, append_timestamp_ms, log_append, record_count,
-        last_offset_delta, form, offset_shift;
+        last_offset_delta, form, offset_shift, max_headers;
 } payload_t;
 
 typedef struct {
@@ -217,13 +218,14 @@ INLINE int put_header(const headers_t *heads, result_t *sum, const uint8_t *key,
 
 /* All headers of one record, from its header count to the last header's value. */
 INLINE int read_headers(const uint8_t **at, const uint8_t *end, const headers_t *heads,
-                        result_t *sum) {
+                        int64_t most, result_t *sum) {
     int32_t count, key_length, value_length;
     const uint8_t *key, *value;
     const uint8_t *p = *at;
     int fault = read_varint(&p, end, &count, RECORD_TOO_SHORT);
     if (UNLIKELY(fault)) return fault;
     if (UNLIKELY(count < 0)) return NEGATIVE_HEADER_COUNT;
+    if (UNLIKELY(count > most - sum->headers)) return TOO_MANY_HEADERS;
     if (count == 0) sum->rows_without_headers++;
     *at = p;
     for (int32_t i = 0; i < count; i++) {
@@ -258,7 +260,7 @@ INLINE int read_headers(const uint8_t **at, const uint8_t *end, const headers_t 
 /* One record. On a fault `*at` is where the offending field begins. */
 INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last_delta,
                        int64_t from_offset, int64_t until_offset, const rows_t *rows,
-                       const headers_t *heads, result_t *sum) {
+                       const headers_t *heads, int64_t most_headers, result_t *sum) {
     const uint8_t *limit = batch->data + batch->length, *p = *at;
     int32_t length, delta, key_length, value_length;
     int64_t timestamp_delta, timestamp, offset;
@@ -303,7 +305,7 @@ INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last
     }
     if (heads && UNLIKELY(row >= heads->row_capacity)) return CAPACITY;
     int64_t headers_before = sum->headers;
-    if (UNLIKELY(fault = read_headers(at, end, heads, sum))) return fault;
+    if (UNLIKELY(fault = read_headers(at, end, heads, most_headers, sum))) return fault;
     if (heads) {
         heads->list_offsets[row + 1] = (int32_t)sum->headers;
         if (sum->headers == headers_before) clear_bit(heads->list_valid, row);
@@ -330,11 +332,12 @@ INLINE int walk(const payload_t *payloads, int64_t count, int64_t from_offset,
         }
         const uint8_t *at = batch->data;
         int64_t record = 0, last_delta = -1;
+        int64_t most_headers = sum->headers + batch->max_headers;
         int fault = batch->record_count < 0 ? NEGATIVE_RECORD_COUNT : OK;
         for (; !fault && record < batch->record_count; record++) {
             fault = batch->form == BATCH
                         ? read_record(&at, batch, &last_delta, from_offset, until_offset, rows,
-                                      heads, sum)
+                                      heads, most_headers, sum)
                         : read_message(&at, batch, &last_delta, from_offset, until_offset,
                                        (const uint32_t(*)[256])crc, rows, heads, sum);
             if (UNLIKELY(fault)) break;

@@ -166,7 +166,7 @@ class _Call:
             )
 
     def _take(self, payload: Payload) -> None:
-        data, base_offset, base_ms, append_ms, records, last_delta, form, shift = payload
+        data, base_offset, base_ms, append_ms, records, last_delta, form, shift, headers = payload
         buffer = data if type(data) is pa.Buffer else pa.py_buffer(data)
         self.kept.append(buffer)
         size = buffer.size
@@ -185,6 +185,7 @@ class _Call:
             last_delta,
             form,
             shift,
+            headers,
         )
         self.table.extend(row)
 

@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from rangeland.errors import BadRecord
+from rangeland.wire.bounds import HEADER_BYTES, MAX_BATCH_BYTES
 
 
 class Form(IntEnum):
@@ -37,8 +38,9 @@ class Payload(NamedTuple):
 
     Messages carry offsets and timestamps of their own: ``base_offset`` and
     ``last_offset_delta`` only bound what may come out, ``offset_shift`` is added to each
-    offset. A message of format 0 has no timestamp: null, of type -1. A time that does not fit
-    into 64 bits of microseconds is null too, and its type stays."""
+    offset. ``max_headers``: of all records together. A message of format 0 has no timestamp:
+    null, of type -1. A time that does not fit into 64 bits of microseconds is null too, and its
+    type stays."""
 
     data: Any
     base_offset: int
@@ -48,6 +50,7 @@ class Payload(NamedTuple):
     last_offset_delta: int
     form: Form = Form.BATCH
     offset_shift: int = 0
+    max_headers: int = MAX_BATCH_BYTES // HEADER_BYTES
 
 
 class Record(NamedTuple):
@@ -92,6 +95,7 @@ class Fault(IntEnum):
     UNKNOWN_MESSAGE_MAGIC = 18
     PACKED_MESSAGE = 19
     BAD_MESSAGE_CHECKSUM = 20
+    TOO_MANY_HEADERS = 21
 
     @property
     def reason(self) -> str:
@@ -117,6 +121,7 @@ _REASONS = {
     Fault.UNKNOWN_MESSAGE_MAGIC: "the message's format (magic) is not known",
     Fault.PACKED_MESSAGE: "the message is packed where a plain one belongs",
     Fault.BAD_MESSAGE_CHECKSUM: "the message's checksum is wrong",
+    Fault.TOO_MANY_HEADERS: "its batch has more headers than are allowed (source.max_batch_bytes)",
 }
 
 

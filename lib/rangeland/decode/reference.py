@@ -138,6 +138,9 @@ class RecordReader(Cursor):
         count = self._read_varint(32)
         if count < 0:
             raise Malformed(Fault.NEGATIVE_HEADER_COUNT, start)
+        if count > self.payload.max_headers - self.headers:
+            raise Malformed(Fault.TOO_MANY_HEADERS, start)
+        self.headers += count
         headers = []
         for _ in range(count):
             key = self._read_header_key()

@@ -28,6 +28,7 @@ from rangeland.model import (
     Partition,
     Retention,
 )
+from rangeland.wire.bounds import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
     from rangeland.dialects.groups import Edge, Home
@@ -149,13 +150,15 @@ class Context:
     where that is not known. ``spans``: the broker's own account of the offsets, in order; empty
     where it gives none. ``has_gaps``: the broker has confirmed that offsets may be missing from
     them, because the topic is compacted. ``tags``: only messages with one of these were asked
-    for; all if empty. ``is_kept``: they come from quarantine."""
+    for; all if empty. ``is_kept``: they come from quarantine.
+    ``max_batch_bytes``: what one batch or message may take in memory (see ``wire.bounds``)."""
 
     floor: int = 0
     spans: tuple[Span, ...] = ()
     has_gaps: bool = False
     tags: tuple[bytes, ...] = ()
     is_kept: bool = False
+    max_batch_bytes: int = MAX_BATCH_BYTES
 
 
 NO_CONTEXT = Context()

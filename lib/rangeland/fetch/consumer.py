@@ -54,7 +54,13 @@ def _kept_pieces(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator
         records = memoryview(kept.records)
         spans = (Span(len(records), s.from_offset, s.until_offset),)
         tags = tuple(tag.encode() for tag in settings.tags)
-        context = Context(spans=spans, has_gaps=True, tags=tags, is_kept=True)
+        context = Context(
+            spans=spans,
+            has_gaps=True,
+            tags=tags,
+            is_kept=True,
+            max_batch_bytes=settings.max_batch_bytes,
+        )
         bounds = (s.from_offset, s.until_offset)
         yield Piece(s.index, *bounds, records, kept.aborted, context=context)
 

@@ -293,7 +293,8 @@ class Fetcher:
             self._loop.on_verdict(want, part.verdict, part.code)
             return None
         is_damaged = False
-        context = replace(part.context, floor=self._floor(want))
+        most = self._settings.max_batch_bytes
+        context = replace(part.context, floor=self._floor(want), max_batch_bytes=most)
         try:
             next_offset = self.brokers.dialect.next_offset(part.records, want.offset, context)
         except BadRecord as error:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from rangeland.model import Address, Age, Isolation, Kept, Survey
 from rangeland.planning.policy import Policy
+from rangeland.wire.bounds import MAX_BATCH_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class ClusterSettings:
     survey_ms: int = 30_000
     no_progress_ms: int = 120_000
     max_answer_bytes: int = 256 << 20
+    max_batch_bytes: int = MAX_BATCH_BYTES
     policy: Policy = field(default_factory=Policy)
     members: tuple[tuple[str, Address], ...] = ()
     rack: str = ""

@@ -57,6 +57,7 @@ def cluster_settings(job: Job) -> ClusterSettings:
         survey_ms=source.timeouts.survey_ms,
         no_progress_ms=source.timeouts.no_progress_ms,
         max_answer_bytes=source.max_answer_bytes,
+        max_batch_bytes=source.max_batch_bytes,
         policy=job.policies,
         rack=source.rack,
         tags=source.tags,

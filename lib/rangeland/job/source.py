@@ -15,6 +15,7 @@ from rangeland.job.parts import Misplaced, Part
 from rangeland.job.words import SecretRef, Server, Size, Topic, Which, Whole, parse_member
 from rangeland.model import Address, Isolation
 from rangeland.patterns import check_pattern, matches
+from rangeland.wire.bounds import MAX_BATCH_BYTES
 
 
 class Tls(Part):
@@ -247,6 +248,14 @@ class Source(Part):
         le=(1 << 31) - 1,
         description="The largest answer that is taken from a broker. Raise it for a topic with "
         "batches larger than that.",
+    )
+    max_batch_bytes: Size = Field(
+        default=MAX_BATCH_BYTES,
+        ge=1 << 20,
+        le=1 << 30,
+        description="What one batch or message may take in memory: the bytes it unpacks to, and a "
+        "few more for each record and header. A larger one counts as corrupt. Raise it for a topic "
+        "with batches larger than that.",
     )
     rack: str = Field(
         default="",

@@ -22,8 +22,9 @@ from rangeland.decode import MessageSet, set_decoder
 from rangeland.decode.sets import CODEC_MASK, HEADER_BYTES, MAGIC, SetFault
 from rangeland.dialects.contract import NO_CONTEXT, Context
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
-from rangeland.dialects.kafka.compression import MAX_BATCH_BYTES, Undecodable, decompress
+from rangeland.dialects.kafka.compression import Undecodable, check_records, decompress
 from rangeland.errors import BadRecord
+from rangeland.wire.bounds import MAX_BATCH_BYTES
 
 LENGTH_BYTES: Final = ENTRY_HEADER.position_of("magic")
 KIND_BYTES: Final = ENTRY_HEADER.position_of("crc")
@@ -118,9 +119,11 @@ def _kind_fault(records: memoryview, place: int) -> SetFault:
 
 @dataclass(slots=True)
 class Unpacked:
-    """What a packed entry at ``offset`` holds: plain sets in order, and how many messages."""
+    """What a packed entry at ``offset`` holds: plain sets in order, and how many messages. All
+    of it may take ``max_bytes``."""
 
     offset: int
+    max_bytes: int = MAX_BATCH_BYTES
     sets: list[MessageSet] = field(default_factory=list)
     messages: int = 0
     size_bytes: int = 0
@@ -135,6 +138,7 @@ class Unpacked:
                 plain = data[place : place + found.end]
                 self.sets.append(MessageSet(plain, self.offset, True, self.messages))
                 self.messages += found.entries
+                check_records(self.messages, self.size_bytes, self.max_bytes)
                 place += found.end
             if found.fault is SetFault.NOT_PLAIN:
                 end = place + LENGTH_BYTES + ENTRY_HEADER.read(data, place).length
@@ -154,6 +158,6 @@ class Unpacked:
             raise Undecodable(f"its codec ({codec}) is not known")
         if depth > MAX_DEPTH:
             raise Undecodable(f"it is packed more than {MAX_DEPTH} times over")
-        data = memoryview(decompress(GZIP, payload, MAX_BATCH_BYTES - self.size_bytes))
+        data = memoryview(decompress(GZIP, payload, self.max_bytes - self.size_bytes))
         self.size_bytes += len(data)
         return data.cast("B")

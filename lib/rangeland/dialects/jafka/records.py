@@ -31,6 +31,7 @@ from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.dialects.kafka.compression import Undecodable
 from rangeland.errors import BadRecord, JobFileError, ProofFailed
 from rangeland.model import Counts, Isolation
+from rangeland.wire.bounds import MAX_BATCH_BYTES
 
 MAX_CHUNK_BYTES = 64 << 20
 """A chunk ends after the entry with which its unpacked messages pass this."""
@@ -57,12 +58,13 @@ def decode_chunks(
     """All of one fetch answer, whose first byte is at ``from_offset``, in chunks of bounded
     memory. Their ranges follow on each other; the last ends at ``until_offset`` or behind the
     last complete entry. There are no transactions: ``isolation`` and ``aborted`` say nothing,
-    and neither does ``context``.
+    and of ``context`` only what an entry may take in memory counts.
 
     Raises BadRecord with the fact base_offset and, where known, next_offset behind it, and
     JobFileError where ``until_offset`` is inside an entry."""
     while from_offset < until_offset:
-        chunk = decode_chunk(records, from_offset, until_offset)
+        most = context.max_batch_bytes
+        chunk = decode_chunk(records, from_offset, until_offset, max_batch_bytes=most)
         if chunk.next_offset == from_offset:
             return
         yield chunk
@@ -76,11 +78,12 @@ def decode_chunk(
     until_offset: int,
     *,
     max_bytes: int = MAX_CHUNK_BYTES,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
 ) -> Chunk:
     """The complete entries at the beginning of ``records``, up to ``until_offset`` or until
     ``max_bytes`` are unpacked. ``next_offset`` of the result is ``from_offset`` if there is
     none. Raises as ``decode_chunks`` does."""
-    walk = _Walk(records, from_offset, until_offset - from_offset)
+    walk = _Walk(records, from_offset, until_offset - from_offset, max_batch_bytes)
     while walk.place < walk.width and walk.unpacked_bytes < max_bytes:
         if not walk.take(max_bytes - walk.unpacked_bytes):
             break
@@ -92,7 +95,10 @@ def decode_chunk(
 class _Walk:
     """All entries before ``place`` (a byte of ``records``) are in ``sets``."""
 
-    def __init__(self, records: memoryview, from_offset: int, width: int) -> None:
+    def __init__(
+        self, records: memoryview, from_offset: int, width: int, max_batch_bytes: int
+    ) -> None:
+        self.max_batch_bytes = max_batch_bytes
         self.records, self.from_offset, self.width = records, from_offset, width
         self.place = 0
         self.sets: list[MessageSet] = []
@@ -122,7 +128,7 @@ class _Walk:
     def _take_packed(self) -> None:
         start = self.place
         end = start + LENGTH_BYTES + ENTRY_HEADER.read(self.records, start).length
-        unpacked = Unpacked(self.from_offset + start)
+        unpacked = Unpacked(self.from_offset + start, self.max_batch_bytes)
         try:
             unpacked.add(self.records[start:end])
         except Undecodable as error:

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import cramjam
 import pyarrow as pa
 
-MAX_BATCH_BYTES = 512 << 20
-"""No batch may unpack to more. Brokers take batches of 1 MiB unless told otherwise."""
+from rangeland.wire.bounds import MAX_BATCH_BYTES, beyond
 
 
 class Undecodable(Exception):
@@ -46,13 +45,20 @@ def decompress(codec: int, data: memoryview, max_bytes: int = MAX_BATCH_BYTES) -
     name, bound, unpack = CODECS[codec]
     try:
         size = bound(data)
-        if size > max_bytes:
-            raise Undecodable(f"its {name} data may unpack to {size} bytes, {max_bytes} allowed")
+        if (why := beyond(max_bytes, size, 0)) is not None:
+            raise Undecodable(f"of its {name} data, {why}")
         buffer = pa.allocate_buffer(size)
         written = unpack(data, buffer)
     except (cramjam.DecompressionError, struct.error, IndexError) as error:
         raise Undecodable(f"its {name} data cannot be unpacked: {error}") from None
     return buffer.slice(0, written)
+
+
+def check_records(records: int, unpacked_bytes: int, max_bytes: int) -> None:
+    """Raises Undecodable for more records than a batch may have. ``unpacked_bytes`` is 0 for one
+    that is not compressed: its bytes are there already."""
+    if (why := beyond(max_bytes, unpacked_bytes, records)) is not None:
+        raise Undecodable(why)
 
 
 # --- gzip -------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from crc32c import crc32c
 
 from rangeland.decode import Payload
 from rangeland.decode.batches import LOG_APPEND
-from rangeland.dialects.kafka.compression import CODECS, Undecodable, decompress
+from rangeland.dialects.kafka.compression import CODECS, Undecodable, check_records, decompress
 from rangeland.dialects.kafka.messagesets import bad_batch
 from rangeland.errors import BadRecord
+from rangeland.wire.bounds import HEADER_BYTES, MAX_BATCH_BYTES
 from rangeland.wire.layouts import BATCH_V2, BatchHeader
 
 CHECKED = BATCH_V2.position_of("attributes")
@@ -45,8 +46,8 @@ class Entry(Protocol):
     def check(self) -> None:
         """Raises BadRecord if the stored bytes do not have their checksum."""
 
-    def payload(self) -> Payload:
-        """Checked and decompressed. Raises BadRecord."""
+    def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
+        """Checked and decompressed, within ``max_bytes``. Raises BadRecord."""
 
 
 class BatchV2(NamedTuple):
@@ -77,13 +78,14 @@ class BatchV2(NamedTuple):
                 codec=codec,
             )
 
-    def payload(self) -> Payload:
+    def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
         """An empty batch keeps its codec and has no bytes to unpack."""
         self.check()
         header, body = self.header, self.stored[BATCH_V2.size :]
         codec = header.attributes & CODEC
         try:
-            data = decompress(codec, body) if body else body
+            data = decompress(codec, body, max_bytes) if body else body
+            check_records(header.record_count, len(data) if codec else 0, max_bytes)
         except Undecodable as error:
             raise self.bad(str(error), codec=codec) from None
         stamped = header.attributes & LOG_APPEND
@@ -94,6 +96,7 @@ class BatchV2(NamedTuple):
             header.max_timestamp_ms if stamped else None,
             header.record_count,
             header.last_offset_delta,
+            max_headers=max_bytes // HEADER_BYTES,
         )
 
     def bad(self, why: str, after: int | None = None, **facts: Any) -> BadRecord:

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from rangeland.decode import Form, MessageRun, Payload, decode_records, walk_messages
 from rangeland.dialects.kafka.compression import CODECS, Undecodable, decompress, mend_lz4
 from rangeland.errors import BadRecord
+from rangeland.wire.bounds import MAX_BATCH_BYTES, beyond
 from rangeland.wire.layouts import (
     BATCH_PREFIX,
     MESSAGE_V0,
@@ -90,7 +91,7 @@ class Run(NamedTuple):
     def check(self) -> None:
         decode_records([self.payload()], self.base_offset, self.last_offset + 1)
 
-    def payload(self) -> Payload:
+    def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
         width = self.last_offset - self.base_offset
         return Payload(self.stored, self.base_offset, 0, None, self.record_count, width, Form.PLAIN)
 
@@ -134,6 +135,7 @@ class Wrapper:
         self._header = header
         self._stored = stored
         self._floor = floor
+        self.max_bytes = MAX_BATCH_BYTES
 
     @property
     def base_offset(self) -> int:
@@ -153,7 +155,8 @@ class Wrapper:
                 codec=self._codec,
             )
 
-    def payload(self) -> Payload:
+    def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
+        """Within what ``max_bytes`` of the wrapper say."""
         header, stamp = self._header, None
         if isinstance(header, MessageV1) and header.attributes & _LOG_APPEND:
             stamp = header.timestamp_ms
@@ -189,7 +192,7 @@ class Wrapper:
         try:
             if self._codec == _LZ4 and self._header.magic == 0:
                 value = mend_lz4(value)
-            return decompress(self._codec, value)
+            return decompress(self._codec, value, self.max_bytes)
         except Undecodable as error:
             raise self._bad(str(error), codec=self._codec) from None
 
@@ -206,6 +209,8 @@ class Wrapper:
             )
         if run.messages == 0:
             raise self._bad("nothing is packed in it", codec=self._codec)
+        if (why := beyond(self.max_bytes, size, run.messages)) is not None:
+            raise self._bad(why, codec=self._codec)
         shift = self.last_offset - run.last_offset if self._header.magic else 0
         if run.first_offset + shift < self._floor or run.last_offset + shift > self.last_offset:
             raise self._bad(

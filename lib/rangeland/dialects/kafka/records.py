@@ -34,10 +34,11 @@ from rangeland.dialects.kafka.batches import (
     next_offset,
     runs,
 )
-from rangeland.dialects.kafka.messagesets import Run, bad_message, split_run
+from rangeland.dialects.kafka.messagesets import Run, Wrapper, bad_message, split_run
 from rangeland.dialects.kafka.opening import is_control, open_run
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
+from rangeland.wire.bounds import MAX_BATCH_BYTES
 from rangeland.wire.layouts import CONTROL_KEY
 
 __all__ = [
@@ -79,7 +80,7 @@ def decode_chunks(
 ) -> Iterator[Chunk]:
     """All of one fetch answer, in chunks of bounded memory. Their ranges follow on each
     other; the last ends at ``until_offset`` or after the last complete batch."""
-    walk = _Walk(from_offset, until_offset, isolation, aborted)
+    walk = _Walk(from_offset, until_offset, isolation, aborted, context.max_batch_bytes)
     found = runs(records, from_offset, context.floor)
     while walk.at < until_offset:
         walk.go_on(found, MAX_CHUNK_BYTES)
@@ -181,7 +182,9 @@ class _Walk:
         until_offset: int,
         isolation: Isolation,
         aborted: Sequence[Aborted],
+        max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
+        self.max_batch_bytes = max_batch_bytes
         committed = isolation is Isolation.READ_COMMITTED
         self.until_offset = until_offset
         self.at = from_offset
@@ -250,7 +253,9 @@ class _Walk:
     def _take_whole(self, run: Batches, max_bytes: int) -> int:
         """Takes batches that are in the range from end to end and in no aborted transaction,
         until ``max_bytes`` are unpacked."""
-        taken, unpacked = open_run(run, self.payloads, max_bytes - self.unpacked_bytes)
+        taken, unpacked = open_run(
+            run, self.payloads, max_bytes - self.unpacked_bytes, self.max_batch_bytes
+        )
         self.unpacked_bytes += unpacked
         heads = run.heads[:taken]
         counts = heads[:, Head.RECORD_COUNT]
@@ -265,6 +270,8 @@ class _Walk:
 
     def take(self, entry: Entry) -> None:
         """One that is passed over is not opened, and a wrapper's beginning is inside of it."""
+        if isinstance(entry, Wrapper):
+            entry.max_bytes = self.max_batch_bytes
         last = entry.last_offset
         is_aborted = self.transactions.is_aborted(entry, is_passed=last < self.at)
         base = entry.base_offset if last >= self.at else last
@@ -314,7 +321,7 @@ class _Walk:
         return count
 
     def _land(self, entry: Entry, first: int, until: int) -> None:
-        payload = entry.payload()
+        payload = entry.payload(self.max_batch_bytes)
         self.payloads.append(payload)
         self.unpacked_bytes += len(payload.data)
         width, whole = until - first, entry.last_offset + 1 - entry.base_offset

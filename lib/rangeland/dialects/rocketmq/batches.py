@@ -17,6 +17,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from rangeland.decode.stored import INNER_BATCH, NOT_PACKED, PACKED, StoredFault
@@ -84,10 +85,13 @@ def _put_batch(
     fields = fields_of(raw)
     assert fields is not None  # else its number could not be told
     flags = int.from_bytes(raw[_FLAGS_AT:_BORN_AT], "big")
-    inner = list(_messages_of(_body(raw, flags, fields, entry, given), entry, given))
-    if len(inner) != entry.until_offset - entry.offset:
+    number = entry.until_offset - entry.offset
+    found = _messages_of(_body(raw, flags, fields, entry, given), entry, given)
+    inner = list(islice(found, number + 1))
+    if len(inner) != number:
         # Either number may be the right one, so nothing can go on behind it.
-        why = f"it holds {len(inner)} messages and says {entry.until_offset - entry.offset}"
+        held = f"{len(inner)} messages" if len(inner) < number else "more messages"
+        why = f"it holds {held} and says {number}"
         raise bad_message_at(entry.offset, why, position=given.start + entry.start)
     flags &= ~(INNER_BATCH | NEED_UNWRAP | PACKED | _CODEC_BITS)
     magic, queue, physical = raw[4:_CRC_AT], raw[_CRC_AT + 4 : _FLAG_AT], raw[28:_FLAGS_AT]
@@ -121,7 +125,7 @@ def _body(raw: Any, flags: int, fields: Fields, entry: Entry, given: Given) -> m
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
     if codec == NOT_PACKED:
         return body
-    values = Values()
+    values = Values(given.context.max_batch_bytes)
     try:
         values.add(codec, body)
     except Undecodable as error:

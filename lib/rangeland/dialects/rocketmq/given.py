@@ -9,6 +9,7 @@ this is in the bytes of messages, whose stored offsets are covered by no checksu
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from rangeland.dialects.contract import NO_CONTEXT, Context, Span
@@ -53,7 +54,7 @@ def given_of(records: memoryview, context: Context) -> Given:
     start = _OLD_HEAD.size + length
     tags = tuple(bytes(records[_OLD_HEAD.size : start]).split(_BETWEEN))
     spans = tuple(Span(span.end - start, *span[1:]) for span in context.spans)
-    known = Context(context.floor, spans, context.has_gaps, tags, is_kept=True)
+    known = replace(context, spans=spans, tags=tags)
     return Given(records[start:], known, start)
 
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from rangeland.decode import columns
 from rangeland.decode.stored import NOT_PACKED
-from rangeland.dialects.kafka.compression import CODECS, MAX_BATCH_BYTES, Undecodable
+from rangeland.dialects.kafka.compression import CODECS, Undecodable
+from rangeland.wire.bounds import MAX_BATCH_BYTES, beyond, said
 
 ZLIB_OF_OLD, LZ4, ZSTD, ZLIB = 0, 1, 2, 3
 _FRAMED: Final = {LZ4: 3, ZSTD: 4}
@@ -29,7 +30,9 @@ FIRST_VALUES_BYTES: Final = 1 << 20
 class Values:
     """A column of values that grows. Each is unpacked to where it stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = MAX_BATCH_BYTES) -> None:
+        """``max_bytes``: of one value."""
+        self._max_bytes = max_bytes
         self.size = 0
         self._ends = array("i", [0])
         self._data = pa.allocate_buffer(FIRST_VALUES_BYTES, resizable=True)
@@ -44,7 +47,7 @@ class Values:
             except cramjam.DecompressionError as error:
                 raise Undecodable(f"its body cannot be unpacked: {error}") from None
         else:
-            value = _plain(codec, data)
+            value = _plain(codec, data, self._max_bytes)
             self._room(len(value))[:] = value
             self.size += len(value)
         self._ends.append(self.size)
@@ -54,8 +57,8 @@ class Values:
             size = bound(data)
         except (struct.error, IndexError) as error:
             raise Undecodable(f"its body cannot be unpacked: {error}") from None
-        if size > MAX_BATCH_BYTES:
-            raise Undecodable(f"its body may unpack to {size} bytes, {MAX_BATCH_BYTES} allowed")
+        if (why := beyond(self._max_bytes, size, 0)) is not None:
+            raise Undecodable(f"of its body, {why}")
         return size
 
     def _room(self, size: int) -> memoryview:
@@ -74,22 +77,22 @@ class Values:
         return pa.Array.from_buffers(columns.VALUE.type, len(self._ends) - 1, [None, ends, data], 0)
 
 
-def _plain(codec: int, data: memoryview) -> bytes | memoryview:
+def _plain(codec: int, data: memoryview, max_bytes: int) -> bytes | memoryview:
     if codec == NOT_PACKED:
         return data
     if codec in (ZLIB_OF_OLD, ZLIB):
-        return _inflated(data)
+        return _inflated(data, max_bytes)
     raise Undecodable(f"codec {codec} is not known")
 
 
-def _inflated(data: memoryview) -> bytes:
+def _inflated(data: memoryview, max_bytes: int) -> bytes:
     stream = zlib.decompressobj()
     try:
-        value = stream.decompress(data, MAX_BATCH_BYTES)
+        value = stream.decompress(data, max_bytes)
     except zlib.error as error:
         raise Undecodable(f"its zlib data cannot be unpacked: {error}") from None
     if stream.unconsumed_tail:
-        raise Undecodable(f"its zlib data unpacks to more than {MAX_BATCH_BYTES} bytes")
+        raise Undecodable(f"its zlib data unpacks to more, {said(max_bytes)}")
     if not stream.eof:
         raise Undecodable("its zlib data ends too early")
     return value

@@ -92,7 +92,7 @@ def _decoded(given: Given, from_offset: int, until_offset: int) -> Iterator[Chun
         yield from _chunks_of_batches(given, from_offset, until_offset)
         return
     end = min(given.end_behind(found.walked.last_offset), until_offset)
-    yield from _chunks(found, from_offset, end, bool(given.tags))
+    yield from _chunks(found, from_offset, end, given)
 
 
 def _chunks_of_batches(given: Given, from_offset: int, until_offset: int) -> Iterator[Chunk]:
@@ -105,17 +105,19 @@ def _chunks_of_batches(given: Given, from_offset: int, until_offset: int) -> Ite
             error.facts["position"] = part.place_of(error.facts["position"])
             raise bad_decoded(given, error, from_offset) from None
         end = min(part.until_offset, until_offset)
-        yield from _chunks(found, from_offset, end, bool(given.tags))
+        yield from _chunks(found, from_offset, end, given)
         from_offset = max(from_offset, end)
 
 
-def _chunks(found: Stored, from_offset: int, end: int, by_tags: bool) -> Iterator[Chunk]:
+def _chunks(found: Stored, from_offset: int, end: int, given: Given) -> Iterator[Chunk]:
     if end <= from_offset:
         return
+    by_tags = bool(given.tags)
     if found.codecs is None:
         yield _chunk(found.batch, from_offset, end, by_tags)
     else:
-        yield from _unpacked_chunks(found.batch, found.codecs, from_offset, end, by_tags)
+        max_bytes = given.context.max_batch_bytes
+        yield from _unpacked_chunks(found.batch, found.codecs, from_offset, end, by_tags, max_bytes)
 
 
 def _chunk(batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: bool) -> Chunk:
@@ -133,14 +135,19 @@ def _chunk(batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: b
 
 
 def _unpacked_chunks(
-    batch: pa.RecordBatch, codecs: Any, from_offset: int, end: int, by_tags: bool
+    batch: pa.RecordBatch,
+    codecs: Any,
+    from_offset: int,
+    end: int,
+    by_tags: bool,
+    max_bytes: int,
 ) -> Iterator[Chunk]:
     offsets = batch.column(columns.OFFSET.name).to_numpy()
     stored = batch.column(columns.VALUE.name)
     _, ends, data = stored.buffers()
     places = np.frombuffer(ends, np.int32, len(stored) + 1, 4 * stored.offset).tolist()
     packed = memoryview(data).cast("B")
-    first, values = 0, Values()
+    first, values = 0, Values(max_bytes)
     for row, codec in enumerate(codecs.tolist()):
         try:
             values.add(codec, packed[places[row] : places[row + 1]])
@@ -150,7 +157,7 @@ def _unpacked_chunks(
         if values.size >= MAX_CHUNK_BYTES and row + 1 < len(codecs):
             until = int(offsets[row]) + 1
             yield _chunk(_with_values(batch, first, values), from_offset, until, by_tags)
-            first, values, from_offset = row + 1, Values(), until
+            first, values, from_offset = row + 1, Values(max_bytes), until
     yield _chunk(_with_values(batch, first, values), from_offset, end, by_tags)
 
 
