@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from rangeland.errors import Bug, RangelandError, UsageError
 from rangeland.spark.gateway import end_jvm, kill_jvm, quiet_jvm
+from rangeland.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -132,7 +133,7 @@ def how_things_stand(writes: bool, plans: Sequence[Plan]) -> str:
     plan = plans[-1]
     return (
         f"Interrupted during plan {plan.sequence} of {plan.application} "
-        f"({plan.width:,} offsets). The plan is in the ledger; the table holds all of its "
+        f"({counted(plan.width, 'offset')}). The plan is in the ledger; the table holds all of its "
         "records or none, never a part. Run the same command again: it finishes that plan, "
         "and no offset is landed twice."
     )

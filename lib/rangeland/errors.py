@@ -114,6 +114,14 @@ class BadRecord(RangelandError):
     acts = "the owner of the topic"
 
 
+class TransformFailed(RangelandError):
+    """The job's transform raised an exception, or gave rows that are not of the records it got."""
+
+    exit_code = 65
+    retry = "not before the transform is corrected"
+    acts = "the author of the transform"
+
+
 class RangeLost(RangelandError):
     """Offsets that were asked for are not in the log, or no longer."""
 

@@ -1,7 +1,7 @@
 """The commands that only look: where a job stands, and whether it could run.
 
-Nothing here writes. ``check`` goes on after a finding that is not well, so that all that is
-wrong is said at once.
+Nothing here writes, but for a small file that ``check`` removes again. It goes on after a
+finding that is not well, so that all that is wrong is said at once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from rangeland.landing.evidence import find as find_offset
 from rangeland.landing.holding import held_now
 from rangeland.landing.surveying import survey_of
 from rangeland.landing.target import Target
-from rangeland.model import Isolation, LogState, Partition, Survey
+from rangeland.model import Isolation, LogState, Partition, Range, Survey
+from rangeland.planning.audit import Audit
+from rangeland.planning.draft import Standing
 from rangeland.planning.lives import Mark, recreated
+from rangeland.planning.moving import never_landed
 from rangeland.progress import Progress
 from rangeland.results import (
     CheckResult,
@@ -38,6 +41,7 @@ from rangeland.results import (
     VerifyResult,
 )
 from rangeland.run import Runner
+from rangeland.wording import counted
 
 RECENT = 5
 LOSSES = 10
@@ -174,6 +178,10 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
     started = time.monotonic()
     progress.step(f"looking at the table {job.sink.table}")
     target = Target(spark, job)
+    if target.is_untouched:
+        spent = time.monotonic() - started
+        nothing = (job.job, job.sink.table, target.version, 0, (), Audit(), ())
+        return VerifyResult(*nothing, seconds=spent)
     progress.step(f"reading the offsets in {job.sink.table}")
     seen = examine(spark, target)
     return VerifyResult(
@@ -185,13 +193,28 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
         audit=seen.audit,
         missing_files=seen.missing_files,
         seconds=time.monotonic() - started,
+        passed_over=_passed_over(target.standing(job.application)),
+    )
+
+
+def _passed_over(standing: Standing) -> tuple[Range, ...]:
+    """What runs of the job have left out for good, by their checkpoint and the ledger."""
+    return tuple(
+        Range(partition, start, end, mark.topic_id)
+        for partition, mark in sorted(standing.checkpoint.items())
+        for start, end in never_landed(
+            standing.landed.of(partition, mark.topic_id), mark.until_offset
+        )
     )
 
 
 def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Progress) -> Finding:
     """Which landing an offset came by, and in which file its row is."""
     progress.step(f"looking at the table {job.sink.table}")
-    return find_offset(spark, Target(spark, job), partition, offset)
+    target = Target(spark, job)
+    if target.is_untouched:
+        return Finding(partition, offset, "not-landed")
+    return find_offset(spark, target, partition, offset)
 
 
 def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
@@ -247,7 +270,10 @@ def _brokers(job: Job) -> str:
     gone = sorted(known - {partition.topic for partition in survey.logs})
     leaders = {str(log.leader.address) for log in survey.logs.values()}
     records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
-    seen = f"{len(survey.logs)} partitions on {len(leaders)} leaders, {records:,} offsets"
+    seen = (
+        f"{counted(len(survey.logs), 'partition')} on {counted(len(leaders), 'leader')}, "
+        f"{counted(records, 'offset')}"
+    )
     return f"{seen}; not there: {', '.join(gone)}" if gone else seen
 
 
@@ -257,8 +283,10 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
     if runner.target.facts is None:
         runner.target.layout(runner.rows)
         runner.target.refuse_strangers()
+        runner.target.try_store()
         return " ".join([f"{job.sink.table} is not there yet and would be created.", *notes])
     runner.target.layout(runner.rows)
+    runner.target.try_store()
     runner.refuse_restored()
     return " ".join([f"{job.sink.table} is at version {runner.target.version}, and fits.", *notes])
 
@@ -268,4 +296,5 @@ def _plan(job: Job, spark: Any, progress: Progress) -> str:
     if found.is_empty:
         return "there is nothing to land now"
     plan = found.plan
-    return f"a run would land {plan.width:,} offsets of {len(plan.ranges)} ranges"
+    ranges = counted(len(plan.ranges), "range")
+    return f"a run would land {counted(plan.width, 'offset')} of {ranges}"

@@ -16,7 +16,8 @@ from rangeland.dialects.groups import Holder
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
 from rangeland.planning.audit import Audit, Piece, Replaced
 from rangeland.planning.draft import Draft
-from rangeland.planning.intervals import Interval, subtract, width
+from rangeland.planning.intervals import Interval, overlap, width
+from rangeland.planning.moving import never_landed
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Seen
 from rangeland.planning.proof import RangeOutcome
@@ -85,6 +86,8 @@ class RunResult:
     warnings: tuple[str, ...] = ()
     losses: tuple[LossEntry, ...] = ()
     replaced: Replaced | None = None
+    passed_over: tuple[Range, ...] = ()
+    """What the checkpoint was moved over: no later run lands it."""
 
     @property
     def counts(self) -> Counts:
@@ -109,6 +112,7 @@ class RunResult:
             "already_landed": [range_json(r) for r in self.already],
             "held": list(self.held),
             "losses": [loss_json(loss) for loss in self.losses],
+            "passed_over": [range_json(r) for r in self.passed_over],
             "warnings": list(self.warnings),
             "replaced": None if self.replaced is None else asdict(self.replaced),
             "seconds": round(self.seconds, 3),
@@ -148,6 +152,7 @@ class PlanPreview:
             "tasks": self.tasks,
             "already_landed": [range_json(r) for r in self.draft.already],
             "held": [str(loss) for loss in self.draft.held],
+            "passed_over": [range_json(r) for r in self.draft.left_behind],
             "notes": list(self.draft.notes),
             "at_risk": [risk.to_json() for risk in self.draft.risks],
             "read_speed": {
@@ -187,10 +192,8 @@ class PartitionStatus:
     def passed_over(self) -> tuple[Interval, ...]:
         """Offsets of the log between the first that was landed and the checkpoint that
         nothing has landed: a run that was told to begin later has left them out."""
-        if self.checkpoint is None or not self.landed:
-            return ()
-        first = max(self.start, self.landed[0][0])
-        return tuple(subtract((first, max(first, self.checkpoint)), self.landed))
+        end = max(self.start, self.checkpoint or 0)
+        return tuple(overlap((self.start, end), never_landed(self.landed, self.checkpoint)))
 
     @property
     def held_back(self) -> int:
@@ -335,6 +338,8 @@ class VerifyResult:
     audit: Audit
     missing_files: tuple[str, ...] = ()
     seconds: float = 0.0
+    passed_over: tuple[Range, ...] = ()
+    """What no landing has brought, and no run of this job will: its checkpoint is past it."""
 
     @property
     def is_well(self) -> bool:
@@ -358,6 +363,7 @@ class VerifyResult:
             "suspect": [range_json(r) for r in found.suspect],
             "unproved": [range_json(r) for r in found.unproved],
             "missing_files": list(self.missing_files),
+            "passed_over": [range_json(r) for r in self.passed_over],
             "seconds": round(self.seconds, 3),
         }
 

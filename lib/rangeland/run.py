@@ -37,12 +37,12 @@ from rangeland.landing.target import Target
 from rangeland.model import Partition, Range, Survey
 from rangeland.planning.coverage import common, coverage_of
 from rangeland.planning.draft import Draft, Standing, passed_over
+from rangeland.planning.moving import left_behind, passing
 from rangeland.planning.plan import Plan, Way
 from rangeland.planning.policy import Action, Seen
-from rangeland.planning.risk import Risk
 from rangeland.progress import Progress
 from rangeland.results import PlanPreview, RunResult
-from rangeland.spark.frames import load_transform, transformed_schema
+from rangeland.spark.transforms import load_transform, transformed_schema
 from rangeland.spark.workers import start_workers
 
 MAX_ROUNDS = 50
@@ -224,7 +224,7 @@ class Runner:
                 if same and finished[-1].outcome.ranges:
                     return finished, found  # one that died was asked for the same
                 continue
-            self._warn_of(found.risks)
+            self._warn_of(found)
             plan = self._enter(found.plan, unfinished, seen)
             if plan is not None:
                 finished.append(self.finisher.finish(plan, None, recovered=False))
@@ -278,9 +278,12 @@ class Runner:
         """The draft that a plan was made of, as far as its ground, which has not moved, tells."""
         held = tuple(one.loss for one in seen if one.action is Action.HOLD)
         passed = tuple(one.loss for one in seen if one.action is Action.SKIP)
-        notes = (*passed_over(passed), *exposed(self.job))
+        behind: tuple[Range, ...] = ()
+        if plan.application == self.job.application:
+            behind = left_behind(standing.checkpoint, plan.checkpoint, plan.ranges, standing.landed)
+        notes = (*passing(behind), *passed_over(passed), *exposed(self.job))
         begins = plan.checkpoint != standing.checkpoint
-        return Draft(plan, plan.ranges, (), held, notes, passed, begins=begins)
+        return Draft(plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=behind)
 
     def _refuse_moved(
         self, plan: Plan, unfinished: Sequence[Unfinished], standing: Standing
@@ -331,8 +334,11 @@ class Runner:
         self._note(seen, seen_at_ms)
         return plan if self.target.enter(plan, unfinished) else None
 
-    def _warn_of(self, risks: Sequence[Risk]) -> None:
-        if risks:
+    def _warn_of(self, found: Draft) -> None:
+        """What a person should know while there is time to stop the run."""
+        for text in passing(found.left_behind):
+            self._warn(text)
+        if risks := found.risks:
             more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""
             self._warn(
                 f"retention may take {risks[0]}{more}, before all is read at {self.drafter.speed}; "

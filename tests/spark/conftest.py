@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,3 +44,18 @@ def sql(spark: Any) -> Callable[[str], list[Any]]:
         return rows
 
     return run
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
+    """Makes a module with a function ``change(df)`` of this body; gives ``module:change``."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"transform_{uuid.uuid4().hex}"
+
+    def write(body: str) -> str:
+        text = "from pyspark.sql import functions as F\n\n\ndef change(df):\n    " + body + "\n"
+        (tmp_path / f"{name}.py").write_text(text)
+        return f"{name}:change"
+
+    yield write
+    sys.modules.pop(name, None)

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import Job, cli
+from rangeland import Job, cli, inspection
 from rangeland.errors import BadRecord, Conflict, RangeLost, StorageFailed, TableRefused
 from rangeland.model import Counts
+from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.producing import (
@@ -472,9 +473,14 @@ def test_a_folder_that_must_not_be_written_is_refused(
         with pytest.raises(TableRefused, match=r"[Rr]ead-only") as caught:
             rangeland.land(job, spark)
         assert caught.value.exit_code == 73
+        checked = inspection.check(job, lambda: spark, Silent())
+        (said,) = [seen for what, _, seen in checked.findings if what == "table"]
+        assert (checked.exit_code, "ead-only" in said) == (73, True)
         assert files_of(table) == before
     finally:
         subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    assert inspection.check(job, lambda: spark, Silent()).is_well
+    assert files_of(table) == before
     assert rangeland.land(job, spark).state == "landed"
 
 

@@ -15,7 +15,7 @@ from rangeland.delta.kernel import Kernel
 from rangeland.delta.ledger import Ledger
 from rangeland.job import Job
 from rangeland.model import Counts, Partition, Range
-from rangeland.spark.frames import load_transform
+from rangeland.spark.transforms import load_transform
 from tests import docs
 
 pytestmark = pytest.mark.spark

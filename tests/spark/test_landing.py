@@ -7,7 +7,6 @@ import datetime as dt
 import json
 import os
 import random
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -142,21 +141,6 @@ def test_the_answer_of_a_run_has_the_keys_of_the_contract(
 
 
 # --- transforms -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], str]]:
-    """Makes a module with a function ``change(df)`` of this body; gives ``module:change``."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    name = f"transform_{uuid.uuid4().hex}"
-
-    def write(body: str) -> str:
-        text = "from pyspark.sql import functions as F\n\n\ndef change(df):\n    " + body + "\n"
-        (tmp_path / f"{name}.py").write_text(text)
-        return f"{name}:change"
-
-    yield write
-    sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])

@@ -94,6 +94,15 @@ def bad_record() -> None:
     )
 
 
+def transform() -> None:
+    from rangeland.spark.locating import located
+    from rangeland.spark.transforms import Raised, transform_failed
+
+    found = [Slice(0, ORDERS, 81204, 81205, 0, None)]
+    raised = Raised("KeyError", "'amount'", "my_module.py:12")
+    raise located(transform_failed("my_module:my_function", raised), found, found)
+
+
 def lost() -> None:
     evidence = "the log begins at 5000 on broker-1:9092"
     raise range_lost([Loss(ORDERS, 1200, 5000, Verdict.EXPIRED, evidence)])
@@ -132,6 +141,7 @@ RAISED: dict[str, Callable[..., None]] = {
     "RemoteProtocolError": remote,
     "LocalProtocolError": local,
     "BadRecord": bad_record,
+    "TransformFailed": transform,
     "RangeLost": lost,
     "Conflict": conflict,
     "TableRefused": refused,

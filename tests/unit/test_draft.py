@@ -395,3 +395,77 @@ def test_what_nobody_serves_now_is_held_or_asked_for_later_and_never_called_gone
     assert (spans(drafted), drafted.plan.losses) == ([(0, 2, 4)], ())
     (held,) = drafted.held
     assert (held.partition, held.verdict) == (hole.partition, Verdict.UNREACHABLE)
+
+
+# --- a beginning of its own -----------------------------------------------------------------
+
+
+def run_from(lower: Bound, limits: Limits | None = None) -> Terms:
+    return replace(terms(lower, limits=limits), moves_checkpoint=True)
+
+
+def test_a_run_that_begins_later_says_what_it_passes_over() -> None:
+    here = standing({P0: Mark(4, "A")}, Range(P0, 0, 4, "A"))
+    drafted = draft(run_from(AtOffset(9)), survey(log(P0, 0, 20)), here)
+    assert spans(drafted) == [(0, 9, 20)]
+    assert drafted.left_behind == (Range(P0, 4, 9, "A"),)
+    (note,) = drafted.notes
+    assert "t/0 [4, 9) is passed over" in note
+    assert """backfill JOB.yaml --from '{"t": {"0": 4}}' --until '{"t": {"0": 9}}'""" in note
+
+
+def test_what_a_backfill_has_landed_is_not_passed_over() -> None:
+    here = standing({P0: Mark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
+    drafted = draft(run_from(AtOffset(9)), survey(log(P0, 0, 20)), here)
+    assert drafted.left_behind == (Range(P0, 4, 6, "A"),)
+
+
+def test_a_run_from_its_checkpoint_passes_over_nothing() -> None:
+    here = standing({P0: Mark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
+    drafted = draft(replace(terms(), moves_checkpoint=True), survey(log(P0, 0, 20)), here)
+    assert (drafted.left_behind, drafted.notes) == ((), ())
+
+
+@pytest.mark.parametrize("lower", [AtOffset(10), Latest()])
+def test_a_beginning_moves_the_checkpoint_where_there_is_nothing_to_land(lower: Bound) -> None:
+    here = standing({P0: Mark(4, "A")})
+    drafted = draft(run_from(lower), survey(log(P0, 0, 10)), here)
+    assert (drafted.is_empty, drafted.begins) == (True, True)
+    assert drafted.plan.checkpoint == {P0: Mark(10, "A")}
+    assert drafted.left_behind == (Range(P0, 4, 10, "A"),)
+    after = standing(dict(drafted.plan.checkpoint))
+    again = draft(run_from(lower), survey(log(P0, 0, 10)), after)
+    assert (again.is_empty, again.begins, again.notes) == (True, False, ())
+    later = draft(replace(terms(), moves_checkpoint=True), survey(log(P0, 0, 12)), after)
+    assert spans(later) == [(0, 10, 12)]
+
+
+def test_a_beginning_holds_for_a_partition_that_a_limit_gives_no_share() -> None:
+    here = standing({P0: Mark(2, "A"), P1: Mark(3, "A")})
+    logs = survey(log(P0, 0, 40), log(P1, 0, 40))
+    drafted = draft(run_from(AtOffset(30), Limits(max_records=1)), logs, here)
+    assert drafted.plan.checkpoint == {P0: Mark(31, "A"), P1: Mark(30, "A")}
+
+
+def test_a_first_run_that_begins_at_the_end_of_a_log_begins_there_for_good() -> None:
+    first = draft(run_from(Latest()), survey(log(P0, 0, 10), log(P1, 0, 0)), standing())
+    assert first.begins
+    assert first.plan.checkpoint == {P0: Mark(10, "A")}
+    assert first.left_behind == ()
+
+
+def test_a_beginning_never_moves_a_checkpoint_back_nor_past_the_end() -> None:
+    here = standing({P0: Mark(4, "A")}, Range(P0, 0, 4, "A"))
+    drafted = draft(run_from(AtOffset(1)), survey(log(P0, 0, 4)), here)
+    assert (drafted.begins, drafted.plan.checkpoint) == (False, {P0: Mark(4, "A")})
+    skip = run_from(AtOffset(99))
+    policy = Policy(truncated=Action.SKIP)
+    skip = replace(skip, request=replace(skip.request, policy=policy))
+    drafted = draft(skip, survey(log(P0, 0, 4)), here)
+    assert (drafted.begins, drafted.plan.checkpoint) == (False, {P0: Mark(4, "A")})
+
+
+def test_a_backfill_moves_no_checkpoint() -> None:
+    here = standing({P0: Mark(4, "A")})
+    drafted = draft(terms(AtOffset(10)), survey(log(P0, 0, 10)), here)
+    assert (drafted.begins, drafted.left_behind, drafted.notes) == (False, (), ())

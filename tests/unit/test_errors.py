@@ -27,6 +27,7 @@ EXIT_CODES = {
     "RemoteProtocolError": 75,
     "LocalProtocolError": 70,
     "BadRecord": 65,
+    "TransformFailed": 65,
     "RangeLost": 66,
     "Conflict": 73,
     "TableRefused": 73,

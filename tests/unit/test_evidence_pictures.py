@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rangeland.model import Partition, Range
 from rangeland.pictures.evidence import find_picture, verify_picture
 from rangeland.pictures.results import result_picture
@@ -82,3 +84,19 @@ def test_a_replaced_range_says_what_has_changed() -> None:
     text = drawn(result_picture(result))
     assert "against the rows that were there: 990 the same, 10 changed" in text
     assert result.to_json()["replaced"] == {"same": 990, "added": 0, "changed": 10, "missing": 0}
+
+
+def test_what_runs_have_passed_over_is_listed_and_is_no_damage() -> None:
+    over = replace(verified(Audit()), passed_over=(Range(P0, 20, 60),))
+    text = " ".join(drawn(verify_picture(over)).split())
+    assert "passed over: never landed, and the checkpoint is past it; a backfill lands it" in text
+    assert "orders/0 [20, 60), 40 offsets" in text
+    assert over.is_well
+    (told,) = over.to_json()["passed_over"]
+    assert (told["partition"], told["from_offset"], told["until_offset"]) == (0, 20, 60)
+
+
+def test_where_nothing_has_landed_nothing_is_claimed() -> None:
+    text = drawn(verify_picture(VerifyResult("orders", "lake/orders", None, 0, (), Audit())))
+    assert "nothing has landed yet, so there is nothing to verify" in text
+    assert "None" not in text

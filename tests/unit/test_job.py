@@ -222,6 +222,10 @@ MISTAKES = [
     (LEAST.replace("topics: [orders]", "topics: []"), 2, "source", "either topics"),
     (LEAST.replace("topics: [orders]", "topic_pattern: '('"), 4, "source.topic_pattern", "regular"),
     (LEAST.replace("  servers: [b1:9092]\n", ""), 2, "source", "servers"),
+    (LEAST.replace("lake/orders", "'C:\\lake\\x'"), 5, "sink.table", "not a path of Windows"),
+    (LEAST.replace("lake/orders", "c:/lake/x"), 5, "sink.table", "not a path of Windows"),
+    (LEAST.replace("lake/orders", "' '"), 5, "sink.table", "a path, a URI or the name"),
+    (LEAST.replace("lake/orders", "https://host/x"), 5, "sink.table", "not https:"),
     (
         LEAST.replace("topics: [orders]", "topics: [orders]\n  topic_pattern: x.*"),
         2,
@@ -233,6 +237,18 @@ MISTAKES = [
         5,
         "source.partitions.x",
         "not of 'x'",
+    ),
+    (
+        LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {orders: []}"),
+        5,
+        "source.partitions.orders",
+        "at least one; leave the field out for all",
+    ),
+    (
+        LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {}"),
+        5,
+        "source.partitions",
+        "at least one; leave the field out for all",
     ),
     (
         LEAST.replace("topics: [orders]", "topics: [orders]\n  partitions: {orders: [-1]}"),

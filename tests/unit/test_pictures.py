@@ -41,6 +41,20 @@ def test_a_plan_shows_offsets_bytes_slices_and_tasks() -> None:
     assert made.a_preview().draft.plan.hash[:16] in text
 
 
+def test_a_plan_has_one_size_also_where_some_of_it_is_lost() -> None:
+    """What is lost is not read, so it has no size here nor there."""
+    whole = made.a_range(0, 1_000, 26_000)
+    plan = made.a_plan([whole], [made.a_loss(0, 1_000, 11_000)])
+    (piece,) = plan.slices
+    rest = replace(piece, from_offset=11_000, estimated_bytes=15_000 * 100)
+    preview = made.a_preview()
+    draft = replace(preview.draft, plan=replace(plan, slices=(rest,)))
+    text = drawn(plan_picture(replace(preview, draft=draft)))
+    row = lines_with(text, "orders/0")[0]
+    assert row[5:7] == ["1.4", "MiB"]
+    assert "25,000 offsets of 1 partition, about 1.4 MiB, in 1 slice" in text
+
+
 def test_a_plan_names_what_it_leaves_out_and_why() -> None:
     pending = (made.a_plan([made.a_range(0, 0, 10)]),)
     text = drawn(

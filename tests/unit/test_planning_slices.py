@@ -162,3 +162,10 @@ def test_a_leader_with_one_big_slice_does_not_eat_the_others_tasks() -> None:
 
 def test_nothing_packs_into_no_task() -> None:
     assert pack([], 100, 4) == []
+
+
+@pytest.mark.parametrize("size_bytes", [0, 1, 7, 100, 1001])
+def test_the_bytes_of_slices_add_up_to_those_of_their_range(size_bytes: int) -> None:
+    whole = Range(Partition("t", 1), 3, 40, None, size_bytes)
+    slices = cut([whole], Slicing(HUGE, 7), {})
+    assert sum(s.estimated_bytes for s in slices) == size_bytes

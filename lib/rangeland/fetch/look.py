@@ -36,6 +36,7 @@ from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Action
 from rangeland.planning.policy import Verdict as LossVerdict
 from rangeland.planning.risk import Speed
+from rangeland.wording import counted
 
 PAUSE_MS = 200
 FIRST_ANSWER_MS = 10_000
@@ -203,7 +204,8 @@ class Look:
         if not found and not matching(pattern, self._wanted.known):
             raise UnknownTopic(
                 f"no topic matches {pattern}",
-                why=f"the cluster has {len(view.topics)} topics; the pattern is anchored",
+                why=f"the cluster has {counted(len(view.topics), 'topic')}; "
+                "the pattern is anchored",
                 do="correct source.topic_pattern or create the topic",
             )
         return found
@@ -340,5 +342,5 @@ def _is(partition: Partition, which: int | str) -> bool:
 def _who_is_missing(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
     if leaderless:
         named = ", ".join(str(p) for p in leaderless[:5])
-        return f"{len(leaderless)} partitions have no leader: {named}"
+        return f"no leader for {counted(len(leaderless), 'partition')}: {named}"
     return "; ".join(f"broker {name} cannot be asked: {why}" for name, why in silent.items())

@@ -188,6 +188,21 @@ class Sink(Part):
         "they are written.",
     )
 
+    @field_validator("table")
+    @classmethod
+    def _possible(cls, table: str) -> str:
+        """What no file system here could ever take."""
+        if re.match(r"[A-Za-z]:[\\/]|\\\\", table):
+            raise ValueError(
+                "a path of this system, such as lake/orders, or a URI, not a path of Windows"
+            )
+        if not table.strip() or "\0" in table:
+            raise ValueError("a path, a URI or the name of a table")
+        if re.match(r"(?i)(https?|ftp|jdbc):", table):
+            scheme = table.partition(":")[0]
+            raise ValueError(f"a path or the URI of a store that can be written, not {scheme}:")
+        return table
+
     @field_validator("transform")
     @classmethod
     def _dotted_function(cls, transform: str | None) -> str | None:

@@ -60,6 +60,8 @@ def _expected(problem: Any) -> str:
             return "expected a list, such as [orders]"
         case "model_type" | "dict_type":
             return "expected fields, such as {name: value}"
+        case "too_short":
+            return "expected at least one; leave the field out for all"
         case "string_pattern_mismatch":
             return "expected a name of lower-case letters, digits, '.', '_' and '-'"
         case _:

@@ -7,7 +7,7 @@ connection needs it and has no place in a plan, the ledger or a message.
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -223,8 +223,9 @@ class Source(Part):
         "of `topics`. It has the syntax of RE2: no lookaround and no back references, which can "
         "take forever. Each run looks again; internal topics never match.",
     )
-    partitions: dict[str, tuple[Which, ...]] = Field(
+    partitions: dict[str, Annotated[tuple[Which, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
+        min_length=1,
         json_schema_extra={"title": "topic: [partition]", "examples": [{"orders": [0, 1]}]},
         description="Only these partitions of these topics; all of topics that are not named. "
         "Of Jafka's and RocketMQ's, `0` is that of each broker and `1-0` that of broker 1.",

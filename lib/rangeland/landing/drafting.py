@@ -169,6 +169,7 @@ class Drafter:
             request=self.job.request,
             limits=self.job.run_limits,
             slicing=slicing,
+            moves_checkpoint=self.way is Way.RUN,
         )
 
     def _placed(self, found: Draft) -> Draft:

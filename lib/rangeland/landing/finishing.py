@@ -24,6 +24,7 @@ from rangeland.errors import (
     RangeLost,
     StorageFailed,
     TableRefused,
+    TransformFailed,
 )
 from rangeland.fetch.manners import shared_rates
 from rangeland.fetch.settings import ClusterSettings
@@ -44,15 +45,17 @@ from rangeland.planning.plan import Plan, Way
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.planning.slices import pack
 from rangeland.progress import Progress
-from rangeland.spark.frames import Transform, land_transformed
+from rangeland.spark.frames import land_transformed
 from rangeland.spark.jobs import Stopped, land_tasks, land_until, translated
 from rangeland.spark.tasks import WriterSettings
+from rangeland.spark.transforms import Transform
 from rangeland.spark.workers import start_workers
+from rangeland.wording import counted
 
 _Reading = tuple[
     list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]
 ]
-_HOPELESS = (RangeLost, BadRecord, TableRefused)
+_HOPELESS = (RangeLost, BadRecord, TableRefused, TransformFailed)
 """What another try at the same plan would meet again."""
 
 
@@ -133,14 +136,14 @@ class Finisher:
     def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
         if self._is_open(plan) and (outcome.kept or outcome.attempt):
             if outcome.kept:
-                self.progress.step(f"keeping {_files(outcome.kept)} in quarantine")
+                self.progress.step(f"keeping {counted(len(outcome.kept), 'file')} in quarantine")
             if (unkept := self.target.keep(outcome)) is not None:
                 return unkept
         if plan.replaces and not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows that the table has stay")
             return self.target.land(outcome, since)
         if not plan.replaces:
-            self.progress.step(f"committing {_files(outcome.files)}")
+            self.progress.step(f"committing {counted(len(outcome.files), 'file')}")
             if not mends(plan):
                 return self.target.land(outcome, since)
             if self._is_open(plan) and self.replacement.has_rows_of(plan):
@@ -383,10 +386,6 @@ def _refuse_less(old: OutcomeEntry, outcomes: Sequence[RangeOutcome]) -> None:
 def mends(plan: Plan) -> bool:
     """True where a plan lands what the table has lost."""
     return plan.application.startswith(f"rangeland/{plan.job}/{Way.MISSING.value}/")
-
-
-def _files(files: Sequence[object]) -> str:
-    return f"{len(files)} file{'' if len(files) == 1 else 's'}"
 
 
 def _file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:

@@ -189,6 +189,16 @@ class TargetLedger(TargetTable):
             at_version=found.version,
         )
 
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing can have landed here yet: there is no ledger, and no table or one that nobody
+        has written to since it was made."""
+        if self._ledger is not None:
+            return False
+        if self._snapshot is None:
+            return True
+        return self.version == 0 and not any(True for _ in self._snapshot.files())
+
     def landings(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
         """All plans of all jobs that are in the table, in the order they were entered, each
         with its outcome. Raises Conflict where the table has rows and no ledger."""

@@ -58,4 +58,5 @@ def summed(
         already=tuple(already),
         held=tuple(held.values()),
         losses=tuple(losses),
+        passed_over=found.left_behind if found is not None and finished else (),
     )

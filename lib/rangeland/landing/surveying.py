@@ -17,6 +17,7 @@ from rangeland.job import Job
 from rangeland.job.settings import cluster_settings, registry_of
 from rangeland.model import Isolation, Survey
 from rangeland.patterns import matching
+from rangeland.wording import counted
 
 
 def survey_of(
@@ -50,7 +51,7 @@ def _matching(job: Job, wanted: Wanted) -> tuple[str, ...]:
     if not found:
         raise JobFileError(
             f"no topic matches {pattern}",
-            why=f"{len(topics)} topics are registered; the pattern is anchored",
+            why=f"{counted(len(topics), 'topic')} registered; the pattern is anchored",
             do="correct source.topic_pattern, or create the topic",
         )
     return found

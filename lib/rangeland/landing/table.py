@@ -20,6 +20,7 @@ from rangeland.delta.facts import AddedFile, Layout, StoreKind, TableFacts
 from rangeland.delta.files import strangers_in
 from rangeland.delta.fit import fit, new_table
 from rangeland.delta.kernel import Kernel, Snapshot
+from rangeland.delta.probing import try_store
 from rangeland.delta.quarantine import KeptBatch, Quarantine, Wanted
 from rangeland.delta.storage import StoreSettings
 from rangeland.errors import Bug, Conflict, TableRefused
@@ -153,6 +154,12 @@ class TargetTable:
     def storage(self) -> StoreSettings:
         """How the table's files are reached."""
         return self.kernel.storage(self.there())
+
+    def try_store(self) -> None:
+        """Writes and removes a small file in each of the table's folders, to see that a run
+        could. A table that a catalog has yet to place is passed over."""
+        if self.path is not None:
+            try_store(self.kernel.storage(self.path))
 
     def missing(self, outcome: OutcomeEntry) -> tuple[str, ...]:
         """The paths of prepared files that are gone."""

@@ -17,6 +17,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from rangeland.model import Partition
+from rangeland.wording import counted as counted
 
 T = TypeVar("T")
 
@@ -62,11 +63,6 @@ def shortened(name_of: object) -> Text:
 
 def number(value: int) -> str:
     return f"{value:,}"
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 file``, ``2,000 files``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def size(count_bytes: int) -> str:

@@ -34,6 +34,9 @@ _WORDS = {
 
 def verify_picture(result: VerifyResult) -> RenderableType:
     """The coverage of each partition, drawn, and what does not fit."""
+    if not result.landings:
+        title = said(result.job, "bold").append_text(said(f": table {result.table}"))
+        return Group(title, Text("nothing has landed yet, so there is nothing to verify", "green"))
     found = result.audit
     landed = sum(p.landed if p.landed is not None else p.range.width for p in result.pieces)
     title = said(result.job, "bold").append_text(
@@ -53,6 +56,8 @@ def verify_picture(result: VerifyResult) -> RenderableType:
         "cannot be proved, which had rows is not known", _lines(found.unproved), "yellow"
     )
     parts += listed("files that are gone from the store", result.missing_files, "bold red")
+    never = "passed over: never landed, and the checkpoint is past it; a backfill lands it"
+    parts += listed(never, _lines(result.passed_over), "yellow")
     if found.holes:
         parts.append(Text("Land what is missing: rangeland backfill JOB.yaml --missing", "bold"))
     took = f"{counted(result.landings, 'landing')}, {duration(result.seconds)}"

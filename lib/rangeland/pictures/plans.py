@@ -8,14 +8,13 @@ given to rich as ``str``.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rangeland.model import LogState, Partition, Range
+from rangeland.model import LogState, Partition, Range, Slice
 from rangeland.pictures.drawing import (
     KINDS,
     MAX_LINES,
@@ -88,30 +87,30 @@ def _nothing_to_land(preview: PlanPreview) -> Text:
 def _plan_table(preview: PlanPreview) -> Group:
     plan = preview.draft.plan
     pieces = _by_partition(plan.ranges)
-    slices = defaultdict(int, {p: len(found) for p, found in _by_partition(plan.slices).items()})
+    slices = _by_partition(plan.slices)
     logs = {log.partition: log for log in preview.logs}
     rows = sorted({*logs, *pieces}) if len(logs) <= MAX_ROWS else sorted(pieces)
     shown, hidden = biggest(rows, lambda p: sum(r.width for r in pieces.get(p, [])))
     table = table_of("partition", "log", ">from", ">until", ">offsets", ">est. size", ">slices")
     bars = {p: _plan_bar(preview, p, logs.get(p)) for p in shown}
     for p in shown:
-        table.add_row(named(p), bars[p], *_plan_cells(pieces.get(p, []), slices[p]))
+        table.add_row(named(p), bars[p], *_plan_cells(pieces.get(p, []), slices.get(p, [])))
     if hidden:
         rest = [r for p in hidden for r in pieces[p]]
-        cells = _plan_cells(rest, sum(slices[p] for p in hidden))
+        cells = _plan_cells(rest, [s for p in hidden for s in slices.get(p, [])])
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", *cells[2:])
     return Group(table, _plan_legend(bars.values()))
 
 
-def _plan_cells(ranges: Sequence[Range], slices: int) -> list[Text]:
+def _plan_cells(ranges: Sequence[Range], slices: Sequence[Slice]) -> list[Text]:
     if not ranges:
         return [Text("-", "dim")] * 5
     return [
         Text(number(min(r.from_offset for r in ranges))),
         Text(number(max(r.until_offset for r in ranges))),
         Text(number(sum(r.width for r in ranges)), "green"),
-        Text(size(sum(r.estimated_bytes for r in ranges))),
-        Text(number(slices)),
+        Text(size(sum(s.estimated_bytes for s in slices))),
+        Text(number(len(slices))),
     ]
 
 

@@ -50,7 +50,10 @@ def status_picture(status: Status) -> RenderableType:
         behind.append(f"; {counted(over, 'offset')} passed over, a backfill lands them", "yellow")
     parts: list[RenderableType] = [title, Text(), _status_table(status)]
     parts += [Text(), behind, *group_lines(status.group)]
-    live = [f"plan {p.sequence} of {p.application}, {p.width:,} offsets" for p in status.live_plans]
+    live = [
+        f"plan {p.sequence} of {p.application}, {counted(p.width, 'offset')}"
+        for p in status.live_plans
+    ]
     parts += listed("entered and not landed yet, the next run finishes it", live, "yellow")
     parts += listed("latest landings", [_recent_line(entry) for entry in status.recent], "")
     held = [p.held for p in status.partitions if p.held is not None]

@@ -25,10 +25,11 @@ from rangeland.planning.estimate import with_estimate
 from rangeland.planning.intervals import subtract
 from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.lives import Mark
+from rangeland.planning.moving import left_behind, moved_to, passing
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.policy import Action, Loss, Seen, Verdict
 from rangeland.planning.risk import Risk, at_risk
-from rangeland.planning.slices import Slicing, cut
+from rangeland.planning.slices import Slicing, cut, share_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class Draft:
     """What retention may take before it is read."""
     begins: bool = False
     """Some partition's first offset is settled by this plan, and by nothing that it lands."""
+    left_behind: tuple[Range, ...] = ()
+    """What the checkpoint passes over, since the job asks for a later beginning."""
 
     @property
     def is_empty(self) -> bool:
@@ -89,6 +92,8 @@ class Terms:
     limits: Limits
     slicing: Slicing
     tags: tuple[str, ...] = ()
+    moves_checkpoint: bool = False
+    """It is a run: where it begins, its checkpoint goes, also in a partition with nothing new."""
 
 
 def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Loss] = ()) -> Draft:
@@ -107,6 +112,9 @@ def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Lo
     risks = at_risk(_readable(ranges, losses), survey)
     slices = cut(_readable(ranges, losses), terms.slicing, survey.logs, risks)
     begun = _begun(terms.request, resolved.ranges, survey, standing)
+    here = [r for r in resolved.ranges if r.partition not in at] if terms.moves_checkpoint else []
+    moved = moved_to(terms.request, here, survey.logs, standing.checkpoint)
+    planned = (*moved, *ranges)
     plan = Plan(
         job=terms.job,
         application=terms.application,
@@ -119,18 +127,21 @@ def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Lo
         losses=tuple(losses),
         checkpoint=advance(
             {**standing.checkpoint, **begun},
-            tuple(ranges),
-            _epochs(ranges, survey),
-            _later(ranges, survey),
+            planned,
+            _epochs(planned, survey),
+            _later(planned, survey),
         ),
         made_at_ms=survey.taken_at_ms,
     )
     already = common(asked, standing.landed)
     passed = tuple(loss for loss in resolved.losses if loss.verdict is not Verdict.EXPIRED)
-    notes = (*resolved.notes, *passed_over(passed))
-    begins = bool(begun.keys() - {r.partition for r in ranges})
+    behind: tuple[Range, ...] = ()
+    if terms.moves_checkpoint:
+        behind = left_behind(standing.checkpoint, plan.checkpoint, ranges, standing.landed)
+    notes = (*passing(behind), *resolved.notes, *passed_over(passed))
+    begins = bool({*begun, *(r.partition for r in moved)} - {r.partition for r in ranges})
     held = (*resolved.held, *damaged)
-    return Draft(plan, tuple(asked), tuple(already), held, notes, passed, risks, begins)
+    return Draft(plan, tuple(asked), tuple(already), held, notes, passed, risks, begins, behind)
 
 
 def _begun(
@@ -257,6 +268,5 @@ def _readable(ranges: list[Range], losses: list[Loss]) -> list[Range]:
             if loss.partition == r.partition
         ]
         for start, end in subtract((r.from_offset, r.until_offset), gone):
-            share = r.estimated_bytes * (end - start) // r.width
-            left.append(Range(r.partition, start, end, r.topic_id, share))
+            left.append(Range(r.partition, start, end, r.topic_id, share_of(r, start, end)))
     return left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.planning.policy import Action, Loss, Policy, Verdict
+from rangeland.wording import counted
 
 REMEDY = {
     Verdict.EXPIRED: "Land what is left with `policy: {expired: skip}`, which records the gap, "
@@ -33,13 +34,15 @@ def unreachable(losses: list[Loss]) -> Unreachable:
 
 
 def range_lost(losses: list[Loss]) -> RangeLost:
-    """One error for all losses: partition, offsets, cause, and how to go on."""
-    first = losses[0]
-    more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
+    """One error for all losses: of each kind the first partition and its offsets, how many more,
+    the cause, and how to go on."""
+    kinds: dict[Verdict, list[Loss]] = {}
+    for loss in losses:
+        kinds.setdefault(loss.verdict, []).append(loss)
     return RangeLost(
-        f"{first.partition} [{first.from_offset}, {first.until_offset}) {first.verdict}{more}",
-        why=f"{first.evidence}; {first.width} offsets cannot be had",
-        do=REMEDY[first.verdict],
+        "; ".join(_named(found) for found in kinds.values()),
+        why="; ".join(_cause(found) for found in kinds.values()),
+        do=" ".join(_remedy(verdict, len(kinds)) for verdict in kinds),
         losses=[
             {
                 "topic": loss.partition.topic,
@@ -53,6 +56,23 @@ def range_lost(losses: list[Loss]) -> RangeLost:
             for loss in losses
         ],
     )
+
+
+def _named(losses: list[Loss]) -> str:
+    first, more = losses[0], len(losses) - 1
+    where = f"{first.partition} [{first.from_offset}, {first.until_offset}) {first.verdict}"
+    return f"{where}, and {counted(more, 'more range')}" if more else where
+
+
+def _cause(losses: list[Loss]) -> str:
+    """What was seen of the first; a topic made again is a loss before any offset is counted."""
+    width = sum(loss.width for loss in losses)
+    seen = losses[0].evidence
+    return f"{seen}; {counted(width, 'offset')} cannot be had" if width else seen
+
+
+def _remedy(verdict: Verdict, kinds: int) -> str:
+    return f"If {verdict}: {REMEDY[verdict]}" if kinds > 1 else REMEDY[verdict]
 
 
 def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:

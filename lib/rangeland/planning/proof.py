@@ -46,9 +46,8 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
         if receipt is None:
             raise ProofFailed(
                 f"slice {piece.index} ({piece}) was not read to its end",
-                why="no task has handed in a receipt for it; a transform that stops early, "
-                "such as a limit, has this effect",
-                do="let the transform consume all of its input",
+                why="no task has handed in a receipt for it",
+                do="report this with the plan; nothing was committed",
                 slice=piece.index,
             )
         _check_receipt(piece, receipt)

@@ -79,12 +79,18 @@ def _cut_one(r: Range, pieces: int, first_index: int, log: LogState | None) -> l
             partition=r.partition,
             from_offset=start,
             until_offset=end,
-            estimated_bytes=r.estimated_bytes * (end - start) // r.width,
+            estimated_bytes=share_of(r, start, end),
             topic_id=r.topic_id,
             leader=leader,
         )
         for i, (start, end) in enumerate(pairwise(borders))
     ]
+
+
+def share_of(r: Range, start: int, end: int) -> int:
+    """The estimated bytes of a part of a range. Those of parts that tile it add up to its own."""
+    before, until = start - r.from_offset, end - r.from_offset
+    return r.estimated_bytes * until // r.width - r.estimated_bytes * before // r.width
 
 
 def _nearest(borders: Sequence[int], wanted: int) -> int:

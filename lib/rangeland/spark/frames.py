@@ -9,60 +9,42 @@ and the proof will say so.
 
 from __future__ import annotations
 
-import importlib
 import pickle
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from rangeland.delta.aside import AsideSettings
 from rangeland.dialects.contract import load_dialect
 from rangeland.dialects.rows import rows_of
-from rangeland.errors import JobFileError, RangelandError
+from rangeland.errors import Bug, RangelandError, TransformFailed
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import DataFile, Receipt, Slice
 from rangeland.planning.plan import Plan
 from rangeland.spark.filtered import SeenOffsets
-from rangeland.spark.jobs import ByKey, SliceOffsets, watch
+from rangeland.spark.jobs import (
+    ByKey,
+    SliceOffsets,
+    failed_task,
+    job_group,
+    quiet_executors,
+    watch,
+)
+from rangeland.spark.locating import failing_slices, located, nothing
 from rangeland.spark.tasks import SliceReading, WriterSettings, open_writer
+from rangeland.spark.transforms import RUN_AGAIN, Transform, failure
 
 FRAME_BATCH_BYTES = 8 << 20
 """The JVM holds a whole Arrow batch at a time, outside its heap."""
 
-Transform = Callable[[DataFrame], DataFrame]
 FILES_SCHEMA = "error binary, result binary"
-
-
-def load_transform(name: str) -> Transform:
-    """The function that ``module:function`` names, from the path or the working folder."""
-    module_name, _, function_name = name.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        function: Any = importlib.import_module(module_name)
-        for part in function_name.split("."):
-            function = getattr(function, part)
-    except (ImportError, AttributeError) as error:
-        raise JobFileError(
-            f"the transform {name} cannot be loaded",
-            why=str(error),
-            do="name it module:function, and put the module on the Python path",
-        ) from error
-    transform: Transform = function
-    return transform
-
-
-def transformed_schema(spark: Any, transform: Transform, rows: pa.Schema) -> pa.Schema:
-    """The columns that a transform makes of such rows, without reading anything."""
-    empty = spark.createDataFrame([], from_arrow_schema(rows))
-    schema: pa.Schema = to_arrow_schema(transform(empty).schema, timezone="UTC")
-    return schema
 
 
 def plan_frame(
@@ -80,7 +62,8 @@ def plan_frame(
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
-                yield from frame_batches(frozen[number], cluster, receipts, aside)
+                with no_foreign_errors():
+                    yield from frame_batches(frozen[number], cluster, receipts, aside)
 
     numbers = spark.range(0, len(frozen), 1, max(1, len(frozen)))
     rows = from_arrow_schema(rows_of(cluster.dialect))
@@ -112,6 +95,17 @@ def frame_batches(
         receipts.add(found)
 
 
+@contextmanager
+def no_foreign_errors() -> Iterator[None]:
+    """Beside a transform only its own exceptions may leave a task without a class of ours."""
+    try:
+        yield
+    except RangelandError:
+        raise
+    except Exception as error:
+        raise Bug("a task of this run failed", why=f"{type(error).__name__}: {error}") from error
+
+
 def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in slices of about ``FRAME_BATCH_BYTES``."""
     pieces = max(1, -(-batch.nbytes // FRAME_BATCH_BYTES))
@@ -131,7 +125,8 @@ def land_transformed(
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
     """Reads through the transform and writes what it makes: receipts by slice, and files.
-    Raises Stopped where ``stop`` has ended it.
+    Raises Stopped where ``stop`` has ended it, and TransformFailed for what the transform
+    itself raises, with the records that it fails on.
 
     Where the rows still have topic, partition and offset, offsets that no row came of are
     counted as filtered. An offset whose rows a transform spreads over several tasks counts
@@ -139,11 +134,33 @@ def land_transformed(
     receipts = spark.sparkContext.accumulator({}, ByKey())
     frame = transform(plan_frame(spark, tasks, cluster, receipts, writer.aside))
     written = frame.mapInArrow(_writing(writer, plan.slices, cluster.dialect), FILES_SCHEMA)
+    group = job_group()
 
     def widths(seen: dict[int, Receipt]) -> None:
         on_read({index: r.until_offset - r.from_offset for index, r in seen.items()})
 
-    rows = watch(spark, written.collect, receipts, widths, stop)
+    with quiet_executors(spark):
+        try:
+            rows = watch(spark, written.collect, receipts, widths, stop, group)
+        except Bug as error:
+            found = failure(transform, error.__cause__ or error)
+            if found is not None:
+                read = partial(plan_frame, spark, cluster=cluster)
+                failed = failed_task(spark, group)
+                where = failing_slices(spark, tasks, cluster, transform, read, failed)
+                found = located(found, where, [piece for task in tasks for piece in task])
+            raise (found or error) from error.__cause__
+    files, made = _gathered(rows)
+    found_receipts = dict(receipts.value)
+    if unread := [s for task in tasks for s in task if s.index not in found_receipts]:
+        if files:
+            raise _stopped_early(transform, unread)
+        found_receipts |= _read_unasked(spark, unread, cluster, writer)
+    return _with_filtered(found_receipts, made), files
+
+
+def _gathered(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] | None]:
+    """The files of all tasks, and how many records of each slice have rows in them."""
     files: list[DataFile] = []
     made: dict[int, int] | None = {}
     for row in rows:
@@ -155,7 +172,29 @@ def land_transformed(
             made = None
         elif made is not None:
             made = {i: made.get(i, 0) + seen.get(i, 0) for i in {*made, *seen}}
-    return _with_filtered(dict(receipts.value), made), files
+    return files, made
+
+
+def _stopped_early(transform: Transform, unread: Sequence[Slice]) -> TransformFailed:
+    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+    return TransformFailed(
+        f"the transform {transform.name} stopped before it had read all records",
+        why=f"not all of {unread[0]}{more} was read; a limit has this effect, or head",
+        do=f"let it read all of its rows, {RUN_AGAIN}",
+        slices=[str(piece) for piece in unread[:100]],
+    )
+
+
+def _read_unasked(
+    spark: Any, slices: Sequence[Slice], cluster: ClusterSettings, writer: WriterSettings
+) -> dict[int, Receipt]:
+    """Receipts of slices that Spark has not read to their end, for a query without any row: its
+    condition is never true, say, or it joins with nothing. That no row came of these offsets is
+    known by that; what they hold besides (markers, damage) is known only by reading them."""
+    receipts = spark.sparkContext.accumulator({}, ByKey())
+    frame = plan_frame(spark, [[piece] for piece in slices], cluster, receipts, writer.aside)
+    watch(spark, frame.mapInArrow(nothing, "n long").collect, receipts, lambda _: None)
+    return dict(receipts.value)
 
 
 def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) -> dict[int, Receipt]:
@@ -187,6 +226,9 @@ def _writing(
         except RangelandError as error:
             files.abort()
             yield _row(error, None)
+        except Exception as error:
+            files.abort()
+            yield _row(Bug("writing rows", why=f"{type(error).__name__}: {error}"), None)
         except BaseException:
             files.abort()
             raise

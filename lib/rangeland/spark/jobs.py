@@ -8,9 +8,11 @@ accumulator; a retried or twin task reports the same slice again and changes not
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pyspark import AccumulatorParam, InheritableThread, TaskContext
@@ -27,6 +29,10 @@ ERROR = "error"
 LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lost")
 """How Spark says that the failure was not ours."""
 SliceOffsets = dict[int, int]
+_NOISY = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+)
 
 
 class Stopped(Exception):
@@ -130,10 +136,12 @@ def watch(
     done: Any,
     on_read: Callable[[dict[Any, Any]], None],
     stop: Callable[[], bool] = lambda: False,
+    group: str = "",
 ) -> list[Any]:
     """Runs a Spark action in a thread of its own and reports from this one. The first error
-    that a task hands in ends the others. Raises Stopped where ``stop`` has ended it."""
-    group = f"rangeland-{uuid.uuid4()}"
+    that a task hands in ends the others. Raises Stopped where ``stop`` has ended it. ``group``
+    is a name for the job in Spark, for who wants to ask about it afterwards."""
+    group = group or job_group()
     context = spark.sparkContext
     outcome: list[Any] = []
 
@@ -170,6 +178,57 @@ def watch(
     if stopped and isinstance(outcome[0], BaseException):
         raise Stopped
     return settled(outcome[0])
+
+
+def job_group() -> str:
+    """A name for a job of Spark that no other has."""
+    return f"rangeland-{uuid.uuid4()}"
+
+
+@contextmanager
+def quiet_executors(spark: Any) -> Iterator[None]:
+    """On one machine the executors log to the same stderr as we do: dozens of lines of Java for
+    an exception that is reported anyway. Elsewhere they keep their logs."""
+    pyspark_logger = logging.getLogger("SQLQueryContextLogger")  # has the whole Java trace, too
+    pyspark_logger.setLevel(logging.CRITICAL)
+    context = spark.sparkContext
+    if not context.master.startswith("local"):
+        yield
+        return
+    log4j = context._jvm.org.apache.logging.log4j
+    before = []
+    try:
+        for name in _NOISY:
+            before.append((name, log4j.LogManager.getLogger(name).getLevel()))
+            log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+    except Exception:  # a Spark that logs in another way
+        before = []
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # the JVM may have gone
+            for name, level in before:
+                log4j.core.config.Configurator.setLevel(name, level)
+
+
+def failed_task(spark: Any, group: str) -> int | None:
+    """The number of a task, within its stage, that has failed in the newest job of a group;
+    None where Spark does not tell. It helps to search, and proves nothing."""
+    context = spark.sparkContext
+    try:
+        java = context._jsc.sc()
+        java.listenerBus().waitUntilEmpty()
+        failed = context._jvm.java.util.ArrayList()
+        failed.add(context._jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
+        tracker, nothing = context.statusTracker(), context._jvm.scala.Option.empty()
+        for number in sorted(tracker.getJobIdsForGroup(group), reverse=True):
+            for stage in reversed(tracker.getJobInfo(number).stageIds):
+                tasks = java.statusStore().taskList(stage, 0, 0, 1, nothing, True, failed)
+                if tasks.nonEmpty():
+                    return int(tasks.head().index())
+    except Exception:  # whatever another Spark calls these
+        return None
+    return None
 
 
 def settled(outcome: Any) -> list[Any]:

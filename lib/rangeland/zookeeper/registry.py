@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from rangeland.errors import JobFileError, RemoteProtocolError
 from rangeland.model import Address, Partition
 from rangeland.untrusted import MAX_PORT, Fields, Unreadable, decimal, whole
+from rangeland.wording import counted
 from rangeland.zookeeper.client import ZooKeeper, connect
 from rangeland.zookeeper.nodes import Node
 
@@ -58,7 +59,8 @@ class Registry:
         gone = f"; partitions of {', '.join(sorted(self.absent))} without the broker" * bool(
             self.absent
         )
-        return f"{self.source} has brokers {there or 'none'}, {len(self.topics)} topics{gone}"
+        topics = counted(len(self.topics), "topic")
+        return f"{self.source} has brokers {there or 'none'}, {topics}{gone}"
 
 
 def read_registry(zookeeper: str, *, connect_ms: int = 10_000) -> Registry:

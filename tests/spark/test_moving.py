@@ -1,0 +1,76 @@
+"""A run with a beginning of its own: the checkpoint goes there, and what it passes over is told
+by the plan, the run, the status and verify, until a backfill lands it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rangeland
+from rangeland import inspection, run
+from rangeland.model import Partition
+from rangeland.progress import Silent
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.producing import create_topic, numbered, produce
+from tests.spark.landings import between, expected, job_of, offsets_of, table_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.brokers]
+
+
+def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str
+) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=2)
+    for partition in (0, 1):
+        produce(kafka.bootstrap, topic, numbered(4), partition=partition)
+    job = job_of(kafka.bootstrap, table, topic)
+    rangeland.land(job, spark)
+    for partition in (0, 1):
+        produce(kafka.bootstrap, topic, numbered(6), partition=partition)
+
+    # Partition 0 has nothing after its new beginning, partition 1 has.
+    later = {"from": {topic: {0: 10, 1: 7}}, "until": "latest"}
+    moving = job_of(kafka.bootstrap, table, topic, range=later)
+    gaps = [(0, 4, 10), (1, 4, 7)]
+    preview = run.preview(moving, spark, Silent())
+    assert _spans(preview.to_json()["passed_over"]) == gaps
+    assert any(f"{topic}/0 [4, 10) is passed over" in note for note in preview.draft.notes)
+    result = rangeland.land(moving, spark)
+    assert _spans(result.to_json()["passed_over"]) == gaps
+    assert any(f"{topic}/1 [4, 7) is passed over" in text for text in result.warnings)
+
+    again = rangeland.land(job, spark)
+    assert (again.state, again.warnings) == ("nothing", ())
+    status = inspection.status(job, spark, Silent())
+    assert [(p.checkpoint, p.lag, p.passed_over) for p in status.partitions] == [
+        (10, 0, ((4, 10),)),
+        (10, 0, ((4, 7),)),
+    ]
+    seen = rangeland.verify(job, spark)
+    assert seen.is_well
+    assert _spans(seen.to_json()["passed_over"]) == gaps
+    assert offsets_of(table_of(spark, table)) == expected(p0=range(4), p1=[0, 1, 2, 3, 7, 8, 9])
+
+    gap = between(topic, p0=(4, 10), p1=(4, 7))
+    rangeland.backfill(job_of(kafka.bootstrap, table, topic, range=gap), spark)
+    assert rangeland.verify(job, spark).passed_over == ()
+    assert offsets_of(table_of(spark, table)) == expected(p0=range(10), p1=range(10))
+
+
+def _spans(ranges: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+    return [(r["partition"], r["from_offset"], r["until_offset"]) for r in ranges]
+
+
+def test_a_run_with_nothing_to_land_leaves_nothing_to_verify(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str
+) -> None:
+    create_topic(kafka.bootstrap, topic)
+    job = job_of(kafka.bootstrap, table, topic)
+    assert rangeland.land(job, spark).state == "nothing"
+    seen = rangeland.verify(job, spark)
+    assert (seen.is_well, seen.landings, seen.pieces) == (True, 0, ())
+    finding = inspection.find(job, spark, Partition(topic, 0), 3, Silent())
+    assert finding.state == "not-landed"
+    assert not Path(table).exists()

@@ -1,0 +1,135 @@
+"""Transforms that fail, against a real broker and a real Spark: the author is told which exception,
+which line and which records; nothing is landed until the transform is corrected, and then all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rangeland
+from rangeland.errors import JobFileError, TransformFailed
+from rangeland.model import Counts
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.producing import create_topic, numbered, produce, produce_transaction
+from tests.spark.landings import expected, job_of, offsets_of, table_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.brokers]
+Module = Callable[[str], str]
+
+
+def written(kafka: KafkaCluster, topic: str, *counts: int) -> str:
+    create_topic(kafka.bootstrap, topic, partitions=len(counts))
+    for partition, count in enumerate(counts):
+        produce(kafka.bootstrap, topic, numbered(count), partition=partition)
+    return topic
+
+
+FAILS_AT_7 = """f = F.udf(lambda p, o: {}['orders'] if (p, o) == (1, 7) else o, 'long')
+    return df.withColumn('x', f('partition', 'offset'))"""
+CORRECTED = "return df.withColumn('x', F.col('offset'))"
+
+
+def test_the_author_of_a_transform_is_told_the_exception_the_line_and_the_record(
+    kafka: KafkaCluster,
+    spark: Any,
+    topic: str,
+    table: str,
+    module: Module,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    written(kafka, topic, 20, 20)
+    name = module(FAILS_AT_7)
+    job = job_of(kafka.bootstrap, table, topic, sink={"transform": name})
+    with pytest.raises(TransformFailed) as caught:
+        rangeland.land(job, spark)
+    error = caught.value
+    assert error.exit_code == 65
+    assert (error.facts["exception"], error.facts["message"]) == ("KeyError", "'orders'")
+    assert (error.facts["topic"], error.facts["partition"]) == (topic, 1)
+    assert error.facts["from_offset"] <= 7 < error.facts["until_offset"]
+    assert f"{topic}/1" in str(error)
+    file = name.partition(":")[0] + ".py"
+    assert f"KeyError: 'orders' ({file}:5)" in str(error)
+    out, err = capfd.readouterr()
+    assert "\tat " not in out + err
+    assert table_of(spark, table).count() == 0
+
+    sys.modules.pop(name.partition(":")[0])
+    job = job_of(kafka.bootstrap, table, topic, sink={"transform": module(CORRECTED)})
+    produce(kafka.bootstrap, topic, numbered(5), partition=0)
+    result = rangeland.land(job, spark)
+    assert (result.recovered, result.state) == ((1,), "landed")
+    assert offsets_of(table_of(spark, table)) == expected(p0=range(25), p1=range(20))
+
+
+@pytest.mark.parametrize(
+    ("body", "exception"),
+    [
+        ("return df.withColumn('x', F.expr('1 / (offset - 3)'))", "DIVIDE_BY_ZERO"),
+        (
+            "return df.withColumn('x', F.expr(\"cast(cast(value as string) as int)\"))",
+            "CAST_INVALID_INPUT",
+        ),
+        ("return df.limit(3)", "a limit has this effect"),
+    ],
+)
+def test_what_fails_in_sql_is_the_author_s_as_well(
+    kafka: KafkaCluster,
+    spark: Any,
+    topic: str,
+    table: str,
+    module: Module,
+    body: str,
+    exception: str,
+) -> None:
+    written(kafka, topic, 10, 10)
+    job = job_of(kafka.bootstrap, table, topic, sink={"transform": module(body)})
+    with pytest.raises(TransformFailed, match=exception) as caught:
+        rangeland.land(job, spark)
+    assert f"{topic}/" in str(caught.value)
+    assert table_of(spark, table).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return df.select('nope')", "AnalysisException: .*`nope` cannot be resolved"),
+        ("return {}['nope']", r"KeyError: 'nope' \(\w+\.py:5\)"),
+        ("df.where('true')", "returns no DataFrame: it returned NoneType"),
+        ("return df.select()", "returns rows without columns"),
+        ("return df.select(F.expr('make_interval(1)').alias('x'))", "cannot be written"),
+    ],
+)
+def test_a_function_that_makes_no_query_is_a_mistake_in_the_job(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str, module: Module, body: str, words: str
+) -> None:
+    job = job_of(kafka.bootstrap, table, topic, sink={"transform": module(body)})
+    with pytest.raises(JobFileError, match=words) as caught:
+        rangeland.land(job, spark)
+    assert caught.value.exit_code == 78
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return df.where('false')",
+        "return df.limit(0)",
+        "none = df.sparkSession.range(0).withColumnRenamed('id', 'offset')\n"
+        "    return df.join(none, 'offset').select(df.columns)",
+    ],
+)
+def test_a_query_that_spark_need_not_run_has_filtered_all_records(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str, module: Module, body: str
+) -> None:
+    """Markers are still told from records: the log is read for that."""
+    create_topic(kafka.bootstrap, topic)
+    produce_transaction(kafka.bootstrap, topic, numbered(10))
+    produce(kafka.bootstrap, topic, numbered(5))
+    job = job_of(kafka.bootstrap, table, topic, sink={"transform": module(body)})
+    result = rangeland.land(job, spark)
+    assert result.counts == Counts(filtered=15, control=1)
+    assert (result.rows, rangeland.land(job, spark).state) == (0, "nothing")
+    assert rangeland.verify(job, spark).is_well
