@@ -97,7 +97,6 @@ def test_a_job_file_of_ten_thousand_partitions_is_taken() -> None:
         "source.security.sasl.password.hunter2=",
         "source.security.sasl.password.hunter2",
         "source.security.sasl.password.hunter2.=x",
-        "source.security.sasl.password!hunter2.x=1",
         ".hunter2=",
         ":hunter2",
         "=hunter2",

@@ -209,12 +209,17 @@ class FetchLoop:
 
     def on_answer(self, leader: Address, size: int, throttle_ms: int, now_ms: int) -> None:
         """An answer of ``size`` bytes came, before its parts are told. A broker that holds us
-        back is there: that time is not held against it."""
+        back is there: that time is not held against it, within limits."""
         self.now_ms = now_ms
+        # Brokers hold a client back for a quota's window, seconds: days are a mistake of theirs.
+        throttle_ms = max(0, min(throttle_ms, self.patience.no_progress_ms))
         self.manners.on_answer(leader, size, throttle_ms, now_ms)
         for reading in self.readings.values():
             if reading.server.address == leader and reading.stuck_since_ms is not None:
-                reading.stuck_since_ms += throttle_ms
+                left_ms = self.patience.most_throttled_ms - reading.held_back_ms
+                excused_ms = max(0, min(throttle_ms, left_ms))
+                reading.held_back_ms += excused_ms
+                reading.stuck_since_ms += excused_ms
 
     def on_records(self, want: Want, next_offset: int) -> bool:
         """Complete batches came; the next offset wanted is ``next_offset``. False where they
@@ -228,6 +233,7 @@ class FetchLoop:
         reading.position = next_offset
         reading.progress_at_ms = self.now_ms
         reading.stuck_since_ms = None
+        reading.held_back_ms = 0
         reading.troubles = 0
         reading.empty_answers = 0
         reading.alone = False

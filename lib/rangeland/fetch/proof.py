@@ -52,7 +52,7 @@ class Proof:
 
     def holds(self, lifetime_ms: int | None) -> None:
         """It was taken, for that time; None or 0: for good."""
-        if lifetime_ms:
+        if lifetime_ms is not None and lifetime_ms > 0:
             now = time.monotonic()
             self._renew_at = now + lifetime_ms * RENEW_AT / 1000
             self._ends_at = now + lifetime_ms / 1000

@@ -32,6 +32,7 @@ class Reading:
     resume_at_ms: int = 0
     progress_at_ms: int = 0
     stuck_since_ms: int | None = None
+    held_back_ms: int = 0
     tried_at_ms: int = 0
     troubles: int = 0
     empty_answers: int = 0

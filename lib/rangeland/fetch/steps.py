@@ -25,6 +25,12 @@ class Patience:
     request_bytes: int = 32 << 20
     empty_answers: int = 3
 
+    @property
+    def most_throttled_ms(self) -> int:
+        """How long a broker may hold a slice back for a quota without a record in between,
+        before that counts as standing still."""
+        return 10 * self.no_progress_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Want:

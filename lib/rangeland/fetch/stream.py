@@ -50,8 +50,17 @@ class Stream:
             plain = socket.create_connection(at, timeout)
         except OSError as error:
             raise self._lost("connect to", error) from error
-        except UnicodeError as error:  # what idna says of a name with an empty label
-            raise mistakes.no_host(self._address) from error
+        except (ValueError, OverflowError) as error:
+            # What idna says of a name with an empty label, and sockets of NUL and of port 99999.
+            named = {*self._settings.seeds, *(at for _, at in self._settings.members)}
+            if self._address in named:
+                raise mistakes.no_host(self._address) from error
+            raise Lost(
+                f"could not connect to {self._address}",
+                why="that is not a host and a port; another broker has named it",
+                do="check the advertised listeners of the brokers",
+                broker=str(self._address),
+            ) from error
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         return plain
@@ -166,7 +175,7 @@ def speaks_tls(address: Address) -> bool:
             return True
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")
-    except OSError:
+    except (OSError, ValueError, OverflowError):
         return False
 
 

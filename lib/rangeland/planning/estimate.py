@@ -12,11 +12,17 @@ from dataclasses import replace
 from rangeland.model import LogState, Range
 
 ASSUMED_RECORD_BYTES = 1024
+MOST_BYTES = 1 << 50
+"""More than a broker's disks hold: beyond it an estimate says nothing."""
 
 
 def with_estimate(r: Range, log: LogState) -> Range:
     """The range with ``estimated_bytes`` filled in from what the survey saw of its log."""
     there = log.end_offset - log.start_offset
     if log.size_bytes is None or there <= 0:
-        return replace(r, estimated_bytes=r.width * ASSUMED_RECORD_BYTES)
-    return replace(r, estimated_bytes=log.size_bytes * r.width // there)
+        return replace(r, estimated_bytes=_within(r.width * ASSUMED_RECORD_BYTES))
+    return replace(r, estimated_bytes=_within(log.size_bytes * r.width // there))
+
+
+def _within(estimate: int) -> int:
+    return max(0, min(estimate, MOST_BYTES))

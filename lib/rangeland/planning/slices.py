@@ -19,6 +19,10 @@ from rangeland.planning.risk import Risk
 SMALLEST_SLICE_BYTES = 8 << 20
 """Below this a slice costs more to start than to read, so ``min_slices`` cuts no finer."""
 
+MAX_SLICES = 100_000
+"""Of a plan, as long as it has no more ranges than that: larger pieces are cut where there would
+be more. An end of a log is what a broker says it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
@@ -38,7 +42,8 @@ def cut(
     borders is cut at the nearest of them, so it may give fewer slices than wanted.
 
     With ``min_slices`` the target shrinks until the total divides into that many, but not
-    below ``SMALLEST_SLICE_BYTES`` unless the job's own target is smaller still."""
+    below ``SMALLEST_SLICE_BYTES`` unless the job's own target is smaller still. Above
+    ``MAX_SLICES`` it grows."""
     total_bytes = sum(r.estimated_bytes for r in ranges)
     target = slicing.target_bytes
     if slicing.min_slices > 0:
@@ -46,7 +51,10 @@ def cut(
         target = min(target, wanted)
     # Rounding to the nearest count keeps slices within half a target of the target.
     pieces = [min(r.width, max(1, round(r.estimated_bytes / target))) for r in ranges]
-    if sum(pieces) < slicing.min_slices:
+    if sum(pieces) > MAX_SLICES:
+        target = max(target, ceil(total_bytes / MAX_SLICES))
+        pieces = [min(r.width, max(1, r.estimated_bytes // target)) for r in ranges]
+    elif sum(pieces) < slicing.min_slices:
         pieces = [min(r.width, max(1, ceil(r.estimated_bytes / target))) for r in ranges]
     slices: list[Slice] = []
     for r, count in zip(ranges, pieces, strict=True):

@@ -101,7 +101,7 @@ class KafkaHome:
         with self._lock:
             question = Question(m.DescribeGroupsRequest(groups=(group,)))
             try:
-                answer, code = self._ask(group, question, lambda found: found.groups[0].error_code)
+                answer, code = self._ask(group, question, _code_of)
             except RemoteProtocolError as error:
                 if not is_not_taken(error):
                     raise
@@ -149,7 +149,7 @@ class KafkaHome:
 
     def _newer_view(self, group: str) -> GroupView:
         question = Question(m.ConsumerGroupDescribeRequest(group_ids=(group,)))
-        answer, code = self._ask(group, question, lambda found: found.groups[0].error_code)
+        answer, code = self._ask(group, question, _code_of)
         if code.name in _NO_SUCH_GROUP:
             return GroupView(ABSENT)
         if code.verdict is not Verdict.OK:
@@ -221,6 +221,16 @@ class KafkaHome:
             code=code.name,
             members=[_facts(member) for member in members],
         )
+
+
+def _code_of(answer: m.DescribeGroupsResponse | m.ConsumerGroupDescribeResponse) -> int:
+    if len(answer.groups) != 1:
+        raise RemoteProtocolError(
+            "the coordinator was asked about one group",
+            why=f"it described {len(answer.groups)}",
+            do="Check that the servers are Kafka's brokers, then try again",
+        )
+    return answer.groups[0].error_code
 
 
 def _named(members: Sequence[Holder]) -> str:

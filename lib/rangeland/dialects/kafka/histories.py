@@ -14,6 +14,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.codes import judge
 from rangeland.dialects.verdicts import Verdict
 from rangeland.model import Leader, Partition, Retention
+from rangeland.untrusted import Unreadable, decimal
 
 EPOCH_AT, MAGIC_AT = 12, 16
 RETENTION = ("cleanup.policy", "retention.ms", "retention.bytes")
@@ -82,5 +83,7 @@ def _retention(settings: Mapping[str, str | None]) -> Retention:
 
 def _limit(value: str | None) -> int | None:
     """-1: no limit."""
-    number = int(value) if value else -1
-    return number if number >= 0 else None
+    try:
+        return decimal(value or "", "the setting", 0)
+    except Unreadable:
+        return None

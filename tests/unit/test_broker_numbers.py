@@ -1,0 +1,198 @@
+"""A number that a broker or a registry supplies never decides how much memory or time we take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka import open_home
+from rangeland.dialects.rocketmq.routes import MAX_QUEUES, read_route
+from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
+from rangeland.fetch.loop import FetchLoop
+from rangeland.fetch.lost import Lost
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.steps import Ask, WaitUntil
+from rangeland.fetch.stream import Stream
+from rangeland.model import Address, Leader, LogState, Partition, Range
+from rangeland.planning.estimate import MOST_BYTES, with_estimate
+from rangeland.planning.slices import MAX_SLICES, Slicing, cut
+from rangeland.untrusted import MAX_INT64
+from rangeland.zookeeper.registry import parse_broker, parse_kafka_topic, parse_partition_count
+from tests.scripted import ScriptedEdge, found
+from tests.unit.test_manners import B1, loop_of, slice_of
+
+P0 = Partition("t", 0)
+
+
+@pytest.fixture(autouse=True)
+def quickly() -> Iterator[None]:
+    started = time.process_time()
+    yield
+    assert time.process_time() - started < 5
+
+
+# --- JSON of RocketMQ ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{" + b'"' * 1_000_000,
+        b"{" + b'\\"' * 500_000,
+        b'{"' + b"\\" * 1_000_001,
+        b"{" + b"1," * 500_000,
+        b"{" + b"1" * 1_000_000,
+        b"{" + b" " * 1_000_000,
+        b"{ " * 500_000,
+        b"{1: " * 250_000,
+        b'{"a":"' + b"{1:" * 300_000,
+    ],
+    ids=lambda body: repr(body[:8]),
+)
+def test_json_with_bare_keys_is_read_in_linear_time(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="a route cannot be read"):
+        read_route(body)
+
+
+def test_bare_keys_are_quoted_outside_of_texts_only() -> None:
+    body = rb'{"brokerDatas":[{"brokerName":"b{1:\"2\",3:","brokerAddrs":{0:"h:1", -1 : "h:2"}}]}'
+    with pytest.raises(RemoteProtocolError, match="a broker's number"):
+        read_route(body)
+    route = read_route(body.replace(b', -1 : "h:2"', b', 1 : "h:2"'))
+    assert route.brokers[r'b{1:"2",3:'] == ("", {0: Address("h", 1), 1: Address("h", 2)})
+
+
+@pytest.mark.parametrize("count", ["100000000", str(MAX_QUEUES + 1), "-1", "1.5", '"4"', "1e9"])
+def test_a_number_of_queues_that_cannot_be_is_refused(count: str) -> None:
+    body = f'{{"queueDatas":[{{"brokerName":"b","readQueueNums":{count}}}]}}'
+    with pytest.raises(RemoteProtocolError, match="readQueueNums") as caught:
+        read_route(body.encode())
+    assert caught.value.exit_code == 75
+
+
+# --- ZooKeeper ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"100000000", b"9" * 5_000, b"-1", "²".encode(), b""])
+def test_a_number_of_partitions_that_cannot_be_is_refused(content: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="number of partitions"):
+        parse_partition_count("t", "1", content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"host":null,"port":-1,"endpoints":["SSL://h:99999"]}',
+        b'{"host":null,"port":-1,"endpoints":["SSL://[h:9"]}',
+        b'{"host":null,"port":-1,"endpoints":["SSL://h"]}',
+        b'{"host":"h","port":99999}',
+        b'{"host":"h","port":true}',
+        b'{"host":"h","port":' + b"9" * 5_000 + b"}",
+        b'{"host":"h","port":Infinity}',
+        b'{"a":' * 5_000,
+        b"c:h:99999:true",
+        b"c:h:" + b"9" * 5_000,
+        "c:h:²".encode(),
+        b"c::9",
+    ],
+    ids=lambda content: repr(content[:40]),
+)
+def test_an_address_that_cannot_be_is_refused(content: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="in ZooKeeper cannot be read"):
+        parse_broker("1", content)
+
+
+def test_partitions_that_are_no_map_are_refused() -> None:
+    for content in (b'{"partitions":[1]}', b'{"partitions":{"1":[]}}', b"{}", b"[]"):
+        with pytest.raises(RemoteProtocolError):
+            parse_kafka_topic("t", content)
+
+
+# --- offsets ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size_bytes", [None, 0, -5, 1 << 40, MAX_INT64])
+@pytest.mark.parametrize("end", [2**62, MAX_INT64])
+def test_an_end_that_cannot_be_makes_no_more_slices_than_a_plan_may_have(
+    end: int, size_bytes: int | None
+) -> None:
+    log = LogState(P0, Leader(B1), 0, end, size_bytes)
+    asked = with_estimate(Range(P0, 0, end), log)
+    assert 0 <= asked.estimated_bytes <= MOST_BYTES
+    slices = cut([asked], Slicing(1, 0), {P0: log})
+    assert 1 <= len(slices) <= MAX_SLICES
+    assert (slices[0].from_offset, slices[-1].until_offset) == (0, end)
+    assert all(a.until_offset == b.from_offset for a, b in pairwise(slices))
+
+
+def test_many_ranges_share_the_slices_of_a_plan() -> None:
+    ranges = [Range(Partition("t", n), 0, 1 << 40, None, 1 << 50) for n in range(10)]
+    assert 90_000 < len(cut(ranges, Slicing(1, 0), {})) <= MAX_SLICES
+
+
+# --- waiting ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("throttle_ms", [2**31 - 1, -(2**31), 24 * 86_400_000])
+def test_no_broker_makes_us_wait_longer_than_a_slice_may_stand_still(throttle_ms: int) -> None:
+    loop = loop_of(slice_of(0))
+    step = loop.next(0)
+    assert isinstance(step, Ask)
+    loop.on_answer(B1, 10, throttle_ms, 0)
+    loop.on_records(step.wants[0], 50)
+    following = loop.next(1)
+    assert isinstance(following, Ask) or following == WaitUntil(10_000)
+
+
+def test_a_broker_that_only_ever_holds_us_back_is_given_up() -> None:
+    loop = loop_of(slice_of(0))
+    with pytest.raises(Unreachable):
+        _hold_back(loop, answers=1_000)
+    assert 10 * 10_000 <= loop.now_ms <= 13 * 10_000
+
+
+def _hold_back(loop: FetchLoop, answers: int) -> None:
+    for _ in range(answers):
+        step: Any = loop.next(loop.now_ms)
+        while isinstance(step, WaitUntil):
+            step = loop.next(step.at_ms)
+        loop.on_answer(B1, 0, 2**31 - 1, loop.now_ms)
+        loop.on_empty(step.wants[0], 100, throttled=True)
+
+
+# --- addresses that brokers name ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        Address("127.0.0.1", 99_999),
+        Address("127.0.0.1", -1),
+        Address("a\0b", 1),
+        Address("a" * 70, 1),
+    ],
+    ids=repr,
+)
+def test_an_address_that_no_socket_takes_is_a_broker_that_cannot_be_reached(
+    address: Address,
+) -> None:
+    settings = ClusterSettings("kafka", (Address("127.0.0.1", 1),), connect_ms=200)
+    with pytest.raises(Lost) as caught:
+        Stream(address, settings)
+    assert caught.value.exit_code == 75
+    named = replace(settings, seeds=(address,))
+    with pytest.raises(RangelandError) as mistaken:
+        Stream(address, named)
+    assert mistaken.value.exit_code in (75, 78)
+
+
+def test_a_coordinator_that_describes_no_group_is_not_taken_for_one_without_members() -> None:
+    edge = ScriptedEdge([found(), (m.DescribeGroupsRequest, m.DescribeGroupsResponse(groups=()))])
+    with pytest.raises(RemoteProtocolError, match="described 0"):
+        open_home(edge).view("g")
