@@ -5,6 +5,7 @@ from __future__ import annotations
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Slice
 from rangeland.planning.audit import Replaced
 from rangeland.planning.draft import Draft
+from rangeland.planning.intervals import subtract
 from rangeland.planning.lives import Mark
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, Verdict
@@ -34,9 +35,17 @@ def a_log(number: int, start: int, end: int, topic: str = "orders") -> LogState:
 
 
 def a_plan(ranges: list[Range], losses: list[Loss] | None = None) -> Plan:
+    pieces = [
+        (r, start, end)
+        for r in ranges
+        for start, end in subtract(
+            (r.from_offset, r.until_offset),
+            [(x.from_offset, x.until_offset) for x in losses or () if x.partition == r.partition],
+        )
+    ]
     slices = [
-        Slice(index, r.partition, r.from_offset, r.until_offset, r.estimated_bytes, r.topic_id)
-        for index, r in enumerate(ranges)
+        Slice(index, r.partition, start, end, (end - start) * 100, r.topic_id)
+        for index, (r, start, end) in enumerate(pieces)
     ]
     return Plan(
         job="orders",

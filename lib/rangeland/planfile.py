@@ -5,6 +5,10 @@ as the ledger would, the losses that were seen beside it, the job's values as th
 the job file (references to secrets stay references), where the table is, and a summary. A
 seal over all of it tells an edited file from a whole one: what was reviewed is what is done,
 or nothing is.
+
+The seal is a checksum and not a signature: it finds an edit or a damaged copy, and whoever
+means to change a file can seal it again. So what is in a file is checked as any input is, and
+a file should be trusted as far as those who can write to it.
 """
 
 from __future__ import annotations
@@ -20,9 +24,10 @@ from typing import Any
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
 from rangeland.job.text import JobText, override
-from rangeland.planning.plan import Plan, canonical, loss_from_json, loss_to_json
+from rangeland.planning.plan import Plan, canonical, contradiction, loss_of_fields, loss_to_json
 from rangeland.planning.policy import Action, Seen
 from rangeland.results import PlanPreview
+from rangeland.untrusted import Fields, Unreadable, parse_json
 
 FORMAT = 3
 WITHOUT_SEEN = 2
@@ -30,6 +35,7 @@ WITHOUT_SEEN = 2
 WITHOUT_LOCATION = 1
 """An earlier format, which does not say in which folder a relative table was meant, either."""
 MARK = "rangeland_plan_file"
+MAX_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,8 @@ class Reviewed:
         name another one."""
         if self.location is None:
             return job
-        return job.model_copy(update={"sink": job.sink.model_copy(update={"table": self.location})})
+        sink = Sink.model_validate({**job.sink.model_dump(), "table": self.location})
+        return job.model_copy(update={"sink": sink})
 
 
 def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None:
@@ -99,9 +106,10 @@ def read_plan_file(path: Path) -> Reviewed:
     """The job and the plan of a file. Raises UsageError where there is none, JobFileError for
     a file that is something else, Conflict for one that was edited or is of another version."""
     document = _read(path)
-    if document[MARK] not in (FORMAT, WITHOUT_SEEN, WITHOUT_LOCATION):
+    number = document[MARK]
+    if isinstance(number, bool) or number not in (FORMAT, WITHOUT_SEEN, WITHOUT_LOCATION):
         raise Conflict(
-            f"{path} is a plan file of format {document[MARK]!r}",
+            f"{path} is a plan file of format {number!r}",
             why=f"this version reads format {FORMAT}",
             do="Apply it with the version that made it, or make the plan again",
         )
@@ -110,12 +118,39 @@ def read_plan_file(path: Path) -> Reviewed:
         raise _edited(path, "the plan in it does not fit its hash")
     if _seal(document) != document.get("seal"):
         raise _edited(path, "the job or the summary in it does not fit its seal")
-    text = JobText(f"{path} (job)", document["job"])
-    seen = tuple(_seen_of(entry) for entry in document.get("seen", ()))
-    found = Reviewed(text, Plan.from_json(plan), document.get("location"), seen)
-    if document[MARK] == WITHOUT_LOCATION:
+    found = _reviewed(path, Fields(document), plan)
+    if number == WITHOUT_LOCATION:
         _refuse_relative(path, found.job.sink)
     return found
+
+
+def _reviewed(path: Path, document: Fields, plan: Mapping[str, Any]) -> Reviewed:
+    """What it holds, whoever has sealed it: each value of its type, and all of one piece."""
+    try:
+        values = document.get("job")
+        if not isinstance(values, dict):
+            raise Unreadable("job: expected an object")
+        seen = tuple(_seen_of(entry) for entry in document.each("seen", ()))
+        location = document.text_or_none("location")
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    found = Reviewed(JobText(f"{path} (job)", values), Plan.from_json(plan), location, seen)
+    if wrong := contradiction(found.plan) or _mismatch(found):
+        raise _damaged(path, wrong)
+    return found
+
+
+def _mismatch(found: Reviewed) -> str:
+    job, plan = found.job, found.plan
+    is_own = plan.application == job.application
+    if plan.job != job.job or not (is_own or plan.application.startswith(f"{job.application}/")):
+        return f"its plan is of the job {plan.job} ({plan.application}), and its job is {job.job}"
+    strange = [r.partition for r in plan.ranges if not job.source.reads(r.partition.topic)]
+    if strange and not plan.replaces and plan.application == job.application:
+        return f"its plan reads {strange[0]}, which its job does not ask for"
+    if found.location is not None:
+        found.in_place(job)
+    return ""
 
 
 def _refuse_relative(path: Path, sink: Sink) -> None:
@@ -141,9 +176,8 @@ def is_plan_file(path: Path) -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise _no_plan_file(path, "it is not text") from error
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(
             f"the plan file {path} cannot be read",
@@ -151,9 +185,9 @@ def _read(path: Path) -> dict[str, Any]:
             do="Name a file that `rangeland plan JOB.yaml --out FILE` has written",
         ) from error
     try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise _no_plan_file(path, f"it is not JSON ({error})") from error
+        document = parse_json(text, max_bytes=MAX_BYTES, unique_keys=True)
+    except Unreadable as error:
+        raise _no_plan_file(path, str(error)) from error
     if not isinstance(document, dict) or MARK not in document:
         raise _no_plan_file(path, f"it has no field {MARK}")
     return document
@@ -164,6 +198,15 @@ def _no_plan_file(path: Path, why: str) -> JobFileError:
         f"{path} is not a plan file",
         why=why,
         do="Make one with `rangeland plan JOB.yaml --out FILE`",
+        file=str(path),
+    )
+
+
+def _damaged(path: Path, why: str) -> Conflict:
+    return Conflict(
+        f"{path} holds no plan that can be applied",
+        why=why,
+        do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
         file=str(path),
     )
 
@@ -190,8 +233,9 @@ def _seen_json(seen: Seen) -> dict[str, Any]:
     return {**loss_to_json(seen.loss), **more}
 
 
-def _seen_of(entry: Mapping[str, Any]) -> Seen:
-    return Seen(loss_from_json(entry), Action(entry["action"]), entry["topic_id"])
+def _seen_of(entry: Fields) -> Seen:
+    action = Action(entry.text("action"))
+    return Seen(loss_of_fields(entry), action, entry.text_or_none("topic_id"))
 
 
 def _json_values(job_text: JobText) -> dict[str, Any]:

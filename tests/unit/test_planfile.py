@@ -190,3 +190,92 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written"):
         write_plan_file(folder, made.a_preview(), TEXT)
     assert [p.name for p in tmp_path.iterdir()] == ["taken"]
+
+
+# --- sealed again ---------------------------------------------------------------------------
+
+
+def reseal(path: Path, edit: Callable[[dict[str, Any]], object]) -> Path:
+    """As somebody does who means it: hash and seal fit what is there."""
+    document = json.loads(path.read_text())
+    edit(document)
+    del document["seal"]
+    document["hash"] = hashlib.sha256(canonical(document["plan"]).encode()).hexdigest()
+    document["seal"] = hashlib.sha256(canonical(document).encode()).hexdigest()
+    path.write_text(json.dumps(document))
+    return path
+
+
+def of_range(**values: Any) -> Callable[[dict[str, Any]], object]:
+    def edit(document: dict[str, Any]) -> None:
+        document["plan"]["ranges"][0].update(values)
+        document["plan"]["slices"][0].update(values)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        of_range(from_offset="1"),
+        of_range(until_offset="26000"),
+        of_range(until_offset=26_000.0),
+        of_range(until_offset=None),
+        of_range(from_offset=26_001),
+        of_range(from_offset=-1),
+        of_range(until_offset=2**63),
+        of_range(until_offset=10**400),
+        of_range(estimated_bytes="many"),
+        of_range(estimated_bytes=-1),
+        of_range(partition=2**31),
+        of_range(partition=True),
+        of_range(topic=7),
+        of_range(topic="payments"),
+        of_range(broker=["b"]),
+        of_range(topic_id=1),
+        lambda d: d["plan"]["slices"][0].update(from_offset=1_200),
+        lambda d: d["plan"]["slices"][0].update(until_offset=25_999),
+        lambda d: d["plan"]["slices"][0].update(index=1),
+        lambda d: d["plan"]["slices"][0].update(leader="h:99999"),
+        lambda d: d["plan"]["slices"].pop(),
+        lambda d: d["plan"]["slices"].append(d["plan"]["slices"][0] | {"index": 9}),
+        lambda d: d["plan"]["ranges"].append(d["plan"]["ranges"][0]),
+        lambda d: d["plan"]["losses"].clear(),
+        lambda d: d["plan"]["losses"][0].update(until_offset="1100"),
+        lambda d: d["plan"]["checkpoint"][0].update(until_offset="1"),
+        lambda d: d["plan"]["checkpoint"][0].update(epoch="1"),
+        lambda d: d["plan"].update(sequence="12"),
+        lambda d: d["plan"].update(sequence=-1),
+        lambda d: d["plan"].update(made_at_ms=10**18),
+        lambda d: d["plan"].update(job="payments"),
+        lambda d: d["plan"].update(application="rangeland/payments"),
+        lambda d: d["plan"].update(tags="A"),
+        lambda d: d["plan"].update(replaces="no"),
+        lambda d: d["plan"].update(ranges={}),
+        lambda d: d.update(job=[]),
+        lambda d: d.update(job="orders"),
+        lambda d: d.update(location=1),
+        lambda d: d.update(seen={}),
+        lambda d: d["seen"][0].update(action="steal"),
+        lambda d: d["seen"][0].update(from_offset="1"),
+        lambda d: d.update(rangeland_plan_file=True),
+        lambda d: d.update(rangeland_plan_file=[3]),
+    ],
+)
+def test_what_is_sealed_again_is_checked_as_any_input_is(
+    file: Path, edit: Callable[[dict[str, Any]], object]
+) -> None:
+    with pytest.raises(Conflict) as caught:
+        read_plan_file(reseal(file, edit))
+    assert "is not as it was written" not in str(caught.value)
+
+
+def test_a_plan_file_with_a_key_twice_is_not_one(file: Path) -> None:
+    file.write_text(file.read_text().replace('"job": {', '"job": {}, "job": {', 1))
+    with pytest.raises(JobFileError, match="twice"):
+        read_plan_file(file)
+
+
+def test_a_plan_that_is_sealed_again_unchanged_is_read(file: Path) -> None:
+    whole = read_plan_file(file)
+    assert read_plan_file(reseal(file, lambda d: None)).plan == whole.plan

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from rangeland.errors import Conflict
 from rangeland.model import Isolation, Partition, Range, Slice
+from rangeland.planning.intervals import Interval, merge, subtract, width
 from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Loss, Verdict
 from rangeland.untrusted import MAX_INT32, Fields, Unreadable, parse_address, parse_json
 
 FORMAT = 1
+LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: no time after it can be shown."""
 
 
 class Way(StrEnum):
@@ -142,7 +145,7 @@ class Plan:
             sequence=document.number("sequence"),
             dialect=document.text("dialect"),
             isolation=Isolation(document.text("isolation")),
-            made_at_ms=document.number("made_at_ms"),
+            made_at_ms=document.number("made_at_ms", 0, LAST_MS),
             replaces=document.flag("replaces", False),
             tags=document.texts("tags", ()),
             ranges=tuple(
@@ -166,7 +169,7 @@ class Plan:
                 )
                 for entry in document.each("slices")
             ),
-            losses=tuple(_loss(entry) for entry in document.each("losses")),
+            losses=tuple(loss_of_fields(entry) for entry in document.each("losses")),
             checkpoint={
                 _partition(entry): Mark(
                     entry.number("until_offset"),
@@ -190,12 +193,8 @@ def loss_to_json(loss: Loss) -> dict[str, Any]:
     }
 
 
-def loss_from_json(entry: object) -> Loss:
+def loss_of_fields(entry: Fields) -> Loss:
     """Raises ValueError where it is something else."""
-    return _loss(Fields(entry))
-
-
-def _loss(entry: Fields) -> Loss:
     return Loss(
         _partition(entry),
         entry.number("from_offset"),
@@ -243,6 +242,36 @@ def _interval(entry: Fields) -> tuple[int, int]:
     if end < start:
         raise Unreadable(f"a range ends at {end}, before {start}, where it begins")
     return start, end
+
+
+def contradiction(plan: Plan) -> str:
+    """What is wrong with a plan that nobody has made: its slices must tile its ranges without
+    the losses, so that each offset is read once. Empty where nothing is."""
+    if len({piece.index for piece in plan.slices}) < len(plan.slices):
+        return "two slices have the same index"
+    gone: dict[Partition, list[Interval]] = {}
+    for loss in plan.losses:
+        gone.setdefault(loss.partition, []).append((loss.from_offset, loss.until_offset))
+    ranges, slices = _by_life(plan.ranges), _by_life(plan.slices)
+    for life in {**ranges, **slices}:
+        asked, cut = ranges.get(life, []), slices.get(life, [])
+        for pieces, name in ((asked, "ranges"), (cut, "slices")):
+            if width(pieces) != width(merge(pieces)):
+                return f"two {name} of {life[0]} overlap"
+        wanted = [left for one in asked for left in subtract(one, gone.get(life[0], ()))]
+        if merge(cut) != merge(wanted):
+            return f"the slices of {life[0]} are not its ranges without the losses"
+    return ""
+
+
+def _by_life(
+    pieces: Sequence[Range] | Sequence[Slice],
+) -> dict[tuple[Partition, str | None], list[Interval]]:
+    found: dict[tuple[Partition, str | None], list[Interval]] = {}
+    for piece in pieces:
+        interval = piece.from_offset, piece.until_offset
+        found.setdefault((piece.partition, piece.topic_id), []).append(interval)
+    return found
 
 
 def advance(
