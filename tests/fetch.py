@@ -1,35 +1,47 @@
-"""``python -m tests.fetch``: all jars that the ordinary rings need, several sets at once.
+"""``python -m tests.fetch``: all that the ordinary rings need from repositories, several at once.
 
-A test that needs a set fetches it itself; this only has it there sooner, while the machine has
-other things to do than to wait for a repository. What cannot be fetched is said, and is not
-held against anybody here: the tests that need it will fail.
+A test that needs a set of jars or a package fetches it itself; this only has it there sooner,
+while the machine has other things to do than to wait for a repository. What cannot be fetched is
+said, and is not held against anybody here: the tests that need it will fail.
 """
 
 from __future__ import annotations
 
+import platform
+import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from rangeland.errors import RangelandError
 from rangeland.jvm.jars import JAR_SETS, fetch_jars
+from tests.kept import JAVA_11, OLDER_SPARK, installed
 
 AT_ONCE = 3
-ONLY_SLOW = {"delta-4.0.0", "hadoop-minicluster-3.5.0"}
+FIRST = ["delta-4.4.0", "kafka-4.1.0", "hadoop-aws-3.5.0"]
+"""What most tests need, the first ones above all."""
+ONLY_SLOW = {"hadoop-minicluster-3.5.0"}
 ONLY_BENCH = {"spark-kafka-4.2.0", "spark-kafka-token-provider-4.0.0"}
 
 
 def main() -> int:
+    others = sorted(JAR_SETS.keys() - ONLY_SLOW - ONLY_BENCH - set(FIRST))
+    packages = [OLDER_SPARK, *([JAVA_11] if platform.machine() == "x86_64" else [])]
+    work: list[Callable[[], object]] = [partial(fetch_jars, name) for name in FIRST]
+    work += [partial(installed, name) for name in packages]
+    work += [partial(fetch_jars, name) for name in others]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for trouble in pool.map(_fetch, sorted(JAR_SETS.keys() - ONLY_SLOW - ONLY_BENCH)):
+        for trouble in pool.map(_tried, work):
             if trouble:
                 print(trouble, flush=True)
     return 0
 
 
-def _fetch(name: str) -> str:
+def _tried(work: Callable[[], object]) -> str:
     try:
-        fetch_jars(name)
-    except RangelandError as error:
+        work()
+    except (RangelandError, AssertionError, OSError, subprocess.SubprocessError) as error:
         return str(error)
     return ""
 

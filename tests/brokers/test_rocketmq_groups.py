@@ -21,13 +21,11 @@ from rangeland.dialects.rocketmq.groups import open_home
 from rangeland.errors import Conflict, JobFileError
 from rangeland.fetch.edge import BrokerEdge
 from rangeland.groups.keeping import Keeper
-from rangeland.jvm.jars import class_path
-from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Partition
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
-from tests.brokers.rocketmq import CLIENTS, run_clients, settings_of
+from tests.brokers.rocketmq import clients_command, run_clients, settings_of
 
 pytestmark = pytest.mark.brokers
 
@@ -240,9 +238,8 @@ def test_upstream_s_consumer_goes_on_where_a_driver_committed(drivers: Drivers) 
 def test_upstream_s_live_consumer_is_respected_and_named(drivers: Drivers, tmp_path: Path) -> None:
     produced(drivers, 1)
     server = drivers.cluster.servers[0]
-    command = [find_java(), "-Xmx128m", *SMALL_JVM, f"-Duser.home={tmp_path}"]
-    command += ["-cp", class_path("rocketmq-5.5.0"), str(CLIENTS), "consume", server]
-    command += [drivers.topic, drivers.group, "1000"]
+    arguments = ["consume", server, drivers.topic, drivers.group, "1000"]
+    command = clients_command(tmp_path, *arguments)
     consumer = Process("consumer", command, log=tmp_path / "consumer.log")
     try:
         consumer.wait_for_line(r"^@\t", 30)

