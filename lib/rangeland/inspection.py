@@ -284,11 +284,12 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
         runner.target.layout(runner.rows)
         runner.target.refuse_strangers()
         runner.target.try_store()
-        return " ".join([f"{job.sink.table} is not there yet and would be created.", *notes])
+        return " ".join([f"{job.sink.table} is not there yet, and can be created.", *notes])
     runner.target.layout(runner.rows)
     runner.target.try_store()
     runner.refuse_restored()
-    return " ".join([f"{job.sink.table} is at version {runner.target.version}, and fits.", *notes])
+    at = f"{job.sink.table} is at version {runner.target.version}"
+    return " ".join([f"{at}, takes these rows, and can be written.", *notes])
 
 
 def _plan(job: Job, spark: Any, progress: Progress) -> str:

@@ -126,7 +126,7 @@ def test_status_shows_checkpoint_end_lag_and_group() -> None:
     assert lines_with(text, "orders/1 ")[0][2:] == ["0", "-", "9,000", "9,000", "-"]
     assert "23,000 offsets not landed yet" in text
     assert "plan 12 of rangeland/orders, 1,000 offsets" in text
-    assert "sequence 12, prepared 2023-11-14 22:13:20 UTC, landed 33,985" in text
+    assert "landing 12, 2023-11-14 22:13:20 UTC, 33,985 records" in text
 
 
 def test_status_shows_what_an_open_transaction_holds_back() -> None:

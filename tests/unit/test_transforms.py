@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
 from rangeland.errors import JobFileError, TransformFailed
 from rangeland.model import Partition, Slice
 from rangeland.spark.locating import located, narrowed
-from rangeland.spark.transforms import load_transform, raised_in
+from rangeland.spark.transforms import load_transform, raised_in, raised_of
 
 ORDERS = Partition("orders", 0)
 SPARK_4 = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback:
@@ -47,6 +48,18 @@ def test_the_exception_and_the_author_s_line_are_found_in_what_spark_says(
     text: str, said: str
 ) -> None:
     assert str(raised_in(text)) == said
+
+
+def test_an_error_of_ours_is_not_the_transform_s() -> None:
+    """The tasks that read and write beside the transform name theirs by its class."""
+
+    class PythonException(PySparkException):
+        pass
+
+    ours = SPARK_4.replace("KeyError: 'orders'", "rangeland.errors.Bug: a task failed.")
+    assert raised_of(PythonException(ours)) is None
+    assert str(raised_of(PythonException(SPARK_4))) == "KeyError: 'orders' (my_module.py:5)"
+    assert raised_of(KeyError("orders")) is None
 
 
 @pytest.mark.parametrize(

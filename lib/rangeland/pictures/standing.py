@@ -118,17 +118,11 @@ def _status_bar(status: PartitionStatus) -> LogBar:
 
 
 def _recent_line(entry: dict[str, Any]) -> str:
-    """``sequence 12, prepared 2026-01-31 06:00:00 UTC, landed 33,985, files 4``."""
-    said_values = []
-    for key, value in entry.items():
-        if key.endswith("_at_ms"):
-            moment = datetime.fromtimestamp(value // 1000, UTC)
-            said_values.append(f"{key.removesuffix('_at_ms')} {moment:%Y-%m-%d %H:%M:%S} UTC")
-        elif key == "hash":
-            said_values.append(f"hash {value[:12]}")
-        else:
-            said_values.append(f"{key} {number(value) if isinstance(value, int) else value}")
-    return ", ".join(said_values)
+    """``landing 12, 2026-01-31 06:00:00 UTC, 33,985 records in 4 files``."""
+    moment = datetime.fromtimestamp(entry["prepared_at_ms"] // 1000, UTC)
+    files = f" in {counted(entry['files'], 'file')}" if "files" in entry else ""
+    records = f"{counted(entry['landed'], 'record')}{files}"
+    return f"landing {number(entry['sequence'])}, {moment:%Y-%m-%d %H:%M:%S} UTC, {records}"
 
 
 def _or_dash(value: int | None) -> str:

@@ -27,6 +27,7 @@ from rangeland.errors import Bug, JobFileError, RangelandError, TransformFailed
 from rangeland.spark.jobs import translated
 
 MAX_MESSAGE = 500
+OURS = "rangeland.errors."
 RUN_AGAIN = "then run again: the same offsets are read"
 # Classes of SQLSTATE that speak of a query or its data, and not of the engine: feature not
 # supported, cardinality, data exception, exceptions of functions, syntax, raise_error.
@@ -157,7 +158,8 @@ def raised_of(error: BaseException) -> Raised | None:
         return None
     text = str(error)
     if type(error).__name__ == "PythonException":
-        return raised_in(text)
+        raised = raised_in(text)
+        return None if raised.exception.startswith(OURS) else raised
     state = None
     with suppress(Exception):  # asks the JVM, which may have gone
         state = error.getSqlState()

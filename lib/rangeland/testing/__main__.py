@@ -21,6 +21,7 @@ from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import CODECS, fill
 from rangeland.testing.rocketmq import RocketmqCluster
+from rangeland.wording import counted
 
 VERSIONS = (*KafkaCluster.versions, *KafkaZooKeeperCluster.versions)
 
@@ -108,7 +109,8 @@ def _kafka(chosen: argparse.Namespace) -> None:
                 version=chosen.version,
                 is_made=is_old,
             )
-            _say(f"Topic {chosen.topic}: {chosen.records:,} records, {size / 1e6:,.0f} MB in all.")
+            megabytes = f"{size / 1e6:,.1f} MB"
+            _say(f"Topic {chosen.topic}: {counted(chosen.records, 'record')}, {megabytes} in all.")
         print(",".join(cluster.bootstrap), flush=True)
         _say("These are the bootstrap servers. Ctrl-C stops the brokers and removes their data.")
         _keep(cluster)
