@@ -128,9 +128,10 @@ class Finisher:
                 why=f"there are {len(landed.paths)}; the first is {landed.paths[0]}",
                 do="see what removes files from the table's folder, then run again",
             )
-        layout = self.target.layout(self.rows)
-        for text in without_time(outcome.files, layout) if landed.anew else ():
-            self._warn(text)
+        nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
+        if landed.anew and nulls:
+            for text in without_time(nulls, self.target.layout(self.rows)):
+                self._warn(text)
         return Finished(plan, outcome, landed, recovered, read_here, shared is not None)
 
     def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
