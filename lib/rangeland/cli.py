@@ -15,7 +15,16 @@ from typing import Annotated
 
 import typer
 
-from rangeland.commands import describing, landing, looking, mirroring, redriving, shipping, showing
+from rangeland.commands import (
+    adopting,
+    describing,
+    landing,
+    looking,
+    mirroring,
+    redriving,
+    shipping,
+    showing,
+)
 from rangeland.endings import INTERRUPTED, Ending, as_usage_error, ending
 from rangeland.errors import UsageError
 
@@ -109,6 +118,7 @@ app.command(short_help="Land what was quarantined and decodes by now.")(redrivin
 app.command(short_help="Show where a job stands: checkpoint, end, lag.")(looking.status)
 app.command(short_help="Prove that each landed offset is in the table once.")(looking.verify)
 app.command(short_help="Say which run landed an offset, and where it is.")(looking.find)
+app.command(short_help="Take a table as it is, where its ledger disagrees.")(adopting.adopt)
 app.command(short_help="Push the checkpoint to the job's group.")(mirroring.mirror)
 app.command(short_help="Say whether the logs have come so far yet.")(looking.reached)
 app.command(short_help="Print the JSON schema of job files, for editors.")(describing.schema)

@@ -51,7 +51,11 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     """The checkpoint of the job against the logs as they are now, and its last landings."""
     progress.step(f"looking at the table {job.sink.table}")
     target = Target(spark, job)
-    standing = target.standing(job.application)
+    disagreement = target.disagreement()
+    try:
+        standing = target.standing(job.application)
+    except Conflict as error:
+        raise disagreement or error from error
     source = job.source
     progress.step(f"asking {source.where} for leaders and offsets")
     known = standing.topics
@@ -92,6 +96,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         recent=tuple(_landing(entry) for entry in target.history(job.application, RECENT)),
         group=group,
         losses=tuple(losses[-LOSSES:]),
+        warnings=(*target.warnings(), *([] if disagreement is None else [str(disagreement)])),
     )
 
 
@@ -287,13 +292,15 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
         return " ".join([f"{job.sink.table} is not there yet, and can be created.", *notes])
     runner.target.layout(runner.rows)
     runner.target.try_store()
-    runner.refuse_restored()
+    runner.refuse_disagreement()
     at = f"{job.sink.table} is at version {runner.target.version}"
     return " ".join([f"{at}, takes these rows, and can be written.", *notes])
 
 
 def _plan(job: Job, spark: Any, progress: Progress) -> str:
-    found, _ = Runner(job, spark, progress).draft()
+    runner = Runner(job, spark, progress)
+    found, _ = runner.draft()
+    runner.refuse_unknown_rows(found)
     if found.is_empty:
         return "there is nothing to land now"
     plan = found.plan

@@ -274,6 +274,8 @@ class Status:
     group: GroupStatus | None = None
     losses: tuple[LossEntry, ...] = ()
     """The latest that the ledger has of this job."""
+    warnings: tuple[str, ...] = ()
+    """Settings of the table that will make trouble, and why no run would land in it now."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -287,6 +289,7 @@ class Status:
                 for p in self.live_plans
             ],
             "recent": list(self.recent),
+            "warnings": list(self.warnings),
             "losses": [loss_json(loss) for loss in self.losses],
             "group": None if self.group is None else self.group.to_json(),
         }

@@ -22,8 +22,10 @@ from rangeland.groups.claiming import claimed
 from rangeland.groups.mirroring import positions
 from rangeland.job import Job
 from rangeland.job.settings import cluster_settings, exposed, login_packages
+from rangeland.landing.adopting import AdoptResult
+from rangeland.landing.adopting import adopt as adopt_table
 from rangeland.landing.drafting import Drafter
-from rangeland.landing.evidence import refuse_restored
+from rangeland.landing.evidence import refuse_undone, refuse_unknown_rows
 from rangeland.landing.finishing import Finished, Finisher, mends
 from rangeland.landing.ledger import Unfinished
 from rangeland.landing.losing import losses_in
@@ -56,8 +58,10 @@ def preview(job: Job, spark: Any, progress: Progress, way: Way | None = None) ->
     perhaps the table, and writes nothing."""
     started = time.monotonic()
     runner = Runner(job, spark, progress, way or Way.RUN)
+    runner.refuse_disagreement()
     unfinished = runner.target.unfinished()
     found, survey = runner.draft()
+    runner.refuse_unknown_rows(found)
     return PlanPreview(
         draft=found,
         table=job.sink.table,
@@ -95,6 +99,11 @@ def redrive(
     return RedriveResult(job.job, job.sink.table, tuple(left), time.monotonic() - started, done)
 
 
+def adopt(job: Job, spark: Any, progress: Progress) -> AdoptResult:
+    """Writes down that the table is as it should be, where it and its ledger disagree."""
+    return adopt_table(job, Runner(job, spark, progress).rows, spark, progress)
+
+
 def apply(job: Job, plan: Plan, seen: Sequence[Seen], spark: Any, progress: Progress) -> RunResult:
     """Enters a plan that was made before, or refuses it where its ground has moved. ``seen``
     are the losses that were beside it when it was made."""
@@ -128,10 +137,16 @@ class Runner:
         found, self.finisher.survey = self.drafter.draft()
         return found, self.finisher.survey
 
-    def refuse_restored(self) -> None:
-        """A RESTORE is in the way where rows of this job's topics are missing since."""
+    def refuse_disagreement(self) -> None:
+        """What the ledger says has to be so in this table before anything lands on top of it."""
+        self.target.refuse_disagreement()
         if self.way is not Way.MISSING:
-            refuse_restored(self.spark, self.target, self.job, self.progress)
+            refuse_undone(self.spark, self.target, self.job, self.progress)
+
+    def refuse_unknown_rows(self, found: Draft) -> None:
+        """Rows that no ledger tells of are in the way of landing beside them."""
+        if self.way in (Way.RUN, Way.BESIDE):
+            refuse_unknown_rows(self.spark, self.target, found.plan.ranges)
 
     # --- the group --------------------------------------------------------------------
 
@@ -204,7 +219,7 @@ class Runner:
             turn += 1
             if finished:
                 self._mirror(to_the_end=False)
-            self.refuse_restored()
+            self.refuse_disagreement()
             unfinished = self.target.unfinished()
             first = next((u for u in unfinished if self._comes_first(u)), None)
             if first is not None:
@@ -224,6 +239,7 @@ class Runner:
                 if same and finished[-1].outcome.ranges:
                     return finished, found  # one that died was asked for the same
                 continue
+            self.refuse_unknown_rows(found)
             self._warn_of(found)
             plan = self._enter(found.plan, unfinished, seen)
             if plan is not None:
@@ -252,7 +268,7 @@ class Runner:
     def _apply(self, plan: Plan, seen: Sequence[Seen]) -> _Done:
         """What was seen is in the ledger before the plan is: whoever finds it entered has
         nothing more to tell."""
-        self.refuse_restored()
+        self.refuse_disagreement()
         unfinished = self.target.unfinished()
         if (same := self._entered(plan, unfinished)) is not None:
             return [self.finisher.finish(same.plan, same, recovered=True)], None
@@ -262,6 +278,7 @@ class Runner:
         if found.is_empty and not found.begins:
             self._note(seen, plan.made_at_ms)
             return [], found
+        self.refuse_unknown_rows(found)
         if self._enter(plan, unfinished, seen, plan.made_at_ms) is not None:
             return [self.finisher.finish(plan, None, recovered=False)], found
         self.target.refresh()

@@ -49,7 +49,7 @@ class Driving(run.Runner):
         self.finisher.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
         self.finisher.wait_for_workers = lambda: None
 
-    def refuse_restored(self) -> None: ...
+    def refuse_disagreement(self) -> None: ...
 
     def _result(self, *about: Any) -> Any:
         return run.summed(self.job, self.target, *about)

@@ -113,7 +113,7 @@ def conflict() -> None:
 
     found = commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
     target: Any = SimpleNamespace(name="lake/orders")
-    Target.refuse_restored(target, found)
+    Target.refuse_undone(target, found)
 
 
 def refused() -> None:

@@ -13,6 +13,8 @@ from rangeland.delta.entries import PlanEntry, RangeEntry
 from rangeland.delta.facts import AddedFile
 from rangeland.delta.kernel import AlreadyCommitted, Committed, Kernel
 from rangeland.delta.ledger import Ledger
+from rangeland.delta.rows import SCHEMA
+from rangeland.delta.schema import schema_json
 from rangeland.model import DataFile, Partition, Range
 
 P0 = Partition("orders", 0)
@@ -26,6 +28,17 @@ class Version:
     version: int
     added: tuple[AddedFile, ...] = ()
     transactions: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def table_id(self) -> str:
+        return f"id of {self.path}"
+
+    @property
+    def schema_json(self) -> str:
+        return schema_json(SCHEMA)
+
+    def property(self, name: str) -> str | None:
+        return None
 
     def files(self) -> Iterator[AddedFile]:
         return iter(self.added)

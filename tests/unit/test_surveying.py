@@ -91,6 +91,7 @@ class Grouped(run.Runner):
         self.way = way
         self.target = target
         self.progress = Silent()
+        self.spark = cast(Any, None)
         self.warnings: list[str] = []
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         nothing = cast(Any, None)
@@ -109,7 +110,7 @@ class Grouped(run.Runner):
             test_target.land_until_30(self.target, plan)
         return plan
 
-    def refuse_restored(self) -> None: ...
+    def refuse_disagreement(self) -> None: ...
 
     def _enter(self, plan: Plan, *about: object) -> Plan | None:
         self.outrun -= 1

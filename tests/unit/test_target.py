@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rangeland.delta.entries import FileEntry
-from rangeland.delta.kernel import AlreadyCommitted, Committed
+from rangeland.delta.kernel import AlreadyCommitted, Committed, NotReady
 from rangeland.delta.rows import SCHEMA, missing_columns
 from rangeland.errors import BadRecord, Conflict, RangeLost
 from rangeland.job import Job
@@ -64,7 +64,11 @@ class LakeInMemory:
         transaction: tuple[str, int],
         expected: int | None = None,
         removed: Sequence[Any] = (),
-    ) -> Committed | AlreadyCommitted:
+        properties: object = None,
+        is_ready: Callable[[], bool] = lambda: True,
+    ) -> Committed | AlreadyCommitted | NotReady:
+        if not is_ready():
+            return NotReady()
         return self.tables[snapshot.path].append(snapshot, files, transaction)
 
     def commits(self, path: str, since: int) -> list[Any]:

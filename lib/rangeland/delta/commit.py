@@ -8,16 +8,16 @@ error, since the caller can make them again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 
 from rangeland.delta.facts import AddedFile, CommitFacts
 from rangeland.delta.files import store_error
-from rangeland.delta.kernel import Committed, Kernel, Snapshot
+from rangeland.delta.kernel import AlreadyCommitted, Committed, Kernel, NotReady, Snapshot
 from rangeland.delta.storage import StoreSettings, open_store
-from rangeland.errors import TableRefused
+from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
 
 
@@ -59,9 +59,11 @@ def land(
     files: Sequence[DataFile],
     since: int = 0,
     removed: Sequence[AddedFile] = (),
+    properties: Mapping[str, str] | None = None,
 ) -> Landed | FilesMissing:
     """Commits ``files`` with transaction (application, sequence), once and for all. Where
-    files are ``removed`` in the same commit, one that came meanwhile is a Conflict.
+    files are ``removed`` in the same commit, one that came meanwhile is a Conflict. The table
+    has ``properties`` afterwards.
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
     only shortens the search for the version of a landing that was made before."""
@@ -76,13 +78,49 @@ def land(
     newest = snapshot.transaction_version(application)
     if newest is not None and newest >= sequence:
         return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
-    if missing := missing_files(kernel.storage(where), files):
-        return FilesMissing(missing)
+    storage, missing = kernel.storage(where), list[str]()
+
+    def is_whole() -> bool:
+        _refuse_another(kernel, snapshot)
+        missing.extend(missing_files(storage, files))
+        return not missing
+
+    to_set = _to_set(snapshot, properties or {})
     expected = snapshot.version if removed else None
-    done = kernel.append(snapshot, files, (application, sequence), expected, removed)
-    if isinstance(done, Committed):
-        return Landed(done.version, anew=True)
-    return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
+    try:
+        done = kernel.append(
+            snapshot, files, (application, sequence), expected, removed, to_set, is_whole
+        )
+    except Conflict:
+        # Of two first landings in a table one sets the properties, and the other comes again.
+        theirs = kernel.load(where)
+        if not to_set or theirs is None or _to_set(theirs, to_set):
+            raise
+        return land(kernel, theirs, application, sequence, files, since, removed, properties)
+    match done:
+        case NotReady():
+            return FilesMissing(tuple(missing))
+        case Committed(version=version):
+            return Landed(version, anew=True)
+        case AlreadyCommitted():
+            return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
+
+
+def _refuse_another(kernel: Kernel, snapshot: Snapshot) -> None:
+    """Reading may take hours; a commit on top of another table of that path would break its log."""
+    now = kernel.load(snapshot.path)
+    if now is None or now.table_id != snapshot.table_id:
+        raise Conflict(
+            f"landing in {snapshot.path}",
+            why="the table was dropped or created anew since this run has looked at it",
+            do="see who did it, then run again: it says what to do",
+        )
+
+
+def _to_set(snapshot: Snapshot, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Those that the table does not have yet: a change of its metadata fails the writers of
+    others that are under way, so it is made once."""
+    return {name: value for name, value in wanted.items() if snapshot.property(name) != value}
 
 
 def missing_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[str, ...]:
@@ -118,14 +156,22 @@ def landing_commit(
     return None
 
 
-def restored(kernel: Kernel, table: str | Snapshot, since: int) -> Restored | None:
-    """The last RESTORE after table version ``since`` that took landings away, if any.
+def replaced(commits: Sequence[CommitFacts]) -> CommitFacts | None:
+    """The last of these that has replaced or removed all rows at once, if any."""
+    return next((commit for commit in reversed(commits) if commit.replaces_all), None)
+
+
+def restored(
+    kernel: Kernel, table: str | Snapshot, since: int, commits: Sequence[CommitFacts] | None = None
+) -> Restored | None:
+    """The last RESTORE after table version ``since`` that took landings away, if any. Its
+    ``commits`` may be given.
 
     RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Give
     the version that the newest plan was made at: what came before was dealt with then."""
     path = table if isinstance(table, str) else table.path
     seen_until: int | None = None
-    for commit in reversed(kernel.commits(path, since + 1)):
+    for commit in reversed(kernel.commits(path, since + 1) if commits is None else commits):
         if not commit.is_restore or (seen_until is not None and commit.version > seen_until):
             continue
         # To a time: how far back that was is not in the log, so it may be all the way.

@@ -69,7 +69,8 @@ Spans = Mapping[Partition, tuple[Span, ...]]
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
     """``document`` is the whole plan as JSON. ``table_version`` is the target table's when
-    the plan was made, None before the table existed. The last three are filled by
+    the plan was made, None before the table existed; ``table_id`` is Delta's own id of that
+    table, None in ledgers of version 0.1.0. ``entered``, ``covered`` and ``live`` are filled by
     ``Ledger.enter``."""
 
     application: str
@@ -83,6 +84,7 @@ class PlanEntry:
     entered: int = 0
     covered: Spans = field(default_factory=dict)
     live: tuple[tuple[str, int], ...] = ()
+    table_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class OutcomeEntry:
     attempt: int = 0
     kept: tuple[DataFile, ...] = ()
     """Files of the quarantine, which has them before the table has the others."""
+    table_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

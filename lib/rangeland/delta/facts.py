@@ -46,6 +46,10 @@ class AddedFile:
     action: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
+_CONDITIONS = ("predicate", "isDynamicPartitionOverwrite", "replaceOnCond", "replaceUsingCols")
+_EVERYTHING = (None, "", "[]", '["true"]', "null", "false", False)
+
+
 @dataclass(frozen=True, slots=True)
 class CommitFacts:
     """One entry of the log that is still on disk. ``transactions`` maps application ids to
@@ -58,6 +62,18 @@ class CommitFacts:
     restored_to: int | None = None
     parameters: Mapping[str, str | None] = field(default_factory=dict)
     is_restore: bool = False
+
+    @property
+    def replaces_all(self) -> bool:
+        """It took all rows out of the table before it added its own, if any. What deletes or
+        replaces rows by a condition does not."""
+        operation = self.operation.upper()
+        if "REPLACE TABLE" in operation or operation == "TRUNCATE":
+            return True
+        if any(self.parameters.get(name) not in _EVERYTHING for name in _CONDITIONS):
+            return False
+        mode = str(self.parameters.get("mode") or "").lower()
+        return operation == "DELETE" or (operation == "WRITE" and mode == "overwrite")
 
 
 class StoreKind(StrEnum):

@@ -16,7 +16,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from rangeland.delta import trouble
 from rangeland.delta.actions import add_lines, added_file, commit_facts, remove_lines
+from rangeland.delta.blind import blind_committer
 from rangeland.delta.facts import AddedFile, CommitFacts, StoreFacts, TableFacts
 from rangeland.delta.hadoop import HadoopConf
 from rangeland.delta.lock import locked
@@ -55,6 +56,24 @@ class Snapshot:
         """Schema, features and the like: dozens of calls over py4j, so only when asked for."""
         with translated(f"reading the metadata of {self.path}"):
             return self._kernel.facts_of(self._java)
+
+    @cached_property
+    def table_id(self) -> str:
+        """Delta's own id of the table: one that is created anew has another."""
+        with translated(f"reading the metadata of {self.path}"):
+            return str(self._java.getMetadata().getId())
+
+    @cached_property
+    def schema_json(self) -> str:
+        """Delta's ``schemaString``."""
+        with translated(f"reading the metadata of {self.path}"):
+            return str(self._java.getMetadata().getSchemaString())
+
+    def property(self, name: str) -> str | None:
+        """A property of the table, None where it is not set."""
+        with translated(f"reading the metadata of {self.path}"):
+            found = self._java.getMetadata().getConfiguration().get(name)
+            return None if found is None else str(found)
 
     def transaction_version(self, application: str) -> int | None:
         """The newest transaction version of an application id, None if it has none."""
@@ -87,6 +106,15 @@ class AlreadyCommitted:
     transaction_version: int
 
 
+@dataclass(frozen=True, slots=True)
+class NotReady:
+    """The check that was asked for right before the commit said no: nothing was committed."""
+
+
+def _always() -> bool:
+    return True
+
+
 class Kernel:
     """Delta Kernel in the JVM of a running Spark session. ``engine_info`` names the writer
     in every commit."""
@@ -106,6 +134,7 @@ class Kernel:
                     why=str(error),
                     do="Start Spark with the delta-spark package",
                 ) from error
+            self._blind = blind_committer(spark.sparkContext._gateway)
             alone = self._conf.of_sole_writer()
             self._sole = self._shared
             if alone is not None:
@@ -165,10 +194,17 @@ class Kernel:
         """The newest version of the table, None where there is no table."""
         try:
             with translated(f"reading the Delta log of {path}"):
-                java = self._tables.loadSnapshot(path).build(self.engine)
-                return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
+                return self._load(path, blind=True)
         except trouble.NoTable:
             return None
+
+    def _load(self, path: str, *, blind: bool) -> Snapshot:
+        """``blind``: what is committed on this snapshot says that it has read nothing."""
+        builder = self._tables.loadSnapshot(path)
+        if blind:
+            builder = builder.withCommitter(self._blind)
+        java = builder.build(self.engine)
+        return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
 
     def facts_of(self, java: Any) -> TableFacts:
         """See ``Snapshot.facts``."""
@@ -278,18 +314,21 @@ class Kernel:
         columns = self._jvm.java.util.ArrayList()
         for name in partition_columns:
             columns.add(self._column(name))
-        properties = self._jvm.java.util.HashMap()
-        for key, value in conf.items():
-            properties.put(key, value)
         builder = self._tables.buildCreateTableTransaction(
             uri, self._types.deserializeStructType(schema), self._engine_info
-        ).withTableProperties(properties)
+        ).withTableProperties(self._java_map(conf))
         if partition_columns:
             builder = builder.withDataLayoutSpec(self._layouts.partitioned(columns))
         transaction = builder.build(self.engine)
         result = transaction.commit(self.engine, self._iterable.emptyIterable())
         self._upkeep.start(uri, lambda: self._run_hooks(result))
         return self._left_by(result)
+
+    def _java_map(self, values: Mapping[str, str]) -> Any:
+        made = self._jvm.java.util.HashMap()
+        for key, value in values.items():
+            made.put(key, value)
+        return made
 
     def append(
         self,
@@ -298,9 +337,13 @@ class Kernel:
         transaction: tuple[str, int],
         expected_version: int | None = None,
         removed: Sequence[AddedFile] = (),
-    ) -> Committed | AlreadyCommitted:
+        properties: Mapping[str, str] | None = None,
+        is_ready: Callable[[], bool] = _always,
+    ) -> Committed | AlreadyCommitted | NotReady:
         """One commit that adds ``files``, takes ``removed`` out of the table, and sets the
-        transaction (application, version).
+        transaction (application, version) and these table properties. ``is_ready`` is asked
+        while the table is locked, so nothing that honours the lock comes between its answer
+        and the commit.
 
         Commits of others that came meanwhile are stepped over, unless they changed schema
         or protocol, or have this transaction. With ``expected_version`` any commit after it
@@ -315,8 +358,17 @@ class Kernel:
         now_ms = time.time_ns() // 1_000_000
         actions = "\n".join([add_lines(files), remove_lines(removed, now_ms)]).strip()
         try:
-            with locked(where), translated(f"committing to {where}"):
-                return self._append(snapshot, actions, transaction, expected_version)
+            with locked(where):
+                if not is_ready():
+                    return NotReady()
+                with translated(f"committing to {where}"):
+                    if removed:  # only what removes nothing may be called a blind append
+                        snapshot = self._load(where, blind=False)
+                        if expected_version not in (None, snapshot.version):
+                            raise _moved(where, expected_version)
+                    return self._append(
+                        snapshot, actions, transaction, expected_version, properties or {}
+                    )
         except trouble.StaleTransaction:
             seen = self._loaded(where)
             found = seen.transaction_version(application)
@@ -340,12 +392,15 @@ class Kernel:
         text: str,
         transaction: tuple[str, int],
         expected_version: int | None,
+        properties: Mapping[str, str],
     ) -> Committed:
         if not snapshot.is_own:
             # What upkeep a commit needs depends on what the one before has left behind.
             self._upkeep.wait_for(snapshot.path)
         builder = snapshot._java.buildUpdateTableTransaction(self._engine_info, self._write)
         builder = builder.withTransactionId(*transaction)
+        if properties:
+            builder = builder.withTablePropertiesAdded(self._java_map(properties))
         if expected_version is not None:
             builder = builder.withMaxRetries(0)
         java = builder.build(self.engine)
@@ -389,7 +444,7 @@ class Kernel:
         return warnings
 
 
-def _moved(where: str, expected: int) -> Conflict:
+def _moved(where: str, expected: int | None) -> Conflict:
     return Conflict(
         f"committing to {where}",
         why=f"the table is no longer at version {expected}",

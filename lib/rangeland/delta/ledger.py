@@ -64,6 +64,7 @@ class Ledger:
         self._files = LedgerFiles(self.path, kernel.storage(self.path))
         self._view: _View | None = None
         self._stale: _View | None = None  # still good if nothing was written since
+        self._newest: tuple[EventKey, PlanEntry] | None = None
 
     def open_or_create(self) -> Ledger:
         """Makes the ledger where there is none. Concurrent callers end up with the same."""
@@ -82,6 +83,11 @@ class Ledger:
         self._stale, self._view = self._view or self._stale, None
 
     # --- reading ------------------------------------------------------------------------
+
+    @property
+    def table_id(self) -> str:
+        """Delta's own id of the ledger: one that is made anew has another."""
+        return self._seen().snapshot.table_id
 
     def entered(self) -> int:
         """How many plans were ever entered, of all jobs of this table."""
@@ -123,6 +129,20 @@ class Ledger:
         mine = [k for k in self.events() if (k.event, k.application) == (OUTCOME, application)]
         mine.sort(key=lambda key: key.sequence, reverse=True)
         return (self._outcome_at(key) for key in mine)
+
+    def newest(self) -> PlanEntry | None:
+        """The plan that was entered last, of whichever job."""
+        plans = [key for key in self.events() if key.event == PLAN]
+        if not plans:
+            return None
+        if self._newest is None or self._newest[0] != plans[-1]:
+            self._newest = (plans[-1], self._plan_at(plans[-1]))
+        return self._newest[1]
+
+    def last_sequence(self, application: str) -> int:
+        """Of the newest plan of an application, 0 for none; told without opening a file."""
+        mine = (k for k in self.events() if (k.event, k.application) == (PLAN, application))
+        return max((key.sequence for key in mine), default=0)
 
     def newest_of(self, job: str) -> PlanEntry | None:
         """The plan of a job, of its runs or backfills, that was entered last."""
@@ -191,10 +211,9 @@ class Ledger:
     def coverage(self) -> Coverage:
         """What is landed and what is held. Opens the newest plan, and the events of plans
         that were live when it was entered."""
-        plans = [key for key in self.events() if key.event == PLAN]
-        if not plans:
+        newest = self.newest()
+        if newest is None:
             return Coverage(self.entered())
-        newest = self._plan_at(plans[-1])
         landed = newest.covered
         held: dict[Partition, tuple[HeldSpan, ...]] = {}
         for application, sequence in (*newest.live, (newest.application, newest.sequence)):
@@ -218,10 +237,9 @@ class Ledger:
     def recent(self) -> tuple[tuple[str, int], ...]:
         """(application, sequence) of all plans that may not be in the table yet: the newest,
         and those that were not known to be in it when that one was entered."""
-        plans = [key for key in self.events() if key.event == PLAN]
-        if not plans:
+        newest = self.newest()
+        if newest is None:
             return ()
-        newest = self._plan_at(plans[-1])
         return (*newest.live, (newest.application, newest.sequence))
 
     def enter(
@@ -272,7 +290,7 @@ class Ledger:
 
     def lacks(self) -> list[str]:
         """The columns, as SQL adds them, that were not known when this ledger was made."""
-        return missing_columns(names_in(self._seen().snapshot.facts.schema_json))
+        return missing_columns(names_in(self._seen().snapshot.schema_json))
 
     def _append(
         self, entry: Entry, transaction: tuple[str, int], losses: Sequence[LossEntry] = ()

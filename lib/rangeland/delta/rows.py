@@ -96,6 +96,7 @@ SCHEMA = pa.schema(
         pa.field("cause", pa.string()),
         pa.field("evidence", pa.string()),
         pa.field("seen_at", UTC_MICROS),
+        pa.field("table_id", pa.string()),
     ]
 )
 INDEXED = ("event", "application", "job", "sequence", "entered", "attempt", "plan")
@@ -134,6 +135,7 @@ def to_row(entry: Entry) -> Row:
         return row | {
             "files": [_file_row(f) for f in entry.files],
             "attempt": entry.attempt,
+            "table_id": entry.table_id,
             "document": _compact(kept) if entry.kept else None,
         }
     if isinstance(entry, PartEntry):
@@ -147,6 +149,7 @@ def to_row(entry: Entry) -> Row:
     return row | {
         "entered": entry.entered,
         "table_version": entry.table_version,
+        "table_id": entry.table_id,
         "covered": [_span_row(p, s) for p, spans in entry.covered.items() for s in spans],
         "live": [{"application": a, "sequence": n} for a, n in entry.live],
         "document": entry.document,
@@ -185,6 +188,7 @@ def _from_row(row: Row) -> Entry:
             written_at_ms,
             row["attempt"] or 0,
             _kept_of(row["document"]),
+            row.get("table_id"),
         )
     covered: dict[Partition, tuple[Span, ...]] = {}
     for s in row["covered"]:
@@ -202,6 +206,7 @@ def _from_row(row: Row) -> Entry:
         entered=row["entered"],
         covered=covered,
         live=tuple((one["application"], one["sequence"]) for one in row["live"]),
+        table_id=row.get("table_id"),
     )
 
 

@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from rangeland.delta.facts import AddedFile
+
 STRING_PREFIX = 32
 INDEXED_COLUMNS = 32
 
@@ -45,6 +47,18 @@ def indexed_columns(schema: pa.Schema, limit: int = INDEXED_COLUMNS) -> frozense
     """The first columns, as many as Delta indexes by default; -1 means all."""
     names = schema.names
     return frozenset(names if limit < 0 else names[:limit])
+
+
+def may_hold(file: AddedFile, column: str, value: str) -> bool:
+    """Whether a file may have a row with this text in a column; False only where its partition
+    or its statistics say so."""
+    if column in file.partition_values:
+        return file.partition_values[column] == value
+    stats = json.loads(file.stats) if file.stats else {}
+    if stats.get("numRecords") == 0:
+        return False
+    low, high = (stats.get(side, {}).get(column) for side in ("minValues", "maxValues"))
+    return not (isinstance(low, str) and isinstance(high, str)) or low <= value <= high
 
 
 class StatsCollector:

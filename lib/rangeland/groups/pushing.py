@@ -16,7 +16,7 @@ from rangeland.groups.homes import open_home
 from rangeland.groups.mirroring import Mirrored, mirror, positions
 from rangeland.job import Group, Job
 from rangeland.job.settings import cluster_settings, wanted_of
-from rangeland.landing.evidence import refuse_restored
+from rangeland.landing.evidence import refuse_undone
 from rangeland.landing.surveying import survey_of
 from rangeland.landing.target import Target
 from rangeland.model import LogState, Partition
@@ -90,7 +90,8 @@ def push(job: Job, spark: Any, progress: Progress) -> PushResult:
     group = group_of(job)
     progress.step(f"looking at the table {job.sink.table}")
     target = Target(spark, job)
-    refuse_restored(spark, target, job, progress)
+    target.refuse_disagreement()
+    refuse_undone(spark, target, job, progress)
     standing = target.standing(job.application)
     progress.step("asking for leaders and offsets")
     cluster = cluster_settings(job)

@@ -12,7 +12,7 @@ from typing import Any
 
 from rangeland.delta.commit import landing_commit
 from rangeland.delta.entries import OutcomeEntry, PlanEntry, RangeEntry
-from rangeland.errors import TableRefused, UsageError
+from rangeland.errors import Conflict, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.landing.target import Target
 from rangeland.model import Partition, Range
@@ -30,7 +30,14 @@ from rangeland.planning.coverage import common, coverage_of
 from rangeland.planning.plan import Plan
 from rangeland.progress import Progress
 from rangeland.results import Finding
-from rangeland.spark.offsets import files_with, rows_of_entries, runs_in, table_frame
+from rangeland.spark.names import literal
+from rangeland.spark.offsets import (
+    files_with,
+    has_rows,
+    rows_of_entries,
+    runs_in,
+    table_frame,
+)
 
 Landings = Sequence[tuple[PlanEntry, OutcomeEntry]]
 
@@ -127,20 +134,47 @@ def refuse_cut(target: Target, ranges: Iterable[Range]) -> None:
     )
 
 
-def refuse_restored(spark: Any, target: Target, job: Job, progress: Progress) -> None:
-    """Raises Conflict where the table was restored and rows of the job's topics are missing
-    since: what the checkpoint says is then not in the table."""
-    found = target.restored()
+def refuse_undone(spark: Any, target: Target, job: Job, progress: Progress) -> None:
+    """Raises Conflict where the table was restored, or all its rows replaced, and rows of the
+    job's topics are missing since: what the checkpoint says is then not in the table."""
+    found = target.undone()
     if found is None:
         return
-    progress.step(f"the table was restored: reading the offsets in {job.sink.table}")
+    progress.step(f"rows of {job.sink.table} were taken back or replaced: reading its offsets")
     try:
         holes = examine(spark, target).audit.holes
     except TableRefused:  # its rows do not say, so what the log says must do
-        target.refuse_restored(found)
+        target.refuse_undone(found)
         return
     if any(job.source.reads(hole.partition.topic) for hole in holes):
-        target.refuse_restored(found)
+        target.refuse_undone(found)
+
+
+def refuse_unknown_rows(spark: Any, target: Target, ranges: Iterable[Range]) -> None:
+    """Raises Conflict where the table has rows of topics that its ledger knows nothing of:
+    whether these very offsets are among them nobody can tell."""
+    topics = target.may_hold({r.partition.topic for r in ranges})
+    if not topics:
+        return
+    why = f"its ledger has no landing of {', '.join(topics)}"
+    try:
+        where = f"topic IN ({', '.join(map(literal, topics))})"
+        if not has_rows(spark, table_frame(spark, target.there()), where):
+            return
+        if not target.unknown(topics, now=True):
+            return  # another driver has just landed them, so this plan will not be entered
+        found = f"the table {target.name} has rows of {', '.join(topics)}"
+    except TableRefused as error:
+        found = f"the table {target.name} has rows that may be of {', '.join(topics)}"
+        why += f", and {error.what}"
+    raise Conflict(
+        found,
+        why=f"{why}: it is a copy or clone of another table, or they came by another way; "
+        "landing on top of them could land records twice",
+        do="land in another table; or bring the ledger, the folder _rangeland, from where the rows "
+        "came from; or take these rows as landed with `rangeland adopt JOB.yaml`",
+        topics=topics,
+    )
 
 
 def find(spark: Any, target: Target, partition: Partition, offset: int) -> Finding:

@@ -36,7 +36,7 @@ from rangeland.landing.ledger import Unfinished
 from rangeland.landing.losing import losses_in
 from rangeland.landing.redriving import HOLD_ALL, redrives, rereads, settings_of
 from rangeland.landing.replacing import Replacement, refuse_lost
-from rangeland.landing.target import Target
+from rangeland.landing.target import Target, refuse_other_plan
 from rangeland.landing.untimed import without_time
 from rangeland.model import DataFile, Range, Receipt, Slice, Survey, TaskResult
 from rangeland.planning.audit import Replaced
@@ -118,6 +118,7 @@ class Finisher:
             recovered = recovered and not shared.with_others
         elif outcome is None:
             outcome = self._read(plan)
+        refuse_other_plan(plan, outcome)
         landed = self._land(plan, outcome, since)
         if isinstance(landed, FilesMissing):
             outcome = self._read_again(plan, outcome, landed)

@@ -14,6 +14,7 @@ from typing import Any
 
 from rangeland.delta import commit
 from rangeland.delta.entries import LossEntry, OutcomeEntry, PlanEntry
+from rangeland.delta.facts import CommitFacts
 from rangeland.delta.ledger import Ledger
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
@@ -47,12 +48,15 @@ class TargetLedger(TargetTable):
     def refresh(self) -> None:
         """The next answers are of now. The ledger is looked at before the table: what the
         table says it has landed is then never older than what the ledger knows of. An outcome
-        may be prepared and committed between the two looks: then both are looked at again."""
+        may be prepared and committed between the two looks, or a ledger made and its first plan
+        landed: then both are looked at again."""
         seen: set[tuple[str, int]] = set()
         while True:
             self._ledger = self._look_for_ledger()
             self._entered = 0 if self._ledger is None else self._ledger.entered()
             self.look_again()
+            if self._ledger is None and self.version is not None and self._look_for_ledger():
+                continue
             straddled = self._landed_without_outcome()
             if straddled <= seen:
                 return
@@ -61,7 +65,11 @@ class TargetLedger(TargetTable):
     def _landed_without_outcome(self) -> set[tuple[str, int]]:
         """Plans that the table has landed and the ledger was seen to have no outcome of."""
         live = [] if self._ledger is None else self._ledger.live()
-        return {(name, sequence) for name, sequence in live if self._has_landed(name, sequence)}
+        return {(name, last) for name, last in live if self.transaction_version(name) >= last}
+
+    def landed_sequence(self, application: str) -> int:
+        """The last sequence of an application that is in the table, 0 for none."""
+        return self.transaction_version(application)
 
     def _has_landed(self, application: str, sequence: int) -> bool:
         return self.landed_sequence(application) >= sequence
@@ -87,6 +95,18 @@ class TargetLedger(TargetTable):
         )
         checkpoint = self._checkpoint(newest) if newest is not None else {}
         return Standing(checkpoint, self._coverage(), sequence + 1, self._held_at_first(checkpoint))
+
+    def last_known(self, application: str) -> tuple[dict[Partition, Mark], Coverage, int]:
+        """The checkpoint of the last landing that the ledger tells of, what it calls landed, and
+        the last sequence that it or the table knows; without asking whether the two agree."""
+        sequence = self.transaction_version(application)
+        if self._ledger is None:
+            return {}, Coverage(), sequence
+        outcome = next(self._ledger.outcomes(application), None)
+        plan = self._ledger.plan(application, outcome.sequence) if outcome else None
+        checkpoint = {} if plan is None else self._checkpoint(plan)
+        last = max(sequence, self._ledger.last_sequence(application))
+        return checkpoint, self._coverage(), last
 
     def _held_at_first(self, checkpoint: Mapping[Partition, Mark]) -> frozenset[Partition]:
         """What the job's first run has held back, and none has landed since."""
@@ -167,17 +187,31 @@ class TargetLedger(TargetTable):
             return None
         return Unfinished(plan, None, outcome)
 
-    def restored(self) -> commit.Restored | None:
-        """A RESTORE that may have taken back rows of this job since its newest plan."""
+    def undone(self) -> commit.Restored | CommitFacts | None:
+        """A RESTORE, or what has replaced all rows at once, since the job's newest plan: it may
+        have taken rows of this job out of the table."""
         if self._ledger is None or self._snapshot is None:
             return None
         newest = self._ledger.newest_of(self._job.job)
         if newest is None or newest.table_version is None:
             return None
-        return commit.restored(self.kernel, self._snapshot, newest.table_version)
+        since = newest.table_version
+        commits = self.kernel.commits(self.there(), since + 1)
+        restored = commit.restored(self.kernel, self._snapshot, since, commits)
+        return restored or commit.replaced(commits)
 
-    def refuse_restored(self, found: commit.Restored) -> None:
-        """Raises Conflict for rows that a RESTORE has taken back."""
+    def refuse_undone(self, found: commit.Restored | CommitFacts) -> None:
+        """Raises Conflict for rows that are gone by it."""
+        if isinstance(found, CommitFacts):
+            raise Conflict(
+                f"all rows of the table {self.name} were replaced at version {found.version}",
+                why=f"{found.operation} took out rows that were landed; the checkpoint is ahead "
+                "of the data, and landing on top would leave a hole",
+                do=f"restore the table to version {found.version - 1}; or land them again with "
+                "`rangeland backfill JOB.yaml --missing`; or, if they are not wanted any more, "
+                "run `rangeland adopt JOB.yaml`",
+                at_version=found.version,
+            )
         lost = ", ".join(f"{application} {sequence}" for application, sequence in found.lost)
         raise Conflict(
             f"the table {self.name} was restored to version {found.restored_to}",

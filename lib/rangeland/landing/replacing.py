@@ -78,10 +78,10 @@ class Replacement:
         path, (application, sequence) = target.there(), (outcome.application, outcome.sequence)
         anew = target.landed_sequence(application) < sequence
         if anew:
-            if gone := target.missing(outcome):
-                return commit.FilesMissing(gone)
-            _, new, where = self._swap(plan, outcome)
             with locked(path):
+                if gone := target.missing(outcome):
+                    return commit.FilesMissing(gone)
+                _, new, where = self._swap(plan, outcome)
                 swap(new, path, where, (application, sequence))
             target.look_again()
         version = commit.landed_at(target.kernel, path, application, sequence, since or 0)

@@ -29,6 +29,8 @@ from rangeland.model import DataFile
 from rangeland.planning.plan import Plan
 from rangeland.spark.names import QUARANTINE_SUFFIX, literal, quoted
 
+RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
+
 
 class TargetTable:
     """See the head of this file. Reads are of the moment of the last look."""
@@ -61,6 +63,11 @@ class TargetTable:
         return None if self._snapshot is None else self._snapshot.facts
 
     @property
+    def table_id(self) -> str | None:
+        """Delta's own id of the table, None where there is none yet."""
+        return None if self._snapshot is None else self._snapshot.table_id
+
+    @property
     def version(self) -> int | None:
         return None if self._snapshot is None else self._snapshot.version
 
@@ -78,7 +85,19 @@ class TargetTable:
         facts, partition_by = self.facts, self._job.sink.partition_by
         found = () if facts is None else fit(facts, rows, partition_by).notes
         store = None if self.path is None else self.kernel.store(self.path)
-        return (*found, *([store.note] if store and store.kind is StoreKind.SINGLE_DRIVER else []))
+        single = [store.note] if store and store.kind is StoreKind.SINGLE_DRIVER else []
+        return (*found, *single, *self.warnings())
+
+    def warnings(self) -> tuple[str, ...]:
+        """Settings of the table that will make trouble later."""
+        kept = self._snapshot.property(RETENTION_PROPERTY) if self._snapshot else None
+        if kept is None:
+            return ()
+        return (
+            f"the table's property {RETENTION_PROPERTY} is {kept}: it makes Delta forget what has "
+            "landed, which then has to be searched for; unset it with ALTER TABLE ... UNSET "
+            f"TBLPROPERTIES ('{RETENTION_PROPERTY}')",
+        )
 
     def warning(self) -> str:
         """What a run should say each time: nobody has yet decided who may write here."""
@@ -135,8 +154,8 @@ class TargetTable:
 
     # --- what it holds -----------------------------------------------------------------
 
-    def landed_sequence(self, application: str) -> int:
-        """The last sequence of an application that is in the table, 0 for none."""
+    def transaction_version(self, application: str) -> int:
+        """What the table itself says of an application: its last sequence, 0 for none."""
         if self._snapshot is None:
             return 0
         return self._snapshot.transaction_version(application) or 0

@@ -29,8 +29,9 @@ from rangeland.delta.facts import AddedFile
 from rangeland.delta.ledger import Ledger
 from rangeland.delta.lock import locked
 from rangeland.errors import Bug, Conflict
-from rangeland.landing.ledger import TargetLedger, Unfinished
+from rangeland.landing.ledger import Unfinished
 from rangeland.landing.losing import given_up, losses_of, seen_losses
+from rangeland.landing.vouching import LEDGER_PROPERTY, VouchedLedger
 from rangeland.model import DataFile, Partition, Receipt, TaskResult
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, Seen
@@ -38,7 +39,7 @@ from rangeland.planning.proof import RangeOutcome
 from rangeland.spark.names import LEDGER_SUFFIX, quoted_path
 
 
-class Target(TargetLedger):
+class Target(VouchedLedger):
     """See the head of this file."""
 
     def open_or_create(self, rows: pa.Schema) -> None:
@@ -75,7 +76,9 @@ class Target(TargetLedger):
             document=json.dumps(plan.to_json()),
             written_at_ms=_now_ms(),
             table_version=self.version,
+            table_id=self.table_id,
         )
+        self._add_columns_if_lacking()
         left = [(u.plan.application, u.plan.sequence) for u in unfinished]
         return ledger.enter(entry, self._entered, left)
 
@@ -91,13 +94,14 @@ class Target(TargetLedger):
         ledger = self._open_ledger()
         losses = self._with_columns(losses_of(plan, receipts, _now_ms()))
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
-        mine = _outcome(plan, outcomes, files, receipts, leaders)
+        mine = self._outcome(plan, outcomes, files, receipts, leaders)
         if ledger.prepare(mine, losses):
             return mine, True
         ledger.refresh()
         theirs = ledger.outcome(plan.application, plan.sequence)
         if theirs is None:
             raise Bug(f"the outcome of {plan.application} {plan.sequence} is there and unreadable")
+        refuse_other_plan(plan, theirs)
         return theirs, False
 
     def handed_in(self, plan: Plan) -> tuple[list[PartEntry], OutcomeEntry | None]:
@@ -143,7 +147,8 @@ class Target(TargetLedger):
         ledger = self._open_ledger()
         leaders = {entry.range.partition: entry.leader for entry in old.ranges}
         losses = self._with_columns(losses_of(plan, receipts, _now_ms(), old.attempt + 1))
-        mine = replace(_outcome(plan, outcomes, files, receipts, leaders), attempt=old.attempt + 1)
+        mine = self._outcome(plan, outcomes, files, receipts, leaders)
+        mine = replace(mine, attempt=old.attempt + 1)
         if ledger.prepare(mine, losses):
             return mine
         ledger.refresh()
@@ -155,7 +160,7 @@ class Target(TargetLedger):
         counts, which may be another driver's."""
         ledger = self._open_ledger()
         entries = self._with_columns(given_up(plan, losses, _now_ms(), attempt))
-        mine = replace(_outcome(plan, (), (), {}, {}), attempt=attempt)
+        mine = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
         if ledger.prepare(mine, entries):
             return mine
         ledger.refresh()
@@ -173,15 +178,19 @@ class Target(TargetLedger):
             self._ledger.note(self._with_columns(entries))
 
     def _with_columns(self, losses: list[LossEntry]) -> list[LossEntry]:
-        """The same losses, once the ledger has columns for them: one made by an earlier version
-        has not."""
+        """The same losses, once the ledger has columns for them."""
+        if losses:
+            self._add_columns_if_lacking()
+        return losses
+
+    def _add_columns_if_lacking(self) -> None:
+        """A ledger that was made by an earlier version lacks the newest columns."""
         ledger = self._open_ledger()
-        if losses and ledger.lacks():
+        if ledger.lacks():
             with locked(ledger.path):
                 ledger.refresh()  # another driver may have added them until the lock was free
                 self._add_columns(ledger)
             ledger.refresh()
-        return losses
 
     def _add_columns(self, ledger: Ledger) -> None:
         lacking = ledger.lacks()
@@ -195,7 +204,7 @@ class Target(TargetLedger):
             if not ledger.lacks():
                 return  # a driver on another host, which no lock holds back, was first
             raise Conflict(
-                f"the ledger {ledger.path} could not be given the columns of losses",
+                f"the ledger {ledger.path} could not be given its new columns",
                 why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
                 do="see who else alters that table, then run again",
                 columns=[column.split("`")[1] for column in lacking],
@@ -211,32 +220,51 @@ class Target(TargetLedger):
             raise Bug(f"an outcome is to be landed in {self.name}, which is not there")
         files: list[DataFile] = [entry.file for entry in outcome.files]
         where = (self.kernel, table, outcome.application, outcome.sequence)
-        return commit.land(*where, files, since or 0, dead)
+        properties = {LEDGER_PROPERTY: self._open_ledger().table_id}
+        return commit.land(*where, files, since or 0, dead, properties)
+
+    def _outcome(
+        self,
+        plan: Plan,
+        outcomes: Iterable[RangeOutcome],
+        files: Iterable[FileEntry],
+        receipts: Mapping[int, Receipt],
+        leaders: Mapping[Partition, str | None],
+    ) -> OutcomeEntry:
+        """``leaders`` are named where nobody has told who served the last of a range."""
+        return OutcomeEntry(
+            application=plan.application,
+            job=plan.job,
+            sequence=plan.sequence,
+            plan_hash=plan.hash,
+            ranges=tuple(
+                RangeEntry(
+                    o.range,
+                    o.counts,
+                    o.leader or leaders.get(o.range.partition),
+                    o.gaps,
+                    o.in_bytes,
+                )
+                for o in outcomes
+            ),
+            files=tuple(files),
+            written_at_ms=_now_ms(),
+            kept=tuple(file for receipt in receipts.values() for file in receipt.kept),
+            table_id=self.table_id,
+        )
 
 
-def _outcome(
-    plan: Plan,
-    outcomes: Iterable[RangeOutcome],
-    files: Iterable[FileEntry],
-    receipts: Mapping[int, Receipt],
-    leaders: Mapping[Partition, str | None],
-) -> OutcomeEntry:
-    """``leaders`` are named where nobody has told who served the last of a range."""
-    return OutcomeEntry(
-        application=plan.application,
-        job=plan.job,
-        sequence=plan.sequence,
-        plan_hash=plan.hash,
-        ranges=tuple(
-            RangeEntry(
-                o.range, o.counts, o.leader or leaders.get(o.range.partition), o.gaps, o.in_bytes
-            )
-            for o in outcomes
-        ),
-        files=tuple(files),
-        written_at_ms=_now_ms(),
-        kept=tuple(file for receipt in receipts.values() for file in receipt.kept),
-    )
+def refuse_other_plan(plan: Plan, outcome: OutcomeEntry) -> None:
+    """Raises Conflict where the ledger's outcome of that number is of another plan: what it
+    has landed is not what this plan was to land."""
+    if outcome.plan_hash != plan.hash:
+        raise Conflict(
+            f"the ledger has an outcome of {plan.application} {plan.sequence}, of another plan",
+            why=f"that plan is {outcome.plan_hash[:12]}, this one {plan.hash[:12]}; the table's "
+            "transactions or the ledger's rows were lost in between",
+            do="see the newest rows of the ledger, then take the table as it is with `rangeland "
+            "adopt JOB.yaml`",
+        )
 
 
 def _now_ms() -> int:

@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rangeland.landing.adopting import AdoptResult
 from rangeland.model import COUNT_NAMES, Counts
 from rangeland.pictures.drawing import (
     biggest,
@@ -47,6 +48,16 @@ def result_picture(result: RunResult) -> RenderableType:
     parts += loss_lines(result.losses)
     parts += listed("warning", result.warnings, "yellow")
     return Group(*parts)
+
+
+def adopt_picture(result: AdoptResult) -> RenderableType:
+    """What counts as landed since a table was adopted."""
+    title = said(result.job, "bold").append(": ")
+    title.append(f"adopted {result.table}", style="bold green")
+    title.append_text(said(f" (version {result.table_version})"))
+    if not result.ranges:
+        return Group(title, said("it has no rows that its ledger does not know"))
+    return Group(title, *listed("landed from now on", [str(r) for r in result.ranges], "cyan"))
 
 
 def _result_title(result: RunResult) -> Text:

@@ -61,6 +61,7 @@ def status_picture(status: Status) -> RenderableType:
     parts += listed("held back behind an open transaction", waiting, "yellow")
     parts += listed("held at its checkpoint", [f"{x}: {x.evidence}" for x in held], "yellow")
     parts += loss_lines(loss for loss in status.losses if loss not in held)
+    parts += listed("warning", status.warnings, "yellow")
     return Group(*parts)
 
 

@@ -1,0 +1,75 @@
+"""What tells that a landing is in its table, and what takes all rows out of one."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.delta.facts import AddedFile, CommitFacts
+from rangeland.delta.stats import may_hold
+from rangeland.landing.vouching import Landing
+
+
+@pytest.mark.parametrize(
+    ("landing", "landed"),
+    [
+        (Landing(True, False, False, False), True),
+        (Landing(False, True, False, False), True),
+        (Landing(False, False, False, True), True),
+        (Landing(False, False, True, False), False),
+        (Landing(False, False, False, False), None),
+    ],
+)
+def test_a_landing_is_believed_by_what_was_seen_and_denied_by_a_whole_history(
+    landing: Landing, landed: bool | None
+) -> None:
+    assert landing.has_landed is landed
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "is_whole"),
+    [
+        ("WRITE", {"mode": "Append", "partitionBy": "[]"}, False),
+        ("WRITE", {"mode": "Overwrite", "partitionBy": "[]"}, True),
+        ("WRITE", {"mode": "Overwrite", "canOverwriteSchema": "true"}, True),
+        ("WRITE", {"mode": "Overwrite", "predicate": "(topic = 'c')"}, False),
+        ("WRITE", {"mode": "Overwrite", "isDynamicPartitionOverwrite": "true"}, False),
+        ("WRITE", {}, False),
+        ("DELETE", {"predicate": '["(value#2304 = 3)"]'}, False),
+        ("DELETE", {"predicate": "[]"}, True),
+        ("DELETE", {"predicate": '["true"]'}, True),
+        ("CREATE OR REPLACE TABLE AS SELECT", {}, True),
+        ("REPLACE TABLE", {}, True),
+        ("TRUNCATE", {}, True),
+        ("OPTIMIZE", {"predicate": "[]"}, False),
+        ("MERGE", {"predicate": '["(a = b)"]'}, False),
+        ("CREATE TABLE", {}, False),
+    ],
+)
+def test_what_takes_out_all_rows_is_told_from_what_takes_some(
+    operation: str, parameters: dict[str, str | None], is_whole: bool
+) -> None:
+    assert CommitFacts(3, 0, operation, {}, None, parameters).replaces_all is is_whole
+
+
+def file(stats: str | None, **partition_values: str) -> AddedFile:
+    return AddedFile("part-1.parquet", 1, 1, stats, partition_values)
+
+
+BOUNDS = '{"numRecords":2,"minValues":{"topic":"b"},"maxValues":{"topic":"d"}}'
+
+
+@pytest.mark.parametrize(
+    ("found", "may"),
+    [
+        (file(BOUNDS), True),
+        (file(BOUNDS.replace('"b"', '"d"').replace('"d"},"max', '"cc"},"max')), False),
+        (file(BOUNDS.replace('"d"', '"bz"')), False),
+        (file('{"numRecords":0}'), False),
+        (file('{"numRecords":2}'), True),
+        (file(None), True),
+        (file(None, topic="c"), True),
+        (file(BOUNDS, topic="d"), False),
+    ],
+)
+def test_a_file_may_hold_a_topic_unless_its_statistics_deny_it(found: AddedFile, may: bool) -> None:
+    assert may_hold(found, "topic", "c") is may
