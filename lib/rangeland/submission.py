@@ -6,6 +6,7 @@ What a cluster manager cannot do is refused here, before anything is built.
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -106,7 +107,9 @@ def refuse_impossible(choices: Choices) -> None:
         )
     for setting in choices.conf:
         if "=" not in setting:
-            raise UsageError(f"--conf {setting}", do="Write it as --conf spark.name=value")
+            raise UsageError(
+                f"--conf {_name_in(setting)}", do="Write it as --conf spark.name=value"
+            )
 
 
 def submission(
@@ -283,3 +286,9 @@ def _notes(job: Job, choices: Choices, shipped: Shipped) -> list[str]:
     if not choices.dynamic_allocation:
         notes.append("--dynamic-allocation is safe: a lost executor's tasks are read again")
     return notes
+
+
+def _name_in(setting: str) -> str:
+    """What stands behind the name may be a secret."""
+    found = re.match(r"[\w.-]*", setting)
+    return found[0] if found else ""

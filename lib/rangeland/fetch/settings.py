@@ -30,10 +30,10 @@ class TokenSource:
     """Where a bearer token comes from, anew for each login; exactly one of the first four is
     given. The token endpoint is asked for as OAuth 2 calls client credentials."""
 
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = field(default=(), repr=False)
     file: str | None = None
     function: str | None = None
-    endpoint: str | None = None
+    endpoint: str | None = field(default=None, repr=False)
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str = ""

@@ -124,23 +124,25 @@ def _brought(source: TokenSource, wait_s: float) -> str:
 
 def _from_command(command: tuple[str, ...], wait_s: float) -> str:
     field = f"{FIELD}.command"
+    done: subprocess.CompletedProcess[bytes] | None = None
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=wait_s, check=False
         )
     except subprocess.TimeoutExpired:
-        # Its own text would repeat what came out so far.
+        pass  # it has what came out so far, and is no cause of what is raised below
+    except (OSError, ValueError) as error:
+        raise JobFileError(
+            f"the command {command[0]} cannot be started on {platform.node()}",
+            why=getattr(error, "strerror", None) or type(error).__name__,
+            do=f"correct {field}; it must be there on the driver and on every executor",
+        ) from None
+    if done is None:
         raise Unreachable(
             f"the command {command[0]} gave no token",
             why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
             do=f"see why it takes so long, or raise source.timeouts.request_ms ({field})",
-        ) from None
-    except OSError as error:
-        raise JobFileError(
-            f"the command {command[0]} cannot be started on {platform.node()}",
-            why=error.strerror or type(error).__name__,
-            do=f"correct {field}; it must be there on the driver and on every executor",
-        ) from None
+        )
     if done.returncode == 0:
         return done.stdout.decode("utf-8", errors="replace")
     raise _command_failed(command, done.returncode, done.stdout, done.stderr)
@@ -169,31 +171,36 @@ def _tail(stderr: bytes, stdout: bytes) -> str:
 
 
 def _from_file(path: str) -> str:
+    why = "it is not UTF-8"
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobFileError(
-            f"the token file {path} cannot be read on {platform.node()}",
-            why=getattr(error, "strerror", None) or type(error).__name__,
-            do=f"make it readable there, on the driver and on every executor, or correct "
-            f"{FIELD}.file",
-        ) from None
+        with Path(path).open("rb") as file:
+            return file.read(MAX_ANSWER_BYTES).decode("utf-8")
+    except UnicodeDecodeError:
+        pass  # raised below, since this one holds the token
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+    raise JobFileError(
+        f"the token file {path} cannot be read on {platform.node()}",
+        why=why,
+        do=f"make it readable there, on the driver and on every executor, or correct {FIELD}.file",
+    )
 
 
 def _from_function(name: str) -> str:
     function = _imported(name)
     try:
         token = function()
+        return token if isinstance(token, str) else ""
     except RangelandError:
         raise
     except (Exception, SystemExit) as error:
         # Whatever it says may have the token in it, and so may the frames it came through.
-        raise JobFileError(
-            f"the function {name} gave no token",
-            why=f"it raised {type(error).__name__} on {platform.node()}",
-            do=f"call it by hand, then correct {FIELD}.callable",
-        ) from None
-    return token if isinstance(token, str) else ""
+        kind = type(error).__name__
+    raise JobFileError(
+        f"the function {name} gave no token",
+        why=f"it raised {kind} on {platform.node()}",
+        do=f"call it by hand, then correct {FIELD}.callable",
+    )
 
 
 def _imported(name: str) -> Callable[[], Any]:
@@ -267,11 +274,13 @@ def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, by
     except (URLError, OSError, ValueError, HTTPException) as error:
         cause = getattr(error, "reason", error)
         kind = JobFileError if getattr(cause, "verify_code", 0) else Unreachable
-        raise kind(
-            f"the token endpoint {_without_query(url)} does not answer",
-            why=_why_silent(cause),
-            do=f"check {FIELD}: endpoint and ca, then run again",
-        ) from None
+        why = _why_silent(cause)
+    # Not from there: what is not HTTP is quoted by the error that says so.
+    raise kind(
+        f"the token endpoint {_without_query(url)} does not answer",
+        why=why,
+        do=f"check {FIELD}: endpoint and ca, then run again",
+    )
 
 
 def _answered(body: bytes) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from rangeland.job.mistakes import refuse
 from rangeland.job.parts import Misplaced, Part
 from rangeland.job.source import Source
 from rangeland.job.text import JobText, override, parse_job_text, read_job_text
-from rangeland.job.words import FirstRun, From, Size, Until, Whole
+from rangeland.job.words import FirstRun, From, Size, Until, Whole, without_secrets
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
 from rangeland.patterns import check_pattern
 from rangeland.planning.bounds import Request
@@ -201,7 +201,7 @@ class Sink(Part):
         if re.match(r"(?i)(https?|ftp|jdbc):", table):
             scheme = table.partition(":")[0]
             raise ValueError(f"a path or the URI of a store that can be written, not {scheme}:")
-        return table
+        return without_secrets(table)
 
     @field_validator("transform")
     @classmethod
@@ -306,7 +306,9 @@ class Job(Part):
         try:
             return Job.model_validate(text.values)
         except ValidationError as error:
-            refuse(text, error)
+            found = error
+        # Not from there: what pydantic says repeats the names of fields, whatever they are.
+        refuse(text, found)
 
     # --- the same as values -----------------------------------------------------------
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rangeland.zookeeper.registry import Registry
 
 
+MAX_SECRET_BYTES = 1 << 16
 SECRET_IS_KEPT = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 """Mechanisms that prove a password without sending it."""
 
@@ -179,21 +180,42 @@ def _tls(tls: Tls | bool) -> TlsSettings | None:
 
 
 def look_up(reference: str) -> str:
-    """The secret behind ``${env:NAME}`` or ``${file:PATH}``, without a trailing newline."""
+    """The secret behind ``${env:NAME}`` or ``${file:PATH}``, without a trailing newline. An error
+    names the reference; neither it nor what it comes of has any part of the secret."""
     found = re.fullmatch(r"\$\{(env|file):([^}]+)\}", reference)
     if found is None:
         raise JobFileError("a secret must be a reference", do="write ${env:NAME} or ${file:PATH}")
     kind, name = found.groups()
-    if kind == "env":
-        if name in os.environ:
-            return os.environ[name]
+    if kind == "file":
+        return _secret_in(name, reference)
+    if name not in os.environ:
         raise JobFileError(f"the environment has no {name}", do=f"set it, or correct {reference}")
-    try:
-        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        # Not the error's own text: of a decoding error that could be part of the secret.
+    secret = os.environ[name]
+    if not secret.isascii() and any("\ud800" <= letter <= "\udfff" for letter in secret):
         raise JobFileError(
-            f"the secret file {name} cannot be read",
-            why=type(error).__name__,
+            f"the secret in the environment variable {name} is not UTF-8",
+            do=f"set it in UTF-8, or correct {reference}",
+        )
+    return secret
+
+
+def _secret_in(path: str, reference: str) -> str:
+    text, why = None, "it is not UTF-8"
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_SECRET_BYTES + 1)
+        if len(content) > MAX_SECRET_BYTES:
+            why = f"it has more than {MAX_SECRET_BYTES} bytes"
+        else:
+            text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        pass  # raised below, since this one holds the secret
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+    if text is None:
+        raise JobFileError(
+            f"the secret file {path} cannot be read",
+            why=why,
             do=f"make it readable, or correct {reference}",
-        ) from None
+        )
+    return text.rstrip("\r\n")

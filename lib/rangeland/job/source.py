@@ -67,6 +67,7 @@ class Token(Part):
     )
     endpoint: str | None = Field(
         default=None,
+        repr=False,
         pattern=r"^https?://[^\s/@?#]+[^\s@]*$",
         json_schema_extra={"examples": ["https://login.example/oauth2/token"]},
         description="The token endpoint of an OAuth 2 server, asked for client credentials. "
@@ -295,6 +296,13 @@ class Source(Part):
             except ValueError as error:
                 raise ValueError(f"host:port, not {server!r}") from error
         return servers
+
+    @field_validator("zookeeper")
+    @classmethod
+    def _registry(cls, zookeeper: str | None) -> str | None:
+        if "@" in (zookeeper or ""):  # what stands before it is not repeated
+            raise ValueError("host:port without user or password")
+        return zookeeper
 
     @field_validator("topic_pattern")
     @classmethod

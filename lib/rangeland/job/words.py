@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -70,6 +71,26 @@ def parse_secret(value: object) -> object:
     if isinstance(value, str) and re.fullmatch(r"\$\{(env|file):[^}]+\}", value):
         return value
     raise ValueError("a reference such as ${env:NAME} or ${file:PATH}, never the secret itself")
+
+
+def without_secrets(uri: str) -> str:
+    """The URI of a table. Raises ValueError, which does not repeat it, where it holds a key or a
+    password: it would be in plans, in the ledger and in every message."""
+    scheme, is_uri, rest = uri.partition("://")
+    if not is_uri:
+        return uri
+    authority, _, query = re.split(r"[/#]", rest, maxsplit=1)[0].partition("?")
+    user, at, host = unquote(authority).rpartition("@")
+    port = re.sub(r"^\[[^\]]*\]", "", host).partition(":")[2]
+    is_bucket = scheme.lower() in ("s3", "s3a", "s3n")
+    if ":" in user or (port and not port.isdigit()) or (is_bucket and (at or port)):
+        raise ValueError(
+            "a URI without user and password: keys belong in Spark's own settings, such as "
+            "spark.hadoop.fs.s3a.access.key, or in the environment"
+        )
+    if "=" in query or re.search(r"\?[^/]*=", rest):
+        raise ValueError("a URI without a query: tokens belong in Spark's own settings")
+    return uri
 
 
 SECRET: Schema = {

@@ -48,7 +48,7 @@ class SaslAuthenticateResponse:
 class SaslAuthenticateRequest:
     """Source: SaslAuthenticateRequest.json. ``auth_bytes`` are never to be printed."""
 
-    auth_bytes: Bytes
+    auth_bytes: Bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

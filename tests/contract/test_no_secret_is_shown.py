@@ -1,0 +1,442 @@
+"""One secret in every place that may hold one, and everything that people or machines see.
+
+Each mistake that can be made with a secret is made, and each failure on the way of one is
+provoked. The error, all that it comes of, its JSON, its picture, what was logged and printed,
+and what is written to a file must not have the secret in any spelling.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import logging
+import pickle
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from rangeland.dialects.contract import Credentials
+from rangeland.dialects.kafka import login
+from rangeland.dialects.kafka import messages as m
+from rangeland.endings import error_json
+from rangeland.errors import RangelandError
+from rangeland.fetch import tokens
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings, SaslSettings, TokenSource
+from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.fetch.tls import tls_context
+from rangeland.fetch.tokens import fetch_token
+from rangeland.job import Job
+from rangeland.job.flags import load_job
+from rangeland.job.settings import cluster_settings, look_up
+from rangeland.job.text import parse_job_text
+from rangeland.model import Address
+from rangeland.pictures.errors import error_picture
+from rangeland.planfile import read_plan_file, write_plan_file
+from tests import answers as made
+from tests.certificates import Authority
+from tests.unit.test_login import SHAKEN, converse, said
+
+SECRET = "cAnArY+7f/secret"
+
+FORMS = [
+    SECRET,
+    SECRET.encode().hex(),
+    SECRET.replace("+", "%2B").replace("/", "%2F"),
+    SECRET.replace("+", "%2B").replace("/", "%2f"),
+    # In base64 a text has three spellings, by where it begins; their ends depend on what is around.
+    *(base64.b64encode(b"x" * n + SECRET.encode())[4:-4].decode() for n in range(3)),
+]
+
+
+def assert_silent(text: str) -> None:
+    for form in FORMS:
+        assert form not in text
+
+
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            left += [one.__cause__, one.__context__]
+
+
+def assert_error_is_silent(error: RangelandError) -> None:
+    for one in chain_of(error):
+        assert_silent(f"{one}|{one!r}|{one.args!r}|{vars(one)!r}")
+    assert_silent("".join(traceback.format_exception(error)))
+    assert_silent(json.dumps(error_json(error), default=str))
+    out = io.StringIO()
+    Console(file=out, width=200).print(error_picture(error))
+    assert_silent(out.getvalue())
+    assert_silent(str(pickle.loads(pickle.dumps(error))))
+
+
+@pytest.fixture(autouse=True)
+def nothing_said(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> Iterator[None]:
+    caplog.set_level(logging.DEBUG)
+    yield
+    assert_silent(caplog.text)
+    assert_silent("".join(capfd.readouterr()))
+
+
+@pytest.fixture(autouse=True)
+def fresh_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "_kept", {})
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+
+
+# --- in the job file, and typed -----------------------------------------------------------
+
+
+def a_job(**source: Any) -> dict[str, Any]:
+    return {
+        "job": "a",
+        "source": {"servers": ["127.0.0.1:1"], "topics": ["t"], **source},
+        "sink": {"table": "lake/a"},
+    }
+
+
+def sasl(**more: Any) -> dict[str, Any]:
+    return a_job(security={"sasl": {"username": "me", "password": "${env:X}", **more}})
+
+
+def token(**more: Any) -> dict[str, Any]:
+    login = {"mechanism": "OAUTHBEARER", "token": more}
+    return a_job(security={"sasl": login})
+
+
+def at(table: str) -> dict[str, Any]:
+    return {**a_job(), "sink": {"table": table}}
+
+
+ENDPOINT = {"endpoint": "https://h/t", "client_id": "me"}
+MISTAKES: dict[str, dict[str, Any]] = {
+    "password": sasl(password=SECRET),
+    "password in a list": sasl(password=[SECRET]),
+    "password with fields": sasl(password={SECRET: SECRET}),
+    "password that is nearly a reference": sasl(password="${ENV:" + SECRET + "}"),
+    "client secret": token(**ENDPOINT, client_secret=SECRET),
+    "key password": a_job(security={"tls": {"key_password": SECRET}}),
+    "secret key": a_job(
+        dialect="rocketmq", security={"acl": {"access_key": "k", "secret_key": SECRET}}
+    ),
+    "user and password of a broker": a_job(servers=[f"me:{SECRET}@h:9092"]),
+    "user and password of a ZooKeeper": a_job(zookeeper=f"me:{SECRET}@h:2181/kafka"),
+    "user and password of an endpoint": token(
+        endpoint=f"https://me:{SECRET}@h/t", client_id="me", client_secret="${env:X}"
+    ),
+    "keys of a table": at(f"s3a://AKIA:{SECRET}@bucket/t"),
+    "keys of a table, with a slash": at("s3a://AKIA:" + SECRET + "/more@bucket/t"),
+    "keys of a table, escaped": at(f"s3a://AKIA%3A{SECRET}@bucket/t"),
+    "a key of a table": at("s3://" + SECRET.replace("/", "%2F") + "@bucket/t"),
+    "password of a table": at(f"hdfs://me:{SECRET}@host/t"),
+    "a signed table": at(f"wasbs://c@account.blob.core.windows.net/t?sig={SECRET}"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_secret_written_into_a_job_file_is_refused_and_not_repeated(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "o.yaml"
+    path.write_text(yaml.safe_dump(MISTAKES[name]))
+    with pytest.raises(RangelandError) as caught:
+        load_job(path)
+    assert caught.value.exit_code == 78
+    assert_error_is_silent(caught.value)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "s3a://bucket/t",
+        "s3://bucket/a@b:c/t",
+        "abfss://container@account.dfs.core.windows.net/t",
+        "hdfs://name-node:8020/t",
+        "hdfs://[::1]:8020/t",
+        "gs://bucket/t",
+        "file:///srv/t",
+        "/srv/a@b:c/t",
+        "main.sales.orders",
+    ],
+)
+def test_a_table_without_secrets_is_taken(table: str) -> None:
+    assert Job.parse(yaml.safe_dump(at(table))).sink.table == table
+
+
+PASSWORD = "source.security.sasl.password"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        f"{PASSWORD}={SECRET}",
+        f"{PASSWORD}=!{SECRET}",
+        f"{PASSWORD}=*{SECRET}",
+        f"{PASSWORD}=&{SECRET}",
+        f"{PASSWORD}=!!int {SECRET}",
+        f"{PASSWORD}={{{SECRET}: {SECRET}}}",
+        f"{PASSWORD}={{{SECRET}: 1, {SECRET}: 2}}",
+        f"{PASSWORD}=[{SECRET}",
+        f"{PASSWORD}.{SECRET}=",
+        f"{PASSWORD}.x={SECRET}",
+        f"{PASSWORD}.{SECRET}.x=1",
+        f"{PASSWORD}:{SECRET}",
+        f"{PASSWORD} {SECRET}",
+        f"{PASSWORD}!{SECRET}=1",
+        f".{SECRET}=",
+        f":{SECRET}",
+        f"sink.table=s3a://AKIA:{SECRET}@bucket/t",
+        f"source.security.sasl={{password: {SECRET}}}",
+        f"source.security.acl={{access_key: k, secret_key: {SECRET}}}",
+        f"source.servers=[me:{SECRET}@h:1]",
+    ],
+)
+@pytest.mark.parametrize("has_sasl", [True, False])
+def test_a_secret_typed_in_a_flag_is_not_repeated(
+    typed: str, has_sasl: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "o.yaml"
+    path.write_text(yaml.safe_dump(sasl() if has_sasl else a_job()))
+    with pytest.raises(RangelandError) as caught:
+        load_job(path, [typed])
+    assert caught.value.exit_code in (64, 78)
+    assert_error_is_silent(caught.value)
+
+
+# --- looked up ----------------------------------------------------------------------------
+
+
+def test_a_secret_that_is_not_utf_8_is_refused_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(SECRET.encode() + b"\xff")
+    monkeypatch.setenv("X", SECRET + "\udcff")
+    source = TokenSource(file=str(path))
+    looks: list[Callable[[], object]] = [
+        lambda: look_up("${env:X}"),
+        lambda: look_up(f"${{file:{path}}}"),
+        lambda: fetch_token(source, 5_000),
+        lambda: cluster_settings(Job.parse(yaml.safe_dump(sasl()))),
+    ]
+    for look in looks:
+        with pytest.raises(RangelandError, match="UTF-8") as caught:
+            look()
+        assert caught.value.exit_code == 78
+        assert_error_is_silent(caught.value)
+
+
+def test_values_with_secrets_do_not_show_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("X", SECRET)
+    whole = sasl()
+    whole["source"]["security"]["tls"] = {"key_password": "${env:X}"}
+    job = Job.parse(yaml.safe_dump(whole))
+    settings = cluster_settings(job)
+    bearer = TokenSource(endpoint=f"https://h/t?key={SECRET}", client_secret=SECRET)
+    for shown in (
+        job,
+        settings,
+        settings.sasl,
+        settings.tls,
+        bearer,
+        TokenSource(command=("get", SECRET)),
+        Credentials("PLAIN", "me", SECRET, SECRET),
+        m.SaslAuthenticateRequest(auth_bytes=SECRET.encode()),
+    ):
+        assert_silent(f"{shown}|{shown!r}")
+    assert settings.sasl is not None
+    assert SECRET in settings.sasl.password
+
+
+def test_a_plan_file_has_references_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ORDERS_PASSWORD", SECRET)
+    text = parse_job_text(made.JOB_YAML, "orders.yaml")
+    cluster_settings(Job.of(text))
+    write_plan_file(tmp_path / "plan.json", made.a_preview(), text)
+    assert_silent((tmp_path / "plan.json").read_text())
+    assert_silent(repr(read_plan_file(tmp_path / "plan.json")))
+    assert_silent(json.dumps(made.a_preview().to_json()))
+
+
+# --- on their way -------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(answer: Callable[[bytes], bytes]) -> Iterator[int]:
+    """A port that gives each piece of what it is sent to ``answer`` and sends what comes of it."""
+
+    def serve() -> None:
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            with peer:
+                peer.settimeout(2)
+                try:
+                    while sent := peer.recv(1 << 16):
+                        peer.sendall(answer(sent))
+                except OSError:
+                    pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def http(body: str, status: int = 400) -> bytes:
+    head = f"HTTP/1.1 {status} {SECRET}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return (head + body).encode()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda sent: sent,
+        lambda sent: http(json.dumps({"error": SECRET, "error_description": SECRET})),
+        lambda sent: http(json.dumps({"error": sent.decode()}), 500),
+        lambda sent: http(json.dumps({"access_token": f"{SECRET} {SECRET}"}), 200),
+        lambda sent: http(SECRET, 200),
+        lambda sent: SECRET.encode() + b"\r\n\r\n",
+        lambda sent: b"HTTP/1.1 302 Found\r\nLocation: /" + SECRET.encode() + b"\r\n\r\n",
+    ],
+    ids=["echo", "error", "echo in an error", "bad token", "no JSON", "no HTTP", "elsewhere"],
+)
+def test_what_a_token_endpoint_says_brings_no_secret_back(answer: Callable[[bytes], bytes]) -> None:
+    with serving(answer) as port:
+        url = f"http://127.0.0.1:{port}/t?key={SECRET}"
+        source = TokenSource(endpoint=url, client_id="me", client_secret=SECRET)
+        with pytest.raises(RangelandError) as caught:
+            fetch_token(source, 3_000)
+    assert caught.value.exit_code in (75, 78)
+    assert_error_is_silent(caught.value)
+
+
+@pytest.mark.parametrize("at", ["127.0.0.1:1", "127.0.0.1:99999", "127.0.0.1:x", "[::"])
+def test_an_endpoint_that_cannot_be_asked_is_shown_without_its_query(at: str) -> None:
+    url = f"http://{at}/t?key={SECRET}"
+    source = TokenSource(endpoint=url, client_id="me", client_secret=SECRET)
+    with pytest.raises(RangelandError) as caught:
+        fetch_token(source, 3_000)
+    assert_error_is_silent(caught.value)
+
+
+def failing() -> str:
+    raise ValueError(SECRET)
+
+
+def odd() -> str:
+    return f"Bearer {SECRET}\n"
+
+
+PRINTS = f"import sys, time; print({SECRET!r}, flush=True); print({SECRET!r}, file=sys.stderr)"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        TokenSource(command=(sys.executable, "-c", PRINTS + "; sys.exit(1)")),
+        TokenSource(command=(sys.executable, "-c", PRINTS + "; sys.exit(75)")),
+        TokenSource(command=(sys.executable, "-c", PRINTS + "; print('x y')")),
+        TokenSource(command=(sys.executable, "-c", PRINTS + "; time.sleep(60)")),
+        TokenSource(command=("/nowhere/get-token", SECRET)),
+        TokenSource(function=f"{__name__}:failing"),
+        TokenSource(function=f"{__name__}:odd"),
+        TokenSource(function=f"{__name__}:nothing"),
+    ],
+    ids=["fails", "later", "odd", "hangs", "missing", "raises", "odd text", "no function"],
+)
+def test_what_brings_a_token_fails_without_showing_it(
+    source: TokenSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or _this_module())
+    with pytest.raises(RangelandError) as caught:
+        fetch_token(source, 2_000)
+    assert_error_is_silent(caught.value)
+
+
+def _this_module() -> Any:
+    import types
+
+    module = types.ModuleType(__name__)
+    module.__dict__.update(failing=failing, odd=odd)
+    return module
+
+
+def answer_with(text: str) -> m.SaslAuthenticateResponse:
+    return said(error_code=58, error_message=text)
+
+
+def test_a_broker_that_repeats_what_it_was_sent_is_not_quoted() -> None:
+    plain = Credentials("PLAIN", "me", SECRET)
+    bearer = Credentials("OAUTHBEARER", "me", token=SECRET)
+    for credentials in (plain, bearer):
+        shaken = m.SaslHandshakeResponse(error_code=0, mechanisms=(credentials.mechanism,))
+        with pytest.raises(RangelandError) as caught:
+            converse(login(credentials), shaken, answer_with(f"no such user {SECRET}"))
+        assert_error_is_silent(caught.value)
+    assert SHAKEN.error_code == 0
+
+
+@pytest.mark.parametrize("dialect", ["kafka", "rocketmq"])
+@pytest.mark.parametrize(
+    "answer",
+    [lambda sent: sent, lambda sent: SECRET.encode() * 100, lambda sent: b"\0\0\0\1x"],
+    ids=["echo", "text", "short"],
+)
+def test_a_peer_that_is_no_broker_brings_no_secret_back(
+    dialect: str, answer: Callable[[bytes], bytes]
+) -> None:
+    mechanism = "PLAIN" if dialect == "kafka" else "ACL"
+    with serving(answer) as port:
+        settings = ClusterSettings(
+            dialect,
+            (Address("127.0.0.1", port),),
+            sasl=SaslSettings(mechanism, "me", SECRET),
+            connect_ms=500,
+            request_ms=500,
+            survey_ms=500,
+        )
+        with Brokers(settings) as brokers, pytest.raises(RangelandError) as caught:
+            take_survey(brokers, Wanted(topics=("t",)))
+    error = caught.value
+    assert_silent(f"{error}{error!r}")
+
+
+def test_a_key_that_its_password_does_not_open_is_named_without_it(tmp_path: Path) -> None:
+    from rangeland.fetch.settings import TlsSettings
+
+    issued = Authority(tmp_path).issue("me", password="another")
+    for password in (SECRET, SECRET * 100, SECRET + "\udcff"):
+        with pytest.raises(RangelandError) as caught:
+            tls_context(
+                TlsSettings(
+                    certificate=str(issued.certificate),
+                    key=str(issued.key),
+                    key_password=password,
+                )
+            )
+        assert_silent(f"{caught.value}{caught.value!r}{json.dumps(error_json(caught.value))}")
