@@ -3,6 +3,7 @@ a mistake in the job file."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -63,3 +64,24 @@ def test_a_landed_topic_that_is_gone_is_judged_by_its_policy(
     delete_topic(kafka.bootstrap, topics[0])
     assert rangeland.land(skipping, spark).state == "nothing", "also where none is left"
     assert len(offsets_of(table_of(spark, table))) == 24
+
+
+def test_a_reviewed_plan_of_a_topic_that_is_gone_is_refused_at_once(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str
+) -> None:
+    create_topic(kafka.bootstrap, topic)
+    produce(kafka.bootstrap, topic, numbered(10))
+    patient = {"timeouts": {"no_progress_ms": 120_000}}
+    reviewed = rangeland.plan(job(kafka, table, [topic], source=patient), spark)
+    delete_topic(kafka.bootstrap, topic)
+    started = time.monotonic()
+    with pytest.raises(RangeLost, match=r"\[0, 10\) vanished") as lost:
+        reviewed.apply(spark)
+    assert time.monotonic() - started < 60
+    assert lost.value.exit_code == 66
+    # No plan was entered that would be in the way of the topic that is made next.
+    create_topic(kafka.bootstrap, topic)
+    produce(kafka.bootstrap, topic, numbered(3))
+    with pytest.raises(RangeLost, match="recreated"):
+        reviewed.apply(spark)
+    assert rangeland.land(job(kafka, table, [topic]), spark).counts.landed == 3

@@ -43,7 +43,9 @@ class Driving(run.Runner):
         self.progress = Silent()
         self.spark = self.rows = cast(Any, None)
         self.warnings, self.started = [], 0.0
-        self.drafter = cast(Any, SimpleNamespace(logs={}, forget=lambda: None))
+        self.drafter = cast(
+            Any, SimpleNamespace(logs={}, forget=lambda: None, refuse_gone=lambda plan: None)
+        )
         self.drawn = seen
         self.finisher = cast(Any, finisher_of(target))
         self.finisher.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}

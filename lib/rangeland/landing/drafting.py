@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.errors import RangeLost
+from rangeland.fetch.survey import Wanted
 from rangeland.job import Job
 from rangeland.job.settings import cluster_settings, exposed, wanted_of
 from rangeland.landing.evidence import refuse_cut, torn_from
@@ -29,8 +30,8 @@ from rangeland.landing.surveying import survey_of
 from rangeland.landing.target import Target
 from rangeland.model import LogState, Partition, Range, Survey
 from rangeland.planning.coverage import Coverage
-from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of
-from rangeland.planning.lives import may_be_behind
+from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of, refuse_gone
+from rangeland.planning.lives import Mark, may_be_behind
 from rangeland.planning.losses import range_lost
 from rangeland.planning.plan import Plan, Way, renumbered
 from rangeland.planning.policy import Loss
@@ -88,6 +89,21 @@ class Drafter:
         wanted = wanted_of(self.job, standing.topics, standing.checkpoint)
         survey = survey_of(self.job, replace(wanted, speed=self.speed))
         self.logs = survey.logs
+        return survey
+
+    def refuse_gone(self, plan: Plan) -> Survey:
+        """A look at the logs of a plan that is not entered yet. Raises RangeLost for what they
+        have lost for good where the policy is to fail: reading would find it out in the end."""
+        self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
+        source, ranges = self.job.source, plan.ranges
+        marks = {r.partition: Mark(r.from_offset, r.topic_id) for r in ranges}
+        topics = frozenset(r.partition.topic for r in ranges)
+        wanted = Wanted(
+            source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
+        )
+        survey = survey_of(self.job, wanted)
+        self.logs = survey.logs
+        refuse_gone(ranges, survey, self.job.request.policy)
         return survey
 
     def _surveyed(self, standing: Standing) -> Survey:

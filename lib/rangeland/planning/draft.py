@@ -25,9 +25,10 @@ from rangeland.planning.estimate import with_estimate
 from rangeland.planning.intervals import subtract
 from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.lives import Mark
+from rangeland.planning.losses import range_lost
 from rangeland.planning.moving import left_behind, moved_to, passing
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.policy import Action, Loss, Seen, Verdict
+from rangeland.planning.policy import Action, Loss, Policy, Seen, Verdict
 from rangeland.planning.risk import Risk, at_risk
 from rangeland.planning.slices import Slicing, cut, share_of
 
@@ -232,6 +233,21 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
         first = max(log.end_offset, r.from_offset)
         found.append(Loss(r.partition, first, r.until_offset, Verdict.TRUNCATED, why))
     return [not_believed(loss) for loss in found] if log.leader.is_replica else found
+
+
+def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
+    """Raises RangeLost for what these ranges' logs have lost for good and the policy does not
+    allow. A log that is too short may grow again, and is not judged here."""
+    here = [r for r in ranges if r.partition not in survey.elsewhere]
+    gone = [loss for r in here for loss in _gone(r, survey)]
+    failing = [
+        loss
+        for loss in gone
+        if loss.verdict in (*_FOR_GOOD, Verdict.VANISHED)
+        and policy.of(loss.verdict, loss.partition.topic) is Action.FAIL
+    ]
+    if failing:
+        raise range_lost(failing)
 
 
 def passed_over(losses: Sequence[Loss]) -> list[str]:
