@@ -8,7 +8,7 @@ from typing import Any
 from rangeland import inspection
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings
+from rangeland.job.settings import cluster_settings, with_cleanup
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, Way
 from rangeland.progress import Progress, Silent
@@ -50,7 +50,9 @@ class FrozenPlan:
         from rangeland.planning.slices import pack
 
         tasks = pack(self.plan.slices, self.job.slices.target_bytes, parallelism)
-        return plan_frame(spark, tasks, cluster_settings(self.job))
+        topics = {s.partition.topic for s in self.plan.slices}
+        cluster = with_cleanup(self.job, cluster_settings(self.job), topics)
+        return plan_frame(spark, tasks, cluster)
 
     def apply(self, spark: Any, progress: Progress | None = None) -> RunResult:
         """Lands exactly this plan. Raises Conflict where its ground has moved."""

@@ -7,7 +7,8 @@ checkpoint.
 
 Options: ``servers``, or ``zookeeper`` where brokers are registered in one; ``topics`` (comma
 separated) or ``topicPattern``; ``from`` and ``until`` in the words of a job file or as JSON;
-``isolation``; ``dialect``; ``tags`` of RocketMQ's messages (comma separated, or a list in JSON).
+``isolation``; ``dialect``; ``tags`` of RocketMQ's messages (comma separated, or a list in JSON);
+``compacted``, topics whose logs may have gaps though brokers do not say so (comma separated).
 Or ``job``, the path of a job file; or ``plan``, a plan's JSON, together with either.
 """
 
@@ -31,6 +32,7 @@ from rangeland.spark.frames import frame_batches
 from rangeland.untrusted import MAX_INT32, Unreadable, decimal, parse_json
 
 KNOWN = {
+    "compacted",
     "dialect",
     "from",
     "isolation",

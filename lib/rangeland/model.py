@@ -123,7 +123,8 @@ class Leader:
     """Who serves a partition now, and who might next. ``topic_id`` and ``epoch`` are None
     where the broker is too old to have them. ``replica_ids`` are the ids of ``replicas``, in
     the same order, where a dialect has them. ``is_replica``: the leader is away and this is
-    who stands in for it; it may be behind."""
+    who stands in for it; it may be behind. ``copies``: how many replicas the partition has, with
+    those that are down; 0 where that is not told."""
 
     address: Address | None
     epoch: int | None = None
@@ -131,6 +132,7 @@ class Leader:
     replicas: tuple[Address, ...] = ()
     replica_ids: tuple[int, ...] = ()
     is_replica: bool = False
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)

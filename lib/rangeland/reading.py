@@ -15,7 +15,7 @@ from rangeland.errors import UsageError
 from rangeland.fetch.manners import shared_rates
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings, wanted_of
+from rangeland.job.settings import cluster_settings, wanted_of, with_cleanup
 from rangeland.landing.surveying import survey_of
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Standing, Terms, draft
@@ -29,6 +29,7 @@ _OF_A_JOB = {
     "topicpattern",
     "isolation",
     "tags",
+    "compacted",
     "dialect",
     "from",
     "until",
@@ -55,6 +56,8 @@ def job_of_options(options: Mapping[str, str]) -> Job:
         source["servers"] = _listed(options["servers"])
     if "topics" in options:
         source["topics"] = _listed(options["topics"])
+    if "compacted" in options:
+        source["compacted"] = _listed(options["compacted"])
     if "tags" in options:
         source["tags"] = _tags_of_text(options["tags"])
     renamed = {"topicpattern": "topic_pattern"}
@@ -111,6 +114,7 @@ def freeze(
     settings = cluster_settings(job)
     if plan is not None:
         settings = replace(settings, isolation=plan.isolation, tags=plan.tags)
+        settings = with_cleanup(job, settings, (s.partition.topic for s in plan.slices))
         return plan, _slowed(job, settings, plan, min_slices), min_slices
     survey = survey_of(job, wanted_of(job))
     terms = Terms(
@@ -124,7 +128,7 @@ def freeze(
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
     )
     found = draft(terms, survey, Standing({}, Coverage(), 1))
-    settings = settings.knowing(survey)
+    settings = with_cleanup(job, settings.knowing(survey), {p.topic for p in survey.logs})
     return found.plan, _slowed(job, settings, found.plan, min_slices), min_slices
 
 

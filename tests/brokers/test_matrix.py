@@ -10,12 +10,14 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from rangeland.errors import JobFileError, RangeLost
+from rangeland.errors import JobFileError, RangeLost, Unreachable
+from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.steps import Patience
 from rangeland.model import AtTime, Bounds, Counts, Earliest, Latest, Partition
 from rangeland.planning.bounds import Request, resolve
@@ -35,6 +37,7 @@ from rangeland.testing.producing import (
     produce_transaction,
 )
 from rangeland.testing.zookeeper import visit
+from rangeland.zookeeper.registry import read_cleanup_policies
 from tests.brokers.reading import (
     UNCOMMITTED,
     log_of,
@@ -318,6 +321,8 @@ def test_gaps_inside_what_is_packed_are_compacted(cluster: Cluster, topic: str) 
     settings = settings_of(cluster.bootstrap)
     log = log_of(settings, topic)
     assert (log.start_offset, log.end_offset) == (0, 53)
+    if version != "0.11.0.3":
+        settings = _told_of_compaction(cluster, topic, settings)
     found = read([slice_of(log)], settings)
     assert found.rows == judged
     assert found.counts == Counts(landed=len(judged), compacted=53 - len(judged))
@@ -325,6 +330,26 @@ def test_gaps_inside_what_is_packed_are_compacted(cluster: Cluster, topic: str) 
         part = read([slice_of(log, start, 53)], settings)
         assert part.rows == [row for row in judged if row.offset >= start]
         assert part.counts.total == 53 - start
+
+
+def _told_of_compaction(cluster: Cluster, topic: str, settings: ClusterSettings) -> ClusterSettings:
+    """Brokers before 0.11 do not say how a topic is cleaned: gaps are missing until the job or
+    ZooKeeper does. Gives the settings with what ZooKeeper says."""
+    piece = slice_of(log_of(settings, topic))
+    with pytest.raises(RangeLost, match=r"missing.*too old to say") as caught:
+        read([piece], settings)
+    assert "source.compacted" in caught.value.do
+    declared = read([piece], replace(settings, compacted=(topic,)))
+    assert declared.counts.compacted == 53 - declared.counts.landed
+    assert isinstance(cluster, KafkaZooKeeperCluster)
+    found = read_cleanup_policies(cluster.zookeeper, [topic, "another"])
+    assert found == {topic: "compact"}
+    silent = replace(settings, asks_registry=True)
+    with pytest.raises(Unreachable, match="ZooKeeper could not be asked"):
+        read([piece], silent)
+    with pytest.raises(RangeLost, match="in ZooKeeper is not set"):
+        read([piece], replace(silent, registered_cleanup=()))
+    return replace(silent, registered_cleanup=tuple(found.items()))
 
 
 def compacted(cluster: Cluster, topic: str, records_before: int) -> list[Consumed]:
@@ -376,6 +401,30 @@ def test_transactions_are_told_apart(cluster: Cluster, topic: str) -> None:
         found = read([slice_of(log)], settings)
     assert found.counts == Counts(landed=5, aborted=3, control=2)
     assert found.rows == consume(cluster.bootstrap, topic)
+
+
+@pytest.mark.parametrize("cluster", ["3.9.1"], indirect=True)
+def test_a_gap_that_ends_where_an_open_transaction_hides_the_rest_is_compacted(
+    cluster: Cluster, topic: str
+) -> None:
+    """Nothing before the end of what is readable is left. A cleaner of 4.0 keeps an empty batch
+    there, one of 3.9 does not."""
+    make(cluster, topic, config=COMPACTED)
+    records = [*(Record(b"%d" % n, b"key") for n in range(9)), Record(None, b"key")]
+    produce(cluster.bootstrap, topic, records)
+    time.sleep(0.15)  # the next append rolls the segment
+    settings = settings_of(cluster.bootstrap)
+    with open_transaction(cluster.bootstrap, topic, numbered(4)):
+        deadline = time.monotonic() + CLEANER_PATIENCE_S
+        first = next(cluster.directory.glob(f"data/kafka-1/{topic}-0/*0.log"))
+        while first.stat().st_size:
+            assert time.monotonic() < deadline, first.stat().st_size
+            time.sleep(0.2)
+        log = log_of(settings, topic)
+        assert (log.start_offset, log.end_offset) == (0, 10)
+        for start, end in ((0, 10), (3, 7), (9, 10)):
+            found = read([slice_of(log, start, end)], settings)
+            assert found.counts == Counts(compacted=end - start)
 
 
 @pytest.mark.parametrize("cluster", WITH_TRANSACTIONS, indirect=True)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rangeland.dialects.contract import Context, Gap
 from rangeland.dialects.kafka.batches import entries
 from rangeland.dialects.kafka.records import Chunk, decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
@@ -153,6 +154,39 @@ def test_any_cutting_and_any_range_gives_the_rows_of_the_model(
 
 
 @many
+@given(data=st.data(), log=logs(), isolation=st.sampled_from(Isolation))
+def test_gaps_that_nothing_explains_are_those_between_batches_and_change_nothing_else(
+    data: st.DataObject, log: Log, isolation: Isolation
+) -> None:
+    start = min(log.classes)
+    from_offset = data.draw(st.integers(start, log.end - 1))
+    until_offset = data.draw(st.integers(from_offset + 1, log.end))
+    stored, aborted = log.fetch(from_offset, 1 << 20)
+    span = (from_offset, until_offset, isolation, aborted)
+    at, gaps, chunks = from_offset, list[range](), list[Chunk]()
+    for part in decode_chunks(stored, *span, Context(names_gaps=True)):
+        if isinstance(part, Gap):
+            gaps.append(range(at, part.next_offset))
+        else:
+            assert part.counts.total == part.next_offset - at
+            chunks.append(part)
+        at = part.next_offset
+    assert at == until_offset
+    stored_offsets = {n for base, until, _ in log.batches for n in range(base, until)}
+    between = set(range(from_offset, until_offset)) - stored_offsets
+    assert {n for gap in gaps for n in gap} == between
+    assert all(len(gap) for gap in gaps)
+    explained = [one for one in decode_chunks(stored, *span) if isinstance(one, Chunk)]
+    apart, together = (Counts.sum(c.counts for c in found) for found in (chunks, explained))
+    assert apart + Counts(compacted=len(between)) == together
+    assert _rows(chunks) == _rows(explained)
+
+
+def _rows(chunks: list[Chunk]) -> list[object]:
+    return [row for chunk in chunks if chunk.batch for row in chunk.batch.to_pylist()]
+
+
+@many
 @given(log=logs(), isolation=st.sampled_from(Isolation), cut=st.integers(0, 400))
 def test_a_cut_at_any_byte_loses_only_what_it_cuts(
     log: Log, isolation: Isolation, cut: int
@@ -181,6 +215,7 @@ def outcome(
     chunks = []
     try:
         for chunk in decode_chunks(data, from_offset, until_offset, isolation, aborted):
+            assert isinstance(chunk, Chunk)
             chunks.append(chunk)
     except BadRecord as error:
         return chunks, error

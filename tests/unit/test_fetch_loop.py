@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.loop import FetchLoop
+from rangeland.fetch.standing import Phase
 from rangeland.fetch.steps import Ask, AskLogRange, FindLeaders, Finished, Patience, WaitUntil
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, Policy
@@ -331,73 +334,115 @@ def test_a_batch_that_no_fetch_can_hold_is_a_bad_record() -> None:
         loop.on_too_small(want)
 
 
-def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) -> list[bool]:
+def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) -> None:
+    """So many answers without records, and however often the loop measures between them."""
     now = loop.now_ms
-    proved: list[bool] = []
-    while len(proved) < count:
+    while count:
         step = loop.next(now)
-        if isinstance(step, WaitUntil):
-            now = step.at_ms
-            continue
-        if isinstance(step, FindLeaders):
-            loop.on_leaders(lead(B1))
-            continue
-        assert isinstance(step, Ask), step
-        proved.append(loop.on_empty(step.wants[0], high_watermark, throttled))
-    return proved
+        match step:
+            case WaitUntil(at_ms):
+                now = at_ms
+            case FindLeaders():
+                loop.on_leaders(lead(B1))
+            case AskLogRange(_, want):
+                loop.on_log_range(want, 0, high_watermark, 100)
+            case Ask(_, wants):
+                loop.on_empty(wants[0], high_watermark, throttled)
+                count -= 1
+            case _:
+                raise AssertionError(step)
 
 
-def test_empty_answers_prove_compaction_when_asked_alone_again_and_again() -> None:
-    loop = loop_of(piece(0, P0))
-    assert _empties(loop, 100, False, 4) == [False, False, False, True]
-    assert loop.next(loop.now_ms) == Finished()
+@pytest.mark.parametrize("throttled", [False, True])
+def test_empty_answers_prove_nothing_however_many_there_are(throttled: bool) -> None:
+    loop = loop_of(piece(0, P0), missing=Action.SKIP, truncated=Action.SKIP)
+    with pytest.raises(Unreachable, match=r"answered without records, though .* up to 100"):
+        _empties(loop, 100, throttled, 1_000)
+    assert loop.now_ms > PATIENCE.no_progress_ms
+    assert (loop.readings[0].position, loop.gone) == (0, [])
 
 
-def test_throttled_empty_answers_prove_nothing() -> None:
-    loop = loop_of(piece(0, P0))
-    assert _empties(loop, 100, False, 3) == [False] * 3
-    assert _empties(loop, 100, True, 5) == [False] * 5
-    assert _empties(loop, 100, False, 1) == [True]
-
-
-def test_empty_answers_in_company_prove_nothing() -> None:
+def test_what_came_empty_is_asked_for_alone() -> None:
     loop = loop_of(piece(0, P0), piece(1, P1))
-    first = ask(loop).wants[0]
     assert loop.readings[0].alone is False
-    loop.on_empty(first, 100, False)
-    assert loop.readings[0].empty_answers == 0
+    loop.on_empty(ask(loop).wants[0], 100, False)
     assert loop.readings[0].alone is True
 
 
-def test_records_or_another_leader_begin_the_proof_of_compaction_anew() -> None:
-    loop = loop_of(piece(0, P0))
-    _empties(loop, 100, False, 3)
-    now = loop.now_ms + 1_000
-    loop.on_records(ask(loop, now).wants[0], 5)
-    assert _empties(loop, 100, False, 3) == [False] * 3
-    loop.on_lost(ask(loop, loop.now_ms + 1_000).leader, "reset")
-    loop.next(loop.now_ms + 1_000)
-    loop.on_leaders(lead(B2))
-    assert _empties(loop, 100, False, 2) == [False] * 2
-
-
 def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
+    """Its high watermark is, and its log is not."""
     loop = loop_of(piece(0, P0), truncated=Action.SKIP)
-    assert _empties(loop, 99, False, 6) == [False] * 6
-    # Once it has caught up, the earlier answers do not count.
-    assert _empties(loop, 100, False, 3) == [False] * 3
-    loop.on_records(ask(loop, loop.now_ms + 1_000).wants[0], 100)
+    _empties(loop, 99, False, 6)
+    loop.on_records(_next_ask(loop).wants[0], 100)
     assert (loop.next(loop.now_ms), loop.gone) == (Finished(), [])
+
+
+def _next_ask(loop: FetchLoop) -> Ask:
+    while not isinstance(step := loop.next(loop.now_ms), Ask):
+        if isinstance(step, WaitUntil):
+            loop.next(step.at_ms)
+        elif isinstance(step, AskLogRange):
+            loop.on_log_range(step.want, 0, 99, 100)
+        else:
+            loop.on_leaders(lead(B1))
+    return step
+
+
+def _cut_short(loop: FetchLoop, position: int, ends: Iterator[int | None]) -> int:
+    """A leader whose log is readable up to the position of a slice, and that says of its end
+    what ``ends`` has. How many times it was asked for that."""
+    now, asked = 0, 0
+    while loop.readings[0].phase is not Phase.DONE:
+        match loop.next(now):
+            case WaitUntil(at_ms):
+                now = at_ms
+            case FindLeaders():
+                loop.on_leaders(lead(B1))
+            case AskLogRange(_, want):
+                asked += 1
+                loop.on_log_range(want, 0, position, next(ends))
+            case Ask(_, wants):
+                loop.on_empty(wants[0], position, throttled=False)
+    return asked
+
+
+def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_so_twice() -> None:
+    with pytest.raises(RangeLost, match=r"t/0 \[30, 100\) truncated.*ends at 30; asked 2 times"):
+        _cut_short(loop_of(piece(0, P0, 30, 100)), 30, itertools.repeat(30))
+    for action in (Action.SKIP, Action.HOLD):
+        loop = loop_of(piece(0, P0, 30, 100), truncated=action)
+        assert _cut_short(loop, 30, itertools.repeat(30)) == 2
+        assert loop.now_ms < 3_000, "nobody waits for the deadline"
+        ((_, loss),) = loop.gone
+        assert (loss.from_offset, loss.until_offset) == (30, 100)
+        assert (loss.verdict, loss.action) == (LossVerdict.TRUNCATED, action)
+
+
+@pytest.mark.parametrize("end", [100, 31, None])
+def test_a_log_whose_leader_has_more_than_it_lets_read_is_waited_for(end: int | None) -> None:
+    """Or does not say what it has."""
+    loop = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
+    with pytest.raises(Unreachable, match="readable up to 30 only"):
+        _cut_short(loop, 30, itertools.repeat(end))
+    # What one leader has said and the next has not does not add up.
+    loop = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
+    with pytest.raises(Unreachable):
+        _cut_short(loop, 30, itertools.cycle([30, end]))
+    assert loop.gone == []
 
 
 def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metadata_first() -> None:
     """It may be a follower by now, which newer brokers let answer all the same."""
     loop = loop_of(piece(0, P0))
-    assert not loop.on_empty(ask(loop).wants[0], 99, throttled=False)
+    loop.on_empty(ask(loop).wants[0], 99, throttled=False)
     assert loop.next(0) == FindLeaders((P0,), ())
     loop.on_leaders(lead(B2))
-    assert not loop.on_empty(ask(loop).wants[0], 99, throttled=False)
-    assert isinstance(loop.next(0), WaitUntil)
+    loop.on_empty(ask(loop).wants[0], 99, throttled=False)
+    waiting = loop.next(0)
+    assert isinstance(waiting, WaitUntil)
+    asking = loop.next(waiting.at_ms)
+    assert isinstance(asking, AskLogRange)
+    loop.on_log_range(asking.want, 0, 99, 100)
     assert ask(loop, 1_000).leader == B2
 
 

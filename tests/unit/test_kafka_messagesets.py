@@ -9,11 +9,12 @@ from typing import Any
 import cramjam
 import pytest
 
+from rangeland.dialects.contract import Context, Gap
 from rangeland.dialects.kafka.batches import entries
 from rangeland.dialects.kafka.compression import mend_lz4
 from rangeland.dialects.kafka.cutting import cut_out
 from rangeland.dialects.kafka.messagesets import MAX_RUN_BYTES
-from rangeland.dialects.kafka.records import Chunk, decode_chunk, next_offset
+from rangeland.dialects.kafka.records import Chunk, decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
 from rangeland.fetch.consumer import read_slices
 from rangeland.fetch.settings import ClusterSettings
@@ -120,6 +121,26 @@ def test_gaps_are_compacted_in_runs_and_wrappers() -> None:
     chunk = chunk_of(made)
     assert offsets(chunk) == [2, 5, 7, 9, 20]
     assert chunk.counts == Counts(landed=5, compacted=16)
+
+
+def test_gaps_between_messages_are_named_where_nothing_explains_them() -> None:
+    """Those inside a wrapper are a cleaner's."""
+    made = [Message(2), Message(3), Message(5), Wrapper([Message(7), Message(9)]), Message(20)]
+    parts = list(
+        decode_chunks(
+            memoryview(encode_all(made)),
+            0,
+            21,
+            Isolation.READ_COMMITTED,
+            [],
+            Context(names_gaps=True),
+        )
+    )
+    gaps = [part.next_offset for part in parts if isinstance(part, Gap)]
+    found = [part for part in parts if isinstance(part, Chunk)]
+    assert gaps == [2, 5, 7, 20]
+    assert [chunk.next_offset for chunk in found] == [4, 6, 10, 21]
+    assert Counts.sum(chunk.counts for chunk in found) == Counts(landed=6, compacted=1)
 
 
 def test_a_range_that_cuts_through_gaps_counts_them() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import scramp
 
-from rangeland.dialects.contract import Credentials, Question
+from rangeland.dialects.contract import Credentials, NotTaken, Question
 from rangeland.dialects.kafka import login
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.session import Session
@@ -34,7 +34,7 @@ def converse(
         request = next(talk).request
         while True:
             if is_old and isinstance(request, m.SaslAuthenticateRequest):
-                unfit = RemoteProtocolError("no version fits", theirs=None)
+                unfit = NotTaken("no version fits")
                 request = talk.throw(unfit).request
             asked.append(request)
             answer = waiting.pop(0)

@@ -7,11 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.dialects.contract import OffsetAnswer, Question, load_dialect
+from rangeland.dialects.contract import NoVersion, OffsetAnswer, Question, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.older import fitted
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import RemoteProtocolError
 from rangeland.fetch.oldtimes import reconsidered
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings
@@ -42,7 +41,7 @@ class Broker:
         if isinstance(request, m.FetchRequest):
             return self._records(request.topics[0].partitions[0].fetch_offset)
         if self.no_oldest:
-            raise RemoteProtocolError("no version of ListOffsets fits", theirs=[1, 10])
+            raise NoVersion("no version of ListOffsets fits")
         assert question.max_version == 0
         asked = fitted(request, 0).topics[0].partitions[0]
         times = [(base, modified) for base, modified, _ in self.segments] + [(END, 10**12)]

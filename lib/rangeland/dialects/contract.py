@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.model import (
     Address,
     AtTime,
@@ -58,6 +58,14 @@ class Silence:
 
     tried: Mapping[Address, str]
     strangers: int = 0
+
+
+class NoVersion(RemoteProtocolError):
+    """A broker and this library have no version of a request in common."""
+
+
+class NotTaken(NoVersion):
+    """The broker does not know the request at all."""
 
 
 Search = Generator[Asking, "list[Any] | Silence", "ClusterView"]
@@ -150,7 +158,9 @@ class Context:
     where that is not known. ``spans``: the broker's own account of the offsets, in order; empty
     where it gives none. ``has_gaps``: the broker has confirmed that offsets may be missing from
     them, because the topic is compacted. ``tags``: only messages with one of these were asked
-    for; all if empty. ``is_kept``: they come from quarantine.
+    for; all if empty. ``is_kept``: they come from quarantine. ``names_gaps``: offsets between two
+    entries are a ``Gap`` each, since nobody has explained them yet; else they are compacted. What
+    is missing inside an entry is compacted all the same: only a cleaner writes such an entry.
     ``max_batch_bytes``: what one batch or message may take in memory (see ``wire.bounds``)."""
 
     floor: int = 0
@@ -158,6 +168,7 @@ class Context:
     has_gaps: bool = False
     tags: tuple[bytes, ...] = ()
     is_kept: bool = False
+    names_gaps: bool = False
     max_batch_bytes: int = MAX_BATCH_BYTES
 
 
@@ -221,6 +232,23 @@ class FetchTerms:
     min_bytes: int = 1
     rack: str = ""
     tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupPolicy:
+    """Whether a topic's log may have gaps: None where the broker does not say. ``evidence`` is
+    what it said, for people."""
+
+    compacts: bool | None
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The log has nothing from here to ``next_offset``, and an entry after it. The bytes do
+    not say why."""
+
+    next_offset: int
 
 
 class DecodedChunk(Protocol):
@@ -338,6 +366,11 @@ class Dialect(Protocol):
 
     def ask_retention(self, topics: Sequence[str]) -> list[Question]: ...
     def read_retention(self, answers: Sequence[Any]) -> dict[str, Retention]: ...
+    def ask_cleanup(self, topic: str) -> list[Question]:
+        """How the topic's log is cleaned. Nothing to ask: no decoder of this dialect finds gaps
+        that it cannot explain."""
+
+    def read_cleanup(self, answers: Sequence[Any]) -> CleanupPolicy: ...
     def open_home(self, edge: Edge) -> Home:
         """The home of this dialect's groups."""
 
@@ -383,7 +416,7 @@ class Dialect(Protocol):
         isolation: Isolation,
         aborted: Sequence[tuple[int, int]],
         context: Context = NO_CONTEXT,
-    ) -> Iterator[DecodedChunk]:
+    ) -> Iterator[DecodedChunk | Gap]:
         """The offsets from ``from_offset`` on. Where offsets are bytes, ``records`` begin
         there; else they may begin before."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from rangeland.dialects.contract import Question
+from rangeland.dialects.contract import CleanupPolicy, Question
 from rangeland.model import Leader, OpenTransaction, Partition, Retention
 
 
@@ -38,6 +38,14 @@ def ask_transactions(partitions: Collection[Partition]) -> list[Question]:
 
 def read_transactions(answers: Sequence[Any]) -> dict[Partition, OpenTransaction]:
     return {}
+
+
+def ask_cleanup(topic: str) -> list[Question]:
+    return []
+
+
+def read_cleanup(answers: Sequence[Any]) -> CleanupPolicy:
+    return CleanupPolicy(None, "its brokers do not say how its log is cleaned")
 
 
 def ask_retention(topics: Sequence[str]) -> list[Question]:

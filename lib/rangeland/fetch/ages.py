@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangeland.dialects.contract import Asked, Fetched
+from rangeland.dialects.contract import Asked, Fetched, Gap
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import RangelandError
 from rangeland.fetch.peek import peek
@@ -46,7 +46,7 @@ def _first(brokers: Brokers, part: Fetched, at: Position) -> dict[Partition, int
     span = (at.from_offset, at.until_offset)
     try:
         for chunk in brokers.dialect.decode_chunks(part.records, *span, isolation, part.aborted):
-            if chunk.batch is not None and chunk.batch.num_rows:
+            if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
                 moment = chunk.batch.column("timestamp")[0].value
                 return {part.partition: None if moment is None else moment // 1000}
     except RangelandError:

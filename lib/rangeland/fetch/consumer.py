@@ -15,16 +15,18 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from rangeland.dialects.contract import Context, Dialect, Span, load_dialect
+from rangeland.dialects.contract import Context, Dialect, Gap, Span, load_dialect
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch.fetcher import Fetcher, Piece, located
+from rangeland.fetch.gaps import Gaps
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.standing import end_unknown
 from rangeland.fetch.steps import Patience
 from rangeland.fetch.tally import Chunk
-from rangeland.model import Counts, Kept, Slice
+from rangeland.model import Address, Counts, Kept, Slice
 from rangeland.planning.policy import Action, Loss
 from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.untrusted import parse_address
 
 
 def read_slices(
@@ -71,18 +73,19 @@ def _read(
     from rangeland.decode.columns import with_partition
 
     by_index = {s.index: s for s in slices}
+    gaps = Gaps(settings)
     held: set[int] = set()
     for piece in pieces:
         if piece.index in held:  # fetched ahead of the news
             continue
-        if piece.loss is not None or piece.is_empty:
+        if piece.loss is not None:
             chunk = _without_rows(piece, in_bytes=dialect.NATURE.offsets_are_bytes)
             held |= _held(chunk)
             yield chunk
             continue
         size = len(piece.records)
         partition = by_index[piece.index].partition
-        for chunk in _decoded(piece, by_index[piece.index], dialect, settings):
+        for chunk in _decoded(piece, by_index[piece.index], dialect, settings, gaps):
             batch = chunk.batch
             if batch is not None:
                 batch = with_partition(batch, partition)
@@ -97,17 +100,9 @@ def _held(chunk: Chunk) -> set[int]:
 
 
 def _without_rows(piece: Piece, *, in_bytes: bool) -> Chunk:
-    if piece.loss is not None:
-        return _lost(piece.index, piece.loss, in_bytes=in_bytes, leader=piece.leader)
-    width = piece.until_offset - piece.from_offset
-    return Chunk(
-        piece.index,
-        piece.from_offset,
-        piece.until_offset,
-        Counts(compacted=width),
-        leader=piece.leader,
-        taken_up=width if in_bytes else None,
-    )
+    if piece.loss is None:
+        raise Bug(f"a piece of offsets from {piece.from_offset} on has neither bytes nor a loss")
+    return _lost(piece.index, piece.loss, in_bytes=in_bytes, leader=piece.leader)
 
 
 def _lost(
@@ -130,23 +125,30 @@ def _lost(
     )
 
 
+class _Unconfirmed(Exception):
+    """What was seen is believed only once the leader has been read again."""
+
+
 def _decoded(
-    piece: Piece, piece_slice: Slice, dialect: Dialect, settings: ClusterSettings
+    piece: Piece, piece_slice: Slice, dialect: Dialect, settings: ClusterSettings, gaps: Gaps
 ) -> Iterator[Chunk]:
-    """The piece to its end. Where it cannot be decoded and may be a replica's, the rest of it
-    is read at the leader: only the leader is believed in a loss."""
+    """The piece to its end. Where it cannot be decoded and may be a replica's, or has a gap that
+    nothing explains, the rest of it is read at the leader: only the leader, asked again, is
+    believed in a loss."""
     position = piece.from_offset
     try:
-        for chunk in _decode(piece, piece_slice, dialect, settings):
+        for chunk in _decode(piece, piece_slice, dialect, settings, gaps):
             position = chunk.until_offset
             yield replace(chunk, leader=piece.leader)
         return
+    except _Unconfirmed:
+        pass
     except BadRecord:
         if not piece.is_doubtful:
             raise
     rest = replace(piece_slice, from_offset=position, until_offset=piece.until_offset, leader=None)
     floor = piece.context.floor if position == piece.from_offset else position
-    with closing(_at_leader(rest, floor, dialect, settings)) as chunks:
+    with closing(_at_leader(rest, floor, dialect, settings, gaps)) as chunks:
         for chunk in chunks:
             if chunk.loss is None or chunk.loss.action is not Action.HOLD:
                 yield chunk
@@ -158,7 +160,7 @@ def _decoded(
 
 
 def _at_leader(
-    rest: Slice, floor: int, dialect: Dialect, settings: ClusterSettings
+    rest: Slice, floor: int, dialect: Dialect, settings: ClusterSettings, gaps: Gaps
 ) -> Generator[Chunk, None, None]:
     patience = Patience(no_progress_ms=settings.no_progress_ms)
     floors = {rest.index: floor}
@@ -166,21 +168,28 @@ def _at_leader(
     fetcher.start()
     try:
         for piece in fetcher.pieces():
-            if piece.loss is not None or piece.is_empty:
+            if piece.loss is not None:
                 yield _without_rows(piece, in_bytes=dialect.NATURE.offsets_are_bytes)
                 continue
-            for chunk in _decode(replace(piece, is_doubtful=False), rest, dialect, settings):
+            sure = replace(piece, is_doubtful=False)
+            for chunk in _decode(sure, rest, dialect, settings, gaps, is_confirmed=True):
                 yield replace(chunk, leader=piece.leader)
     finally:
         fetcher.stop()
 
 
 def _decode(
-    piece: Piece, piece_slice: Slice, dialect: Dialect, settings: ClusterSettings
+    piece: Piece,
+    piece_slice: Slice,
+    dialect: Dialect,
+    settings: ClusterSettings,
+    gaps: Gaps,
+    *,
+    is_confirmed: bool = False,
 ) -> Iterator[Chunk]:
     """The piece to its end. A batch that cannot be decoded ends the run, unless the policy
     says otherwise: then what stands before it is decoded, and it is skipped, kept aside, or
-    the slice ends there."""
+    the slice ends there. Gaps that nothing explains are treated the same way."""
     position, until_offset = piece.from_offset, piece.until_offset
     end_of_good = until_offset
     nature = dialect.NATURE
@@ -188,22 +197,13 @@ def _decode(
     while position < until_offset:
         # Where offsets are bytes, the first byte of the records is at the position.
         records = piece.records[position - piece.from_offset :] if in_bytes else piece.records
+        good = replace(piece, from_offset=position, until_offset=end_of_good, records=records)
         try:
-            for part in dialect.decode_chunks(
-                records, position, end_of_good, settings.isolation, piece.aborted, piece.context
-            ):
-                if settings.kept and part.counts.compacted == part.next_offset - position:
-                    raise _strange(position, part.next_offset)
-                taken_up = part.next_offset - position if in_bytes else None
-                yield Chunk(
-                    piece.index,
-                    position,
-                    part.next_offset,
-                    part.counts,
-                    part.batch,
-                    taken_up=taken_up,
-                )
-                position = part.next_offset
+            for chunk in _chunks(good, piece_slice, dialect, settings, gaps, is_confirmed):
+                yield chunk
+                position = chunk.until_offset
+                if _held(chunk):
+                    return
             if end_of_good == until_offset:
                 return
         except BadRecord as error:
@@ -227,6 +227,58 @@ def _decode(
         if loss.action is Action.HOLD:
             return
         position, end_of_good = loss.until_offset, until_offset
+
+
+def _chunks(
+    piece: Piece,
+    piece_slice: Slice,
+    dialect: Dialect,
+    settings: ClusterSettings,
+    gaps: Gaps,
+    is_confirmed: bool,
+) -> Iterator[Chunk]:
+    """What the bytes of a piece hold, and the gaps between: compacted, or lost. Raises
+    _Unconfirmed at the first that is lost, unless the leader has been read again for it."""
+    position, topic = piece.from_offset, piece_slice.partition.topic
+    in_bytes = dialect.NATURE.offsets_are_bytes
+    is_going_on = True
+    while is_going_on:
+        is_going_on = False
+        are_explained = bool(settings.kept) or gaps.are_explained(topic)
+        context = replace(piece.context, names_gaps=not are_explained)
+        for part in dialect.decode_chunks(
+            piece.records,
+            position,
+            piece.until_offset,
+            settings.isolation,
+            piece.aborted,
+            context,
+        ):
+            if isinstance(part, Gap):
+                if gaps.explain(topic, _asked(piece)):
+                    is_going_on = True  # from the gap on, with all gaps explained
+                    break
+                if not is_confirmed:
+                    raise _Unconfirmed
+                loss = gaps.loss_of(piece_slice, position, part.next_offset)
+                yield _lost(piece.index, loss, in_bytes=in_bytes)
+            else:
+                if settings.kept and part.counts.compacted == part.next_offset - position:
+                    raise _strange(position, part.next_offset)
+                taken_up = part.next_offset - position if in_bytes else None
+                yield Chunk(
+                    piece.index,
+                    position,
+                    part.next_offset,
+                    part.counts,
+                    part.batch,
+                    taken_up=taken_up,
+                )
+            position = part.next_offset
+
+
+def _asked(piece: Piece) -> tuple[Address, ...]:
+    return (parse_address(piece.leader),) if piece.leader else ()
 
 
 def _kept(

@@ -21,7 +21,9 @@ from rangeland.dialects.contract import (
     FetchAnswer,
     Fetched,
     FetchTerms,
+    Gap,
     Nature,
+    NoVersion,
     Question,
 )
 from rangeland.dialects.verdicts import Verdict
@@ -60,8 +62,7 @@ NOTHING = memoryview(b"")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Raw bytes of one slice, from the offset they were asked at; or a loss; or a tail that
-    is proved to be compacted away."""
+    """Raw bytes of one slice, from the offset they were asked at; or a loss."""
 
     index: int
     from_offset: int
@@ -135,6 +136,10 @@ class Fetcher:
             tags=settings.tags,
         )
         self._floors = dict(floors or {})
+        self._hides_open_transactions = (
+            settings.isolation is Isolation.READ_COMMITTED
+            and self.brokers.dialect.NATURE.has_epochs
+        )
         self._members = _named(settings) if self.brokers.dialect.NATURE.numbered_per_broker else {}
         led = [self._led(s) for s in slices]
         nature = self.brokers.dialect.NATURE
@@ -283,12 +288,7 @@ class Fetcher:
         """Tells the loop what came for one slice; gives what is to be decoded, if anything."""
         until_offset = self._slices[want.index].until_offset
         if part is None or (part.verdict is Verdict.OK and part.is_empty):
-            if part is not None and self._goes_elsewhere(want, part):
-                return None
-            end = part.readable_end if part is not None else -1
-            if self._loop.on_empty(want, end, throttled):
-                return Piece(want.index, want.offset, until_offset, leader=str(leader))
-            return None
+            return self._take_nothing(leader, want, part, throttled)
         if part.verdict is not Verdict.OK:
             self._loop.on_verdict(want, part.verdict, part.code)
             return None
@@ -337,6 +337,50 @@ class Fetcher:
         """The offset, if an entry ended there: then what comes next begins there or later. Where
         a slice begins in the middle of a batch, the batch begins before."""
         return want.offset if self._floors.get(want.index) == want.offset else 0
+
+    def _take_nothing(
+        self, leader: Address, want: Want, part: Fetched | None, throttled: bool
+    ) -> Piece | None:
+        """For an answer without records. What shows that there are none is decoded."""
+        if part is not None and self._goes_elsewhere(want, part):
+            return None
+        end = part.readable_end if part is not None else -1
+        until_offset = self._slices[want.index].until_offset
+        beyond = self._beyond(leader, want) if end >= until_offset else None
+        if beyond is None:
+            self._loop.on_empty(want, end, throttled)
+            return None
+        is_doubtful = self._loop.is_doubtful(want)
+        if not self._loop.on_records(want, until_offset):
+            return None
+        at = (want.index, want.offset, until_offset)
+        return Piece(*at, beyond, leader=str(leader), is_doubtful=is_doubtful)
+
+    def _beyond(self, leader: Address, want: Want) -> memoryview | None:
+        """The records after the slice's end, where they are hidden because their transaction is
+        open. With nothing before them they show that the rest of the slice is a gap."""
+        dialect = self.brokers.dialect
+        if not (self._hides_open_transactions and self._loop.readings[want.index].server.is_leader):
+            return None
+        terms = replace(self._terms, isolation=Isolation.READ_UNCOMMITTED, rack="")
+        asked = self._asked(Ask(leader, (want,)))
+        try:
+            answers = self.brokers.call_all(leader, dialect.ask_records(asked, terms))
+        except Lost:
+            return None
+        found = dialect.read_records(answers, asked, Isolation.READ_UNCOMMITTED)
+        parts = [p for p in found.parts if p.partition == want.partition]
+        if found.verdict is not Verdict.OK or len(parts) != 1 or parts[0].verdict is not Verdict.OK:
+            return None
+        records, until_offset = parts[0].records, self._slices[want.index].until_offset
+        most = self._settings.max_batch_bytes
+        context = Context(floor=self._floor(want), names_gaps=True, max_batch_bytes=most)
+        span = (want.offset, until_offset, Isolation.READ_UNCOMMITTED, ())
+        try:
+            first = next(dialect.decode_chunks(records, *span, context), None)
+        except BadRecord:
+            return None
+        return records if first == Gap(until_offset) else None
 
     def _goes_elsewhere(self, want: Want, part: Fetched) -> bool:
         named = part.preferred
@@ -411,14 +455,34 @@ class Fetcher:
         return None
 
     def _measure(self, address: Address, want: Want) -> None:
-        """Asks the leader itself where its log begins and ends, as it is readable for all."""
+        """Asks the leader itself where its log begins and ends, as it is readable for all, and
+        where it ends with what is not."""
         try:
             begin = self._edge(address, want, Earliest())
             end = self._edge(address, want, Latest())
+            written_end = self._written_end(address, want, end)
         except Lost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return
-        self._loop.on_log_range(want, begin, end)
+        self._loop.on_log_range(want, begin, end, written_end)
+
+    def _written_end(self, address: Address, want: Want, readable_end: int) -> int | None:
+        """A leader's high watermark may be behind its log for a while, the end of its epoch is
+        not. None where it does not tell."""
+        dialect = self.brokers.dialect
+        leader = self._loop.readings[want.index].server.leader
+        if not dialect.NATURE.has_epochs:
+            return readable_end
+        told = None
+        if want.epoch is not None:
+            questions = dialect.ask_epochs({want.partition: leader}, {want.partition: want.epoch})
+            try:
+                answers = self.brokers.call_all(address, questions)
+                told = dialect.read_epochs(answers).get(want.partition)
+            except NoVersion:  # a broker that is too old to be asked
+                pass
+        # With one replica there is nobody whom the high watermark waits for.
+        return readable_end if told is None and leader.copies == 1 else told
 
     def _edge(self, address: Address, want: Want, when: Earliest | Latest) -> int:
         """Raises Lost, also where the answer has no offset."""

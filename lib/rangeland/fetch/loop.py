@@ -54,6 +54,11 @@ from rangeland.planning.losses import range_lost
 from rangeland.planning.policy import Action, Loss, Policy
 from rangeland.planning.policy import Verdict as LossVerdict
 
+CUT_SHORT_LOOKS = 2
+"""So many times a leader must say that its log ends too early before that is believed."""
+AGAIN_MS = 500
+"""Before it is asked again."""
+
 
 @dataclass(slots=True)
 class FetchLoop:
@@ -235,7 +240,7 @@ class FetchLoop:
         reading.stuck_since_ms = None
         reading.held_back_ms = 0
         reading.troubles = 0
-        reading.empty_answers = 0
+        reading.cut_short = 0
         reading.alone = False
         reading.suspected = None
         reading.left_leader = None
@@ -266,35 +271,30 @@ class FetchLoop:
         evidence = f"{error.what}: {error.why}"
         self._skip(reading, LossVerdict.CORRUPT, reading.slice.until_offset, evidence)
 
-    def on_empty(self, want: Want, high_watermark: int, throttled: bool) -> bool:
-        """Nothing came and nothing is wrong. True when the rest of the slice is proved to
-        be compacted away: asked alone and unthrottled, again and again, a leader that has
-        all of the slice's offsets has no record in them."""
+    def on_empty(self, want: Want, high_watermark: int, throttled: bool) -> None:
+        """Nothing came and nothing is wrong, which proves nothing: a quota, a slow disk or slow
+        remote storage look the same as a log without records. It is asked again."""
         reading = self._current(want)
         if not reading.server.is_leader:
             self._doubt(reading, f"its log is readable up to {high_watermark}", throttled)
-            return False
-        if high_watermark < 0:
+        elif high_watermark < 0:
             # Some brokers do not tell: an idle log, one cut short and one that is gone look
             # the same, so it is asked where the log ends.
             self._pause(reading, "its leader answered without records")
             reading.phase = Phase.MEASURING
-            return False
-        if high_watermark < reading.slice.until_offset:
-            reading.empty_answers = 0
-            trouble = f"its leader's log is readable up to {high_watermark} only"
+        elif high_watermark >= reading.slice.until_offset:
+            reading.alone = True
+            self._pause(
+                reading,
+                f"its leader answered without records, though its log is readable up to "
+                f"{high_watermark}",
+            )
+        elif reading.server.is_told:
+            self._pause(reading, f"its leader's log is readable up to {high_watermark} only")
+            reading.phase = Phase.MEASURING
+        else:
             # Newer brokers answer as followers, too: one that led when planned may lag now.
-            move = self._pause if reading.server.is_told else self._leave
-            move(reading, trouble)
-            return False
-        reading.empty_answers += 1 if reading.alone and not throttled else 0
-        if reading.empty_answers >= self.patience.empty_answers:
-            reading.phase = Phase.DONE
-            reading.position = reading.slice.until_offset
-            return True
-        reading.alone = True
-        self._pause(reading, "its leader answered without records")
-        return False
+            self._leave(reading, f"its leader's log is readable up to {high_watermark} only")
 
     def on_verdict(self, want: Want, verdict: Verdict, name: str) -> None:
         """The partition's part of the answer carried an error code called ``name``."""
@@ -318,8 +318,12 @@ class FetchLoop:
             case _:
                 raise not_served(reading, trouble)
 
-    def on_log_range(self, want: Want, log_start: int, log_end: int) -> None:
-        """The leader's log is ``[log_start, log_end)``; the slice's position was out of it."""
+    def on_log_range(
+        self, want: Want, log_start: int, log_end: int, written_end: int | None = None
+    ) -> None:
+        """The leader's log is readable in ``[log_start, log_end)``, and the slice's position was
+        out of it or at its end. ``written_end``: where it ends, with what is not readable yet;
+        None where that is not known."""
         reading = self._current(want, Phase.MEASURING)
         reading.phase = Phase.READING
         trouble = reading.last_trouble
@@ -328,13 +332,29 @@ class FetchLoop:
         elif reading.position < log_start:
             evidence = f"{trouble}; the nearest valid offset is {log_start}"
             self._skip(reading, LossVerdict.EXPIRED, log_start, evidence)
+        elif written_end is not None and max(written_end, log_end) <= reading.position:
+            self._cut_short(reading, written_end)
         elif reading.position > log_end:
             # A leader that has just taken over may be behind for a moment.
             evidence = f"{trouble}; its log ends at {log_end}"
             reading.suspected = (LossVerdict.TRUNCATED, evidence)
             self._leave(reading, evidence)
         else:
+            reading.cut_short = 0
             self._pause(reading, trouble)
+
+    def _cut_short(self, reading: Reading, written_end: int) -> None:
+        """The leader has nothing at the position or after it, and the slice goes on there. It
+        may be a leader no more, so what it says counts the second time, with new metadata."""
+        evidence = f"the log of its leader {reading.server.address} ends at {written_end}"
+        reading.cut_short += 1 if reading.server.is_told else 0
+        if reading.cut_short < CUT_SHORT_LOOKS:
+            reading.suspected = (LossVerdict.TRUNCATED, evidence)
+            self._leave(reading, evidence)
+            reading.resume_at_ms = self.now_ms + AGAIN_MS
+            return
+        evidence += f"; asked {reading.cut_short} times, with metadata from other brokers if any"
+        self._skip(reading, LossVerdict.TRUNCATED, reading.slice.until_offset, evidence)
 
     def on_lost(self, leader: Address, trouble: str) -> None:
         """The connection to a leader broke, also after the one reconnect."""
@@ -419,7 +439,6 @@ class FetchLoop:
     def _leave(self, reading: Reading, trouble: str) -> None:
         reading.phase = Phase.FINDING
         reading.left_leader = reading.server.leader.address
-        reading.empty_answers = 0
         self._pause(reading, trouble)
         if reading.troubles <= 1:
             # The first time, metadata is asked for at once: it may name a new leader.

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rangeland.dialects.contract import Asked, FetchTerms, OffsetAnswer, Question
+from rangeland.dialects.contract import Asked, FetchTerms, NoVersion, OffsetAnswer, Question
 from rangeland.dialects.verdicts import Verdict
-from rangeland.errors import RemoteProtocolError
 from rangeland.fetch.pool import Brokers
 from rangeland.model import Address, AtTime, Isolation, Latest, Leader, Partition
 
@@ -36,9 +35,7 @@ def reconsidered(
     try:
         logs = _segments(brokers, address, late, Latest())
         before = _segments(brokers, address, late, AtTime(max(0, when.time_ms - 1)))
-    except RemoteProtocolError as error:
-        if "theirs" not in error.facts:
-            raise
+    except NoVersion:
         return {}
     failed = {p: x for p, x in (before | logs).items() if x.verdict is not Verdict.OK}
     suspects = {

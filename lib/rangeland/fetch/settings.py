@@ -79,6 +79,12 @@ class ClusterSettings:
     """Quarantined batches to read in place of a log, by slice; then no broker is asked."""
     tags: tuple[str, ...] = ()
     ages: tuple[tuple[Address, Age], ...] = ()
+    compacted: tuple[str, ...] = ()
+    """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers say."""
+    asks_registry: bool = False
+    """Whether ZooKeeper may know how topics are cleaned, where brokers do not say."""
+    registered_cleanup: tuple[tuple[str, str], ...] | None = None
+    """What it said, by topic; None where it could not be asked."""
 
     def knowing(self, survey: Survey) -> ClusterSettings:
         """The same, with what a look at the cluster has found out about its brokers."""

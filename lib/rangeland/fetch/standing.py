@@ -35,7 +35,8 @@ class Reading:
     held_back_ms: int = 0
     tried_at_ms: int = 0
     troubles: int = 0
-    empty_answers: int = 0
+    cut_short: int = 0
+    """How often its leader has said that the log ends at the position or before it."""
     alone: bool = False
     suspected: tuple[LossVerdict, str] | None = None
     """What it will be called, and the evidence, if nothing else happens until the deadline."""

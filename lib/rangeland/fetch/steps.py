@@ -23,7 +23,6 @@ class Patience:
     smallest_fetch_bytes: int = 64 << 10
     largest_fetch_bytes: int = 1 << 30
     request_bytes: int = 32 << 20
-    empty_answers: int = 3
 
     @property
     def most_throttled_ms(self) -> int:

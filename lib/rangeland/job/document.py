@@ -91,6 +91,7 @@ class TopicPolicy(Part):
     vanished: OnLoss | None = None
     unreachable: OnSilence | None = None
     corrupt: OnCorrupt | None = None
+    missing: OnLoss | None = None
 
     def rule(self, pattern: str) -> TopicRule:
         named = self.model_dump(exclude_none=True)
@@ -128,6 +129,12 @@ class PolicySpec(Part):
         description="A batch that cannot be decoded: checksum, codec or layout. `quarantine` "
         "keeps its bytes beside the table and goes on; `rangeland redrive` lands what decodes "
         "later.",
+    )
+    missing: OnLoss = Field(
+        default="fail",
+        description="The log has a gap that nothing explains: the topic is not compacted, as far "
+        "as brokers say, and what follows the gap is there. So a log looks that has lost a "
+        "segment.",
     )
     topics: dict[str, TopicPolicy] = Field(
         default={},

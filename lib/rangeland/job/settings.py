@@ -11,6 +11,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,25 @@ def cluster_settings(job: Job) -> ClusterSettings:
         policy=job.policies,
         rack=source.rack,
         tags=source.tags,
+        compacted=source.compacted,
     )
+
+
+def with_cleanup(job: Job, settings: ClusterSettings, topics: Iterable[str]) -> ClusterSettings:
+    """The same, with what ZooKeeper has of how these topics are cleaned, if the job names one:
+    brokers before 0.11 do not say. That it cannot be asked matters only if a log has a gap."""
+    source = job.source
+    if source.dialect != "kafka" or not source.zookeeper:
+        return settings
+    from rangeland.zookeeper.registry import read_cleanup_policies
+
+    try:
+        found = read_cleanup_policies(
+            source.zookeeper, sorted(set(topics)), connect_ms=source.timeouts.connect_ms
+        )
+    except Unreachable:
+        return replace(settings, asks_registry=True)
+    return replace(settings, asks_registry=True, registered_cleanup=tuple(found.items()))
 
 
 def registry_of(job: Job) -> Registry:

@@ -231,6 +231,15 @@ class Source(Part):
         description="Only these partitions of these topics; all of topics that are not named. "
         "Of Jafka's and RocketMQ's, `0` is that of each broker and `1-0` that of broker 1.",
     )
+    compacted: tuple[str, ...] = Field(
+        default=(),
+        json_schema_extra={"examples": [["accounts", "state-.*"]]},
+        description="Of Kafka: topics, or patterns that match a whole name, whose logs may have "
+        "gaps because they are or were compacted. Only needed where brokers do not say so: they "
+        "are older than 0.11, they do not let this client read the topic's configuration "
+        "(DESCRIBE_CONFIGS), or `cleanup.policy` has been changed since. Gaps in other topics "
+        "are `policy.missing`.",
+    )
     isolation: Isolation = Field(
         default=Isolation.READ_COMMITTED,
         description="Whether records of open and rolled back transactions are left out.",
@@ -313,6 +322,16 @@ class Source(Part):
             raise ValueError(f"a regular expression of RE2 ({error})") from None
         return pattern
 
+    @field_validator("compacted")
+    @classmethod
+    def _compacted(cls, compacted: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in compacted:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"a topic or a regular expression: {pattern}: {error}") from None
+        return compacted
+
     @field_validator("tags")
     @classmethod
     def _tags(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
@@ -342,6 +361,8 @@ class Source(Part):
             raise Misplaced("acl with the dialect rocketmq only", "security", "acl")
         if self.tags and self.dialect != "rocketmq":
             raise Misplaced("tags with the dialect rocketmq only", "tags")
+        if self.compacted and self.dialect != "kafka":
+            raise Misplaced("compacted with the dialect kafka only", "compacted")
         if self.security.sasl and self.dialect != "kafka":
             raise Misplaced("sasl with the dialect kafka only", "security", "sasl")
         if self.security.tls and self.dialect == "jafka":

@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.errors import RangeLost
+from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings, exposed, wanted_of
+from rangeland.job.settings import cluster_settings, exposed, wanted_of, with_cleanup
 from rangeland.landing.evidence import refuse_cut, torn_from
 from rangeland.landing.holding import damaged
 from rangeland.landing.redriving import (
@@ -161,15 +162,18 @@ class Drafter:
 
         if wanted:
             self.progress.step("reading in the log what is in quarantine")
-        cluster = cluster_settings(self.job).knowing(survey)
+        cluster = self._cluster(survey)
         found, self.leaves_more = draft_of_log(wanted, cluster, draft_of_ranges)
         return self._placed(found), survey
 
     def _damaged(self, standing: Standing, survey: Survey) -> list[Loss]:
         if self.way is not Way.RUN:
             return []
+        return damaged(self.target, self._cluster(survey), standing, survey)
+
+    def _cluster(self, survey: Survey) -> ClusterSettings:
         cluster = cluster_settings(self.job).knowing(survey)
-        return damaged(self.target, cluster, standing, survey)
+        return with_cleanup(self.job, cluster, {partition.topic for partition in survey.logs})
 
     def _terms(self) -> Terms:
         slicing = self.job.slicing

@@ -31,7 +31,7 @@ from rangeland.fetch.settings import ClusterSettings
 from rangeland.groups.claiming import Place
 from rangeland.groups.sharing import SharedReading
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings, login_packages
+from rangeland.job.settings import cluster_settings, login_packages, with_cleanup
 from rangeland.landing.ledger import Unfinished
 from rangeland.landing.losing import losses_in
 from rangeland.landing.redriving import HOLD_ALL, redrives, rereads, settings_of
@@ -264,6 +264,7 @@ class Finisher:
         if redrives(plan):
             return settings_of(plan, self.target)
         cluster = replace(cluster_settings(self.job), isolation=plan.isolation, tags=plan.tags)
+        cluster = with_cleanup(self.job, cluster, (s.partition.topic for s in plan.slices))
         if self.survey is not None:
             cluster = cluster.knowing(self.survey)
         return replace(cluster, policy=HOLD_ALL) if rereads(plan) else cluster

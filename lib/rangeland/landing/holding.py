@@ -1,6 +1,6 @@
-"""Partitions that were held since their log is damaged: whether it still is.
+"""Partitions that were held since their log is damaged or has a gap: whether it still has.
 
-What has expired or was cut short shows in a survey. Damage shows only where it is read. So
+What has expired or was cut short shows in a survey. Damage and gaps show only in reading. So
 before a run plans, it reads the place at which it had to stop: as long as nothing has
 changed there, the partition stays out of its plans, and no plan is entered for nothing.
 """
@@ -19,17 +19,19 @@ from rangeland.planning.draft import Standing
 from rangeland.planning.lives import Mark, recreated
 from rangeland.planning.policy import Action, Loss, Verdict
 
+SHOWN_BY_READING = (Verdict.CORRUPT, Verdict.MISSING)
+
 
 def damaged(
     target: Target, cluster: ClusterSettings, standing: Standing, survey: Survey
 ) -> list[Loss]:
-    """The logs that are held for damage at the job's checkpoint and still have it. Reads a
+    """The logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
     few records of each; raises what reading raises."""
     found = []
     for loss in _held(target, standing).values():
         partition = loss.range.partition
         log = survey.logs.get(partition)
-        policy = cluster.policy.of(Verdict.CORRUPT, partition.topic)
+        policy = cluster.policy.of(Verdict(loss.verdict), partition.topic)
         if log is None or policy is not Action.HOLD:
             continue
         if log.leader.topic_id not in (None, loss.range.topic_id or log.leader.topic_id):
@@ -53,6 +55,7 @@ def held_now(losses: Iterable[LossEntry], mark: Mark | None, log: LogState) -> L
         Verdict.TRUNCATED: at > log.end_offset,
         Verdict.RECREATED: mark is not None and recreated(mark, log),
         Verdict.CORRUPT: at < log.end_offset,
+        Verdict.MISSING: at < log.end_offset,
     }
     return held[-1] if gone.get(Verdict(held[-1].verdict), False) else None
 
@@ -62,7 +65,7 @@ def _held(target: Target, standing: Standing) -> dict[Partition, LossEntry]:
     found = {}
     for loss in target.losses():
         mark = standing.checkpoint.get(loss.range.partition)
-        is_held = (loss.verdict, loss.action) == (Verdict.CORRUPT, Action.HOLD)
+        is_held = loss.verdict in SHOWN_BY_READING and loss.action == Action.HOLD
         if is_held and mark is not None and mark.until_offset == loss.range.from_offset:
             found[loss.range.partition] = loss
     return found
@@ -81,6 +84,6 @@ def _look(log: LogState, at: int, cluster: ClusterSettings) -> Loss | None:
         for chunk in chunks:
             if chunk.until_offset > at:
                 return None
-            if chunk.loss is not None and chunk.loss.verdict is Verdict.CORRUPT:
+            if chunk.loss is not None and chunk.loss.verdict in SHOWN_BY_READING:
                 return chunk.loss
     return None

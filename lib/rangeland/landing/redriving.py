@@ -27,8 +27,7 @@ from rangeland.planning.policy import Action, Loss, Policy
 
 PLAN_BYTES = 64 << 20
 """What of kept bytes one plan lands: they travel with its tasks."""
-_HOLD = Action.HOLD
-HOLD_ALL = Policy(_HOLD, _HOLD, _HOLD, _HOLD, _HOLD, _HOLD)
+HOLD_ALL = Policy.all(Action.HOLD)
 """For reading a log again: what it cannot give stays in quarantine."""
 
 

@@ -15,6 +15,9 @@ REMEDY = {
     "unclean leader election use `policy: {truncated: skip}`.",
     Verdict.CORRUPT: "Restore the log from a good replica, or go on without the batch with "
     "`policy: {corrupt: skip}`, which records what is lost.",
+    Verdict.MISSING: "Restore the log from a good replica. If compaction made the gap, name the "
+    "topic in `source.compacted`; to go on without the offsets use `policy: {missing: skip}`, "
+    "which records them as lost.",
     Verdict.UNREACHABLE: "Start the broker, then run again.",
     Verdict.VANISHED: "Take the topic or partition out of the job, or use "
     "`policy: {vanished: skip}`.",

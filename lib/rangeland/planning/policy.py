@@ -24,6 +24,8 @@ class Verdict(StrEnum):
     TRUNCATED = "truncated"
     VANISHED = "vanished"
     CORRUPT = "corrupt"
+    MISSING = "missing"
+    """The log goes on after them, and nothing says that it may leave them out."""
     UNREACHABLE = "unreachable"
     """Not lost: nobody serves the partition now. Never skipped."""
 
@@ -34,6 +36,7 @@ CAUSES = {
     Verdict.TRUNCATED: "the log ends before them, as one that was cut short does",
     Verdict.VANISHED: "the partition or its topic is no longer there",
     Verdict.CORRUPT: "their bytes cannot be decoded",
+    Verdict.MISSING: "the log has a gap there, and nothing explains it: the topic is not compacted",
     Verdict.UNREACHABLE: "nobody served the partition, which is no loss",
 }
 """What a verdict means, for those who read it in the ledger."""
@@ -66,8 +69,14 @@ class Policy:
     truncated: Action = Action.FAIL
     vanished: Action = Action.FAIL
     corrupt: Action = Action.FAIL
+    missing: Action = Action.FAIL
     unreachable: Action = Action.FAIL
     topics: tuple[TopicRule, ...] = ()
+
+    @staticmethod
+    def all(action: Action) -> Policy:
+        """The same for every verdict."""
+        return Policy(**{verdict.value: action for verdict in Verdict}, topics=())
 
     def of(self, verdict: Verdict, topic: str) -> Action:
         rule = next((rule for rule in self.topics if rule.matches(topic)), None)

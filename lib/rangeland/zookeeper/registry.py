@@ -25,6 +25,7 @@ from rangeland.zookeeper.nodes import Node
 
 IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
+CONFIGS = "/config/topics"
 MAX_PARTITIONS = 65_536
 """Of a topic, at one of Jafka's brokers. A larger number is not believed."""
 ALL_BROKERS = ""
@@ -71,6 +72,21 @@ def read_registry(zookeeper: str, *, connect_ms: int = 10_000) -> Registry:
         return registry_seen_by(client)
     finally:
         client.close()
+
+
+def read_cleanup_policies(
+    zookeeper: str, topics: Sequence[str], *, connect_ms: int = 10_000
+) -> dict[str, str]:
+    """The ``cleanup.policy`` that Kafka's topics have of their own; of the others the brokers'
+    default holds, which is not kept here. Raises Unreachable."""
+    client = connect(zookeeper, connect_ms=connect_ms)
+    try:
+        nodes = client.read_all(f"{CONFIGS}/{topic}" for topic in topics)
+    finally:
+        client.close()
+    found = {t: nodes[f"{CONFIGS}/{t}"] for t in topics}
+    policies = {t: parse_cleanup_policy(t, node.content) for t, node in found.items() if node}
+    return {topic: policy for topic, policy in policies.items() if policy}
 
 
 def registry_seen_by(client: ZooKeeper) -> Registry:
@@ -141,6 +157,18 @@ def parse_kafka_topic(topic: str, content: bytes) -> int:
     if set(partitions) != {str(n) for n in range(len(partitions))}:
         _reject(path, text, "partitions numbered from 0")
     return len(partitions)
+
+
+def parse_cleanup_policy(topic: str, content: bytes) -> str:
+    """From a Kafka topic's configuration; empty where it has none of its own. Raises
+    RemoteProtocolError."""
+    path = f"{CONFIGS}/{topic}"
+    text = _text(path, content)
+    try:
+        policy = _json(path, text).fields("config").text("cleanup.policy", "")
+    except Unreadable:
+        _reject(path, text, "a topic's configuration")
+    return policy.replace(" ", "")
 
 
 def _jafka_broker(path: str, text: str) -> Address:

@@ -19,11 +19,13 @@ from rangeland.dialects.jafka.entries import entry_around, next_offset
 from rangeland.dialects.jafka.records import decode_chunks
 from rangeland.dialects.jafka.session import Session as open_session
 from rangeland.dialects.untold import (
+    ask_cleanup,
     ask_epochs,
     ask_mechanisms,
     ask_retention,
     ask_transactions,
     epoch_of,
+    read_cleanup,
     read_epochs,
     read_mechanisms,
     read_retention,
@@ -33,6 +35,7 @@ from rangeland.dialects.untold import (
 __all__ = [
     "NATURE",
     "aborted_within",
+    "ask_cleanup",
     "ask_epochs",
     "ask_mechanisms",
     "ask_offsets",
@@ -49,6 +52,7 @@ __all__ = [
     "next_offset",
     "open_home",
     "open_session",
+    "read_cleanup",
     "read_epochs",
     "read_mechanisms",
     "read_offsets",

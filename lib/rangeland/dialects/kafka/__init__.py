@@ -15,9 +15,11 @@ from rangeland.dialects.kafka.answers import (
 from rangeland.dialects.kafka.cutting import cut_out
 from rangeland.dialects.kafka.groups import open_home
 from rangeland.dialects.kafka.histories import (
+    ask_cleanup,
     ask_epochs,
     ask_retention,
     epoch_of,
+    read_cleanup,
     read_epochs,
     read_retention,
 )
@@ -34,6 +36,7 @@ from rangeland.dialects.kafka.transactions import ask_transactions, read_transac
 __all__ = [
     "NATURE",
     "aborted_within",
+    "ask_cleanup",
     "ask_epochs",
     "ask_mechanisms",
     "ask_offsets",
@@ -50,6 +53,7 @@ __all__ = [
     "next_offset",
     "open_home",
     "open_session",
+    "read_cleanup",
     "read_epochs",
     "read_mechanisms",
     "read_offsets",

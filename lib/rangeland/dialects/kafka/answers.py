@@ -123,6 +123,7 @@ def _leader(
         topic_id=topic_id,
         replicas=tuple(nodes[n] for n in partition.replica_nodes if n in nodes),
         replica_ids=tuple(n for n in partition.replica_nodes if n in nodes),
+        copies=len(partition.replica_nodes),
     )
 
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rangeland.dialects.contract import Question
+from rangeland.dialects.contract import NotTaken, Question
 from rangeland.dialects.groups import Edge, GroupView, Holder, Joining, Membership
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.commits import (
@@ -26,7 +26,6 @@ from rangeland.dialects.kafka.commits import (
 )
 from rangeland.dialects.kafka.coordinators import PAUSE_MS, Coordinators, refusal
 from rangeland.dialects.kafka.members import Member
-from rangeland.dialects.kafka.session import is_not_taken
 from rangeland.dialects.kafka.subscriptions import owner_of, read_assignment, read_owner
 from rangeland.dialects.verdicts import Code, Verdict
 from rangeland.errors import Conflict, RemoteProtocolError
@@ -102,9 +101,7 @@ class KafkaHome:
             question = Question(m.DescribeGroupsRequest(groups=(group,)))
             try:
                 answer, code = self._ask(group, question, _code_of)
-            except RemoteProtocolError as error:
-                if not is_not_taken(error):
-                    raise
+            except NotTaken:
                 return GroupView(ABSENT)  # before 0.9 coordinators kept offsets, and no members
             if code.name == "GROUP_ID_NOT_FOUND":
                 return self._newer_view(group)

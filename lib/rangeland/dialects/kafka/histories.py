@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rangeland.dialects.contract import Question
+from rangeland.dialects.contract import CleanupPolicy, Question
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.codes import judge
 from rangeland.dialects.verdicts import Verdict
@@ -17,7 +17,8 @@ from rangeland.model import Leader, Partition, Retention
 from rangeland.untrusted import Unreadable, decimal
 
 EPOCH_AT, MAGIC_AT = 12, 16
-RETENTION = ("cleanup.policy", "retention.ms", "retention.bytes")
+CLEANUP = "cleanup.policy"
+RETENTION = (CLEANUP, "retention.ms", "retention.bytes")
 
 
 def ask_epochs(
@@ -65,6 +66,28 @@ def ask_retention(topics: Sequence[str]) -> list[Question]:
     return [Question(m.DescribeConfigsRequest(resources=resources))]
 
 
+def ask_cleanup(topic: str) -> list[Question]:
+    resource = m.ConfigResource(
+        resource_type=m.TOPIC, resource_name=topic, configuration_keys=(CLEANUP,)
+    )
+    return [Question(m.DescribeConfigsRequest(resources=(resource,)))]
+
+
+def read_cleanup(answers: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
+    found = next((one for answer in answers for one in answer.results), None)
+    if found is None:
+        return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
+    code = judge(found.error_code)
+    if code.verdict is not Verdict.OK:
+        why = f"the broker answered {code.name} when asked for its cleanup.policy"
+        return CleanupPolicy(None, why)
+    policy = next((c.value for c in found.configs if c.name == CLEANUP), None)
+    if policy is None:
+        return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
+    words = [word.strip() for word in policy.split(",")]
+    return CleanupPolicy("compact" in words, f"its cleanup.policy is {policy}")
+
+
 def read_retention(answers: Sequence[m.DescribeConfigsResponse]) -> dict[str, Retention]:
     """Of those topics that this client may ask about."""
     return {
@@ -76,7 +99,7 @@ def read_retention(answers: Sequence[m.DescribeConfigsResponse]) -> dict[str, Re
 
 
 def _retention(settings: Mapping[str, str | None]) -> Retention:
-    if "delete" not in (settings.get("cleanup.policy") or ""):
+    if "delete" not in (settings.get(CLEANUP) or ""):
         return Retention()
     return Retention(_limit(settings.get("retention.ms")), _limit(settings.get("retention.bytes")))
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rangeland.dialects.contract import Credentials, Question
+from rangeland.dialects.contract import Credentials, NoVersion, Question
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.codes import judge
 from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
@@ -87,9 +87,7 @@ class _Exchange:
                 answer: m.SaslAuthenticateResponse
                 answer = yield Question(m.SaslAuthenticateRequest(auth_bytes=token))
                 return answer
-            except RemoteProtocolError as error:
-                if "theirs" not in error.facts:
-                    raise
+            except NoVersion:
                 self.is_bare = True  # a broker before 1.0: it does not know the request
         try:
             answer = yield Question(m.BareToken(token))

@@ -12,6 +12,7 @@ Rules: pure functions of bytes, as in ``batches``; decoding is the decoder's.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -90,6 +91,15 @@ class Run(NamedTuple):
 
     def check(self) -> None:
         decode_records([self.payload()], self.base_offset, self.last_offset + 1)
+
+    def messages(self) -> Iterator[Run]:
+        """Each message as a run of its own."""
+        position = 0
+        while position < len(self.stored):
+            one = walk_messages(self.stored[position:], 1)
+            end = position + one.end
+            yield Run(self.stored[position:end], one.first_offset, one.last_offset, 1)
+            position = end
 
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
         width = self.last_offset - self.base_offset

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import Form, Payload, Payloads, decode_records
-from rangeland.decode.batches import Head
+from rangeland.decode.batches import Head, Heads
 from rangeland.decode.reference import Record, read_records
-from rangeland.dialects.contract import NO_CONTEXT, Context
+from rangeland.dialects.contract import NO_CONTEXT, Context, Gap
 from rangeland.dialects.kafka.batches import (
     MAX_OFFSET,
     Batches,
@@ -77,18 +77,29 @@ def decode_chunks(
     isolation: Isolation,
     aborted: Sequence[Aborted],
     context: Context = NO_CONTEXT,
-) -> Iterator[Chunk]:
+) -> Iterator[Chunk | Gap]:
     """All of one fetch answer, in chunks of bounded memory. Their ranges follow on each
     other; the last ends at ``until_offset`` or after the last complete batch."""
-    walk = _Walk(from_offset, until_offset, isolation, aborted, context.max_batch_bytes)
+    walk = _Walk(
+        from_offset,
+        until_offset,
+        isolation,
+        aborted,
+        context.max_batch_bytes,
+        stops_at_gaps=context.names_gaps,
+    )
     found = runs(records, from_offset, context.floor)
     while walk.at < until_offset:
         walk.go_on(found, MAX_CHUNK_BYTES)
         chunk = walk.finish()
-        if chunk.next_offset == from_offset:
+        if chunk.next_offset > from_offset:
+            yield chunk
+        elif walk.gap is None:
             return
-        yield chunk
-        from_offset = chunk.next_offset
+        if walk.gap is not None:
+            yield walk.gap
+            walk.pass_gap()
+        from_offset = walk.at
 
 
 def decode_chunk(
@@ -183,6 +194,8 @@ class _Walk:
         isolation: Isolation,
         aborted: Sequence[Aborted],
         max_batch_bytes: int = MAX_BATCH_BYTES,
+        *,
+        stops_at_gaps: bool = False,
     ) -> None:
         self.max_batch_bytes = max_batch_bytes
         committed = isolation is Isolation.READ_COMMITTED
@@ -191,6 +204,9 @@ class _Walk:
         self.transactions = _Transactions(aborted if committed else ())
         self.last_offset = -1
         self.rest: Batches | None = None
+        self.stops_at_gaps = stops_at_gaps
+        self.gap: Gap | None = None
+        self.pending: deque[Entry] = deque()
         self._begin()
 
     def _begin(self) -> None:
@@ -200,6 +216,12 @@ class _Walk:
         self.control = self.aborted = self.compacted = 0
         self.expected_rows = 0
         self.cut_width = 0
+
+    def pass_gap(self) -> None:
+        """Goes on after the gap that the walk has stopped at; its offsets are somebody else's."""
+        if self.gap is not None:
+            self.at = self.from_offset = self.gap.next_offset
+            self.gap = None
 
     def go_on(self, found: Iterator[Batches | Entry], max_bytes: int) -> None:
         """Until the end of the range, or of what is ``found``, or ``max_bytes`` are unpacked.
@@ -213,7 +235,10 @@ class _Walk:
             raise
 
     def _go_on(self, found: Iterator[Batches | Entry], max_bytes: int) -> None:
-        while self.at < self.until_offset and self.unpacked_bytes < max_bytes:
+        while self.at < self.until_offset and self.unpacked_bytes < max_bytes and not self.gap:
+            if self.pending:
+                self.take(self.pending.popleft())
+                continue
             one = self.rest or next(found, None)
             self.rest = None
             if one is None:
@@ -240,13 +265,24 @@ class _Walk:
         if whole == 0 or int(run.heads[0, Head.BASE_OFFSET]) < self.at:
             self.take(run.entry(0))
             return 1
+        if self.stops_at_gaps:
+            whole = min(whole, self._until_gap(run.heads[:whole]))
+            if whole == 0:
+                self.take(run.entry(0))
+                return 1
         return self._take_whole(run._replace(heads=run.heads[:whole]), max_bytes)
+
+    def _until_gap(self, heads: Heads) -> int:
+        """How many of these batches follow on the walk and on each other without a gap."""
+        ends = np.concatenate(([self.at], heads[:-1, Head.LAST_OFFSET] + 1))
+        gaps = np.flatnonzero(heads[:, Head.BASE_OFFSET] > ends)
+        return int(gaps[0]) if len(gaps) else len(heads)
 
     def _take_each(self, run: Batches, max_bytes: int) -> int:
         for row in range(len(run.heads)):
             self.take(run.entry(row))
             is_enough = self.at >= self.until_offset or self.unpacked_bytes >= max_bytes
-            if is_enough or not self.transactions.is_open:
+            if is_enough or self.gap or not self.transactions.is_open:
                 break
         return row + 1
 
@@ -273,6 +309,8 @@ class _Walk:
         if isinstance(entry, Wrapper):
             entry.max_bytes = self.max_batch_bytes
         last = entry.last_offset
+        if self.stops_at_gaps and last >= self.at and self._stops_before(entry):
+            return
         is_aborted = self.transactions.is_aborted(entry, is_passed=last < self.at)
         base = entry.base_offset if last >= self.at else last
         if base <= self.last_offset:
@@ -304,6 +342,20 @@ class _Walk:
             if "payload" not in error.facts:
                 raise
             raise _of_batch(error, entry.payload()) from None
+
+    def _stops_before(self, entry: Entry) -> bool:
+        """True where a gap comes before this entry or lies in it, which is taken later then.
+        Messages in a run each stand for themselves: no header says what was between them."""
+        first = min(entry.base_offset, self.until_offset)
+        if first > self.at:
+            self._check(entry)  # it alone says that there is nothing before it
+            self.gap = Gap(first)
+            self.pending.appendleft(entry)
+            return True
+        if not isinstance(entry, Run) or entry.record_count > entry.last_offset - entry.base_offset:
+            return False
+        self.pending.extendleft(reversed(list(entry.messages())))
+        return True
 
     def _count(self, entry: Entry, first: int, until: int) -> int:
         """Records of an entry whose rows nobody wants; its other offsets are compacted.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rangeland import __version__
+from rangeland.dialects.contract import NotTaken, NoVersion
 from rangeland.dialects.kafka.codes import judge
 from rangeland.dialects.kafka.messages import (
     ApiVersionsRequest,
@@ -152,7 +153,7 @@ class Session:
         self._versions = dict(versions)
 
     def choose(self, request: type[Any], max_version: int | None = None) -> int:
-        """The version to send ``request`` in. Raises ``RemoteProtocolError`` if the broker and
+        """The version to send ``request`` in. Raises ``NoVersion`` if the broker and
         this library share none, ``LocalProtocolError`` before the versions are known."""
         if self._versions is None:
             raise LocalProtocolError(
@@ -172,7 +173,8 @@ class Session:
         if theirs is not None and low <= min(top, theirs[1]) and theirs[0] <= top:
             return min(top, theirs[1])
         has = "does not take it at all" if theirs is None else f"takes {theirs[0]} to {theirs[1]}"
-        raise RemoteProtocolError(
+        kind = NotTaken if theirs is None else NoVersion
+        raise kind(
             f"no version of {spec.name} fits",
             why=f"the broker {has}, versions {low} to {top} can be sent",
             do="Check the broker's version against the supported ones",
@@ -244,11 +246,6 @@ class Session:
         if version > 0:
             _, end = decode_from(ResponseHeader, version, answer)
         return header.correlation_id, pending, end
-
-
-def is_not_taken(error: RemoteProtocolError) -> bool:
-    """Whether it is of ``choose``, about a request that the broker does not know at all."""
-    return "theirs" in error.facts and error.facts["theirs"] is None
 
 
 def _answer_of(request: type[Any]) -> type[Any]:

@@ -18,11 +18,13 @@ from rangeland.dialects.rocketmq.session import Session as open_session
 from rangeland.dialects.rocketmq.sizes import ask_sizes, read_sizes
 from rangeland.dialects.rocketmq.stored import entry_around, next_offset
 from rangeland.dialects.untold import (
+    ask_cleanup,
     ask_epochs,
     ask_mechanisms,
     ask_retention,
     ask_transactions,
     epoch_of,
+    read_cleanup,
     read_epochs,
     read_mechanisms,
     read_retention,
@@ -32,6 +34,7 @@ from rangeland.dialects.untold import (
 __all__ = [
     "NATURE",
     "aborted_within",
+    "ask_cleanup",
     "ask_epochs",
     "ask_mechanisms",
     "ask_offsets",
@@ -48,6 +51,7 @@ __all__ = [
     "next_offset",
     "open_home",
     "open_session",
+    "read_cleanup",
     "read_epochs",
     "read_mechanisms",
     "read_offsets",
