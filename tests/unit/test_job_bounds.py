@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import JobFileError, RangelandError, UsageError
+from rangeland.job import Job
 from rangeland.job.loading import MAX_BYTES, MAX_DEPTH, MAX_VALUES, load
 from rangeland.job.text import override, parse_job_text, read_job_text
 
@@ -123,3 +124,30 @@ def assert_silent(error: RangelandError) -> None:
     while chain is not None:
         assert "hunter2" not in f"{chain}{chain!r}{getattr(chain, 'facts', '')}"
         chain = chain.__cause__ or chain.__context__
+
+
+JOB = """
+job: a
+source: {servers: [h:1], topics: [t], timeouts: {connect_ms: %s}, max_answer_bytes: %s}
+range: {from: {t: {%s: %s}}}
+sink: {table: lake/a}
+"""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (10**30, "1MiB", 0, 0),
+        (7 * 86_400_000 + 1, "1MiB", 0, 0),
+        (1, "9" * 400 + "GiB", 0, 0),
+        (1, "9" * 20, 0, 0),
+        (1, "1MiB", 0, 2**63),
+        (1, "1MiB", 10**20, 0),
+    ],
+)
+def test_a_number_that_nothing_can_have_is_a_mistake_in_the_job_file(
+    values: tuple[object, ...],
+) -> None:
+    Job.parse(JOB % (1, "1MiB", 0, 2**63 - 1))
+    with pytest.raises(JobFileError, match="expected"):
+        Job.parse(JOB % values)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from rangeland.delta.facts import AddedFile
+from rangeland.untrusted import Fields, Unreadable
 
 STRING_PREFIX = 32
 INDEXED_COLUMNS = 32
@@ -54,10 +55,13 @@ def may_hold(file: AddedFile, column: str, value: str) -> bool:
     or its statistics say so."""
     if column in file.partition_values:
         return file.partition_values[column] == value
-    stats = json.loads(file.stats) if file.stats else {}
-    if stats.get("numRecords") == 0:
-        return False
-    low, high = (stats.get(side, {}).get(column) for side in ("minValues", "maxValues"))
+    try:
+        stats = Fields.parse(file.stats or "{}")
+        if stats.get("numRecords") == 0:
+            return False
+        low, high = (stats.fields(side, {}).get(column) for side in ("minValues", "maxValues"))
+    except Unreadable:
+        return True  # any writer may have written them, and they say nothing
     return not (isinstance(low, str) and isinstance(high, str)) or low <= value <= high
 
 

@@ -18,7 +18,7 @@ from rangeland.job.mistakes import refuse
 from rangeland.job.parts import Misplaced, Part
 from rangeland.job.source import Source
 from rangeland.job.text import JobText, override, parse_job_text, read_job_text
-from rangeland.job.words import FirstRun, From, Size, Until, Whole, without_secrets
+from rangeland.job.words import FirstRun, From, Milliseconds, Size, Until, Whole, without_secrets
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
 from rangeland.patterns import check_pattern
 from rangeland.planning.bounds import Request
@@ -235,14 +235,12 @@ class Group(Part):
         description="How members share partitions. In ZooKeeper it is range; RocketMQ's way of "
         "sharing queues averagely goes by that name, too.",
     )
-    session_ms: Whole = Field(
+    session_ms: Milliseconds = Field(
         default=30_000,
-        gt=0,
         description="A driver that is silent for so long has lost its partitions, in ms.",
     )
-    rebalance_ms: Whole = Field(
+    rebalance_ms: Milliseconds = Field(
         default=60_000,
-        gt=0,
         description="How long to wait for the other members when they share anew, in ms: longer "
         "than a session, since a driver that was killed holds its partitions for so long.",
     )

@@ -12,7 +12,15 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from rangeland.job.parts import Misplaced, Part
-from rangeland.job.words import SecretRef, Server, Size, Topic, Which, Whole, parse_member
+from rangeland.job.words import (
+    Milliseconds,
+    SecretRef,
+    Server,
+    Size,
+    Topic,
+    Which,
+    parse_member,
+)
 from rangeland.model import Address, Isolation
 from rangeland.patterns import check_pattern, matches
 from rangeland.wire.bounds import MAX_BATCH_BYTES
@@ -174,17 +182,15 @@ class Security(Part):
 class Timeouts(Part):
     """How long to wait for brokers, in milliseconds."""
 
-    connect_ms: Whole = Field(default=5_000, gt=0, description="For a connection.")
-    request_ms: Whole = Field(default=30_000, gt=0, description="For the answer to one request.")
-    survey_ms: Whole = Field(
+    connect_ms: Milliseconds = Field(default=5_000, description="For a connection.")
+    request_ms: Milliseconds = Field(default=30_000, description="For the answer to one request.")
+    survey_ms: Milliseconds = Field(
         default=30_000,
-        gt=0,
         description="For all leaders and offsets to be known. Where no server has ever "
         "answered, it ends after 10 seconds.",
     )
-    no_progress_ms: Whole = Field(
+    no_progress_ms: Milliseconds = Field(
         default=120_000,
-        gt=0,
         description="For the next record of a slice. It must outlast a leader election.",
     )
 

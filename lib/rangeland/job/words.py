@@ -27,12 +27,14 @@ from rangeland.model import (
     Latest,
     Partition,
 )
-from rangeland.untrusted import parse_address
+from rangeland.untrusted import MAX_INT64, parse_address
 
 Schema = dict[str, Any]
 
 # Strict: `true` is no number, though Python holds it for 1.
 Whole = Annotated[int, Field(strict=True)]
+# A week: the wire has 32 bits for it, and sockets take no more than some centuries.
+Milliseconds = Annotated[int, Field(strict=True, gt=0, le=7 * 86_400_000)]
 
 # --- sizes ------------------------------------------------------------------------------
 
@@ -47,7 +49,10 @@ def parse_size(value: object) -> object:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
     if not found or found[2].upper() not in UNITS:
         raise ValueError("a size such as 128MiB, 8GiB or a number of bytes")
-    return int(float(found[1]) * UNITS[found[2].upper()])
+    size = float(found[1]) * UNITS[found[2].upper()]
+    if size > MAX_INT64:
+        raise ValueError("a size that a disk can have")
+    return int(size)
 
 
 SIZE: Schema = {
@@ -133,8 +138,8 @@ def parse_bound(value: object) -> Bound:
     if isinstance(value, bool):
         raise ValueError(EXPECTED_BOUND)
     if isinstance(value, int):
-        if value < 0:
-            raise ValueError(f"an offset that is not negative, not {value}")
+        if not 0 <= value <= MAX_INT64:
+            raise ValueError(f"an offset from 0 to {MAX_INT64}, not {value}")
         return AtOffset(value)
     if isinstance(value, str):
         word = value.strip()
@@ -173,7 +178,7 @@ def parse_partition(topic: str, which: object) -> Partition:
     """``0``, or ``1-0`` for partition 0 of broker 1 where brokers have partitions of their
     own. Raises ValueError."""
     found = re.fullmatch(r"(?:(.+)-)?([0-9]+)", str(which))
-    if found is None:
+    if found is None or len(found[2]) > 9:
         raise ValueError(f"partition numbers for topic {topic!r}, or broker-number, not {which!r}")
     return Partition(topic, int(found[2]), found[1] or "")
 
