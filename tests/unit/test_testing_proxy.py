@@ -1,0 +1,134 @@
+"""The proxy of the tests: what it passes on, rewrites, and breaks, without a broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.dialects.contract import Asked, FetchTerms, load_dialect
+from rangeland.dialects.jafka import messages as jafka
+from rangeland.dialects.kafka import messages as kafka
+from rangeland.dialects.rocketmq import messages as rocketmq
+from rangeland.dialects.rocketmq.frames import Frame, read_frame, write_frame
+from rangeland.errors import Unreachable
+from rangeland.fetch.pool import Brokers
+from rangeland.model import Isolation, Partition
+from rangeland.testing.conversations import (
+    JafkaConversation,
+    KafkaConversation,
+    RocketmqConversation,
+)
+from rangeland.testing.proxy import CALM, Proxy, Trouble
+from rangeland.untrusted import parse_address
+from rangeland.wire.messages import encode
+from tests.unit.test_connection import (
+    ALL_TOPICS,
+    NO_TOPICS,
+    answers_metadata,
+    peer,
+    settings_of,
+    young,
+)
+
+TERMS = FetchTerms(Isolation.READ_COMMITTED, 0, 1 << 20)
+
+
+def elsewhere(address: str) -> str:
+    return {"broker:9092": "proxy:1", "10.0.0.7:10911": "127.0.0.1:2"}[address]
+
+
+def test_kafka_s_brokers_are_named_by_their_proxies() -> None:
+    talk = KafkaConversation(elsewhere)
+    talk.on_request(bytes((0, 3, 0, 1, 0, 0, 0, 5)))
+    broker = kafka.MetadataBroker(node_id=1, host="broker", port=9092)
+    answer = kafka.MetadataResponse(brokers=(broker,), topics=(), controller_id=1)
+    sent = talk.on_answer(b"\0\0\0\5" + encode(answer, 1))
+    moved = kafka.MetadataBroker(node_id=1, host="proxy", port=1)
+    told = kafka.MetadataResponse(brokers=(moved,), topics=(), controller_id=1)
+    assert sent.frame == b"\0\0\0\5" + encode(told, 1)
+    assert sent.failed is None
+
+
+def test_kafka_s_fetch_fails_with_the_code_in_each_partition() -> None:
+    talk = KafkaConversation(elsewhere)
+    talk.on_request(bytes((0, 1, 0, 4, 0, 0, 0, 6)))
+    part = kafka.FetchedPartition(
+        partition_index=0, error_code=0, high_watermark=9, records=memoryview(b"records")
+    )
+    answer = kafka.FetchResponse(responses=(kafka.FetchedTopic(topic="t", partitions=(part,)),))
+    failed = talk.on_answer(b"\0\0\0\6" + encode(answer, 4)).failed
+    assert failed is not None
+    session = load_dialect("kafka").open_session("me")
+    session.assume({1: (4, 4)})  # type: ignore[attr-defined]
+    asked = [Asked(Partition("t", 0), None, None, 0, 99)]
+    (question,) = load_dialect("kafka").ask_records(asked, TERMS)
+    number, _ = session.encode(question.request, question.max_version)
+    frame = number.to_bytes(4, "big") + failed(-1)[4:]
+    decoded = session.decode(memoryview(frame))
+    assert decoded is not None
+    (found,) = (
+        load_dialect("kafka").read_records([decoded[1]], asked, Isolation.READ_COMMITTED).parts
+    )
+    assert (found.code, len(found.records)) == ("UNKNOWN_SERVER_ERROR", 0)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_jafka_s_fetch_fails_with_the_code_in_each_partition(count: int) -> None:
+    dialect = load_dialect("jafka")
+    asked = [Asked(Partition("t", n, "1"), None, None, 0, 99) for n in range(count)]
+    (question,) = dialect.ask_records(asked, TERMS)
+    session, talk = dialect.open_session("me"), JafkaConversation(elsewhere)
+    talk.on_request(session.encode(question.request)[1][4:])
+    failed = talk.on_answer(b"any").failed
+    assert failed is not None
+    decoded = session.decode(memoryview(failed(-1)))
+    assert decoded is not None
+    found = dialect.read_records([decoded[1]], asked, Isolation.READ_COMMITTED)
+    assert [part.code for part in found.parts] == ["UNKNOWN"] * count
+    end = jafka.OffsetsRequest(topic="t", partition=0, time_ms=-1, max_count=1)
+    talk.on_request(session.encode(end)[1][4:])
+    assert talk.on_answer(b"any").failed is None
+
+
+def test_rocketmq_s_brokers_are_named_by_their_proxies_and_pulls_fail() -> None:
+    talk = RocketmqConversation(elsewhere)
+    for opaque, code in ((1, rocketmq.ROUTE), (2, rocketmq.PULL)):
+        talk.on_request(b"".join(write_frame(Frame(code, opaque))))
+    pulled = talk.on_answer(b"".join(write_frame(Frame(0, 2, flag=1, body=b"messages"))))
+    route = b'{"brokerAddrs":{0:"10.0.0.7:10911"}}'
+    told = talk.on_answer(b"".join(write_frame(Frame(0, 1, flag=1, body=route))))
+    assert bytes(read_frame(memoryview(told.frame)).body) == route.replace(
+        b"10.0.0.7:10911", b"127.0.0.1:2"
+    )
+    assert told.failed is None
+    assert pulled.failed is not None
+    found = read_frame(memoryview(pulled.failed(2)))
+    assert (found.code, found.opaque, found.is_answer, bytes(found.body)) == (2, 2, True, b"")
+
+
+def ask(proxy: Proxy) -> object:
+    address = parse_address(proxy.addresses[0])
+    with Brokers(settings_of(address, request_ms=5_000)) as brokers:
+        return brokers.call(address, ALL_TOPICS)
+
+
+def test_what_is_not_troubled_comes_through_and_what_is_does_not() -> None:
+    with peer(young(answers_metadata)) as broker, Proxy("kafka", [str(broker)]) as proxy:
+        assert ask(proxy) == NO_TOPICS
+        for trouble in (Trouble(1, refused=1.0), Trouble(1, cut=1.0)):
+            proxy.make(trouble)
+            with pytest.raises(Unreachable):
+                ask(proxy)
+        assert proxy.done["cut"] > 0
+        proxy.make(Trouble(1, delayed=1.0, delay_s=0.01, bytes_per_second=1_000))
+        assert ask(proxy) == NO_TOPICS
+        assert proxy.done["slowed"] > 1
+        assert proxy.done["delayed"] > 1
+        proxy.make(CALM)
+        assert ask(proxy) == NO_TOPICS
+
+
+def test_a_proxy_before_no_broker_closes_and_leaves_nothing_behind() -> None:
+    with peer(young(answers_metadata)) as broker:
+        gone = str(broker)
+    with Proxy("kafka", [gone]) as proxy, pytest.raises(Unreachable):
+        ask(proxy)
