@@ -403,30 +403,6 @@ def test_transactions_are_told_apart(cluster: Cluster, topic: str) -> None:
     assert found.rows == consume(cluster.bootstrap, topic)
 
 
-@pytest.mark.parametrize("cluster", ["3.9.1"], indirect=True)
-def test_a_gap_that_ends_where_an_open_transaction_hides_the_rest_is_compacted(
-    cluster: Cluster, topic: str
-) -> None:
-    """Nothing before the end of what is readable is left. A cleaner of 4.0 keeps an empty batch
-    there, one of 3.9 does not."""
-    make(cluster, topic, config=COMPACTED)
-    records = [*(Record(b"%d" % n, b"key") for n in range(9)), Record(None, b"key")]
-    produce(cluster.bootstrap, topic, records)
-    time.sleep(0.15)  # the next append rolls the segment
-    settings = settings_of(cluster.bootstrap)
-    with open_transaction(cluster.bootstrap, topic, numbered(4)):
-        deadline = time.monotonic() + CLEANER_PATIENCE_S
-        first = next(cluster.directory.glob(f"data/kafka-1/{topic}-0/*0.log"))
-        while first.stat().st_size:
-            assert time.monotonic() < deadline, first.stat().st_size
-            time.sleep(0.2)
-        log = log_of(settings, topic)
-        assert (log.start_offset, log.end_offset) == (0, 10)
-        for start, end in ((0, 10), (3, 7), (9, 10)):
-            found = read([slice_of(log, start, end)], settings)
-            assert found.counts == Counts(compacted=end - start)
-
-
 @pytest.mark.parametrize("cluster", WITH_TRANSACTIONS, indirect=True)
 def test_expired_offsets_are_lost_by_name(cluster: Cluster, topic: str) -> None:
     make(cluster, topic)

@@ -21,7 +21,6 @@ from rangeland.dialects.contract import (
     FetchAnswer,
     Fetched,
     FetchTerms,
-    Gap,
     Nature,
     NoVersion,
     Question,
@@ -136,10 +135,6 @@ class Fetcher:
             tags=settings.tags,
         )
         self._floors = dict(floors or {})
-        self._hides_open_transactions = (
-            settings.isolation is Isolation.READ_COMMITTED
-            and self.brokers.dialect.NATURE.has_epochs
-        )
         self._members = _named(settings) if self.brokers.dialect.NATURE.numbered_per_broker else {}
         led = [self._led(s) for s in slices]
         nature = self.brokers.dialect.NATURE
@@ -288,7 +283,10 @@ class Fetcher:
         """Tells the loop what came for one slice; gives what is to be decoded, if anything."""
         until_offset = self._slices[want.index].until_offset
         if part is None or (part.verdict is Verdict.OK and part.is_empty):
-            return self._take_nothing(leader, want, part, throttled)
+            if part is None or not self._goes_elsewhere(want, part):
+                end = part.readable_end if part is not None else -1
+                self._loop.on_empty(want, end, throttled)
+            return None
         if part.verdict is not Verdict.OK:
             self._loop.on_verdict(want, part.verdict, part.code)
             return None
@@ -337,50 +335,6 @@ class Fetcher:
         """The offset, if an entry ended there: then what comes next begins there or later. Where
         a slice begins in the middle of a batch, the batch begins before."""
         return want.offset if self._floors.get(want.index) == want.offset else 0
-
-    def _take_nothing(
-        self, leader: Address, want: Want, part: Fetched | None, throttled: bool
-    ) -> Piece | None:
-        """For an answer without records. What shows that there are none is decoded."""
-        if part is not None and self._goes_elsewhere(want, part):
-            return None
-        end = part.readable_end if part is not None else -1
-        until_offset = self._slices[want.index].until_offset
-        beyond = self._beyond(leader, want) if end >= until_offset else None
-        if beyond is None:
-            self._loop.on_empty(want, end, throttled)
-            return None
-        is_doubtful = self._loop.is_doubtful(want)
-        if not self._loop.on_records(want, until_offset):
-            return None
-        at = (want.index, want.offset, until_offset)
-        return Piece(*at, beyond, leader=str(leader), is_doubtful=is_doubtful)
-
-    def _beyond(self, leader: Address, want: Want) -> memoryview | None:
-        """The records after the slice's end, where they are hidden because their transaction is
-        open. With nothing before them they show that the rest of the slice is a gap."""
-        dialect = self.brokers.dialect
-        if not (self._hides_open_transactions and self._loop.readings[want.index].server.is_leader):
-            return None
-        terms = replace(self._terms, isolation=Isolation.READ_UNCOMMITTED, rack="")
-        asked = self._asked(Ask(leader, (want,)))
-        try:
-            answers = self.brokers.call_all(leader, dialect.ask_records(asked, terms))
-        except Lost:
-            return None
-        found = dialect.read_records(answers, asked, Isolation.READ_UNCOMMITTED)
-        parts = [p for p in found.parts if p.partition == want.partition]
-        if found.verdict is not Verdict.OK or len(parts) != 1 or parts[0].verdict is not Verdict.OK:
-            return None
-        records, until_offset = parts[0].records, self._slices[want.index].until_offset
-        most = self._settings.max_batch_bytes
-        context = Context(floor=self._floor(want), names_gaps=True, max_batch_bytes=most)
-        span = (want.offset, until_offset, Isolation.READ_UNCOMMITTED, ())
-        try:
-            first = next(dialect.decode_chunks(records, *span, context), None)
-        except BadRecord:
-            return None
-        return records if first == Gap(until_offset) else None
 
     def _goes_elsewhere(self, want: Want, part: Fetched) -> bool:
         named = part.preferred
