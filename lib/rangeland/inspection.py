@@ -218,7 +218,7 @@ def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Prog
     progress.step(f"looking at the table {job.sink.table}")
     target = Target(spark, job)
     if target.is_untouched:
-        return Finding(partition, offset, "not-landed")
+        return Finding(partition, offset, "not-landed", why="nothing has landed in it yet")
     return find_offset(spark, target, partition, offset)
 
 

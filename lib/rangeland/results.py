@@ -389,6 +389,8 @@ class Finding:
     landed_at_ms: int | None = None
     range: Range | None = None
     earlier: tuple[tuple[str, int], ...] = ()
+    why: str = ""
+    """It is not landed, as far as the ledger tells."""
 
     @property
     def landed_at(self) -> str | None:
@@ -412,4 +414,5 @@ class Finding:
             "landed_at": self.landed_at,
             "range": None if self.range is None else range_json(self.range),
             "earlier": [{"application": a, "sequence": n} for a, n in self.earlier],
+            "why": self.why or None,
         }

@@ -48,6 +48,12 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
         (10, 0, ((4, 10),)),
         (10, 0, ((4, 7),)),
     ]
+    where = [(Partition(topic, 0), 4), (Partition(topic, 0), 10), (Partition(topic, 9), 0)]
+    assert [inspection.find(job, spark, *one, Silent()).why for one in where] == [
+        f"of {topic}/0 it has offsets 0 to 3",
+        f"of {topic}/0 it has offsets 0 to 3",
+        f"nothing of {topic}/9 has landed in it",
+    ]
     seen = rangeland.verify(job, spark)
     assert seen.is_well
     assert _spans(seen.to_json()["passed_over"]) == gaps
@@ -72,5 +78,5 @@ def test_a_run_with_nothing_to_land_leaves_nothing_to_verify(
     seen = rangeland.verify(job, spark)
     assert (seen.is_well, seen.landings, seen.pieces) == (True, 0, ())
     finding = inspection.find(job, spark, Partition(topic, 0), 3, Silent())
-    assert finding.state == "not-landed"
+    assert (finding.state, finding.why) == ("not-landed", "nothing has landed in it yet")
     assert not Path(table).exists()

@@ -188,7 +188,8 @@ def find(spark: Any, target: Target, partition: Partition, offset: int) -> Findi
     files = files_with(spark, frame, partition, offset)
     if not landings:
         state = "stranger" if files else "not-landed"
-        return Finding(partition, offset, state, tuple(files))
+        why = "" if files else _why_not(landed, partition, offset)
+        return Finding(partition, offset, state, tuple(files), why=why)
     plan, outcome = landings[-1]
     entry = next(e for e in outcome.ranges if _inside(e.range, partition, offset))
     if files:
@@ -230,6 +231,17 @@ def _the_one(landings: Landings, partition: Partition) -> Partition:
             do="name the broker, as in 1-0, or with --broker",
         )
     return same.pop() if same else partition
+
+
+def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
+    """Where an offset that no landing has brought lies beside those that were."""
+    ranges = [e.range for _, o in landings for e in o.ranges if e.range.partition == partition]
+    if not ranges:
+        return f"nothing of {partition} has landed in it"
+    first, until = min(r.from_offset for r in ranges), max(r.until_offset for r in ranges)
+    if first <= offset < until:
+        return f"it lies between offsets of {partition} that have landed"
+    return f"of {partition} it has offsets {first} to {until - 1}"
 
 
 def _is_whole(spark: Any, frame: Any, entry: RangeEntry) -> bool:

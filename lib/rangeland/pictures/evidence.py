@@ -120,6 +120,8 @@ def find_picture(finding: Finding) -> RenderableType:
     good = finding.state in ("landed", "no-row")
     title = said(f"{finding.partition} offset {finding.offset}: ", "bold")
     title.append(_STATES[finding.state], "bold green" if good else "bold yellow")
+    if finding.why:
+        title.append_text(said(f": {finding.why}", "yellow"))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
