@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rangeland.spark.gateway import without_usual
 from rangeland.spark.jobs import settled
 
 
@@ -11,3 +12,13 @@ def test_what_is_not_spark_s_is_raised_as_it_is_and_is_not_its_own_cause() -> No
     with pytest.raises(EOFError) as gone:
         settled(EOFError("gone"))
     assert gone.value.__cause__ is None
+
+
+def test_a_jvm_s_usual_words_are_left_out_and_all_others_kept() -> None:
+    said = (
+        b"WARNING: Using incubator modules: jdk.incubator.vector\n"
+        b'Setting default log level to "WARN".\n'
+        b'Exception in thread "main"\n\tat x\nError: half a li'
+    )
+    assert without_usual(said) == b'Exception in thread "main"\n\tat x\nError: half a li'
+    assert without_usual(b"a\r\n\nb") == b"a\r\n\nb"

@@ -29,6 +29,12 @@ POLL_S = 0.05
 GRACE_S = 30.0
 """How long a JVM may take to stop Spark and remove its temporary files. It takes one second, on
 a busy machine more."""
+_USUAL = (
+    b"WARNING: Using incubator modules: jdk.incubator.vector",
+    b"Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
+    b'Setting default log level to "WARN".',
+    b"To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).",
+)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -83,12 +89,19 @@ class DriverJvm:
     def _pass_on(self) -> None:
         stream = self._popen.stderr
         assert stream is not None
-        while piece := os.read(stream.fileno(), 1 << 16):
+        while read := os.read(stream.fileno(), 1 << 16):
+            piece = without_usual(read)
             while piece and not self._quiet:
                 try:
                     piece = piece[os.write(2, piece) :]
                 except OSError:  # We have no stderr. The JVM shall not notice.
                     break
+
+
+def without_usual(piece: bytes) -> bytes:
+    """What a JVM says, less what it says at each start. A line that comes in two parts is kept."""
+    lines = piece.splitlines(keepends=True)
+    return b"".join(line for line in lines if line.strip() not in _USUAL)
 
 
 class Starting:
