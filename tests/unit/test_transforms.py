@@ -140,7 +140,7 @@ def test_positions_in_bytes_are_not_cut() -> None:
     [
         ([piece(0, 7, 8)], "failed on orders/0 offset 7"),
         ([piece(0, 5, 8)], r"failed on a record of orders/0 \[5, 8\)"),
-        ([], r"failed on a record of orders/0 \[0, 10\) or of 1 more slice"),
+        ([], r"on a record of orders/0 \[0, 10\) or orders/0 \[10, 20\)\W"),
     ],
 )
 def test_the_error_names_the_records(found: list[Slice], words: str) -> None:
@@ -149,4 +149,6 @@ def test_the_error_names_the_records(found: list[Slice], words: str) -> None:
     with pytest.raises(TransformFailed, match=words):
         raise said
     assert said.facts["exception"] == "KeyError"
+    many = [piece(i, i * 10, i * 10 + 10) for i in range(5)]
+    assert "or orders/0 [20, 30) or 2 more slices:" in str(located(error, [], many))
     assert (said.facts["topic"], said.facts["partition"]) == ("orders", 0)

@@ -23,6 +23,7 @@ from rangeland.spark.transforms import Transform, raised_of
 from rangeland.wording import counted
 
 SECONDS = 10
+NAMED = 3
 Piece = Sequence[Slice]
 
 
@@ -99,9 +100,9 @@ def located(error: TransformFailed, found: Sequence[Slice], slices: Piece) -> Tr
     if found and len(pieces) == 1 and first.width == 1:
         where = f"on {first.partition} offset {first.from_offset}"
     else:
-        more = len(pieces) - 1
-        others = f" or of {counted(more, 'more slice')}" if more else ""
-        where = f"on a record of {first}{others}"
+        named = [str(piece) for piece in pieces[:NAMED]]
+        more = [counted(len(pieces) - NAMED, "more slice")] if len(pieces) > NAMED else []
+        where = f"on a record of {' or '.join([*named, *more])}"
     return TransformFailed(
         f"{error.what} {where}",
         why=error.why,
