@@ -89,8 +89,9 @@ class DriverJvm:
     def _pass_on(self) -> None:
         stream = self._popen.stderr
         assert stream is not None
+        begun = b""
         while read := os.read(stream.fileno(), 1 << 16):
-            piece = without_usual(read)
+            piece, begun = without_usual(begun + read)
             while piece and not self._quiet:
                 try:
                     piece = piece[os.write(2, piece) :]
@@ -98,10 +99,14 @@ class DriverJvm:
                     break
 
 
-def without_usual(piece: bytes) -> bytes:
-    """What a JVM says, less what it says at each start. A line that comes in two parts is kept."""
-    lines = piece.splitlines(keepends=True)
-    return b"".join(line for line in lines if line.strip() not in _USUAL)
+def without_usual(said: bytes) -> tuple[bytes, bytes]:
+    """What a JVM says, less what it says at each start; and the beginning of a line of which it
+    is not known yet which of the two it will be."""
+    lines = said.splitlines(keepends=True)
+    begun = b""
+    if lines and any(usual.startswith(lines[-1]) for usual in _USUAL):
+        begun = lines.pop()
+    return b"".join(line for line in lines if line.strip() not in _USUAL), begun
 
 
 class Starting:
