@@ -108,7 +108,7 @@ def test_a_ledger_of_an_earlier_version_lacks_the_columns_of_losses() -> None:
     assert missing_columns(SCHEMA.names) == []
     first = SCHEMA.names[: SCHEMA.names.index("document") + 1]
     assert missing_columns(first)[:3] == ["`topic` STRING", "`partition` INT", "`broker` STRING"]
-    assert missing_columns(first)[-1] == "`seen_at` TIMESTAMP"
+    assert missing_columns(first)[-2:] == ["`seen_at` TIMESTAMP", "`table_id` STRING"]
 
 
 def test_statistics_hold_the_whole_application_id() -> None:
