@@ -113,6 +113,32 @@ class Age(StrEnum):
     MUTE = "mute"
 
 
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Which cluster a log belongs to. ``id`` is the cluster's own, or the name that the job
+    gives it; empty where there is neither. ``addresses`` are those it was reached at: brokers
+    and the servers of the job, some of them where there are very many."""
+
+    id: str = ""
+    addresses: tuple[str, ...] = ()
+
+    def is_other(self, than: Cluster) -> bool:
+        """True unless there is evidence that both are the same: an id, or else an address that
+        both have, since brokers move one at a time. A job may also call a cluster by one of the
+        addresses that it had."""
+        if self.id and than.id:
+            return self.id != than.id
+        return self.names.isdisjoint(than.names)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that it may be known by."""
+        return frozenset({self.id, *self.addresses} - {""})
+
+    def __str__(self) -> str:
+        return self.id or f"at {', '.join(self.addresses[:3])}"
+
+
 class Isolation(StrEnum):
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
@@ -192,7 +218,7 @@ class Survey:
     ``unreachable`` are partitions that nobody serves, and why. Where brokers have names,
     ``brokers`` are those that answered: of the others' partitions nothing is known. ``hidden``
     are topics that are not there, or are not shown to this client. ``ages`` are those of the
-    brokers that were connected to."""
+    brokers that were connected to. ``cluster`` is None where nobody was asked."""
 
     taken_at_ms: int
     logs: dict[Partition, LogState]
@@ -211,6 +237,7 @@ class Survey:
     retention: dict[str, Retention] = field(default_factory=dict)
     expiring: dict[Partition, int] = field(default_factory=dict)
     ages: dict[Address, Age] = field(default_factory=dict)
+    cluster: Cluster | None = None
 
 
 # --- the plan: what will be read --------------------------------------------------------

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rangeland.delta.paths import TablePath
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
 from rangeland.job.text import JobText, override
@@ -155,7 +156,8 @@ def _mismatch(found: Reviewed) -> str:
 
 def _refuse_relative(path: Path, sink: Sink) -> None:
     """Nobody can tell any more which table was reviewed."""
-    if sink.is_catalog_name or sink.table.startswith("/") or ":" in sink.table:
+    where = TablePath.parse(sink.table)
+    if sink.is_catalog_name or where.scheme or where.path.startswith("/"):
         return
     raise Conflict(
         f"{path} does not say in which folder its table {sink.table} is",

@@ -274,6 +274,7 @@ class Runner:
             return [self.finisher.finish(same.plan, same, recovered=True)], None
         standing = self.target.standing(plan.application)
         self._refuse_moved(plan, unfinished, standing)
+        self.finisher.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
         self.finisher.survey = self.drafter.refuse_gone(plan)
         found = self._reviewed(plan, seen, standing)
         if found.is_empty and not found.begins:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rangeland.delta.stores import local_path
+from rangeland.delta.paths import TablePath
 from rangeland.errors import UsageError
 from rangeland.job import Job
 from rangeland.job.settings import login_packages, tls_files
@@ -255,7 +255,7 @@ def _tls_notes(job: Job, shipped: Shipped) -> list[str]:
 def _notes(job: Job, choices: Choices, shipped: Shipped) -> list[str]:
     notes = []
     is_cluster = not choices.master.startswith("local")
-    if is_cluster and not job.sink.is_catalog_name and local_path(job.sink.table) is not None:
+    if is_cluster and not job.sink.is_catalog_name and TablePath.parse(job.sink.table).is_local:
         notes.append(
             f"sink.table is the path {job.sink.table}: it must be one folder, mounted at the same "
             "place on this machine and on every host of the cluster"

@@ -9,14 +9,25 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.errors import Conflict, RangeLost
+from rangeland.errors import Conflict, RangeLost, Unreachable
 from rangeland.fetch.settings import ClusterSettings
-from rangeland.model import Bounds, Earliest, FromCheckpoint, Isolation, Latest, Partition
+from rangeland.landing.confirming import Confirmation
+from rangeland.model import (
+    Bounds,
+    Counts,
+    Earliest,
+    FromCheckpoint,
+    Isolation,
+    Latest,
+    Partition,
+    Receipt,
+)
 from rangeland.planning.bounds import Request
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Draft, Standing, Terms, draft
 from rangeland.planning.limits import Limits
 from rangeland.planning.lives import Mark
+from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slices import Slicing
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
@@ -29,6 +40,7 @@ from rangeland.testing.producing import (
     wait_for_leader,
 )
 from tests.brokers.reading import log_of, look, read, settings_of
+from tests.spark.landings import job_of
 
 pytestmark = pytest.mark.brokers
 
@@ -78,6 +90,27 @@ def lost(settings: ClusterSettings, checkpoint: Mapping[Partition, Mark]) -> tup
     return loss["verdict"], loss["from_offset"], loss["until_offset"]
 
 
+def confirmation_of(cluster: Cluster) -> Confirmation:
+    return Confirmation(job_of(cluster.bootstrap, "lake/lived", TOPIC), set)
+
+
+def seen_before(cluster: Cluster, plan: Plan) -> dict[Partition, int]:
+    return confirmation_of(cluster).before(settings_of(cluster.bootstrap), plan)
+
+
+def changed_since(
+    cluster: Cluster, plan: Plan, seen: dict[Partition, int]
+) -> list[tuple[str, int, int]]:
+    """What has happened since all of a plan was read."""
+    receipts = [
+        Receipt(s.index, s.partition, s.from_offset, s.until_offset, Counts(landed=s.width))
+        for s in plan.slices
+    ]
+    settings = settings_of(cluster.bootstrap)
+    found = confirmation_of(cluster).changes(settings, plan, receipts, seen)
+    return [(loss.verdict.value, loss.from_offset, loss.until_offset) for loss in found]
+
+
 @pytest.mark.parametrize(
     "started",
     [
@@ -102,12 +135,16 @@ def test_records_that_an_unclean_election_took_are_truncated_though_the_log_has_
         produce(cluster.bootstrap, TOPIC, numbered(20, start=10))
         before = planned(settings, {})
         assert before.plan.ranges == (replace(before.plan.ranges[0], until_offset=30),)
+        seen = seen_before(cluster, before.plan)
+        assert changed_since(cluster, before.plan, seen) == []
         cluster.kill(leader)
         cluster.restart(follower)
         assert wait_for_leader(cluster.bootstrap, TOPIC, other_than=leader) == follower
         produce(cluster.bootstrap, TOPIC, numbered(40, start=100))
         checkpoint = before.plan.checkpoint
         assert lost(settings, checkpoint) == ("truncated", 10, 30)
+        # What was read of it meanwhile is not of one log.
+        assert changed_since(cluster, before.plan, seen) == [("truncated", 10, 30)]
         after = planned(settings, checkpoint, truncated=Action.SKIP)
         (went_on,) = after.plan.ranges
         assert (went_on.from_offset, went_on.until_offset) == (30, 50)
@@ -128,7 +165,9 @@ def test_a_topic_made_anew_on_brokers_without_topic_ids_is_recreated(
         # A topic that has had one leader only looks like its next life, once that is longer.
         have_another_leader(old, settings)
     produce(old.bootstrap, TOPIC, numbered(20))
-    checkpoint = planned(settings, {}).plan.checkpoint
+    plan = planned(settings, {}).plan
+    checkpoint = plan.checkpoint
+    seen = seen_before(old, plan)
     count += checkpoint[P].until_offset - 20
     assert checkpoint[P].topic_id is None
     assert checkpoint[P].epoch is not None
@@ -139,7 +178,30 @@ def test_a_topic_made_anew_on_brokers_without_topic_ids_is_recreated(
     try:
         at = checkpoint[P].until_offset
         assert lost(settings, checkpoint) == ("recreated", at, at)
+        assert changed_since(old, plan, seen) == [("recreated", at, at)]
     finally:
+        delete_topic(old.bootstrap, TOPIC)
+
+
+def test_a_log_without_id_and_elections_is_known_by_its_bytes(old: KafkaZooKeeperCluster) -> None:
+    make(old)
+    produce(old.bootstrap, TOPIC, numbered(20))
+    plan = planned(settings_of(old.bootstrap), {}).plan
+    seen = seen_before(old, plan)
+    assert set(seen) == {P}
+    produce(old.bootstrap, TOPIC, numbered(5))
+    try:
+        assert changed_since(old, plan, seen) == []
+        delete_topic(old.bootstrap, TOPIC)
+        make(old)
+        produce(old.bootstrap, TOPIC, numbered(30))
+        with pytest.raises(Unreachable, match="has changed while it was read"):
+            changed_since(old, plan, seen)
+        delete_topic(old.bootstrap, TOPIC)
+        with pytest.raises(Unreachable, match="not there any more"):
+            changed_since(old, plan, seen)
+    finally:
+        make(old)
         delete_topic(old.bootstrap, TOPIC)
 
 

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 import rangeland
+from rangeland import run
+from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.model import Counts
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, Way
 from rangeland.progress import Silent
+from rangeland.run import preview
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce
 from tests.spark.landings import job_of, table_of
@@ -103,3 +106,61 @@ def test_a_plan_file_is_of_its_tags(
     assert plan.read(spark).count() == 1
     other = rangeland.plan(tagged(rocketmq, topic, table, "B"), spark)
     assert [bytes(row.value) for row in other.read(spark).collect()] == [b"B"]
+
+
+def test_what_was_landed_by_other_tags_is_a_conflict_and_never_already_landed(
+    rocketmq: RocketmqCluster, topic: str, table: str, spark: Any
+) -> None:
+    rocketmq.create_topic(topic, 1)
+    write(rocketmq, topic, "ABAB")
+    assert rangeland.land(tagged(rocketmq, topic, table, "A"), spark).counts.landed == 2
+    source = {"dialect": "rocketmq", "tags": ["B"]}
+    other = job_of(rocketmq.servers, table, topic, source=source, name="others")
+    with pytest.raises(Conflict, match="not as it is asked for now") as caught:
+        rangeland.land(other, spark)
+    assert "the tags were A and are B now" in str(caught.value)
+    assert "another table" in str(caught.value)
+    with pytest.raises(Conflict):
+        preview(other, spark, Silent())
+
+    # A tag that is added later goes on from the checkpoint, and says what it has not landed.
+    added = tagged(rocketmq, topic, table, "A", "B")
+    assert rangeland.land(added, spark).state == "nothing"
+    write(rocketmq, topic, "B")
+    assert rangeland.land(added, spark).counts.landed == 1
+    again = job_of(
+        rocketmq.servers,
+        table,
+        topic,
+        source={"dialect": "rocketmq", "tags": ["B", "A"]},
+        range={"from": "earliest", "until": "latest"},
+    )
+    with pytest.raises(Conflict, match="the tags were A and are A, B now"):
+        run.backfill(again, spark, Silent())
+    assert landed(spark, table) == {0: "A", 2: "A", 4: "B"}
+    assert run.backfill(again, spark, Silent(), Way.REPLACE).counts.landed == 5
+    assert run.backfill(again, spark, Silent()).state == "already-landed"
+
+
+def test_another_cluster_with_the_same_names_is_a_conflict(
+    rocketmq: RocketmqCluster, topic: str, table: str, spark: Any
+) -> None:
+    rocketmq.create_topic(topic, 1)
+    write(rocketmq, topic, "AA")
+    assert rangeland.land(tagged(rocketmq, topic, table), spark).counts.landed == 2
+    with RocketmqCluster() as second:
+        second.create_topic(topic, 1)
+        write(second, topic, "BBB")
+        with pytest.raises(Conflict, match="is of another cluster"):
+            rangeland.land(tagged(second, topic, table), spark)
+        named = {"dialect": "rocketmq"}
+        stranger = job_of(second.servers, table, topic, source=named, name="stranger")
+        with pytest.raises(Conflict, match="the cluster was at") as caught:
+            rangeland.land(stranger, spark)
+        # Somebody who knows better can say so.
+        name = str(caught.value).rsplit("source.cluster: ", 1)[1].split()[0].rstrip(".`")
+        moved = tagged(second, topic, table)
+        source = moved.source.model_copy(update={"cluster": name})
+        moved = moved.model_copy(update={"source": source})
+        assert rangeland.land(moved, spark).counts.landed == 1
+    assert landed(spark, table) == {0: "A", 1: "A", 2: "B"}

@@ -11,7 +11,7 @@ import pytest
 from rangeland.delta.facts import Function, PartitionColumn, StoreKind, TableFacts
 from rangeland.delta.fit import fit, new_table, parse_partition_by
 from rangeland.delta.schema import arrow_type, delta_type, schema_json
-from rangeland.delta.stores import local_path, store_facts
+from rangeland.delta.stores import store_facts
 from rangeland.delta.trouble import NoTable, StaleTransaction, translate
 from rangeland.errors import (
     Bug,
@@ -190,8 +190,6 @@ def test_stores_are_told_apart() -> None:
     assert "spark.delta.logStore.s3a.impl" in single.note
     safe = store_facts("s3a://bucket/t", "io.delta.storage.S3DynamoDBLogStore")
     assert (safe.kind, safe.note) == (StoreKind.PUT_IF_ABSENT, "")
-    assert str(local_path("file:/a%20b/c")) == "/a b/c"
-    assert local_path("hdfs://n/a") is None
 
 
 @pytest.mark.parametrize(

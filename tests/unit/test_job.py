@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -466,3 +467,12 @@ def test_a_rebalance_outlasts_a_session() -> None:
     group = "group: {id: g, session_ms: 90000}\n"
     with pytest.raises(JobFileError, match=r"group.rebalance_ms: .*which is 90000"):
         Job.parse(LEAST + group)
+
+
+@pytest.mark.parametrize(
+    "table", ["lake/a\nb", "lake/\x7f", "file:lake/orders", "C:\\lake\\orders", "s3a:bucket/t"]
+)
+def test_a_path_that_no_table_can_have_is_refused(table: str) -> None:
+    with pytest.raises(JobFileError) as caught:
+        Job.parse(LEAST.replace("table: lake/orders", f"table: {json.dumps(table)}"))
+    assert "sink.table" in str(caught.value)

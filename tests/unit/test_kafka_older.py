@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -234,7 +234,12 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
     question = next(find_leaders(["orders"], [SEED], {})).questions[0]
     with peer(kind(asked)) as address:
         settings = settings_of(address, request_ms=300)
-        job = cast(Job, SimpleNamespace())
+        document = {
+            "job": "j",
+            "source": {"servers": [str(address)], "topics": ["orders"]},
+            "sink": {"table": "lake/orders"},
+        }
+        job = Job.parse(json.dumps(document))
         survey = surveying.survey_of(job, Wanted(("orders",)), settings=settings)
         assert survey.ages == {address: age}
         asked.clear()

@@ -137,7 +137,7 @@ def test_other_stores_are_what_their_uri_says(tmp_path: Path) -> None:
     assert settings(KEYS, "abfss://c@a.dfs.core.windows.net/t").s3 is None
     store, path = open_store(f"file:{tmp_path}/a%20b")
     assert isinstance(store, pafs.LocalFileSystem)
-    assert path == f"{tmp_path}/a b"
+    assert path == f"{tmp_path}/a%20b"
     with pytest.raises(StorageFailed, match="opening nowhere"):
         open_store("nowhere://x/y")
 

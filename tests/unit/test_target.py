@@ -168,10 +168,16 @@ class Failing(Finisher):
     receipts: dict[int, Receipt]
     files: tuple[FileEntry, ...] = ()
 
-    def _read_slices(self, plan: Plan) -> Any:
+    def _read_slices(self, plan: Plan, *, is_new: bool = True) -> Any:
         if self.error is not None:
             raise self.error
         return self.receipts, self.files
+
+    def _before(self, plan: Plan) -> dict[Partition, int]:
+        return {}
+
+    def _changes(self, *about: object) -> list[Loss]:
+        return []  # there is no broker
 
 
 def finisher_of(target: Target, progress: Progress | None = None) -> Failing:

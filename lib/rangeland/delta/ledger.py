@@ -30,6 +30,7 @@ from rangeland.delta.entries import (
 )
 from rangeland.delta.kernel import Committed, Kernel, Snapshot
 from rangeland.delta.ledger_files import EventKey, LedgerFiles, in_order, key_of
+from rangeland.delta.paths import TablePath
 from rangeland.delta.rows import SCHEMA, from_row, missing_columns, to_row
 from rangeland.delta.schema import names_in, schema_json
 from rangeland.errors import Bug
@@ -60,7 +61,7 @@ class Ledger:
 
     def __init__(self, kernel: Kernel, table_path: str) -> None:
         self._kernel = kernel.as_sole_writer()
-        self.path = f"{kernel.resolve(table_path).rstrip('/')}/{FOLDER}"
+        self.path = str(TablePath.parse(kernel.resolve(table_path)).child(FOLDER))
         self._files = LedgerFiles(self.path, kernel.storage(self.path))
         self._view: _View | None = None
         self._stale: _View | None = None  # still good if nothing was written since

@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 from collections.abc import Iterator
 
-from rangeland.delta.stores import local_path
+from rangeland.delta.paths import TablePath
 from rangeland.delta.trouble import translate
 
 LOCK_PATH = "_rangeland/commit.lock"
@@ -20,7 +20,7 @@ LOCK_PATH = "_rangeland/commit.lock"
 @contextlib.contextmanager
 def locked(uri: str) -> Iterator[None]:
     """Holds the table's lock file while committing to a local path; else nothing."""
-    folder = local_path(uri)
+    folder = TablePath.parse(uri).local
     if folder is None:
         yield
         return

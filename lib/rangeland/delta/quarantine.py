@@ -18,6 +18,7 @@ from rangeland.delta.aside import SCHEMA, prefix_of
 from rangeland.delta.commit import missing_files
 from rangeland.delta.entries import OutcomeEntry
 from rangeland.delta.kernel import Kernel
+from rangeland.delta.paths import TablePath
 from rangeland.delta.schema import schema_json
 from rangeland.delta.storage import StoreSettings, open_store
 from rangeland.errors import StorageFailed
@@ -49,7 +50,7 @@ class Quarantine:
 
     def __init__(self, kernel: Kernel, table_path: str) -> None:
         self._kernel = kernel
-        self.path = f"{kernel.resolve(table_path).rstrip('/')}/{FOLDER}"
+        self.path = str(TablePath.parse(kernel.resolve(table_path)).child(FOLDER))
 
     def storage(self) -> StoreSettings:
         return self._kernel.storage(self.path)

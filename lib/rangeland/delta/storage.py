@@ -15,13 +15,13 @@ import ipaddress
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.stores import S3_SCHEMES, scheme_of
+from rangeland.delta.paths import TablePath
+from rangeland.delta.stores import S3_SCHEMES
 from rangeland.errors import StorageFailed, TableRefused
 
 Lookup = Callable[[str], str | None]
@@ -86,9 +86,10 @@ class StoreSettings:
     def open(self) -> tuple[pafs.FileSystem, str]:
         """The file system and the table's path in it. Plain paths are local."""
         try:
+            where = TablePath.parse(self.uri)
             if self.s3 is not None:
-                return _open_s3(self.s3), self.uri.partition("://")[2].rstrip("/")
-            return _open_uri(self.uri)
+                return _open_s3(self.s3), where.key
+            return _open_path(where)
         except (OSError, ValueError) as error:  # pa.ArrowInvalid is a ValueError
             raise StorageFailed(f"opening {self.uri}", why=str(error)) from error
 
@@ -98,14 +99,12 @@ def open_store(table: StoreSettings | str) -> tuple[pafs.FileSystem, str]:
     return (StoreSettings(table) if isinstance(table, str) else table).open()
 
 
-def _open_uri(uri: str) -> tuple[pafs.FileSystem, str]:
-    parts = urlparse(uri)
-    if parts.scheme in ("", "file"):
-        path = unquote(parts.path) if parts.scheme else uri
-        return pafs.LocalFileSystem(), os.path.abspath(path)
-    for scheme in ("s3a://", "s3n://"):
-        uri = uri.replace(scheme, "s3://", 1) if uri.startswith(scheme) else uri
-    store, path = pafs.FileSystem.from_uri(uri)
+def _open_path(where: TablePath) -> tuple[pafs.FileSystem, str]:
+    if where.local is not None:
+        return pafs.LocalFileSystem(), os.path.abspath(where.local)
+    if where.scheme in S3_SCHEMES:
+        where = replace(where, scheme="s3")
+    store, path = pafs.FileSystem.from_uri(where.uri)
     return store, path.rstrip("/")
 
 
@@ -146,9 +145,10 @@ def store_settings(
     Hadoop credential store. ``resolve`` has Hadoop's own credential providers answer: it is
     asked only where one is configured that Arrow does not have. Raises TableRefused where
     files would not be encrypted as the configuration demands."""
-    if scheme_of(uri) not in S3_SCHEMES:
+    where = TablePath.parse(uri)
+    if where.scheme not in S3_SCHEMES:
         return StoreSettings(uri)
-    bucket = uri.partition("://")[2].partition("/")[0]
+    bucket = where.authority
 
     def of_bucket(reader: Lookup) -> Callable[[str], str]:
         def read(name: str) -> str:

@@ -8,10 +8,8 @@ not as Hadoop uses it, which is why local commits take a lock.
 
 from __future__ import annotations
 
-from pathlib import Path
-from urllib.parse import unquote, urlparse
-
 from rangeland.delta.facts import StoreFacts, StoreKind
+from rangeland.delta.paths import TablePath
 
 _SAFE_SCHEMES = frozenset(
     ["hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs", "oss", "cosn"]
@@ -21,15 +19,7 @@ S3_SCHEMES = frozenset(["s3", "s3a", "s3n"])
 
 def scheme_of(uri: str) -> str:
     """The scheme of a table's URI, ``file`` where it has none."""
-    return urlparse(uri).scheme.lower() or "file"
-
-
-def local_path(uri: str) -> Path | None:
-    """The folder on this machine that a ``file:`` URI or plain path names, else None."""
-    if "://" not in uri and not uri.startswith("file:"):
-        return Path(uri)
-    parts = urlparse(uri)
-    return Path(unquote(parts.path)) if parts.scheme.lower() == "file" else None
+    return TablePath.parse(uri).scheme or "file"
 
 
 def store_facts(uri: str, log_store: str = "") -> StoreFacts:

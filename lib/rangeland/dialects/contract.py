@@ -125,6 +125,8 @@ class ClusterView:
     told_by: Address | None = None
     """Who was the last to be asked for it."""
     registered: frozenset[str] = frozenset()
+    cluster_id: str = ""
+    """What the cluster calls itself, for good; empty where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

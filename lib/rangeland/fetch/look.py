@@ -10,7 +10,7 @@ partitions where the job's policy holds them back.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -25,6 +25,7 @@ from rangeland.model import (
     Address,
     AtTime,
     Bounds,
+    Cluster,
     Earliest,
     Isolation,
     Latest,
@@ -41,6 +42,8 @@ from rangeland.wording import counted
 PAUSE_MS = 200
 FIRST_ANSWER_MS = 10_000
 """For anybody to answer at all. Where nobody ever has, an address is rather wrong than late."""
+MANY_ADDRESSES = 32
+"""As many of a cluster's addresses are kept to know it by."""
 When = Earliest | Latest | AtTime
 
 
@@ -92,6 +95,7 @@ class Look:
         self.told_by: Address | None = None
         """Who named the leaders."""
         self.hidden: set[str] = set()
+        self.cluster_id = ""
         self.asked: frozenset[str] = frozenset()
         """The topics that it was to look at."""
 
@@ -162,7 +166,15 @@ class Look:
         topics = self._wanted.topics if self._wanted.topic_pattern is None else None
         view = ask_leaders(self._brokers, topics, self._seeds)
         self.told_by = view.told_by
+        self.cluster_id = view.cluster_id or self.cluster_id
         return view
+
+    def cluster(self, leaders: Iterable[Leader]) -> Cluster:
+        """The cluster that these leaders are of. The servers that the job names come first."""
+        own = self._brokers.settings.seeds
+        led = [leader.address for leader in leaders if leader.address is not None]
+        others = sorted({*self._seeds, *led} - set(own))
+        return Cluster(self.cluster_id, tuple(map(str, [*own, *others][:MANY_ADDRESSES])))
 
     def _wanted_partitions(self, view: ClusterView) -> dict[Partition, Leader]:
         listed = self._names(view)

@@ -114,6 +114,7 @@ def _look_once(
         silent=look.silent,
         hidden=frozenset(look.hidden),
         epoch_ends=epoch_ends(brokers, logs, _epochs(wanted)),
+        cluster=look.cluster(leaders.values()),
     )
     if wanted.speed is not None:
         survey = _with_retention(brokers, survey, wanted, look.told_by)

@@ -13,7 +13,7 @@ that works without a group, costs time and nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rangeland.delta.entries import FileEntry, OutcomeEntry, PartEntry
@@ -38,7 +38,8 @@ error. The third argument is what was read before, as widths by slice."""
 
 
 class SharedReading:
-    """One plan, read by one driver of several. ``whole``: it cannot be split."""
+    """One plan, read by one driver of several. ``whole``: it cannot be split. ``confirm`` raises
+    where receipts are of logs that are not those of the plan any more."""
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class SharedReading:
         place: Place,
         read: Reader,
         files_of: Callable[[Sequence[TaskResult]], list[FileEntry]],
+        confirm: Callable[[Mapping[int, Receipt]], None],
         progress: Progress,
         *,
         whole: bool,
@@ -58,6 +60,7 @@ class SharedReading:
         self._place = place
         self._read = read
         self._files_of = files_of
+        self._confirm = confirm
         self._progress = progress
         self._whole = whole
         self._partitions = frozenset(s.partition for s in plan.slices)
@@ -164,12 +167,14 @@ class SharedReading:
         slices = tuple(s for s in self._plan.slices if s.index in receipts)
         ranges = tuple(Range(s.partition, s.from_offset, s.until_offset) for s in slices)
         prove(replace(self._plan, ranges=ranges, slices=slices, losses=()), receipts)
+        self._confirm(receipts)
 
     def _prepare(self, parts: Sequence[PartEntry], units: Sequence[TaskResult]) -> OutcomeEntry:
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for unit in units for r in unit.receipts}
         files = [entry for part in parts for entry in part.files]
         outcomes = prove(self._plan, receipts)
+        self._confirm(receipts)
         self._progress.step("preparing the outcome")
         outcome, _ = self._target.prepare(
             self._plan, outcomes, [*files, *self._files_of(units)], receipts

@@ -14,6 +14,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from rangeland.delta.paths import TablePath
 from rangeland.job.mistakes import refuse
 from rangeland.job.parts import Misplaced, Part
 from rangeland.job.source import Source
@@ -174,7 +175,8 @@ class Sink(Part):
         min_length=1,
         json_schema_extra={"examples": ["lake/orders", "s3a://lake/orders", "main.sales.orders"]},
         description="Path or URI of a Delta table, or schema.table or catalog.schema.table. "
-        "It is made if it is not there.",
+        "It is made if it is not there. A path is taken as it is, as Spark does: `%20` and `#` "
+        "are part of a folder's name.",
     )
     partition_by: tuple[str, ...] = Field(
         default=(),
@@ -208,6 +210,11 @@ class Sink(Part):
         if re.match(r"(?i)(https?|ftp|jdbc):", table):
             scheme = table.partition(":")[0]
             raise ValueError(f"a path or the URI of a store that can be written, not {scheme}:")
+        where = TablePath.parse(table)
+        if any(ord(c) < 32 or ord(c) == 127 for c in table):
+            raise ValueError("a path without control characters")
+        if where.scheme and not where.authority and not where.path.startswith("/"):
+            raise ValueError("a path, or a URI with a slash after its scheme")
         return without_secrets(table)
 
     @field_validator("transform")

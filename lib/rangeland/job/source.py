@@ -7,6 +7,7 @@ connection needs it and has no place in a plan, the ledger or a message.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -21,7 +22,7 @@ from rangeland.job.words import (
     Which,
     parse_member,
 )
-from rangeland.model import Address, Isolation
+from rangeland.model import Address, Cluster, Isolation
 from rangeland.patterns import check_pattern, matches
 from rangeland.wire.bounds import MAX_BATCH_BYTES
 
@@ -257,6 +258,14 @@ class Source(Part):
         description="Of RocketMQ: only messages with one of these tags are landed. The others "
         "are counted as filtered.",
     )
+    cluster: str = Field(
+        default="",
+        json_schema_extra={"examples": ["orders-eu"]},
+        description="A name for the cluster, for good. Offsets that were landed from one cluster "
+        "are never taken for those of another. Kafka has had an id of its own for that since "
+        "0.10.1; others are known by the addresses of their brokers and servers, one of which has "
+        "to stay from run to run unless they are named here.",
+    )
     client_id: str = Field(
         default="rangeland", description="The name under which brokers see these requests."
     )
@@ -287,6 +296,16 @@ class Source(Part):
         if self.dialect != "jafka":
             return bool(self.servers)
         return bool(self.servers) and all(name.isdecimal() for name, _ in self.members)
+
+    def called(self, cluster: Cluster | None) -> Cluster | None:
+        """The cluster as it is known to this job: by the name that it gives it, and by the
+        registry, too."""
+        if cluster is None:
+            return None
+        found = replace(cluster, id=self.cluster or cluster.id)
+        hosts, slash, path = (self.zookeeper or "").partition("/")
+        servers = tuple(f"{host}{slash}{path}" for host in hosts.split(",") if host)
+        return replace(found, addresses=(*servers, *found.addresses))
 
     @property
     def where(self) -> str:

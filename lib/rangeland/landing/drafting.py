@@ -8,10 +8,11 @@ plan that is made here is not entered.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rangeland.dialects.contract import load_dialect
 from rangeland.errors import RangeLost
 from rangeland.fetch.settings import ClusterSettings
 from rangeland.fetch.survey import Wanted
@@ -29,7 +30,8 @@ from rangeland.landing.redriving import (
 from rangeland.landing.replacing import Replacement
 from rangeland.landing.surveying import survey_of
 from rangeland.landing.target import Target
-from rangeland.model import LogState, Partition, Range, Survey
+from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Survey
+from rangeland.planning.asked import Ask, known_as, refuse_other_ask, refuse_other_cluster
 from rangeland.planning.coverage import Coverage
 from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of, refuse_gone
 from rangeland.planning.lives import Mark, may_be_behind
@@ -126,6 +128,7 @@ class Drafter:
             survey = self.survey(standing)
             self.progress.step(f"reading the offsets in {self.job.sink.table}")
             torn = torn_from(self.spark, self.target, self.job, self.warn)
+            self._refuse_other_ask(torn, survey.cluster)
             found = draft_of(self._terms(), survey, standing, torn)
             return self._placed(found), survey
         if self.way is Way.REDRIVE:
@@ -139,8 +142,10 @@ class Drafter:
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
             survey = self._surveyed(standing)
+            self._refuse_other_cluster(standing, survey)
             try:
                 found = draft(self._terms(), survey, standing, self._damaged(standing, survey))
+                self._refuse_other_ask(found.already, survey.cluster)
                 if self.way is Way.REPLACE:
                     self._refuse_replace(found.plan)
                 return self._placed(found), survey
@@ -157,6 +162,7 @@ class Drafter:
 
         def draft_of_ranges(ranges: list[Range], kind: Kind) -> Draft:
             isolation, tags = kind
+            self._refuse_other_ask(ranges, survey.cluster, kind)
             of_then = replace(terms, isolation=isolation, tags=tags)
             return draft_of(of_then, survey, standing, ranges)
 
@@ -200,6 +206,36 @@ class Drafter:
         plan = replace(found.plan, replaces=self.way is Way.REPLACE)
         application = f"{self.job.application}/{self.way.value}/{plan.hash[:12]}"
         return replace(found, plan=renumbered(plan, 1, application))
+
+    # --- what was asked for -----------------------------------------------------------
+
+    def _ask(self, isolation: Isolation, tags: Sequence[str], cluster: Cluster | None) -> Ask:
+        has_transactions = load_dialect(self.job.source.dialect).NATURE.has_transactions
+        return Ask(isolation if has_transactions else None, frozenset(tags), cluster)
+
+    def _refuse_other_ask(
+        self, landed: Sequence[Range], cluster: Cluster | None, kind: Kind | None = None
+    ) -> None:
+        """Before ranges count as landed, or are landed again in the place of what was."""
+        if not landed:
+            return
+        isolation, tags = kind or (self.job.source.isolation, self.job.source.tags)
+        found = self.target.landed_as(landed, self._ask)
+        then = [one.ask.cluster for one in found]
+        now = self._ask(isolation, tags, self._known_as(cluster, then))
+        refuse_other_ask(self.job.sink.table, found, now)
+
+    def _refuse_other_cluster(self, standing: Standing, survey: Survey) -> None:
+        now = self._known_as(survey.cluster, [standing.cluster])
+        if now is not None:
+            refuse_other_cluster(self.job.sink.table, standing, survey, now)
+
+    def _known_as(self, now: Cluster | None, then: Sequence[Cluster | None]) -> Cluster | None:
+        """The cluster by all the addresses that it has had, where those of now are none of
+        them. Only then all landings are looked at."""
+        if now is None or not any(one is not None and now.is_other(one) for one in then):
+            return now
+        return known_as(now, self.target.clusters())
 
     def _parallelism(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)

@@ -13,9 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.delta.commit import FilesMissing, Landed, missing_files
+from rangeland.delta.commit import FilesMissing, Landed
 from rangeland.delta.entries import FileEntry, OutcomeEntry
-from rangeland.delta.stores import local_path
 from rangeland.errors import (
     BadRecord,
     Bug,
@@ -32,17 +31,19 @@ from rangeland.groups.claiming import Place
 from rangeland.groups.sharing import SharedReading
 from rangeland.job import Job
 from rangeland.job.settings import cluster_settings, login_packages, with_cleanup
+from rangeland.landing.confirming import Confirmation
 from rangeland.landing.ledger import Unfinished
 from rangeland.landing.losing import losses_in
 from rangeland.landing.redriving import HOLD_ALL, redrives, rereads, settings_of
 from rangeland.landing.replacing import Replacement, refuse_lost
 from rangeland.landing.target import Target, refuse_other_plan
 from rangeland.landing.untimed import without_time
-from rangeland.model import DataFile, Range, Receipt, Slice, Survey, TaskResult
+from rangeland.landing.written import file_entries, refuse_less, refuse_unseen
+from rangeland.model import DataFile, Partition, Receipt, Slice, Survey, TaskResult
 from rangeland.planning.audit import Replaced
-from rangeland.planning.coverage import coverage_of, leave_out
 from rangeland.planning.plan import Plan, Way
-from rangeland.planning.proof import RangeOutcome, prove
+from rangeland.planning.policy import Loss
+from rangeland.planning.proof import prove
 from rangeland.planning.slices import pack
 from rangeland.progress import Progress
 from rangeland.spark.frames import land_transformed
@@ -99,6 +100,7 @@ class Finisher:
         self.transform = transform
         self.progress = progress
         self.replacement = Replacement(spark, target)
+        self.confirmation = Confirmation(job, lambda: target.clusters())
         self.replaced: Replaced | None = None
         self.survey: Survey | None = None
         """The last look at the cluster, if there was one."""
@@ -117,7 +119,7 @@ class Finisher:
             outcome = shared.outcome()
             recovered = recovered and not shared.with_others
         elif outcome is None:
-            outcome = self._read(plan)
+            outcome = self._read(plan, not recovered)
         refuse_other_plan(plan, outcome)
         landed = self._land(plan, outcome, since)
         if isinstance(landed, FilesMissing):
@@ -173,10 +175,10 @@ class Finisher:
             return
         self.replaced = (self.replaced or Replaced()) + found
 
-    def _read(self, plan: Plan) -> OutcomeEntry:
+    def _read(self, plan: Plan, is_new: bool) -> OutcomeEntry:
         """Reads all slices, proves the counts and prepares the outcome."""
         try:
-            receipts, files = self._read_slices(plan)
+            receipts, files = self._read_unchanged(plan, is_new=is_new)
             outcomes = prove(plan, receipts)
             if plan.replaces:
                 refuse_lost(plan, receipts)
@@ -197,11 +199,11 @@ class Finisher:
         )
         self._warn(f"{gone} read from the log again")
         try:
-            receipts, files = self._read_slices(plan)
+            receipts, files = self._read_unchanged(plan, is_new=False)
             outcomes = prove(plan, receipts)
             if plan.replaces:
                 refuse_lost(plan, receipts)
-            _refuse_less(outcome, outcomes)
+            refuse_less(outcome, outcomes)
         except _HOPELESS as error:
             return self._given_up(plan, error, outcome.attempt + 1)
         return self.target.replace_outcome(outcome, plan, outcomes, files, receipts)
@@ -219,7 +221,33 @@ class Finisher:
         self.target.land(outcome, None)
         raise error
 
-    def _read_slices(self, plan: Plan) -> tuple[dict[int, Receipt], list[FileEntry]]:
+    def _read_unchanged(
+        self, plan: Plan, *, is_new: bool
+    ) -> tuple[dict[int, Receipt], list[FileEntry]]:
+        """Reads all slices, from logs that are the same at the end as when they were planned."""
+        return self.confirmation.confirmed(
+            lambda again: self._read_slices(plan, is_new=is_new and not again),
+            lambda: self._before(plan),
+            lambda receipts, before: self._changes(plan, receipts, before),
+            self._warn,
+        )
+
+    def _before(self, plan: Plan) -> dict[Partition, int]:
+        return {} if redrives(plan) else self.confirmation.before(self._cluster(plan), plan)
+
+    def _changes(
+        self, plan: Plan, receipts: Mapping[int, Receipt], before: Mapping[Partition, int]
+    ) -> list[Loss]:
+        """What has happened to the logs of a plan since it was made."""
+        if redrives(plan):
+            return []
+        return self.confirmation.changes(self._cluster(plan), plan, receipts.values(), before)
+
+    def _read_slices(
+        self, plan: Plan, *, is_new: bool
+    ) -> tuple[dict[int, Receipt], list[FileEntry]]:
+        """A plan that is not new names leaders that may lead another log by now: then readers
+        ask for them first, and see that it is the same."""
         if plan.job != self.job.job:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
@@ -230,21 +258,28 @@ class Finisher:
         if not plan.slices:
             return {}, []
         self.wait_for_workers()
-        reading = self._reading(plan, plan.slices, {})
+        reading = self._reading(plan, plan.slices, {}, is_new=is_new)
         try:
             if self.transform is None:
                 results = land_tasks(self.spark, *reading)
                 receipts = {r.slice_index: r for result in results for r in result.receipts}
-                entries = _file_entries(results, plan)
+                entries = file_entries(results, plan)
             else:
                 receipts, files = self._read_transformed(plan, reading)
                 entries = [FileEntry(file) for file in files]
         finally:
             self.progress.done()
-        self._refuse_unseen(entries)
+        refuse_unseen(self.spark, self.target, entries)
         return receipts, entries
 
-    def _reading(self, plan: Plan, slices: Sequence[Slice], before: Mapping[int, int]) -> _Reading:
+    def _reading(
+        self,
+        plan: Plan,
+        slices: Sequence[Slice],
+        before: Mapping[int, int],
+        *,
+        is_new: bool = False,
+    ) -> _Reading:
         """What a job of tasks needs: its tasks, where they read, how they write, who is told."""
         writer = WriterSettings(
             table=self.target.kernel.storage(str(self.target.path)),
@@ -257,6 +292,8 @@ class Finisher:
         tasks, cluster = self.tasks(slices), self._cluster(plan)
         if rate := self.job.limits.broker_bytes_per_second:
             cluster = replace(cluster, rates=shared_rates(tasks, self._slots(), rate))
+        if not is_new and not redrives(plan):
+            tasks = [[replace(piece, leader=None) for piece in task] for task in tasks]
         return tasks, cluster, writer, self._reporter(plan, before)
 
     def _cluster(self, plan: Plan) -> ClusterSettings:
@@ -287,12 +324,14 @@ class Finisher:
         if self.place is None or not self.place.is_member or not of_runs:
             return None
         self.wait_for_workers()
+        before = self._before(plan)
         return SharedReading(
             plan,
             self.target,
             self.place,
             lambda slices, stop, before: self._read_some(plan, slices, stop, before),
             lambda units: self._entries(plan, units),
+            lambda receipts: self.confirmation.refuse(self._changes(plan, receipts, before)),
             self.progress,
             whole=self.transform is not None,
         )
@@ -317,31 +356,15 @@ class Finisher:
             units = []
         finally:
             self.progress.done()
-        self._refuse_unseen(self._entries(plan, units))
+        refuse_unseen(self.spark, self.target, self._entries(plan, units))
         return units, error
 
     def _entries(self, plan: Plan, units: Sequence[TaskResult]) -> list[FileEntry]:
         if self.transform is None:
-            return _file_entries(units, plan)
+            return file_entries(units, plan)
         return [FileEntry(file) for unit in units for file in unit.files]
 
     # --- what both need -------------------------------------------------------------------
-
-    def _refuse_unseen(self, entries: Sequence[FileEntry]) -> None:
-        """A path of a local disk is another folder on each host of a cluster."""
-        where = str(self.target.path)
-        if self.spark.sparkContext.master.startswith("local") or local_path(where) is None:
-            return
-        if missing := missing_files(where, [entry.file for entry in entries]):
-            raise TableRefused(
-                f"{len(missing)} of {len(entries)} files that the executors have written are not "
-                f"in {where} as this driver sees it",
-                why=f"the first is {missing[0]}; the path is not the same folder on all hosts",
-                do="name a table in sink.table that driver and executors share (HDFS, an object "
-                "store, a disk mounted at the same place everywhere), then run again; remove "
-                "what was written to that path on the executors' hosts",
-                missing=list(missing[:10]),
-            )
 
     def _reporter(self, plan: Plan, before: Mapping[int, int]) -> Callable[[dict[int, int]], None]:
         """Tells how far the plan is; ``before`` are the widths of slices read until now."""
@@ -375,30 +398,6 @@ class Finisher:
         return int(self.spark.sparkContext.defaultParallelism)
 
 
-def _refuse_less(old: OutcomeEntry, outcomes: Sequence[RangeOutcome]) -> None:
-    """What an outcome has landed counts as landed, so another attempt must have all of it."""
-    again = coverage_of(outcome.range for outcome in outcomes)
-    if left := leave_out([entry.range for entry in old.ranges], again):
-        raise RangeLost(
-            f"{left[0]} was prepared, its files are gone, and it cannot be read again",
-            why="the log has lost it since, or its bytes are damaged, and a policy holds it",
-            do="let the policy skip it, and run again",
-        )
-
-
 def mends(plan: Plan) -> bool:
     """True where a plan lands what the table has lost."""
     return plan.application.startswith(f"rangeland/{plan.job}/{Way.MISSING.value}/")
-
-
-def _file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
-    """Each file with the range it holds, where its task had one slice."""
-    slices = {s.index: s for s in plan.slices}
-    entries = []
-    for result in results:
-        only = slices[result.receipts[0].slice_index] if len(result.receipts) == 1 else None
-        where = None
-        if only is not None:
-            where = Range(only.partition, only.from_offset, only.until_offset, only.topic_id)
-        entries += [FileEntry(file, where) for file in result.files]
-    return entries

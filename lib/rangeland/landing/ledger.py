@@ -7,7 +7,7 @@ in the ledger. Nothing is written here, and nothing asked of a broker: see ``tar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -19,12 +19,15 @@ from rangeland.delta.ledger import Ledger
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.table import TargetTable
-from rangeland.model import Partition
-from rangeland.planning.coverage import Coverage
+from rangeland.model import Cluster, Isolation, Partition, Range
+from rangeland.planning.asked import Ask, Landed
+from rangeland.planning.coverage import Coverage, common, coverage_of, leave_out
 from rangeland.planning.draft import Standing
 from rangeland.planning.lives import Mark
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action
+
+Kinds = Callable[[Isolation, Sequence[str], Cluster | None], Ask]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,13 @@ class TargetLedger(TargetTable):
             self._job.application, self.landed_sequence(self._job.application)
         )
         checkpoint = self._checkpoint(newest) if newest is not None else {}
-        return Standing(checkpoint, self._coverage(), sequence + 1, self._held_at_first(checkpoint))
+        return Standing(
+            checkpoint,
+            self._coverage(),
+            sequence + 1,
+            self._held_at_first(checkpoint),
+            None if newest is None else _plan_of(newest).cluster,
+        )
 
     def last_known(self, application: str) -> tuple[dict[Partition, Mark], Coverage, int]:
         """The checkpoint of the last landing that the ledger tells of, what it calls landed, and
@@ -162,6 +171,29 @@ class TargetLedger(TargetTable):
                 key = (partition, span.topic_id)
                 landed.setdefault(key, []).append((span.from_offset, span.until_offset))
         return Coverage(landed)
+
+    def landed_as(self, ranges: Sequence[Range], kinds: Kinds) -> list[Landed]:
+        """What each of these landed ranges was asked for: by the landing that came last. Reads
+        the whole ledger. ``kinds`` tells whether isolation makes a difference."""
+        found: list[Landed] = []
+        left = list(ranges)
+        for entry, outcome in reversed([] if self._ledger is None else self._ledger.prepared()):
+            if not left:
+                break
+            covered = coverage_of(one.range for one in outcome.ranges)
+            if parts := common(left, covered):
+                plan = _plan_of(entry)
+                ask = kinds(plan.isolation, plan.tags, plan.cluster)
+                found += [Landed(part, ask, plan.application, plan.sequence) for part in parts]
+                left = leave_out(left, covered)
+        return found
+
+    def clusters(self) -> set[Cluster]:
+        """All clusters that landings of this table are known to be of."""
+        if self._ledger is None:
+            return set()
+        plans = (_plan_of(entry) for entry, _ in self._ledger.prepared())
+        return {plan.cluster for plan in plans if plan.cluster is not None}
 
     def unfinished(self) -> list[Unfinished]:
         """Plans of any job that are entered and not in the table, oldest first."""

@@ -38,7 +38,8 @@ def survey_of(
             if wanted.topic_pattern and not brokers.dialect.NATURE.lists_topics:
                 wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
             survey = take_survey(brokers, wanted, home=home)
-            return replace(survey, ages=brokers.ages)
+            cluster = job.source.called(survey.cluster)
+            return replace(survey, ages=brokers.ages, cluster=cluster)
     finally:
         if home is not None:
             home.close()

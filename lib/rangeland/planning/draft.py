@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.model import (
+    Cluster,
     Earliest,
     FromCheckpoint,
     Isolation,
@@ -43,6 +44,8 @@ class Standing:
     """Of the next plan."""
     held_at_first: frozenset[Partition] = frozenset()
     """Held back by the first run, and not landed since."""
+    cluster: Cluster | None = None
+    """Whose offsets the checkpoint has, if that is known."""
 
     @property
     def topics(self) -> frozenset[str]:
@@ -133,6 +136,7 @@ def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Lo
             _later(planned, survey),
         ),
         made_at_ms=survey.taken_at_ms,
+        cluster=survey.cluster,
     )
     already = common(asked, standing.landed)
     passed = tuple(loss for loss in resolved.losses if loss.verdict is not Verdict.EXPIRED)
@@ -205,6 +209,7 @@ def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Rang
         losses=tuple(gone),
         checkpoint=standing.checkpoint,
         made_at_ms=survey.taken_at_ms,
+        cluster=survey.cluster,
     )
     notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
     return Draft(plan, tuple(here), (), resolved.held, tuple(notes))

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from rangeland.errors import Conflict
-from rangeland.model import Isolation, Partition, Range, Slice
+from rangeland.model import Cluster, Isolation, Partition, Range, Slice
 from rangeland.planning.intervals import Interval, merge, subtract, width
 from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Loss, Verdict
@@ -58,6 +58,8 @@ class Plan:
     """Its rows take the place of those that the table has of its ranges."""
     tags: tuple[str, ...] = ()
     """Only messages with one of these are landed, all if there are none."""
+    cluster: Cluster | None = None
+    """Whose offsets these are; None where no broker was asked, or an earlier version did."""
 
     @property
     def hash(self) -> str:
@@ -77,6 +79,7 @@ class Plan:
         return {
             **({"replaces": True} if self.replaces else {}),
             **({"tags": list(self.tags)} if self.tags else {}),
+            **_cluster(self.cluster),
             "format": FORMAT,
             "job": self.job,
             "application": self.application,
@@ -148,6 +151,7 @@ class Plan:
             made_at_ms=document.number("made_at_ms", 0, LAST_MS),
             replaces=document.flag("replaces", False),
             tags=document.texts("tags", ()),
+            cluster=_cluster_of(document),
             ranges=tuple(
                 Range(
                     _partition(entry),
@@ -207,6 +211,19 @@ def loss_of_fields(entry: Fields) -> Loss:
 def canonical(document: Mapping[str, Any]) -> str:
     """JSON with sorted keys and no spaces: the same plan always gives the same bytes."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def _cluster(cluster: Cluster | None) -> dict[str, Any]:
+    if cluster is None:
+        return {}
+    return {"cluster": {"id": cluster.id, "addresses": list(cluster.addresses)}}
+
+
+def _cluster_of(document: Fields) -> Cluster | None:
+    if document.get("cluster") is None:
+        return None
+    entry = document.fields("cluster")
+    return Cluster(entry.text("id"), entry.texts("addresses"))
 
 
 def _where(partition: Partition) -> dict[str, Any]:

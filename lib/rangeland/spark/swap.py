@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rangeland.delta.paths import TablePath
 from rangeland.errors import Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
 from rangeland.planning.audit import Replaced
@@ -48,12 +49,13 @@ def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile])
     groups: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
     for file in files:
         values = tuple(sorted(file.partition_values.items()))
-        groups.setdefault(values, []).append(f"{path.rstrip('/')}/{file.path}")
+        groups.setdefault(values, []).append(str(TablePath.parse(path).child(file.path)))
     union = spark.createDataFrame([], table.schema)
     for values, paths in groups.items():
         given = dict(values)
         stored = type(table.schema)([c for c in table.schema.fields if c.name not in given])
-        rows = spark.read.schema(stored).parquet(*paths)
+        # Spark would take [, {, * and ? in a path for a pattern.
+        rows = spark.read.schema(stored).option("__globPaths__", "false").parquet(*paths)
         columns = [
             f.lit(given[c.name]).cast(c.dataType).alias(c.name)
             if c.name in given

@@ -109,7 +109,7 @@ def read_cluster(answer: m.MetadataResponse) -> ClusterView:
             },
             is_unknown=code.number in UNKNOWN_TOPIC,
         )
-    return ClusterView(tuple(nodes.values()), topics)
+    return ClusterView(tuple(nodes.values()), topics, cluster_id=answer.cluster_id or "")
 
 
 def _leader(

@@ -1,0 +1,99 @@
+"""A topic that is created again while it is read: rows of both never meet in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import rangeland
+from rangeland.errors import Conflict, RangeLost
+from rangeland.job import Job
+from rangeland.landing.finishing import Finisher
+from rangeland.model import Receipt, Slice
+from rangeland.planning.plan import Plan
+from rangeland.testing.kafka import KafkaCluster
+from rangeland.testing.producing import create_topic, delete_topic, numbered, produce
+from tests.spark.landings import job_of, table_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.brokers]
+
+
+class ByName:
+    """Has the first reading of a plan go by topic names, as brokers before 3.1 are read, and
+    does something when half of it is read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, halfway: Callable[[], None]) -> None:
+        self._read, self._tasks, self._halfway = Finisher._read_slices, Finisher.tasks, halfway
+        self._is_first = True
+        monkeypatch.setattr(Finisher, "_read_slices", lambda f, p, is_new: self.read(f, p, is_new))
+        monkeypatch.setattr(Finisher, "tasks", lambda f, slices: self.tasks(f, slices))
+
+    def tasks(self, finisher: Finisher, slices: Sequence[Slice]) -> list[list[Slice]]:
+        tasks = self._tasks(finisher, slices)
+        if not self._is_first:
+            return tasks
+        return [[replace(piece, topic_id=None) for piece in task] for task in tasks]
+
+    def read(
+        self, finisher: Finisher, plan: Plan, is_new: bool
+    ) -> tuple[dict[int, Receipt], list[Any]]:
+        if not self._is_first:
+            return self._read(finisher, plan, is_new=is_new)
+        half = len(plan.slices) // 2
+        assert half > 0
+        first = self._read(finisher, replace(plan, slices=plan.slices[:half]), is_new=is_new)
+        self._halfway()
+        last = self._read(finisher, replace(plan, slices=plan.slices[half:]), is_new=is_new)
+        self._is_first = False
+        assert len(first[0]) + len(last[0]) == len(plan.slices)
+        return {**first[0], **last[0]}, [*first[1], *last[1]]
+
+
+def sliced(kafka: KafkaCluster, table: str, topic: str, **policy: str) -> Job:
+    slices = {"target_bytes": 1 << 20, "min_slices": 4}
+    return job_of(kafka.bootstrap, table, topic, slices=slices, policy=policy)
+
+
+def recreated(kafka: KafkaCluster, topic: str) -> None:
+    delete_topic(kafka.bootstrap, topic)
+    for _ in range(100):
+        try:
+            create_topic(kafka.bootstrap, topic, partitions=1)
+            break
+        except Conflict:
+            continue
+    produce(kafka.bootstrap, topic, numbered(600, start=5000))
+
+
+def test_rows_of_two_incarnations_are_never_committed_together(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    produce(kafka.bootstrap, topic, numbered(400), batch_records=20)
+    ByName(monkeypatch, lambda: recreated(kafka, topic))
+    with pytest.raises(RangeLost, match="recreated"):
+        rangeland.land(sliced(kafka, table, topic), spark)
+    assert table_of(spark, table).count() == 0
+
+    result = rangeland.land(sliced(kafka, table, topic, recreated="skip"), spark)
+    assert result.counts.landed == 600
+    new = {row.value for row in numbered(600, start=5000)}
+    assert {bytes(row.value) for row in table_of(spark, table).collect()} == new
+
+
+def test_a_policy_that_skips_is_followed_in_the_same_run(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(kafka.bootstrap, topic, partitions=1)
+    produce(kafka.bootstrap, topic, numbered(400), batch_records=20)
+    ByName(monkeypatch, lambda: recreated(kafka, topic))
+    job = sliced(kafka, table, topic, recreated="skip")
+    result = rangeland.land(job, spark)
+    assert (result.counts.landed, result.counts.lost) == (0, 400)
+    assert any("it is read once more" in text for text in result.warnings)
+    assert rangeland.land(job, spark).counts.landed == 600
+    new = {row.value for row in numbered(600, start=5000)}
+    assert {bytes(row.value) for row in table_of(spark, table).collect()} == new

@@ -1,0 +1,69 @@
+"""Which landings were asked for the same: clusters by id or address, isolation, tags."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.errors import Conflict
+from rangeland.model import Cluster, Isolation, Partition, Range
+from rangeland.planning.asked import Ask, Landed, known_as, refuse_other_ask
+
+COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
+R = Range(Partition("t", 0), 0, 9)
+
+
+def at(*addresses: str, id: str = "") -> Cluster:
+    return Cluster(id, addresses)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "is_other"),
+    [
+        (at("a", id="x"), at("b", id="x"), False),  # all brokers have moved
+        (at("a", id="x"), at("a", id="y"), True),  # another cluster at the same address
+        (at("a"), at("a", "b", id="x"), False),  # brokers that have an id by now
+        (at("a", "b"), at("b", "c"), False),
+        (at("a"), at("b"), True),
+        (at("a"), at("b", id="a"), False),  # named by an address that it had
+        (at("a"), at("b", id="x"), True),
+    ],
+)
+def test_clusters_are_told_apart(then: Cluster, now: Cluster, is_other: bool) -> None:
+    assert now.is_other(then) is is_other
+    assert then.is_other(now) is is_other
+
+
+def test_a_cluster_whose_brokers_moved_one_by_one_is_the_same() -> None:
+    before = [at("a"), at("a", "b"), at("b", "c")]
+    assert known_as(at("c", "d"), before).is_other(at("a")) is False
+    assert known_as(at("d"), before).is_other(at("a")) is True
+    # An address that two clusters with ids have had makes them no one cluster.
+    shared = [at("a", id="x"), at("a", id="y"), at("b", id="y")]
+    assert known_as(at("a", id="x"), shared).is_other(at("b", id="y")) is True
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "named"),
+    [
+        (Ask(COMMITTED, frozenset("A"), None), Ask(COMMITTED, frozenset("B"), None),
+         "the tags were A and are B now"),
+        (Ask(COMMITTED, frozenset(), None), Ask(COMMITTED, frozenset("BA"), None),
+         "the tags were all and are A, B now"),
+        (Ask(COMMITTED, frozenset(), None), Ask(UNCOMMITTED, frozenset(), None),
+         "the isolation was read_committed and is read_uncommitted now"),
+        (Ask(None, frozenset(), at("a", id="x")), Ask(None, frozenset(), at("a", id="y")),
+         "the cluster was x and is y"),
+    ],
+)  # fmt: skip
+def test_a_difference_is_named_with_what_to_do(then: Ask, now: Ask, named: str) -> None:
+    with pytest.raises(Conflict) as caught:
+        refuse_other_ask("lake/t", [Landed(R, then, "rangeland/job", 7)], now)
+    assert f"{R} is landed in lake/t" in str(caught.value)
+    assert named in caught.value.why
+    assert "another table" in caught.value.do
+
+
+def test_what_an_earlier_version_did_not_write_down_is_no_difference() -> None:
+    then, now = Ask(None, frozenset(), None), Ask(COMMITTED, frozenset(), at("a", id="x"))
+    refuse_other_ask("lake/t", [Landed(R, then, "rangeland/job", 1)], now)
+    refuse_other_ask("lake/t", [Landed(R, now, "rangeland/job", 1)], then)

@@ -1,0 +1,73 @@
+"""The text of a path is taken apart as Hadoop does it, and spelled for whoever asks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pytest
+
+from rangeland.delta.lock import locked
+from rangeland.delta.paths import TablePath
+from rangeland.delta.storage import open_store
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("lake/x", ("", "", "lake/x")),
+        ("/lake/x#y", ("", "", "/lake/x#y")),
+        ("file:/lake/x?y", ("file", "", "/lake/x?y")),
+        ("file:///lake/x%20y", ("file", "", "/lake/x%20y")),
+        ("FILE:/lake", ("file", "", "/lake")),
+        ("hdfs://name:8020/lake/", ("hdfs", "name:8020", "/lake")),
+        ("s3a://bucket/a b/#", ("s3a", "bucket", "/a b/#")),
+        ("s3a://bucket", ("s3a", "bucket", "")),
+        ("abfss://c@a.dfs.core.windows.net/t", ("abfss", "c@a.dfs.core.windows.net", "/t")),
+        ("lake/12:30", ("", "", "lake/12:30")),
+        ("/lake//x/./y/../z/", ("", "", "/lake/x/z")),
+        ("file:////lake", ("file", "", "/lake")),
+        ("/", ("", "", "/")),
+    ],
+)
+def test_a_path_has_the_parts_that_hadoop_sees(text: str, parts: tuple[str, str, str]) -> None:
+    found = TablePath.parse(text)
+    assert (found.scheme, found.authority, found.path) == parts
+    assert TablePath.parse(str(found)) == found
+
+
+def test_a_path_is_spelled_for_whoever_asks() -> None:
+    path = TablePath.parse("s3a://bucket/a b/x#y%20z/")
+    assert str(path) == "s3a://bucket/a b/x#y%20z"
+    assert path.uri == "s3a://bucket/a%20b/x%23y%2520z"
+    assert path.key == "bucket/a b/x#y%20z"
+    assert path.local is None
+    assert str(path.child("_rangeland/ledger")) == "s3a://bucket/a b/x#y%20z/_rangeland/ledger"
+    assert TablePath.parse("file:/a%20b").local == Path("/a%20b")
+
+
+@pytest.mark.parametrize("name", ["x#y", "x?y", "x%20y", "x%41", "x y", "x+y", "a:b", "ü"])
+def test_files_lie_in_the_folder_that_was_named(tmp_path: Path, name: str) -> None:
+    for spelled in (f"{tmp_path}/{name}", f"file:{tmp_path}/{name}/", f"file://{tmp_path}/{name}"):
+        store, root = open_store(spelled)
+        assert isinstance(store, pafs.LocalFileSystem)
+        assert root == f"{tmp_path}/{name}"
+
+
+def test_one_table_has_one_lock_however_it_is_spelled(tmp_path: Path) -> None:
+    table = tmp_path / "x#y"
+    table.mkdir()
+    with locked(f"file:{table}"):
+        spellings = (f"{table}/", f"file://{table}", f"{tmp_path}/z/../x#y", f"file:{table}/.")
+        for spelled in spellings:
+            path = TablePath.parse(spelled).local
+            assert path is not None
+            handle = os.open(path / "_rangeland/commit.lock", os.O_RDWR)
+            try:
+                with pytest.raises(BlockingIOError):
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            finally:
+                os.close(handle)
+    assert os.listdir(tmp_path) == ["x#y"]

@@ -1,0 +1,57 @@
+"""A log is known by one batch of it, whatever is written behind that, in each dialect."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, cast
+
+import pytest
+
+from rangeland.dialects.contract import Fetched, load_dialect
+from rangeland.dialects.verdicts import Verdict
+from rangeland.fetch import fingerprints as room
+from rangeland.fetch.pool import Brokers
+from rangeland.model import Address, Leader, Partition
+from tests.batches import Batch, Record, encode
+from tests.entries import entry
+from tests.stored import messages
+
+P = Partition("orders", 0)
+BATCH, LATER = (encode(Batch(base, [Record(b"k", b"v" * base)] * 4)) for base in (4, 8))
+ONE, TWO = entry(b"one"), entry(b"two")
+FIRST, SECOND = messages([b"a"], 5), messages([b"b"], 6)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "at", "records", "known_by"),
+    [
+        ("kafka", 7, BATCH, BATCH),
+        ("kafka", 7, BATCH + LATER, BATCH),
+        ("kafka", 7, BATCH + LATER[:30], BATCH),
+        ("kafka", 7, BATCH[:40], None),
+        ("kafka", 7, b"", None),
+        ("jafka", 100, ONE, ONE),
+        ("jafka", 100, ONE + TWO, ONE),
+        ("jafka", 100, ONE[:6], None),
+        ("rocketmq", 5, FIRST, FIRST),
+        ("rocketmq", 5, FIRST + SECOND, FIRST),
+        ("rocketmq", 5, FIRST[:40], None),
+    ],
+)
+def test_a_log_is_known_by_one_batch(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, at: int, records: bytes, known_by: bytes | None
+) -> None:
+    class Fake:
+        pass
+
+    brokers: Any = Fake()
+    brokers.dialect = load_dialect(dialect)
+
+    def peek(brokers: Any, wanted: Any, leader_of: Any, asked_of: Any, seen_in: Any) -> Any:
+        assert asked_of(P, wanted[P], 100).offset == at
+        return seen_in(Fetched(P, Verdict.OK, "", memoryview(records)))
+
+    monkeypatch.setattr(room, "peek", peek)
+    leaders = {P: Leader(Address("b", 1))}
+    found = room.fingerprints(cast(Brokers, brokers), leaders, {P: at})
+    assert found == ({} if known_by is None else {P: zlib.crc32(known_by)})

@@ -1,0 +1,92 @@
+"""Whether what was read is of the logs that were planned, from metadata, epochs and ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rangeland.model import (
+    Address,
+    Counts,
+    Isolation,
+    Leader,
+    LogState,
+    Partition,
+    Range,
+    Receipt,
+    Survey,
+)
+from rangeland.planning.lives import Mark
+from rangeland.planning.plan import Plan
+from rangeland.planning.unchanged import changed, doubtful, marks_of
+
+P = Partition("orders", 0)
+BROKER = Address("b", 9092)
+PLAN = Plan(
+    "j", "rangeland/j", 1, "kafka", Isolation.READ_COMMITTED, (Range(P, 0, 100, "id-1"),), (),
+    checkpoint={P: Mark(100, "id-1", 7)},
+)  # fmt: skip
+
+
+def read(start: int, until: int, **more: object) -> Receipt:
+    return replace(Receipt(0, P, start, until, Counts(landed=until - start)), **more)
+
+
+def seen(log: LogState, **more: object) -> Survey:
+    return replace(Survey(0, {P: log}), **more)
+
+
+def log(end: int, epoch: int | None = 7, topic_id: str | None = "id-1", start: int = 0) -> LogState:
+    return LogState(P, Leader(BROKER, epoch, topic_id), start, end)
+
+
+def test_what_was_lost_or_held_was_not_read() -> None:
+    lost = read(50, 100, losses=((50, 100, "recreated", "another id"),))
+    assert marks_of(PLAN, [read(0, 50), lost]) == {P: Mark(50, "id-1", 7, True)}
+    held = read(0, 100, held=(30, 30, "corrupt", "damaged"))
+    assert marks_of(PLAN, [held]) == {P: Mark(30, "id-1", 7, True)}
+    assert marks_of(PLAN, [replace(lost, from_offset=50)]) == {}
+
+
+def test_the_epoch_of_another_incarnation_says_nothing() -> None:
+    other = replace(PLAN, checkpoint={P: Mark(100, "id-0", 9)})
+    assert marks_of(other, [read(0, 100)]) == {P: Mark(100, "id-1")}
+
+
+@pytest.mark.parametrize(
+    ("leader", "is_in_doubt"),
+    [
+        (Leader(BROKER, 7, "id-1"), False),
+        (Leader(BROKER, 8, "id-1"), True),
+        (Leader(BROKER, 7, "id-2"), True),
+        (Leader(BROKER, None, "id-1"), True),
+        (Leader(BROKER, 7, None), True),
+    ],
+)
+def test_the_same_id_and_epoch_need_no_second_look(leader: Leader, is_in_doubt: bool) -> None:
+    marks = marks_of(PLAN, [read(0, 100)])
+    assert doubtful(marks, {P: leader}) == ({P} if is_in_doubt else set())
+    assert doubtful(marks, {}) == {P}
+
+
+@pytest.mark.parametrize(
+    ("survey", "found"),
+    [
+        (seen(log(100)), []),
+        (seen(log(500, epoch=9), epoch_ends={P: 100}), []),  # a clean election
+        (seen(log(500, epoch=9), epoch_ends={P: 60}), [("truncated", 60, 100)]),
+        (seen(log(500, topic_id="id-2")), [("recreated", 100, 100)]),
+        (seen(log(60)), [("truncated", 60, 100)]),
+        (seen(log(500, start=50)), []),  # retention has taken what was read
+        (Survey(0, {}), []),
+    ],
+)
+def test_what_has_happened_is_told(survey: Survey, found: list[tuple[str, int, int]]) -> None:
+    losses = changed(marks_of(PLAN, [read(0, 100)]), survey)
+    assert [(x.verdict.value, x.from_offset, x.until_offset) for x in losses] == found
+
+
+def test_a_replica_is_not_believed() -> None:
+    behind = replace(log(60), leader=Leader(BROKER, 7, "id-1", is_replica=True))
+    assert changed(marks_of(PLAN, [read(0, 100)]), seen(behind)) == []
