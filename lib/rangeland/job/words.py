@@ -139,7 +139,7 @@ def parse_bound(value: object) -> Bound:
         raise ValueError(EXPECTED_BOUND)
     if isinstance(value, int):
         if not 0 <= value <= MAX_INT64:
-            raise ValueError(f"an offset from 0 to {MAX_INT64}, not {value}")
+            raise ValueError(f"an offset that is not negative and has 64 bits, not {value}")
         return AtOffset(value)
     if isinstance(value, str):
         word = value.strip()
