@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from rangeland.dialects.contract import Nature
 from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.loop import FetchLoop
@@ -408,9 +409,9 @@ def _cut_short(loop: FetchLoop, position: int, ends: Iterator[int | None]) -> in
 
 def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_so_twice() -> None:
     with pytest.raises(RangeLost, match=r"t/0 \[30, 100\) truncated.*ends at 30; asked 2 times"):
-        _cut_short(loop_of(piece(0, P0, 30, 100)), 30, itertools.repeat(30))
+        _cut_short(_with_epochs(), 30, itertools.repeat(30))
     for action in (Action.SKIP, Action.HOLD):
-        loop = loop_of(piece(0, P0, 30, 100), truncated=action)
+        loop = _with_epochs(truncated=action)
         assert _cut_short(loop, 30, itertools.repeat(30)) == 2
         assert loop.now_ms < 3_000, "nobody waits for the deadline"
         ((_, loss),) = loop.gone
@@ -418,14 +419,28 @@ def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_
         assert (loss.verdict, loss.action) == (LossVerdict.TRUNCATED, action)
 
 
+def _with_epochs(**actions: Action) -> FetchLoop:
+    loop = loop_of(piece(0, P0, 30, 100), **actions)
+    loop.nature = Nature(has_epochs=True)
+    return loop
+
+
+def test_an_end_that_no_epoch_vouches_for_is_asked_for_longer() -> None:
+    loop = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
+    assert _cut_short(loop, 30, itertools.repeat(30)) > 2
+    assert 5_000 < loop.now_ms < 9_000
+    ((_, loss),) = loop.gone
+    assert (loss.from_offset, loss.verdict) == (30, LossVerdict.TRUNCATED)
+
+
 @pytest.mark.parametrize("end", [100, 31, None])
 def test_a_log_whose_leader_has_more_than_it_lets_read_is_waited_for(end: int | None) -> None:
     """Or does not say what it has."""
-    loop = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
+    loop = _with_epochs(truncated=Action.SKIP)
     with pytest.raises(Unreachable, match="readable up to 30 only"):
         _cut_short(loop, 30, itertools.repeat(end))
     # What one leader has said and the next has not does not add up.
-    loop = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
+    loop = _with_epochs(truncated=Action.SKIP)
     with pytest.raises(Unreachable):
         _cut_short(loop, 30, itertools.cycle([30, end]))
     assert loop.gone == []

@@ -56,6 +56,8 @@ from rangeland.planning.policy import Verdict as LossVerdict
 
 CUT_SHORT_LOOKS = 2
 """So many times a leader must say that its log ends too early before that is believed."""
+CUT_SHORT_MS = 5_000
+"""And for so long, where no epoch vouches for the end: its broker may just have started."""
 AGAIN_MS = 500
 """Before it is asked again."""
 
@@ -348,7 +350,11 @@ class FetchLoop:
         may be a leader no more, so what it says counts the second time, with new metadata."""
         evidence = f"the log of its leader {reading.server.address} ends at {written_end}"
         reading.cut_short += 1 if reading.server.is_told else 0
-        if reading.cut_short < CUT_SHORT_LOOKS:
+        if reading.cut_short <= 1:
+            reading.cut_short_at_ms = self.now_ms
+        waited_ms = self.now_ms - reading.cut_short_at_ms
+        is_long = self.nature.has_epochs or waited_ms >= CUT_SHORT_MS
+        if reading.cut_short < CUT_SHORT_LOOKS or not is_long:
             reading.suspected = (LossVerdict.TRUNCATED, evidence)
             self._leave(reading, evidence)
             reading.resume_at_ms = self.now_ms + AGAIN_MS

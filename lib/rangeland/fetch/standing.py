@@ -37,6 +37,8 @@ class Reading:
     troubles: int = 0
     cut_short: int = 0
     """How often its leader has said that the log ends at the position or before it."""
+    cut_short_at_ms: int = 0
+    """When it said so first."""
     alone: bool = False
     suspected: tuple[LossVerdict, str] | None = None
     """What it will be called, and the evidence, if nothing else happens until the deadline."""
