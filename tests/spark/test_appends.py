@@ -128,3 +128,21 @@ def test_a_table_that_was_made_anew_while_a_run_was_reading_takes_no_commit(
     sql(f"CREATE OR REPLACE TABLE delta.`{days}` USING delta AS SELECT * FROM delta.`{days}`")
     with pytest.raises(Conflict, match="created anew"):
         land(kernel, before, APPLICATION, 1, [prepared(days, "tuesday")])
+
+
+def test_of_two_first_landings_at_once_both_land_and_one_names_the_ledger(
+    days: str, kernel: Kernel
+) -> None:
+    before = kernel.load(days)
+    assert before is not None
+    named = {"rangeland.ledger": "id"}
+    for application in ("rangeland/a", "rangeland/b"):
+        file = prepared(days, "tuesday")
+        landed = land(kernel, before, application, 1, [file], properties=named)
+        assert isinstance(landed, Landed)
+        assert landed.anew
+    again = land(kernel, before, "rangeland/a", 1, [prepared(days, "tuesday")], properties=named)
+    assert again == Landed(before.version + 1, anew=False)
+    after = kernel.load(days)
+    assert after is not None
+    assert (after.version, after.property("rangeland.ledger")) == (before.version + 2, "id")

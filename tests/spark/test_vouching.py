@@ -62,6 +62,11 @@ class Lake:
             run.preview(self.job(table), self.spark, Silent())
         assert offsets_of(table_of(self.spark, where)) == before
 
+    def plan(self, sequence: int) -> Plan:
+        entered = Target(self.spark, self.job())._open_ledger().plan(APPLICATION, sequence)
+        assert entered is not None
+        return Plan.from_json(json.loads(entered.document))
+
     def adopt(self, table: str | None = None) -> int:
         return run.adopt(self.job(table), self.spark, Silent()).width
 
@@ -92,6 +97,8 @@ def test_a_transaction_that_delta_has_dropped_lands_nothing_twice(
     assert snapshot is not None
     assert snapshot.transaction_version(APPLICATION) is None, "the transaction is not dropped"
     assert lake.land() == ("nothing", 2)
+    again = run.apply(lake.job(), lake.plan(2), (), lake.spark, Silent())
+    assert again.state == "already-landed"
     lake.produce(3)
     assert lake.land() == ("landed", 3)
     assert lake.offsets() == list(range(1, 13))
@@ -134,7 +141,6 @@ def test_tables_made_in_advance_and_rows_of_other_topics_are_landed_in(
 ) -> None:
     empty, others = str(tmp_path / "empty"), str(tmp_path / "others")
     sql(f"CREATE TABLE delta.`{empty}` LIKE delta.`{lake.table}`")
-    sql(f"ALTER TABLE delta.`{empty}` UNSET TBLPROPERTIES IF EXISTS ('rangeland.ledger')")
     assert lake.land(empty) == ("landed", 1)
     renamed = f"SELECT * EXCEPT (topic), 'other' AS topic FROM delta.`{lake.table}`"
     sql(f"CREATE TABLE delta.`{others}` USING delta AS {renamed}")
@@ -187,8 +193,6 @@ def test_rows_that_were_overwritten_are_noticed_and_rows_that_were_deleted_are_n
 
 def test_an_outcome_of_another_plan_is_not_taken_for_ones_own(lake: Lake) -> None:
     target = Target(lake.spark, lake.job())
-    entered = target._open_ledger().plan(APPLICATION, 2)
-    assert entered is not None
-    other = replace(Plan.from_json(json.loads(entered.document)), made_at_ms=1)
+    other = replace(lake.plan(2), made_at_ms=1)
     with pytest.raises(Conflict, match="of another plan"):
         target.prepare(other, [], [], {})

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
+
 _SOURCE = """
 package rangeland;
 
@@ -48,8 +50,16 @@ public class BlindCommitter implements Committer {
 """
 
 
-def blind_committer(gateway: Any) -> Any:
-    """The committer, as an object in the JVM of this py4j gateway."""
+def blind_committer(gateway: Any) -> Any | None:
+    """The committer, as an object in the JVM of this py4j gateway. None where its Delta Kernel
+    has other classes: commits are then as sound, and only called otherwise."""
+    try:
+        return _compiled(gateway)
+    except (Py4JJavaError, Py4JError, TypeError):  # the last: py4j found no such class
+        return None
+
+
+def _compiled(gateway: Any) -> Any:
     jvm = gateway.jvm
     own = jvm.io.delta.kernel.internal.commit.DefaultFileSystemManagedTableOnlyCommitter.INSTANCE
     compiler = jvm.org.codehaus.janino.SimpleCompiler()

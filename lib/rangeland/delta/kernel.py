@@ -12,7 +12,6 @@ made under the table's ``lock``.
 from __future__ import annotations
 
 import copy
-import json
 import os
 import tempfile
 import time
@@ -24,10 +23,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from rangeland.delta import trouble
-from rangeland.delta.actions import add_lines, added_file, commit_facts, remove_lines
+from rangeland.delta.actions import add_lines, added_file, remove_lines
 from rangeland.delta.blind import blind_committer
 from rangeland.delta.facts import AddedFile, CommitFacts, StoreFacts, TableFacts
 from rangeland.delta.hadoop import HadoopConf
+from rangeland.delta.history import History
 from rangeland.delta.lock import locked
 from rangeland.delta.storage import StoreSettings
 from rangeland.delta.thrown import translated
@@ -158,7 +158,6 @@ class Kernel:
         """Every dotted name is a round trip to the JVM for each of its parts: once is enough."""
         self._tables = api.TableManager
         self._write = api.Operation.WRITE
-        self._batch = api.data.FilteredColumnarBatch
         self._iterable = api.utils.CloseableIterable
         self._utils = api.internal.util.Utils
         self._vectors = api.internal.util.VectorUtils
@@ -167,9 +166,8 @@ class Kernel:
         self._types = api.internal.types.DataTypeJsonSerDe
         self._column = api.expressions.Column
         self._layouts = api.transaction.DataLayoutSpec
-        self._boundary = getattr(api, "CommitRangeBuilder$CommitBoundary")
-        self._log_actions = getattr(api.internal, "DeltaLogActionUtils$DeltaAction")
         self._empty = self._jvm.java.util.Optional.empty()
+        self._history = History(self._jvm)
 
     # --- reading ------------------------------------------------------------------------
 
@@ -201,7 +199,7 @@ class Kernel:
     def _load(self, path: str, *, blind: bool) -> Snapshot:
         """``blind``: what is committed on this snapshot says that it has read nothing."""
         builder = self._tables.loadSnapshot(path)
-        if blind:
+        if blind and self._blind is not None:
             builder = builder.withCommitter(self._blind)
         java = builder.build(self.engine)
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
@@ -239,47 +237,7 @@ class Kernel:
         """The entries of the log from version ``since`` on, oldest first. Entries that the
         table's retention has taken away are left out."""
         with translated(f"reading the history of {path}"):
-            earliest = self._earliest(path, since)
-            if earliest is None:
-                return []
-            return self._commits(path, earliest)
-
-    def _earliest(self, path: str, since: int) -> int | None:
-        """The first version at or after ``since`` whose log entry is on disk."""
-        java = self._tables.loadSnapshot(path).build(self.engine)
-        if since > java.getVersion():
-            return None
-        folder = f"{java.getPath()}/_delta_log"
-        first = f"{folder}/{since:020d}.json"
-        listed = self.engine.getFileSystemClient().listFrom(first)
-        try:
-            while listed.hasNext():
-                name = str(listed.next().getPath()).rsplit("/", 1)[-1]
-                stem, _, ending = name.partition(".")
-                if ending == "json" and stem.isdigit():
-                    return int(stem)
-        finally:
-            listed.close()
-        return None
-
-    def _commits(self, path: str, since: int) -> list[CommitFacts]:
-        actions = self._jvm.java.util.HashSet()
-        actions.add(self._log_actions.COMMITINFO)
-        actions.add(self._log_actions.TXN)
-        builder = self._tables.loadCommitRange(path, self._boundary.atVersion(since))
-        batches = builder.build(self.engine).getActions(self.engine, actions)
-        kept = self._jvm.java.util.ArrayList()
-        try:
-            while batches.hasNext():
-                kept.add(self._batch(batches.next(), self._empty))
-        finally:
-            batches.close()
-        with tempfile.TemporaryDirectory(prefix="rangeland-log-") as folder:
-            target = os.path.join(folder, "log.json")
-            rows = self._utils.intoRows(self._utils.toCloseableIterator(kept.iterator()))
-            self._json.writeJsonFileAtomically(target, rows, True)
-            with open(target, encoding="utf-8") as lines:
-                return commit_facts(json.loads(line) for line in lines)
+            return self._history.commits(self.engine, path, since)
 
     # --- writing ------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.delta.commit import FilesMissing, Landed
+from rangeland.delta.commit import FilesMissing, Landed, landed_at
 from rangeland.delta.entries import FileEntry, OutcomeEntry
 from rangeland.errors import (
     BadRecord,
@@ -138,6 +138,9 @@ class Finisher:
         return Finished(plan, outcome, landed, recovered, read_here, shared is not None)
 
     def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
+        if not self._is_open(plan):  # which a table without its transaction would not tell
+            where = (self.target.kernel, self.target.there(), plan.application, plan.sequence)
+            return Landed(landed_at(*where, since or 0), anew=False)
         if self._is_open(plan) and (outcome.kept or outcome.attempt):
             if outcome.kept:
                 self.progress.step(f"keeping {counted(len(outcome.kept), 'file')} in quarantine")

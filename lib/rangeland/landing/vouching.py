@@ -150,7 +150,7 @@ class VouchedLedger(TargetLedger):
         if self._snapshot is None:
             return None if newest is None else self._without_table(newest)
         claimed = self._snapshot.property(LEDGER_PROPERTY)
-        if claimed is not None and claimed != self._ledger.table_id:
+        if claimed not in (None, self._ledger.table_id) and self._has_files():
             return self._of_another_ledger()
         if newest is None or self._is_table_of(self._ledger, newest):
             return None
@@ -165,13 +165,17 @@ class VouchedLedger(TargetLedger):
             ledger_table_id=newest.table_id,
         )
 
+    def _has_files(self) -> bool:
+        return self._snapshot is not None and next(self._snapshot.files(), None) is not None
+
     def _without_ledger(self) -> Conflict | None:
         if self._snapshot is None:
             return None
         application = self._job.application
         sequence = self.transaction_version(application)
-        if not sequence and self._snapshot.property(LEDGER_PROPERTY) is None:
-            return None
+        claimed = self._snapshot.property(LEDGER_PROPERTY)
+        if not sequence and (claimed is None or not self._has_files()):
+            return None  # CREATE TABLE ... LIKE takes properties over, and no rows
         why = f"{application} has landed {sequence} in it" if sequence else "records were landed"
         return Conflict(
             f"the table {self.name} has no ledger",
