@@ -12,8 +12,15 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rangeland.testing.kafka import KafkaCluster
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile(
+    "rangeland", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("rangeland")
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
-from tests.chaos.drivers import Driver
+from tests.chaos.drivers import Driver, Living, living_drivers
 from tests.sessions import open_session
 
 HERE = Path(__file__).parent
@@ -67,6 +67,13 @@ def start(folder: Path) -> Iterator[Start]:
             problems.append(error)
     if problems:
         raise ExceptionGroup("drivers did not end well", problems)
+
+
+@pytest.fixture(scope="session")
+def living() -> Iterator[Living]:
+    """Drivers that all modules share, as many as a test asks for."""
+    with living_drivers() as living:
+        yield living
 
 
 @pytest.fixture(scope="module")

@@ -92,6 +92,10 @@ class Driver(Closing):
     def is_done(self) -> bool:
         return (self.folder / f"{self._number}.result").exists()
 
+    @property
+    def is_idle(self) -> bool:
+        return self._number < 0 or self.is_done
+
     def result(self) -> dict[str, Any]:
         """What the present task came to."""
         self._wait(lambda: self.is_done, "its result")
@@ -118,7 +122,7 @@ class Driver(Closing):
     def close(self) -> None:
         """Ends it in order, or else by force; in both cases nothing may stay."""
         if self.process.running:
-            if self._number < 0 or self.is_done:
+            if self.is_idle:
                 self.give(Path(), "end")
             else:
                 self.process.kill()
@@ -145,7 +149,8 @@ class Driver(Closing):
 
 
 Living = Callable[[int], list[Driver]]
-"""So many drivers that are ready. One that was killed is started anew for who asks next."""
+"""So many drivers that are ready and idle. One that was killed, or that a failed test has left in
+the middle of its task, is replaced for whoever asks next."""
 
 
 @contextmanager
@@ -157,6 +162,9 @@ def living_drivers() -> Iterator[Living]:
         drivers: list[Driver] = []
 
         def living(count: int) -> list[Driver]:
+            for driver in drivers:
+                if not driver.is_idle:
+                    driver.process.kill()
             alive = [driver for driver in drivers if driver.process.running]
             while len(alive) < count:
                 alive.append(stack.enter_context(Driver(folder / f"driver-{len(drivers)}")))

@@ -3,7 +3,6 @@ home goes down. Each record lands once, and the group ends at the checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,12 @@ from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.driver import PLANNED, PREPARED, READING
-from tests.chaos.drivers import Living, living_drivers
+from tests.chaos.drivers import Living
 from tests.chaos.judging import add_records, judge, judge_ledger, write_job
 
 PARTITIONS, COUNT, MORE = 4, 3_000, 50
 SESSION_MS = 6_000  # the least that brokers take
 Ends = dict[int, int]
-
-
-@pytest.fixture(scope="module")
-def living() -> Iterator[Living]:
-    with living_drivers() as living:
-        yield living
 
 
 def a_job(kafka: KafkaCluster, topic: str, folder: Path, count: int = COUNT) -> Path:

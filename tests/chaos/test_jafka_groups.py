@@ -18,7 +18,7 @@ from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.zookeeper import ZooKeeperServer
 from tests.chaos.driver import PLANNED, PREPARED, READING
-from tests.chaos.drivers import Living, living_drivers
+from tests.chaos.drivers import Living
 from tests.spark.jafkas import Written, landed_rows
 from tests.values import values_of
 
@@ -40,12 +40,6 @@ def jafka(zookeeper: ZooKeeperServer) -> Iterator[JafkaCluster]:
     chroot = f"{zookeeper.address}/jafka"
     with JafkaCluster(brokers=2, zookeeper=chroot, segment_bytes=SEGMENT_BYTES) as cluster:
         yield cluster
-
-
-@pytest.fixture(scope="module")
-def living() -> Iterator[Living]:
-    with living_drivers() as living:
-        yield living
 
 
 @pytest.fixture

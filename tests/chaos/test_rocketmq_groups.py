@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.chaos.driver import PLANNED, READING
-from tests.chaos.drivers import Living, living_drivers
+from tests.chaos.drivers import Living
 from tests.chaos.rocketmqs import offsets, wait_for_drivers, write_job
 from tests.spark.rocketmqs import Written, landed_rows
 
@@ -23,12 +23,6 @@ COUNT = 3_000
 def rocketmq() -> Iterator[RocketmqCluster]:
     with RocketmqCluster(brokers=2) as cluster:
         yield cluster
-
-
-@pytest.fixture(scope="module")
-def living() -> Iterator[Living]:
-    with living_drivers() as living:
-        yield living
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ only one can win, and let go together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.driver import ENTERING, PLANNED, PREPARED, WRITTEN
-from tests.chaos.drivers import Driver, living_drivers
+from tests.chaos.drivers import Driver, Living
 from tests.chaos.judging import add_records, judge, judge_ledger, landings, write_job
 
 PARTITIONS, COUNT, MORE = 3, 3_000, 50
@@ -23,10 +22,9 @@ Pair = tuple[Driver, Driver]
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    with living_drivers() as living:
-        one, other = living(2)
-        yield one, other
+def pair(living: Living) -> Pair:
+    one, other = living(2)
+    return one, other
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from rangeland.delta.kernel import Kernel
 from rangeland.spark.session import DELTA_JARS, S3_JARS
+from rangeland.testing.rocketmq import RocketmqCluster
 from tests.sessions import open_session
 
 
@@ -29,6 +30,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def kernel(spark: Any) -> Kernel:
     return Kernel(spark)
+
+
+@pytest.fixture(scope="session")
+def rocketmq() -> Iterator[RocketmqCluster]:
+    """Two masters. Do not harm them."""
+    with RocketmqCluster(brokers=2) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,13 +19,6 @@ from tests.values import values_of
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
 QUEUES = [("broker-a", 0), ("broker-b", 0), ("broker-a", 1), ("broker-b", 1)]
-
-
-@pytest.fixture(scope="module")
-def rocketmq() -> Iterator[RocketmqCluster]:
-    """Two masters. Do not harm them."""
-    with RocketmqCluster(brokers=2) as cluster:
-        yield cluster
 
 
 @pytest.fixture

@@ -36,13 +36,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 COUNT, MORE = 60, 5
 
 
-@pytest.fixture(scope="module")
-def rocketmq() -> Iterator[RocketmqCluster]:
-    """Two masters. Do not harm them."""
-    with RocketmqCluster(brokers=2) as cluster:
-        yield cluster
-
-
 @pytest.fixture
 def written(rocketmq: RocketmqCluster, topic: str) -> Written:
     made = Written(rocketmq, topic)
