@@ -26,6 +26,7 @@ from rangeland.delta.files import FileWriter
 from rangeland.delta.kernel import Kernel
 from rangeland.delta.storage import S3Keys, StoreSettings
 from rangeland.errors import RangelandError, StorageFailed, TableRefused
+from rangeland.jvm.java import SMALL_JVM
 from rangeland.planning.plan import Plan
 from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
@@ -354,7 +355,12 @@ def test_the_command_needs_nothing_but_sparks_own_settings_and_shows_no_secret(
     command = [sys.executable, "-m", "rangeland", "run", str(tmp_path / "job.yaml"), "--json"]
     done = subprocess.run(
         command,
-        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path), "RANGELAND_MASTER": "local[1]"},
+        env={
+            **os.environ,
+            "SPARK_CONF_DIR": str(tmp_path),
+            "RANGELAND_MASTER": "local[1]",
+            "JAVA_TOOL_OPTIONS": " ".join(SMALL_JVM),
+        },
         capture_output=True,
         text=True,
         timeout=300,

@@ -22,6 +22,7 @@ import psutil
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 
+from rangeland.jvm.java import SMALL_JVM
 from rangeland.spark.versions import DELTA_PACKAGE
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.members import command_of, members_of, temporary_files_in
@@ -105,7 +106,8 @@ def start(folder: Path, kafka: KafkaCluster, topic: str) -> Iterator[Start]:
 
 def environment_in(folder: Path, temporary: Path) -> dict[str, str]:
     files = temporary_files_in(temporary)
-    options = f"{files.pop('JAVA_TOOL_OPTIONS')} -Duser.home={broken_home(folder / 'home')}"
+    home = f"-Duser.home={broken_home(folder / 'home')}"
+    options = " ".join([files.pop("JAVA_TOOL_OPTIONS"), *SMALL_JVM, home])
     return {**files, "JAVA_TOOL_OPTIONS": options, "RANGELAND_MASTER": "local[1]"}
 
 

@@ -83,8 +83,12 @@ class DriverJvm:
         self.terminate()
         self._relay.join(GRACE_S)
         self.kill()
-        self._relay.join(1)
         self._popen.wait()
+        self._relay.join(1)
+        if not self._relay.is_alive():  # Else something that was started has outlived it.
+            for stream in (self._popen.stdin, self._popen.stderr):
+                assert stream is not None
+                stream.close()
 
     def _pass_on(self) -> None:
         stream = self._popen.stderr
@@ -166,6 +170,7 @@ class Starting:
                 jvm.end()  # Before its folder goes: it may be about to write there.
             if not connection.exists():
                 jvm.wait_for_last_words()
+                jvm.end()
                 _started.remove(jvm)
                 raise JvmExited
             return _connect(*_port_and_secret(connection.read_bytes()))

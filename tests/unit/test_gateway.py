@@ -1,0 +1,129 @@
+"""The JVM as a process: what it says is passed on, until it is ended with all it has started.
+
+Shells stand in for it here; ``spark/test_starting.py`` has the real one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rangeland.spark import gateway
+from rangeland.spark.gateway import DriverJvm
+
+WITH_A_CHILD = "sleep 60 & echo $! >&2; wait"
+
+
+def shell(text: str) -> DriverJvm:
+    return DriverJvm(["/bin/sh", "-c", text], dict(os.environ))
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def read_until(capfd: pytest.CaptureFixture[str], words: str) -> str:
+    seen = ""
+    deadline = time.monotonic() + 20
+    while words not in seen:
+        assert time.monotonic() < deadline, seen
+        seen += capfd.readouterr().err
+        time.sleep(0.01)
+    return seen
+
+
+def test_what_it_says_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
+    jvm = shell("echo one >&2; echo two >&2")
+    jvm.wait_for_last_words()
+    assert capfd.readouterr().err == "one\ntwo\n"
+    assert not jvm.running
+    jvm.end()
+
+
+def test_ending_it_waits_for_what_it_has_started_and_is_silent(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    jvm = shell("trap 'kill $!; echo trace >&2; exit 143' TERM; " + WITH_A_CHILD)
+    child = int(read_until(capfd, "\n"))
+    jvm.end()
+    assert is_gone(child)
+    assert capfd.readouterr().err == ""
+
+
+def test_one_that_does_not_end_is_killed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "GRACE_S", 0.2)
+    jvm = shell("trap '' TERM; echo ready >&2; while true; do sleep 0.1; done")
+    read_until(capfd, "ready")
+    jvm.end()
+    assert jvm._popen.returncode == -signal.SIGKILL
+
+
+def test_it_does_not_notice_ctrl_c(capfd: pytest.CaptureFixture[str]) -> None:
+    jvm = shell("echo ready >&2; sleep 0.3; echo done >&2")
+    read_until(capfd, "ready")
+    os.kill(jvm._popen.pid, signal.SIGINT)
+    read_until(capfd, "done")
+    jvm.end()
+
+
+@pytest.fixture
+def spark_home(tmp_path: Path) -> Path:
+    """Of a Spark whose spark-submit is the shell text in ``tmp_path / "text"``."""
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text(f"#!/bin/sh\n. {tmp_path / 'text'}\n")
+    submit.chmod(0o755)
+    return tmp_path
+
+
+def starting(spark_home: Path, text: str) -> subprocess.Popen[str]:
+    (spark_home / "text").write_text(text)
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from rangeland.spark.gateway import Starting\n"
+        "with Starting() as start:\n"
+        "    start.launch({})\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, "SPARK_HOME": str(spark_home)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_jvm_that_ends_at_once_is_an_error_after_its_words(spark_home: Path) -> None:
+    with starting(spark_home, "echo no memory >&2; exit 1") as process:
+        _, told = process.communicate(timeout=60)
+    assert told.startswith("no memory\n")
+    assert "JvmExited" in told.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)]
+)
+def test_a_signal_is_delivered_once_the_jvm_is_gone(
+    spark_home: Path, number: int, code: int
+) -> None:
+    """By its own handler: Python's for Ctrl-C, none for the other."""
+    pid = spark_home / "pid"
+    with starting(spark_home, f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 60") as process:
+        deadline = time.monotonic() + 60
+        while not pid.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == code
+    assert is_gone(int(pid.read_text()))
