@@ -19,6 +19,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.fetch.broker import Connection
 from rangeland.fetch.lost import Closed, Lost, NoBroker
+from rangeland.fetch.mistakes import Failed, tls_mistake
 from rangeland.fetch.pool import Brokers
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
 from rangeland.fetch.stream import AHEAD_BYTES
@@ -408,6 +409,24 @@ def test_a_tls_port_that_closes_without_an_alert_is_told_for_what_it_is(
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_mistake"),
+    [
+        ("TLSV1_ALERT_INTERNAL_ERROR", False),
+        ("TLSV1_ALERT_USER_CANCELLED", False),
+        ("UNEXPECTED_EOF_WHILE_READING", False),
+        ("SSLV3_ALERT_HANDSHAKE_FAILURE", True),
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", True),
+        ("WRONG_VERSION_NUMBER", True),
+    ],
+)
+def test_an_alert_about_the_peer_s_own_trouble_is_no_mistake_of_the_job(
+    reason: str, is_mistake: bool
+) -> None:
+    found = tls_mistake(Address("b", 1), Failed(reason), TlsSettings())
+    assert (found is not None) is is_mistake
 
 
 def test_a_pem_file_that_cannot_be_used_is_told_with_its_field_and_host(

@@ -22,6 +22,8 @@ _NOT_YET, _EXPIRED = 9, 10
 
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
 _NO_VERSION = ("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL", "NO_SHARED_CIPHER", "NO_CIPHERS")
+_ITS_OWN_TROUBLE = ("INTERNAL_ERROR", "USER_CANCELLED", "USER_CANCELED")
+"""Alerts about the peer itself: a broker that is starting, a load balancer without one."""
 _WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE")
 _REFUSES_CERTIFICATE = (
     "BAD_CERTIFICATE",
@@ -51,6 +53,8 @@ def tls_mistake(address: Address, failed: Failed, tls: TlsSettings) -> JobFileEr
     def says(*words: str) -> bool:
         return any(word in failed.reason for word in words)
 
+    if says(*_ITS_OWN_TROUBLE):
+        return None
     if says(*_NOT_TLS):
         return plain_port(address)
     if says(*_NO_VERSION):
