@@ -52,48 +52,50 @@ class ByName:
         return {**first[0], **last[0]}, [*first[1], *last[1]]
 
 
-def sliced(kafka: KafkaCluster, table: str, topic: str, **policy: str) -> Job:
-    slices = {"target_bytes": 1 << 20, "min_slices": 4}
-    return job_of(kafka.bootstrap, table, topic, slices=slices, policy=policy)
+def job(kafka: KafkaCluster, table: str, topic: str, **policy: str) -> Job:
+    return job_of(kafka.bootstrap, table, topic, policy=policy)
 
 
 def recreated(kafka: KafkaCluster, topic: str) -> None:
     delete_topic(kafka.bootstrap, topic)
     for _ in range(100):
         try:
-            create_topic(kafka.bootstrap, topic, partitions=1)
+            create_topic(kafka.bootstrap, topic, partitions=2)
             break
         except Conflict:
             continue
-    produce(kafka.bootstrap, topic, numbered(600, start=5000))
+    for number in range(2):
+        produce(kafka.bootstrap, topic, numbered(300, start=5000), partition=number)
 
 
 def test_rows_of_two_incarnations_are_never_committed_together(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_topic(kafka.bootstrap, topic, partitions=1)
-    produce(kafka.bootstrap, topic, numbered(400), batch_records=20)
+    create_topic(kafka.bootstrap, topic, partitions=2)
+    for number in range(2):
+        produce(kafka.bootstrap, topic, numbered(200), partition=number)
     ByName(monkeypatch, lambda: recreated(kafka, topic))
     with pytest.raises(RangeLost, match="recreated"):
-        rangeland.land(sliced(kafka, table, topic), spark)
+        rangeland.land(job(kafka, table, topic), spark)
     assert table_of(spark, table).count() == 0
 
-    result = rangeland.land(sliced(kafka, table, topic, recreated="skip"), spark)
+    result = rangeland.land(job(kafka, table, topic, recreated="skip"), spark)
     assert result.counts.landed == 600
-    new = {row.value for row in numbered(600, start=5000)}
+    new = {row.value for row in numbered(300, start=5000)}
     assert {bytes(row.value) for row in table_of(spark, table).collect()} == new
 
 
 def test_a_policy_that_skips_is_followed_in_the_same_run(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_topic(kafka.bootstrap, topic, partitions=1)
-    produce(kafka.bootstrap, topic, numbered(400), batch_records=20)
+    create_topic(kafka.bootstrap, topic, partitions=2)
+    for number in range(2):
+        produce(kafka.bootstrap, topic, numbered(200), partition=number)
     ByName(monkeypatch, lambda: recreated(kafka, topic))
-    job = sliced(kafka, table, topic, recreated="skip")
-    result = rangeland.land(job, spark)
+    skipping = job(kafka, table, topic, recreated="skip")
+    result = rangeland.land(skipping, spark)
     assert (result.counts.landed, result.counts.lost) == (0, 400)
     assert any("it is read once more" in text for text in result.warnings)
-    assert rangeland.land(job, spark).counts.landed == 600
-    new = {row.value for row in numbered(600, start=5000)}
+    assert rangeland.land(skipping, spark).counts.landed == 600
+    new = {row.value for row in numbered(300, start=5000)}
     assert {bytes(row.value) for row in table_of(spark, table).collect()} == new

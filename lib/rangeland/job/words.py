@@ -82,7 +82,7 @@ def without_secrets(uri: str) -> str:
     """The URI of a table. Raises ValueError, which does not repeat it, where it holds a key or a
     password: it would be in plans, in the ledger and in every message."""
     scheme, is_uri, rest = uri.partition("://")
-    if not is_uri:
+    if not is_uri or scheme.lower() == "file":  # where '?' and '=' are part of a folder's name
         return uri
     authority, _, query = re.split(r"[/#]", rest, maxsplit=1)[0].partition("?")
     user, at, host = unquote(authority).rpartition("@")
