@@ -16,7 +16,9 @@ enum {
     STORED_PACKED = 0x1,
     STORED_BORN_V6 = 0x10,
     STORED_STORE_V6 = 0x20,
+    STORED_NEED_UNWRAP = 0x40,
     STORED_INNER_BATCH = 0x80,
+    STORED_CODEC = 0x700,
     AT_MAGIC = 4,
     AT_CRC = 8,
     AT_QUEUE_OFFSET = 20,
@@ -33,6 +35,7 @@ enum stored_fault {
     STORED_FIELD_PAST = 68,
     STORED_BAD_CHECKSUM = 69,
     STORED_TOO_LONG = 70,
+    STORED_FLAGS = 73,
 };
 
 typedef struct {
@@ -190,6 +193,9 @@ INLINE int put_stored(const uint8_t *at, int64_t length, int64_t offset, const u
     uint32_t flags = big32(at + AT_FLAGS);
     int64_t hosts = (flags & STORED_BORN_V6 ? 12 : 0) + (flags & STORED_STORE_V6 ? 12 : 0);
     if (UNLIKELY(length < STORED_SMALLEST + hosts)) return STORED_TOO_SHORT;
+    if (UNLIKELY((flags & STORED_NEED_UNWRAP) ||
+                 ((flags & STORED_CODEC) && !(flags & STORED_PACKED))))
+        return STORED_FLAGS;
     int64_t born = big64(at + AT_BORN), stored, body;
     p += (flags & STORED_BORN_V6 ? 16 : 4) + 4;
     stored = big64(p);

@@ -32,6 +32,9 @@ SMALLEST = 91
 """No body, no topic, no properties, hosts of four bytes."""
 MAGIC_1, MAGIC_2 = 0xDAA320A7, 0xDAA320AB
 PACKED, BORN_V6, STORE_V6, INNER_BATCH = 0x1, 0x10, 0x20, 0x80
+NEED_UNWRAP, CODEC_BITS = 0x40, 0x700
+"""Brokers set the one together with INNER_BATCH, and clients a codec together with PACKED. No
+checksum covers them, so where they contradict each other a bit has been damaged."""
 KEYS, TAGS = b"KEYS", b"TAGS"
 
 
@@ -47,6 +50,7 @@ class StoredFault(IntEnum):
     TOO_LONG = 70
     CUT_SHORT = 72
     """Ends a walk in silence; an error only where a broker gives whole messages alone."""
+    FLAGS = 73
 
     @property
     def reason(self) -> str:
@@ -73,6 +77,7 @@ _REASONS = {
     StoredFault.FIELD_PAST: "a field in it is longer than its rest",
     StoredFault.BAD_CHECKSUM: "the checksum of its body is wrong",
     StoredFault.TOO_LONG: "bytes are left over behind its last field",
+    StoredFault.FLAGS: "its flags contradict each other",
     StoredFault.CUT_SHORT: "its length is beyond the end of its broker's answer",
 }
 

@@ -19,11 +19,13 @@ from rangeland.decode import columns
 from rangeland.decode.cursor import micros_of
 from rangeland.decode.stored import (
     BORN_V6,
+    CODEC_BITS,
     INNER_BATCH,
     KEYS,
     LOG_APPEND_TIME,
     MAGIC_1,
     MAGIC_2,
+    NEED_UNWRAP,
     NOT_PACKED,
     PACKED,
     SMALLEST,
@@ -158,6 +160,8 @@ def _message(raw: bytes, offset: int) -> _Message:
     hosts = [16 if flags & bit else 4 for bit in (BORN_V6, STORE_V6)]
     if len(raw) < SMALLEST - 8 + sum(hosts):
         raise _Bad(StoredFault.TOO_SHORT)
+    if flags & NEED_UNWRAP or (flags & CODEC_BITS and not flags & PACKED):
+        raise _Bad(StoredFault.FLAGS)
     born_ms = fields.number("q")
     fields.some(hosts[0] + 4)
     stored_ms = fields.number("q")

@@ -157,15 +157,18 @@ class Context:
     nothing that a broker stores can be mistaken for it.
 
     ``floor``: everything before this offset has been read, so no entry may begin before it; 0
-    where that is not known. ``spans``: the broker's own account of the offsets, in order; empty
-    where it gives none. ``has_gaps``: the broker has confirmed that offsets may be missing from
-    them, because the topic is compacted. ``tags``: only messages with one of these were asked
-    for; all if empty. ``is_kept``: they come from quarantine. ``names_gaps``: offsets between two
-    entries are a ``Gap`` each, since nobody has explained them yet; else they are compacted. What
-    is missing inside an entry is compacted all the same: only a cleaner writes such an entry.
+    where that is not known. ``asked_at``: the offset they were asked for, which the first entry
+    holds or lies behind; 0 where that is not known. ``spans``: the broker's own account of the
+    offsets, in order; empty where it gives none. ``has_gaps``: the broker has confirmed that
+    offsets may be missing from them, because the topic is compacted. ``tags``: only messages with
+    one of these were asked for; all if empty. ``is_kept``: they come from quarantine.
+    ``names_gaps``: offsets between two entries are a ``Gap`` each, since nobody has explained them
+    yet; else they are compacted. What is missing inside an entry is compacted all the same: only a
+    cleaner writes such an entry.
     ``max_batch_bytes``: what one batch or message may take in memory (see ``wire.bounds``)."""
 
     floor: int = 0
+    asked_at: int = 0
     spans: tuple[Span, ...] = ()
     has_gaps: bool = False
     tags: tuple[bytes, ...] = ()

@@ -292,7 +292,8 @@ class Fetcher:
             return None
         is_damaged = False
         most = self._settings.max_batch_bytes
-        context = replace(part.context, floor=self._floor(want), max_batch_bytes=most)
+        known = replace(part.context, floor=self._floor(want), asked_at=want.offset)
+        context = replace(known, max_batch_bytes=most)
         try:
             next_offset = self.brokers.dialect.next_offset(part.records, want.offset, context)
         except BadRecord as error:

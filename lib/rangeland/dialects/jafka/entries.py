@@ -31,6 +31,7 @@ KIND_BYTES: Final = ENTRY_HEADER.position_of("crc")
 """How much of an entry must be there to tell what kind it is."""
 
 GZIP: Final = 1
+GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 CODECS: Final = (0, GZIP)
 MAX_DEPTH: Final = 8
 
@@ -161,3 +162,19 @@ class Unpacked:
         data = memoryview(decompress(GZIP, payload, self.max_bytes - self.size_bytes))
         self.size_bytes += len(data)
         return data.cast("B")
+
+
+def is_packed_set(value: memoryview) -> bool:
+    """Whether these bytes are a set of entries as a producer packs it, checksums included."""
+    try:
+        data = decompress(GZIP, value)
+    except Undecodable:
+        return False
+    walked = set_decoder().walk_entries(data, len(data), plain_only=True)
+    if walked.entries == 0 or walked.end != len(data):
+        return False
+    try:
+        set_decoder().decode_sets([MessageSet(data, 0)])
+    except BadRecord:
+        return False
+    return True

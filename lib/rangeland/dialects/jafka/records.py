@@ -15,17 +15,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from rangeland.decode import MessageSet, set_decoder
-from rangeland.decode.sets import SetFault
+from rangeland.decode import MessageSet, columns, set_decoder
+from rangeland.decode.sets import HEADER_BYTES, SetFault
 from rangeland.dialects.contract import NO_CONTEXT, Context
 from rangeland.dialects.jafka.entries import (
+    GZIP_MAGIC,
     LENGTH_BYTES,
     Unpacked,
     at_fault,
     bad_entry,
     check_begun,
+    is_packed_set,
 )
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.dialects.kafka.compression import Undecodable
@@ -162,9 +166,25 @@ class _Walk:
 
     def _decode(self) -> pa.RecordBatch:
         try:
-            return set_decoder().decode_sets(self.sets)
+            batch = set_decoder().decode_sets(self.sets)
         except BadRecord as error:
             raise self._in_the_log(error) from None
+        self._refuse_packed(batch)
+        return batch
+
+    def _refuse_packed(self, batch: pa.RecordBatch) -> None:
+        """The bits that say how an entry is packed are covered by no checksum. A plain message
+        that is a packed set, with all its checksums, has lost one of them."""
+        packed = {one.base_offset for one in self.sets if one.is_packed}
+        values, offsets = batch.column(columns.VALUE.name), batch.column(columns.OFFSET.name)
+        begins = pc.binary_slice(values, 0, len(GZIP_MAGIC))
+        alike = pc.equal(begins, pa.scalar(GZIP_MAGIC)).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(alike).tolist():
+            offset, value = offsets[row].as_py(), values[row].as_buffer()
+            if offset not in packed and is_packed_set(memoryview(value)):
+                why = "it says that it is plain, and holds a packed set of messages"
+                end = offset + LENGTH_BYTES + HEADER_BYTES + value.size
+                raise bad_entry(offset, why, next_offset=end)
 
     def _in_the_log(self, error: BadRecord) -> BadRecord:
         """The decoder counts sets; people and policies know entries by offset."""

@@ -56,6 +56,7 @@ HEADS = 1024
 
 _LENGTH_END = BATCH_PREFIX.size
 _MAGIC = BATCH_V2.position_of("magic")  # at the same place in all formats
+_ATTRIBUTES = _MAGIC + 1  # in those before v2
 MAX_OFFSET = (1 << 63) - 2
 
 _OFFSETS = Struct(f">q{BATCH_V2.position_of('last_offset_delta') - 8}xi")
@@ -75,21 +76,27 @@ class Batches(NamedTuple):
         return _whole(batch_of(self.records[int(head[Head.POSITION]) : end]), self.records, end)
 
 
-def entries(records: memoryview, from_offset: int = 0, floor: int = 0) -> Iterator[Entry]:
+def entries(
+    records: memoryview, from_offset: int = 0, context: Context = NO_CONTEXT
+) -> Iterator[Entry]:
     """The complete entries, in order. Raises BadRecord for one that cannot be one, and for
     offsets that contradict those of its neighbours, which no checksum covers. What ends at or
-    before ``from_offset`` is dealt with already, and passed over whatever it is. No
-    entry may begin before ``floor``, where an earlier fetch has ended."""
-    for _, _, entry in located(records, from_offset, floor):
+    before ``from_offset`` is dealt with already, and passed over whatever it is. So
+    is one that contradicts what is known of the fetch."""
+    for _, _, entry in located(records, from_offset, context):
         yield entry
 
 
-def runs(records: memoryview, from_offset: int = 0, floor: int = 0) -> Iterator[Batches | Entry]:
+def runs(
+    records: memoryview, from_offset: int = 0, context: Context = NO_CONTEXT
+) -> Iterator[Batches | Entry]:
     """As ``entries``, with the batches among them that can be told as one."""
-    begin = 0
+    begin, floor = 0, context.floor
     while True:
         heads = np.empty((HEADS, len(Head)), np.int64)
         run = walk_batches(records, begin, floor - 1, heads)
+        if begin == 0 and run.batches and int(heads[0, Head.LAST_OFFSET]) < context.asked_at:
+            break
         begin, floor = run.end, run.last_offset + 1
         if run.batches:
             yield Batches(records, heads[: run.batches])
@@ -97,26 +104,42 @@ def runs(records: memoryview, from_offset: int = 0, floor: int = 0) -> Iterator[
             return
         if run.batches < HEADS:
             break
-    for _, _, entry in _one_by_one(records, begin, floor, from_offset, with_runs=True):
+    for _, _, entry in _one_by_one(records, begin, floor, from_offset, context.asked_at):
         yield entry
 
 
 def located(
-    records: memoryview, from_offset: int, floor: int = 0, *, with_runs: bool = True
+    records: memoryview,
+    from_offset: int,
+    context: Context = NO_CONTEXT,
+    *,
+    with_runs: bool = True,
 ) -> Iterator[tuple[int, int, Entry]]:
     """As ``entries``, with the bytes where each begins and ends."""
-    return _one_by_one(records, 0, floor, from_offset, with_runs=with_runs)
+    floor, asked_at = context.floor, context.asked_at
+    return _one_by_one(records, 0, floor, from_offset, asked_at, with_runs=with_runs)
 
 
 def _one_by_one(
-    records: memoryview, begin: int, floor: int, from_offset: int, *, with_runs: bool
+    records: memoryview,
+    begin: int,
+    floor: int,
+    from_offset: int,
+    asked_at: int = 0,
+    *,
+    with_runs: bool = True,
 ) -> Iterator[tuple[int, int, Entry]]:
     """From the byte ``begin`` on, where what comes before ends at the offset ``floor``."""
     base = first_of(records, begin)
     for position, end in spans(records, begin, with_runs=with_runs):
         following = first_of(records, end)
         entry = _entry(records, position, end, floor, from_offset)
-        if base < floor or following <= entry.last_offset:
+        if _has_gap(entry, floor):  # what comes next must bear it out
+            following = _first_in(records, end)
+        if position == 0 and entry.last_offset < asked_at:
+            yield position, end, _not_asked_for(records, end, entry, asked_at, from_offset)
+            floor = asked_at
+        elif base < floor or following <= entry.last_offset:
             for start, stop in spans(records[position:end]):
                 where = (position + start, position + stop)
                 entry = _placed(records, where, floor, from_offset)
@@ -125,7 +148,7 @@ def _one_by_one(
         else:
             yield position, end, entry
             floor = entry.last_offset + 1
-        base = following
+        base = first_of(records, end)
 
 
 def next_offset(
@@ -137,7 +160,9 @@ def next_offset(
     None if there is no complete entry: the fetch was too small for the next one, or brought
     nothing. Raises BadRecord, also where offsets do not rise."""
     run = walk_batches(records, 0, context.floor - 1)
-    if run.is_all:
+    if run.is_all and run.batches and run.last_offset < context.asked_at:
+        return run.last_offset + 1  # nothing of it was asked for
+    if run.is_all and not _is_before(records, context.asked_at):
         return run.last_offset + 1 if run.batches else None
     last = None
     floor, rises = context.floor, True
@@ -149,11 +174,19 @@ def next_offset(
     if last is None:
         return None
     position, end = last
-    if rises and first_of(records, end) >= floor:
+    if rises and first_of(records, end) >= floor and not _is_before(records, context.asked_at):
         return next(entries(records[position:end])).last_offset + 1
-    for entry in entries(records, from_offset, context.floor):
+    for entry in entries(records, from_offset, context):
         floor = entry.last_offset + 1
     return floor
+
+
+def _is_before(records: memoryview, offset: int) -> bool:
+    """Whether the first entry says that it ends before the offset."""
+    if not offset or len(records) < BATCH_V2.size:
+        return False
+    base, delta = _first_and_delta(records, 0, len(records))
+    return base + delta < offset
 
 
 def spans(
@@ -216,6 +249,8 @@ def _entry(records: memoryview, position: int, end: int, floor: int, from_offset
         if "next_offset" not in error.facts and (floor or after is not None):
             facts |= {"base_offset": floor or from_offset}  # its own is impossible
         raise bad_batch(why=error.why, **facts) from None
+    if isinstance(entry, Run) and end + _MAGIC < len(records) and records[end + _MAGIC] == 2:
+        return entry._replace(after=max(first_of(records, end), entry.last_offset + 1))
     return _whole(entry, records, end) if isinstance(entry, BatchV2) else entry
 
 
@@ -231,7 +266,7 @@ def _placed(records: memoryview, where: tuple[int, int], floor: int, from_offset
     """One of two entries that cannot both be where they say. The one to blame is raised, or
     passed over where it ends before ``from_offset``."""
     position, end = where
-    base, following = first_of(records, position), first_of(records, end)
+    base, following = first_of(records, position), _first_in(records, end)
     entry = _entry(records, position, end, floor, from_offset)
     known = floor or from_offset
     if entry.last_offset < floor or (base < floor and not isinstance(entry, Wrapper)):
@@ -253,6 +288,42 @@ def _placed(records: memoryview, where: tuple[int, int], floor: int, from_offset
     raise bad_batch(begin, why, **facts)
 
 
+def _not_asked_for(
+    records: memoryview, end: int, entry: Entry, asked_at: int, from_offset: int
+) -> Entry:
+    """What stands for the first entry that came, which says that it ends before the offset that
+    was asked for: a broker begins with the entry that holds it, or with the next one."""
+    after = _resumes(records, end, asked_at)
+    if after is not None and after <= from_offset:
+        return _passed(records[:end], asked_at, after)
+    facts = {} if after is None else {"next_offset": after}
+    why = f"it says that it ends at {entry.last_offset}, and {asked_at} was asked for"
+    raise bad_batch(asked_at, why, **facts)
+
+
+def _has_gap(entry: Entry, known: int) -> bool:
+    """Whether offsets are missing before a message of an old format, or between several."""
+    if not isinstance(entry, Run):
+        return False
+    return (
+        not known
+        or entry.base_offset > known
+        or entry.last_offset >= entry.base_offset + entry.record_count
+    )
+
+
+def _first_in(records: memoryview, position: int) -> int:
+    """As ``first_of``, but of a wrapper that can be opened the first offset that is in it."""
+    stored = first_of(records, position)
+    if position + _ATTRIBUTES >= len(records) or is_plain(records, position):
+        return stored
+    if records[position + _MAGIC] not in (0, 1):
+        return stored
+    _, length = BATCH_PREFIX.unpack_from(records, position)
+    first = _unpacked_first(records, position, position + _LENGTH_END + length, 0)
+    return stored if first is None else first
+
+
 def _is_misplaced(records: memoryview, end: int, entry: Entry, base: int, known: int) -> bool:
     """Whether it is to blame, and not what comes after it at ``end``: its checksum is wrong,
     or it does not follow on the ``known`` offset, or what comes after it is borne out."""
@@ -260,6 +331,8 @@ def _is_misplaced(records: memoryview, end: int, entry: Entry, base: int, known:
         entry.check()
     except BadRecord:
         return True
+    if isinstance(entry, Run) and first_of(records, end) > entry.last_offset:
+        return True  # by what is packed behind it, which a checksum covers
     return base > known or (base != known and _is_borne_out(records, end))
 
 

@@ -20,7 +20,7 @@ def cut_out(
 ) -> memoryview:
     """The whole entries of ``records`` that hold offsets of ``[first, until)``. The bytes say
     their offsets themselves: ``from_offset`` is for dialects whose bytes do not."""
-    begins = ends = _begin(records, first, context.floor)
+    begins = ends = _begin(records, first, context)
     for start, end in spans(records[begins:]):
         if start > 0 and first_of(records, begins + start) >= until:
             break
@@ -28,10 +28,10 @@ def cut_out(
     return records[begins:ends]
 
 
-def _begin(records: memoryview, first: int, floor: int) -> int:
+def _begin(records: memoryview, first: int, context: Context) -> int:
     begins = 0
     try:
-        for position, end, entry in located(records, first, floor, with_runs=False):
+        for position, end, entry in located(records, first, context, with_runs=False):
             if entry.last_offset >= first:
                 return position
             begins = end

@@ -88,6 +88,8 @@ class Run(NamedTuple):
     producer_id: int = -1
     transactional: bool = False
     control: bool = False
+    after: int | None = None
+    """Where the next entry begins, if it is known and not right behind the last message."""
 
     def check(self) -> None:
         decode_records([self.payload()], self.base_offset, self.last_offset + 1)
@@ -226,6 +228,8 @@ class Wrapper:
             raise self._bad(
                 f"offsets {run.first_offset + shift} to {run.last_offset + shift} are in it, where "
                 f"{self._floor} to {self.last_offset} may be",
+                # It and what comes before it cannot both be where they say: neither is believed.
+                first=max(0, min(run.first_offset + shift, self._floor)),
                 codec=self._codec,
             )
         return run
@@ -239,17 +243,20 @@ class Wrapper:
             raise self._bad(f"its packed value has a length of {length}", codec=self._codec)
         return self._stored[end:]
 
-    def _bad(self, why: str, **facts: Any) -> BadRecord:
-        first = min(self._floor, self.last_offset)
+    def _bad(self, why: str, first: int | None = None, **facts: Any) -> BadRecord:
+        first = min(self._floor, self.last_offset) if first is None else first
         return bad_batch(first, why, next_offset=self.last_offset + 1, **facts)
 
 
-def bad_message(error: BadRecord, payload: Payload) -> BadRecord:
-    """What the decoder says of a run, said of the one message that is to blame."""
+def bad_message(error: BadRecord, payload: Payload, after: int | None = None) -> BadRecord:
+    """What the decoder says of a run, said of the one message that is to blame. If it is the last
+    one, it may have been something longer: ``after`` is where the next entry begins."""
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     offset = _offset_of(payload, facts["record"])
     why = f"it is one message, and {facts['reason']}"
-    return bad_batch(offset, why, next_offset=offset + 1, **facts)
+    is_last = facts["record"] + 1 == payload.record_count
+    following = after if is_last and after is not None else offset + 1
+    return bad_batch(offset, why, next_offset=following, **facts)
 
 
 def _offset_of(payload: Payload, record: int) -> int:

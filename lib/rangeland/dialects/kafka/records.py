@@ -88,7 +88,7 @@ def decode_chunks(
         context.max_batch_bytes,
         stops_at_gaps=context.names_gaps,
     )
-    found = runs(records, from_offset, context.floor)
+    found = runs(records, from_offset, context)
     while walk.at < until_offset:
         walk.go_on(found, MAX_CHUNK_BYTES)
         chunk = walk.finish()
@@ -212,6 +212,7 @@ class _Walk:
     def _begin(self) -> None:
         self.from_offset = self.at
         self.payloads = Payloads()
+        self.ends: dict[int, int | None] = {}
         self.unpacked_bytes = 0
         self.control = self.aborted = self.compacted = 0
         self.expected_rows = 0
@@ -374,6 +375,8 @@ class _Walk:
 
     def _land(self, entry: Entry, first: int, until: int) -> None:
         payload = entry.payload(self.max_batch_bytes)
+        if isinstance(entry, Run):
+            self.ends[len(self.payloads)] = entry.after
         self.payloads.append(payload)
         self.unpacked_bytes += len(payload.data)
         width, whole = until - first, entry.last_offset + 1 - entry.base_offset
@@ -414,7 +417,8 @@ class _Walk:
         try:
             return decode_records(self.payloads, self.from_offset, self.until_offset)
         except BadRecord as error:
-            raise _of_batch(error, self.payloads[error.facts["payload"]]) from None
+            index = error.facts["payload"]
+            raise _of_batch(error, self.payloads[index], self.ends.get(index)) from None
 
 
 def _is_abort_marker(entry: Entry, *, is_passed: bool) -> bool:
@@ -441,10 +445,10 @@ def _read(entry: Entry, first: int, until: int) -> Iterator[Record]:
         raise _of_batch(error, payload) from None
 
 
-def _of_batch(error: BadRecord, payload: Payload) -> BadRecord:
+def _of_batch(error: BadRecord, payload: Payload, after: int | None = None) -> BadRecord:
     """The decoder counts payloads; people and policies know batches by offset."""
     if payload.form is Form.PLAIN:
-        return bad_message(error, payload)
+        return bad_message(error, payload, after)
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     return bad_batch(
         payload.base_offset,

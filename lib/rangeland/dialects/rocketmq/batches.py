@@ -20,9 +20,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from rangeland.decode.stored import INNER_BATCH, NOT_PACKED, PACKED, StoredFault
+from rangeland.decode.stored import (
+    CODEC_BITS,
+    INNER_BATCH,
+    NEED_UNWRAP,
+    NOT_PACKED,
+    PACKED,
+    StoredFault,
+)
 from rangeland.dialects.kafka.compression import Undecodable
-from rangeland.dialects.rocketmq.entries import NEED_UNWRAP, Entry, Fields, Walk, fields_of
+from rangeland.dialects.rocketmq.entries import Entry, Fields, Walk, fields_of
 from rangeland.dialects.rocketmq.given import Given
 from rangeland.dialects.rocketmq.packing import Values
 from rangeland.dialects.rocketmq.stored import bad_message, bad_message_at
@@ -37,7 +44,6 @@ _LENGTH: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 _SMALLEST: Final = _INNER.size + _SHORT.size
 _CRC_AT, _FLAG_AT, _OFFSET_AT, _FLAGS_AT, _BORN_AT = 8, 16, 20, 36, 40
-_CODEC_BITS: Final = 7 << 8
 
 
 @dataclass(slots=True)
@@ -93,7 +99,7 @@ def _put_batch(
         held = f"{len(inner)} messages" if len(inner) < number else "more messages"
         why = f"it holds {held} and says {number}"
         raise bad_message_at(entry.offset, why, position=given.start + entry.start)
-    flags &= ~(INNER_BATCH | NEED_UNWRAP | PACKED | _CODEC_BITS)
+    flags &= ~(INNER_BATCH | NEED_UNWRAP | PACKED | CODEC_BITS)
     magic, queue, physical = raw[4:_CRC_AT], raw[_CRC_AT + 4 : _FLAG_AT], raw[28:_FLAGS_AT]
     hosts, topic = raw[_BORN_AT : fields.body - 4], raw[fields.body_end : fields.properties - 2]
     fixed = fields.body + len(topic)  # all but the body and the properties with their length

@@ -26,8 +26,6 @@ from rangeland.decode.stored import (
     Walked,
 )
 
-NEED_UNWRAP: Final = 0x40
-"""Set where readers are to take a batch apart. Brokers set it together with INNER_BATCH."""
 NUMBER: Final = b"INNER_NUM"
 MOST: Final = (1 << 15) - 1
 """Brokers keep the number as a short, and no batch that has more enters a queue."""

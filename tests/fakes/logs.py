@@ -1,0 +1,263 @@
+"""Logs that are served without a socket, so that a reader can be run over thousands of them.
+
+Everything but the connections is the library's own: the fetching thread, its loop, the dialect's
+reading of answers, the decoder, the policies. A broker finds entries by an index of its own, so
+damage in an entry does not change which one it sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+from unittest.mock import patch
+
+from rangeland.dialects.contract import (
+    Asked,
+    FetchAnswer,
+    Fetched,
+    OffsetAnswer,
+    Question,
+    load_dialect,
+)
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.session import Session
+from rangeland.dialects.verdicts import Verdict
+from rangeland.fetch import consumer
+from rangeland.fetch.fetcher import Fetcher
+from rangeland.fetch.pool import Brokers
+from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.steps import Patience
+from rangeland.fetch.tally import Tally
+from rangeland.model import Address, Earliest, Leader, Partition, Receipt, Slice
+from rangeland.wire.frames import FrameReader
+
+LEADER = Address("broker", 1)
+HASTY = Patience(no_progress_ms=40, backoff_ms=1, max_backoff_ms=2, largest_fetch_bytes=1 << 24)
+JOINED = 3
+"""Entries in one answer."""
+
+
+@dataclass
+class Log:
+    """Stored entries: where each of them truly begins and ends, as offsets, and its bytes."""
+
+    entries: list[tuple[int, int, bytes]]
+    joined: int = JOINED
+
+    @property
+    def begins(self) -> int:
+        return self.entries[0][0]
+
+    @property
+    def ends(self) -> int:
+        return self.entries[-1][1]
+
+    def flipped(self, index: int, bit: int) -> Log:
+        first, until, data = self.entries[index]
+        changed = bytearray(data)
+        changed[bit >> 3] ^= 0x80 >> (bit & 7)
+        entries = list(self.entries)
+        entries[index] = (first, until, bytes(changed))
+        return Log(entries, self.joined)
+
+    def from_offset(self, offset: int) -> list[tuple[int, int, bytes]]:
+        return [entry for entry in self.entries if entry[1] > offset]
+
+
+@dataclass
+class Serving:
+    """Stands for the connections of a fetcher. ``log`` is partition 0 of topic t."""
+
+    log: Log
+    dialect: Any
+    settings: ClusterSettings
+    sent: list[Any] = field(default_factory=list)
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        return [self.answer(question.request) for question in questions]
+
+    def send_all(self, address: Address, questions: Sequence[Question]) -> None:
+        self.sent = self.call_all(address, questions)
+
+    def receive_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        return self.sent
+
+    def drop(self, address: Address) -> None:
+        """There is no connection."""
+
+    def close(self) -> None:
+        """There is none."""
+
+    def answer(self, request: Any) -> Any:
+        raise NotImplementedError
+
+
+class KafkaServing(Serving):
+    """Whole entries, and the beginning of the next one."""
+
+    def answer(self, request: Any) -> Any:
+        if not isinstance(request, Asked):
+            return self.log.begins if isinstance(request, Earliest) else self.log.ends
+        found = self.log.from_offset(request.offset)
+        whole = b"".join(data for _, _, data in found[: self.log.joined])
+        rest = b"".join(data for _, _, data in found[self.log.joined :])[:40]
+        return memoryview(whole + rest)
+
+
+class JafkaServing(Serving):
+    """Bytes from the place on."""
+
+    def answer(self, request: Any) -> Any:
+        if not isinstance(request, Asked):
+            return self.log.begins if isinstance(request, Earliest) else self.log.ends
+        data = b"".join(data for _, _, data in self.log.entries)
+        return memoryview(data)[request.offset - self.log.begins :][: request.max_bytes]
+
+
+class RocketmqServing(Serving):
+    """Pulls through the library's own session. ``tags`` of the entries, by their index, and those
+    of the batches are not looked at."""
+
+    def __init__(self, log: Log, dialect: Any, settings: ClusterSettings) -> None:
+        super().__init__(log, dialect, settings)
+        self.session = Session("test")
+        self.tags: dict[int, str] = {}
+        self.config = b'{"attributes": {}}'
+
+    def answer(self, request: Any) -> Any:
+        _, sent = self.session.encode(request)
+        answer: Any = None
+        while sent:
+            for raw in FrameReader(1 << 24).feed(sent):
+                answer = self.session.decode(self._answered(read_frame(raw))) or answer
+            sent = self.session.due()
+        return answer[1]
+
+    def _answered(self, asked: Frame) -> memoryview:
+        code, remark, fields, body = self._found(asked)
+        texts = {name: str(value) for name, value in fields.items()}
+        answer = Frame(code, asked.opaque, ANSWER, remark, texts, body)
+        return memoryview(b"".join(bytes(part) for part in write_frame(answer)))
+
+    def _found(self, asked: Frame) -> tuple[int, str, dict[str, int], bytes]:
+        match asked.code:
+            case m.MIN_OFFSET:
+                return 0, "", {"offset": self.log.begins}, b""
+            case m.MAX_OFFSET:
+                return 0, "", {"offset": self.log.ends}, b""
+            case m.TOPIC_CONFIG:
+                return 0, "", {}, self.config
+        at, count = int(asked.fields["queueOffset"]), int(asked.fields["maxMsgNums"])
+        wanted = asked.fields["subscription"]
+        found, following = [], at
+        for index, (_, until, data) in enumerate(self.log.entries):
+            if until <= at:
+                continue
+            if found and (len(found) >= self.log.joined or until - at > count):
+                break
+            following = until
+            if wanted == "*" or self.tags.get(index, "") in wanted.split(" || "):
+                found.append(data)
+        fields = {"nextBeginOffset": following, "minOffset": self.log.begins}
+        fields["maxOffset"] = self.log.ends
+        if at >= self.log.ends:
+            return 19, "OFFSET_OVERFLOW_ONE", fields, b""
+        if not found:
+            return 20, "NO_MATCHED_MESSAGE", fields, b""
+        return 0, "FOUND", fields, b"".join(found)
+
+
+class _Direct:
+    """A dialect without its wire: what is asked is the question, and the answer is the value."""
+
+    def __init__(self, dialect: Any, log: Log) -> None:
+        self._dialect = dialect
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dialect, name)
+
+    def ask_records(self, asked: Sequence[Asked], terms: Any) -> list[Question]:
+        return [Question(one) for one in asked]
+
+    def read_records(
+        self, answers: Sequence[Any], asked: Sequence[Asked], isolation: Any
+    ) -> FetchAnswer:
+        end = -1 if self._dialect.NATURE.offsets_are_bytes else self._log.ends
+        parts = [
+            Fetched(one.partition, Verdict.OK, "", records, end)
+            for one, records in zip(asked, answers, strict=True)
+        ]
+        return FetchAnswer(Verdict.OK, "", tuple(parts))
+
+    def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[Question]:
+        return [Question(when)]
+
+    def read_offsets(self, answers: Sequence[int]) -> Any:
+        return _OfAny(OffsetAnswer(Verdict.OK, "", answers[0]))
+
+
+class _OfAny(dict[Partition, OffsetAnswer]):
+    def __init__(self, answer: OffsetAnswer) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def __missing__(self, key: Partition) -> OffsetAnswer:
+        return self.answer
+
+
+SERVINGS: dict[str, type[Serving]] = {
+    "kafka": KafkaServing,
+    "jafka": JafkaServing,
+    "rocketmq": RocketmqServing,
+}
+
+
+@dataclass(frozen=True)
+class Read:
+    """Rows with their offsets, and the one receipt."""
+
+    rows: list[dict[str, Any]]
+    receipt: Receipt
+
+
+def read_log(
+    dialect: str,
+    log: Log,
+    from_offset: int,
+    until_offset: int,
+    *,
+    tags: Iterable[tuple[int, str]] = (),
+    **changed: Any,
+) -> Read:
+    """As a task reads it. Raises what a task would. ``tags`` of entries, by their index."""
+    broker = "" if dialect == "kafka" else "broker-a"
+    partition = Partition("t", 0, broker)
+    members = (("broker-a", LEADER),) if broker else ()
+    settings = ClusterSettings(dialect, (LEADER,), members=members, **changed)
+    piece = Slice(0, partition, from_offset, until_offset, leader=LEADER)
+    found = load_dialect(dialect)
+    chosen = found if dialect == "rocketmq" else _Direct(found, log)
+
+    def fetcher_of(slices: Sequence[Slice], settings: ClusterSettings, *_: Any, **more: Any) -> Any:
+        serving = SERVINGS[dialect](log, chosen, settings)
+        if isinstance(serving, RocketmqServing):
+            serving.tags = dict(tags)
+        fetcher = Fetcher(slices, settings, HASTY, **more)
+        fetcher.brokers = cast(Brokers, serving)
+        leaders = {partition: Leader(LEADER)}
+        fetcher._find = lambda step: fetcher._loop.on_leaders(leaders)  # type: ignore[method-assign]
+        return fetcher
+
+    tally = Tally([piece])
+    rows: list[dict[str, Any]] = []
+    with patch.object(consumer, "Fetcher", fetcher_of):
+        for chunk in consumer.read_slices([piece], settings):
+            tally.add(chunk)
+            if chunk.batch is not None:
+                columns = [name for name in chunk.batch.schema.names if "imestamp" not in name]
+                rows += chunk.batch.select(columns).to_pylist()
+    (receipt,) = tally.receipts()
+    return Read(rows, receipt)
