@@ -198,7 +198,8 @@ def test_nothing_goes_on_behind_a_batch_that_says_another_number_than_it_holds(
     number: int,
 ) -> None:
     error = refusal(BEFORE + batch(GOOD, 5, number=number), 4)
-    assert f"holds 3 messages and says {number}" in error.why
+    held = "more" if number < 3 else "3"  # no more are looked at than it says
+    assert f"holds {held} messages and says {number}" in error.why
     assert error.facts["base_offset"] == 5
     assert "next_offset" not in error.facts
 
