@@ -28,7 +28,8 @@ def open_run(
 ) -> tuple[int, int]:
     """Adds what is in the batches to ``payloads``, up to the one with which ``max_bytes`` are
     reached; none of them may take more than ``max_batch_bytes``. Gives how many have been looked
-    at, and the bytes unpacked. Raises BadRecord."""
+    at, and what they take in memory: the bytes unpacked, and ``RECORD_BYTES`` for each record.
+    Raises BadRecord."""
     if (run.heads[:, Head.ATTRIBUTES] & CODEC).any():
         return _open_packed(run, payloads, max_bytes, max_batch_bytes)
     return _open_stored(run, payloads, max_bytes, max_batch_bytes)
@@ -44,7 +45,8 @@ def _open_stored(
 ) -> tuple[int, int]:
     records, heads = run
     sizes = heads[:, Head.END] - heads[:, Head.POSITION] - HEAD_BYTES
-    unpacked = np.cumsum(np.where(is_control(heads), 0, sizes))
+    costs = sizes + RECORD_BYTES * heads[:, Head.RECORD_COUNT]
+    unpacked = np.cumsum(np.where(is_control(heads), 0, costs))
     heads = heads[: int(np.searchsorted(unpacked, max_bytes)) + 1]
     places = (heads[:, column].tolist() for column in (Head.POSITION, Head.END, Head.CRC))
     for row, (position, end, crc) in enumerate(zip(*places, strict=True)):
@@ -75,7 +77,7 @@ def _open_packed(
         stamp = max_ms if attributes & LOG_APPEND else None
         one = Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
         payloads.append(one)
-        unpacked += len(data)
+        unpacked += len(data) + RECORD_BYTES * count
         if unpacked >= max_bytes:
             break
     return taken, unpacked

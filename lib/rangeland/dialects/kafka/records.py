@@ -38,7 +38,7 @@ from rangeland.dialects.kafka.messagesets import Run, Wrapper, bad_message, spli
 from rangeland.dialects.kafka.opening import is_control, open_run
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
-from rangeland.wire.bounds import MAX_BATCH_BYTES
+from rangeland.wire.bounds import MAX_BATCH_BYTES, RECORD_BYTES
 from rangeland.wire.layouts import CONTROL_KEY
 
 __all__ = [
@@ -52,7 +52,8 @@ __all__ = [
 ]
 
 MAX_CHUNK_BYTES = 64 << 20
-"""A chunk ends after the batch with which its unpacked records pass this."""
+"""A chunk ends after the batch with which its unpacked records pass this. Each record counts for
+more than its bytes: small ones take several times as much as columns (``wire.bounds``)."""
 
 Aborted = tuple[int, int]
 """Producer id, first offset of the transaction."""
@@ -378,7 +379,7 @@ class _Walk:
         if isinstance(entry, Run):
             self.ends[len(self.payloads)] = entry.after
         self.payloads.append(payload)
-        self.unpacked_bytes += len(payload.data)
+        self.unpacked_bytes += len(payload.data) + RECORD_BYTES * entry.record_count
         width, whole = until - first, entry.last_offset + 1 - entry.base_offset
         if entry.record_count == whole:
             self.expected_rows += width
