@@ -232,6 +232,29 @@ def test_rows_are_partitioned_by_columns_and_by_parts_of_their_time(
     )
 
 
+def test_a_time_that_no_calendar_has_lands_without_an_hour(
+    kafka: KafkaCluster, spark: Any, topic: str, table: str
+) -> None:
+    """A producer that sends microseconds as milliseconds must not block the job for good."""
+    create_topic(kafka.bootstrap, topic, config={"message.timestamp.after.max.ms": 2**63 - 1})
+    now_ms = int(time.time()) * 1000
+    times = [now_ms, now_ms * 1000, 2**63 - 1, now_ms]
+    produce(
+        kafka.bootstrap, topic, [Record(b"%d" % n, timestamp_ms=t) for n, t in enumerate(times)]
+    )
+    sink = {"partition_by": ["hour(timestamp)"]}
+    job = job_of(kafka.bootstrap, table, topic, sink=sink)
+    result = rangeland.land(job, spark)
+    assert (result.counts.landed, result.state) == (4, "landed")
+    assert any("2 records have no timestamp" in warning for warning in result.warnings)
+    landed = table_of(spark, table)
+    hours = landed.selectExpr("offset", "hour IS NULL AS is_null").collect()
+    assert {row["offset"]: row["is_null"] for row in hours} == dict(enumerate([0, 1, 1, 0]))
+    assert landed.where("timestamp IS NULL").selectExpr("offset").collect() == [(2,)]
+    assert rangeland.land(job, spark).state == "nothing"
+    assert not rangeland.verify(job, spark).audit.holes
+
+
 def test_columns_that_a_table_has_more_are_null(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
