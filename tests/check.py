@@ -29,7 +29,7 @@ STATIC = [
     [PYTHON, "-c", "from importlinter.cli import lint_imports_command as run; run()"],
 ]
 FETCH = [PYTHON, "-m", "tests.fetch"]
-PURE = [[PYTHON, "-m", "pytest", "-q", "-n", "2", *QUICK_RINGS]]
+PURE = [[PYTHON, "-m", "pytest", "-q", "-n", "2", "-m", "not slow", *QUICK_RINGS]]
 
 
 RINGS = ["spark", "brokers", "cluster", "chaos"]

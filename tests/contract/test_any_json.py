@@ -232,7 +232,7 @@ def test_what_a_commit_says_of_itself_is_taken_as_it_comes(row: Any) -> None:
 OWN = {
     "delta/features.py": "json.loads(facts.schema_json)",
     "delta/fit.py": "json.loads(facts.schema_json)",
-    "delta/kernel.py": "json.loads(line)",
+    "delta/history.py": "json.loads(line)",
     "delta/schema.py": "json.loads(schema_text)",
     "landing/table.py": "json.loads(made.schema_json)",
     "planfile.py": "json.loads(json.dumps(",

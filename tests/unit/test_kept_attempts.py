@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from rangeland.delta.entries import OutcomeEntry
+from rangeland.delta.facts import CommitFacts
 from rangeland.landing.finishing import Finisher
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.plan import Plan
@@ -22,6 +23,13 @@ class Target:
     def __init__(self, landed: int) -> None:
         self.landed = landed
         self.asked: list[str] = []
+        self.kernel = self
+
+    def there(self) -> str:
+        return "lake/t"
+
+    def commits(self, table_uri: str, since: int) -> list[CommitFacts]:
+        return []
 
     def landed_sequence(self, application: str) -> int:
         return self.landed
@@ -39,7 +47,7 @@ class Target:
         (0, (FILE,), 0, ["keep", "land"]),
         (1, (), 0, ["keep", "land"]),
         (0, (), 0, ["land"]),
-        (1, (), 1, ["land"]),
+        (1, (), 1, []),
     ],
     ids=["kept", "an attempt that keeps nothing", "nothing ever kept", "landed before"],
 )

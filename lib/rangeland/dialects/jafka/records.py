@@ -33,7 +33,7 @@ from rangeland.dialects.jafka.entries import (
 )
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.dialects.kafka.compression import Undecodable
-from rangeland.errors import BadRecord, JobFileError, ProofFailed
+from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.bounds import MAX_BATCH_BYTES
 
@@ -64,8 +64,8 @@ def decode_chunks(
     last complete entry. There are no transactions: ``isolation`` and ``aborted`` say nothing,
     and of ``context`` only what an entry may take in memory counts.
 
-    Raises BadRecord with the fact base_offset and, where known, next_offset behind it, and
-    JobFileError where ``until_offset`` is inside an entry."""
+    Raises BadRecord with the fact base_offset and, where known, next_offset after it; also for
+    an entry that reaches beyond ``until_offset``."""
     while from_offset < until_offset:
         most = context.max_batch_bytes
         chunk = decode_chunk(records, from_offset, until_offset, max_batch_bytes=most)
@@ -147,7 +147,7 @@ class _Walk:
     def _go_to(self, last_start: int, end: int) -> None:
         self.place = end
         if end > self.width:
-            raise inside_an_entry(
+            raise beyond_the_range(
                 self.from_offset + self.width, self.from_offset + last_start, self.from_offset + end
             )
 
@@ -199,16 +199,11 @@ class _Walk:
         return at_fault(self.records, place, self.from_offset, fault)
 
 
-def inside_an_entry(offset: int, start: int, end: int) -> JobFileError:
-    """The error for a range that ends at ``offset``, in an entry of ``[start, end)``."""
-    return JobFileError(
-        f"a range cannot end at offset {offset}",
-        why=f"an entry takes up [{start}, {end}), and its messages cannot be told apart by offset",
-        do=f"end the range at {start} or at {end}",
-        offset=offset,
-        entry_start=start,
-        entry_end=end,
-    )
+def beyond_the_range(offset: int, start: int, end: int) -> BadRecord:
+    """The error for an entry of ``[start, end)`` in a range that ends at ``offset``: a plan's
+    ranges end where entries do, so the length of one of them is damaged."""
+    why = f"it takes up [{start}, {end}), and the range ends at {offset}, where an entry began"
+    return bad_entry(start, why, entry_end=end)
 
 
 def _without_reason(error: BadRecord) -> dict[str, object]:

@@ -364,10 +364,11 @@ def _resumes(records: memoryview, position: int, floor: int) -> int | None:
 
 
 def _unpacked_first(records: memoryview, position: int, end: int, floor: int) -> int | None:
-    if end > len(records):
+    if not position < end <= len(records):  # its length may be damaged, and even negative
         return None
     try:
-        return next(entries(records[position:end])).base_offset
+        first = next(entries(records[position:end]), None)
+        return None if first is None else first.base_offset  # which opens a wrapper
     except BadRecord:
         return None
 
