@@ -22,7 +22,13 @@ from rangeland.fetch.broker import Connection
 from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings, TokenSource
 from rangeland.fetch.steps import Patience
 from rangeland.model import Address, Counts
-from rangeland.testing.producing import Record, create_topic, numbered, produce
+from rangeland.testing.producing import (
+    Record,
+    create_topic,
+    numbered,
+    open_transaction,
+    produce,
+)
 from tests.brokers.reading import (
     look,
     only_log,
@@ -317,11 +323,21 @@ AGAIN = {
 def test_a_read_outlasts_the_session_on_one_connection(
     guarded: Guarded, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records that come when the session would have ended twice are waited for."""
+    """Records of a transaction that is committed when the session would have ended twice are
+    waited for."""
     cluster = guarded.cluster
     topic = f"again-{mechanism.lower()}"
     create_topic(cluster.bootstrap, topic)
-    produce(cluster.bootstrap, topic, numbered(1))
+    written = threading.Event()
+
+    def commit_late() -> None:
+        with open_transaction(cluster.bootstrap, topic, numbered(COUNT), commit=True):
+            written.set()
+            time.sleep(2.2 * REAUTH_MS / 1000)
+
+    later = threading.Thread(target=commit_late)
+    later.start()
+    assert written.wait(60)
     settings = cluster.settings("AGAIN", sasl=AGAIN[mechanism])
     log = only_log(look(settings, topics=(topic,)))
     TOKENS_TAKEN.clear()
@@ -334,10 +350,6 @@ def test_a_read_outlasts_the_session_on_one_connection(
         return connect(self)
 
     monkeypatch.setattr(Connection, "_connect", spy)
-    later = threading.Timer(
-        2.2 * REAUTH_MS / 1000, produce, (cluster.bootstrap, topic, numbered(COUNT - 1, 1))
-    )
-    later.start()
     with spied_requests(monkeypatch) as sent:
         found = read([slice_of(log, 0, COUNT)], settings)
     later.join()
