@@ -17,7 +17,7 @@ PARTITIONS, RECORDS = 6, 12_000
 SMALL = Patience(
     no_progress_ms=60_000, fetch_bytes=2 << 10, smallest_fetch_bytes=1 << 10, request_bytes=8 << 10
 )
-"""So that there are many fetches of few records."""
+"""So that there are many fetches of few records: a batch is sent whole, so those are small, too."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_every_record_comes_once_while_leaders_move_and_a_third_of_the_fetches_f
         fake.bootstrap,
         topic,
         [Record(b"value-%06d" % n, partition=n % PARTITIONS) for n in range(RECORDS)],
-        linger_ms=0,
+        batch_records=40,
     )
     settings = settings_of(fake.bootstrap)
     fake.trouble(seed)
