@@ -9,6 +9,7 @@ in the driver's JVM.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -50,9 +51,11 @@ public class BlindCommitter implements Committer {
 """
 
 
+@lru_cache(maxsize=1)
 def blind_committer(gateway: Any) -> Any | None:
     """The committer, as an object in the JVM of this py4j gateway. None where its Delta Kernel
-    has other classes: commits are then as sound, and only called otherwise."""
+    has other classes: commits are then as sound, and only called otherwise. Compiled once for each
+    JVM, since that takes as long as a commit."""
     try:
         return _compiled(gateway)
     except (Py4JJavaError, Py4JError, TypeError):  # the last: py4j found no such class
