@@ -17,7 +17,14 @@ import pytest
 
 import rangeland
 from rangeland import Job, cli, inspection
-from rangeland.errors import BadRecord, Conflict, RangeLost, StorageFailed, TableRefused
+from rangeland.errors import (
+    BadRecord,
+    Conflict,
+    RangeLost,
+    StorageFailed,
+    TableRefused,
+    TransformFailed,
+)
 from rangeland.model import Counts
 from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster
@@ -236,17 +243,25 @@ def test_offsets_outside_the_log_are_lost_by_name_and_nothing_changes(
 
 
 def test_offsets_that_expire_under_a_plan_fail_it_and_a_policy_lets_it_go_on(
-    kafka: KafkaCluster, spark: Any, topic: str, table: str
+    kafka: KafkaCluster, spark: Any, topic: str, table: str, module: Callable[[str], str]
 ) -> None:
+    """Reviewed only, it is refused before it is entered; entered by a run that its transform has
+    ended, it is read."""
     filled(kafka, topic)
-    plan = rangeland.plan(job_of(kafka.bootstrap, table, topic), spark)
-    skipping = job_of(kafka.bootstrap, table, topic, policy={"expired": "skip"})
-    tolerant = rangeland.plan(skipping, spark)
+    job = job_of(kafka.bootstrap, table, topic)
+    reviewed = rangeland.plan(job_of(kafka.bootstrap, f"{table} 2", topic), spark)
+    broken = module('return df.where(F.raise_error(F.lit("no")).isNull())')
+    with pytest.raises(TransformFailed):
+        rangeland.land(job_of(kafka.bootstrap, table, topic, sink={"transform": broken}), spark)
     delete_records(kafka.bootstrap, topic, {0: 4})
     with pytest.raises(RangeLost, match=r"\[0, 4\) expired: the log begins at 4"):
-        plan.apply(spark)
-    result = tolerant.apply(spark)
-    assert (result.sequence, result.counts) == (1, Counts(landed=6, lost=4))
+        reviewed.apply(spark)
+    with pytest.raises(RangeLost, match=r"\[0, 4\) expired.*nearest valid offset is 4"):
+        rangeland.land(job, spark)
+    assert table_of(spark, table).count() == 0
+    skipping = job_of(kafka.bootstrap, table, topic, policy={"expired": "skip"})
+    result = rangeland.land(skipping, spark)
+    assert (result.recovered, result.counts) == ((1,), Counts(landed=6, lost=4))
     assert offsets_of(table_of(spark, table)) == expected(p0=range(4, 10))
 
 
