@@ -220,6 +220,22 @@ def test_a_listener_that_has_answered_without_a_login_does_not_require_one() -> 
             brokers.call(address, METADATA)
 
 
+def test_a_listener_that_has_answered_without_tls_is_not_tried_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[Address] = []
+    monkeypatch.setattr("rangeland.fetch.broker.speaks_tls", lambda at: bool(tried.append(at)))
+    with (
+        peer(young(answers_metadata), closing) as address,
+        Brokers(settings_of(address)) as brokers,
+    ):
+        assert brokers.call(address, ALL_TOPICS) == NO_TOPICS
+        brokers.drop(address)
+        with pytest.raises(Closed):
+            brokers.call(address, METADATA)
+    assert tried == []
+
+
 def test_another_protocol_where_a_broker_has_answered_before_is_no_mistake_of_the_job() -> None:
     def web(_: bytes) -> bytes:
         return b"HTTP/1.1 503 Service Unavailable\r\n\r\n"

@@ -35,7 +35,8 @@ class Connection:
     Answers are given in the order of the requests, in whatever order they come. After any
     error it is closed for good. ``was`` is the broker's age as it was when it was asked last:
     an old one need not be asked again, and a young one that says nothing is busy.
-    ``was_served``: these settings have worked before, so a close is no refusal."""
+    ``was_served``: these settings have worked before, so a close is no refusal.
+    ``has_spoken``: this address has answered without TLS before, so it is not tried with TLS."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Connection:
         is_probe: bool = False,
         was: Age | None = None,
         was_served: bool = False,
+        has_spoken: bool = False,
     ) -> None:
         self.age = Age.YOUNG if was is None else was
         self.address = address
@@ -53,6 +55,7 @@ class Connection:
         self._dialect = dialect
         self._is_probe = is_probe
         self._was_served = was_served
+        self._may_want_tls = settings.tls is None and not is_probe and not has_spoken
         self._is_known = self._has_answered = False
         sasl = settings.sasl
         self._proof = None if sasl is None else Proof(sasl, settings.request_ms)
@@ -100,8 +103,7 @@ class Connection:
             else:
                 self._negotiate_or_ask_age()
         except Closed as closed:
-            is_plain = self._settings.tls is None and not self._is_probe
-            if is_plain and speaks_tls(self.address):
+            if self._may_want_tls and speaks_tls(self.address):
                 raise mistakes.tls_port(self.address) from closed
             self._open_as_of_old(closed)
         except RemoteProtocolError as error:
@@ -303,8 +305,7 @@ class Connection:
 
     def _unwelcome(self, error: Closed) -> RangelandError:
         """A close at the very first request: most often one knocked at the wrong port."""
-        plain = self._settings.tls is None and not self._is_probe
-        if not self._is_known and plain and speaks_tls(self.address):
+        if not self._is_known and self._may_want_tls and speaks_tls(self.address):
             return mistakes.tls_port(self.address)
         closed = Closed(error.what, why=error.why, do=mistakes.SILENT_CLOSE, **error.facts)
         closed.is_unwelcome = self._is_known and self._settings.sasl is None

@@ -130,7 +130,12 @@ class Brokers:
         was = self._ages.get(address)
         try:
             connection = Connection(
-                address, self.dialect, self.settings, was=was, was_served=self.was_served
+                address,
+                self.dialect,
+                self.settings,
+                was=was,
+                was_served=self.was_served,
+                has_spoken=address in self._served,
             )
         except (Silent, Closed):
             self._ages.pop(address, None)  # it may be another by now
