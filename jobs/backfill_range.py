@@ -4,9 +4,9 @@
 import sys
 
 import rangeland
-from rangeland.entry import Entry, main
-from rangeland.job.flags import require_closed_range
+from rangeland.job.overrides import require_closed_range
 from rangeland.results import RunResult
+from rangeland.submit.entry_point import Entry, main
 
 FLAGS = {
     "missing": "land what was landed and is gone; it finds its ranges itself",

@@ -3,8 +3,8 @@
 import sys
 
 import rangeland
-from rangeland.entry import Entry, main
 from rangeland.results import RunResult
+from rangeland.submit.entry_point import Entry, main
 
 
 def land(entry: Entry) -> RunResult:

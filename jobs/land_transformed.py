@@ -6,8 +6,8 @@ import sys
 import readable
 
 import rangeland
-from rangeland.entry import Entry, main
 from rangeland.results import RunResult
+from rangeland.submit.entry_point import Entry, main
 
 
 def land(entry: Entry) -> RunResult:

@@ -25,7 +25,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDER = Path("lib/rangeland/decode")
+FOLDER = Path("lib/rangeland/decode/native")
 FLAGS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-shared"]
 
 
@@ -47,7 +47,7 @@ class KernelBuildHook(BuildHookInterface[Any]):
 
 
 def library_name() -> str:
-    """As ``rangeland.decode.kernel`` looks for it, e.g. ``_kernel-linux-x86_64.so``."""
+    """As ``rangeland.decode.kafka.kernel`` looks for it, e.g. ``_kernel-linux-x86_64.so``."""
     suffix = {"win32": "dll", "darwin": "dylib"}.get(sys.platform, "so")
     return f"_kernel-{sys.platform}-{platform.machine().lower()}.{suffix}"
 

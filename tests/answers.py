@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Slice
-from rangeland.planning.audit import Replaced
-from rangeland.planning.draft import Draft
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.intervals import subtract
-from rangeland.planning.lives import Mark
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_builder import Draft
 from rangeland.planning.policy import Loss, Verdict
 from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.table_audit import Replaced
 from rangeland.results import CheckResult, PartitionStatus, PlanPreview, RunResult, Status
 
 LEADER = Leader(Address("b1", 9092), epoch=3, topic_id="t1")

@@ -19,8 +19,8 @@ from typing import Any
 
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import SMALL_JVM
-from rangeland.spark.session import DELTA_JARS
-from rangeland.spark.versions import CATALOG, DELTA_PACKAGE, EXTENSION
+from rangeland.spark.runtime_versions import CATALOG, DELTA_PACKAGE, EXTENSION
+from rangeland.spark.spark_session import DELTA_JARS
 
 
 def open_session(

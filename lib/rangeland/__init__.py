@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rangeland.api import FrozenPlan, backfill, land, plan, verify
-    from rangeland.datasource import RangelandSource
+    from rangeland.dataframe.datasource import RangelandSource
     from rangeland.errors import RangelandError
     from rangeland.job import Job
     from rangeland.results import RunResult
-    from rangeland.spark.session import open_spark
+    from rangeland.spark.spark_session import open_spark
 
 __version__ = "0.1.0"
 
@@ -23,11 +23,11 @@ _HOMES = {
     "FrozenPlan": "rangeland.api",
     "Job": "rangeland.job",
     "RangelandError": "rangeland.errors",
-    "RangelandSource": "rangeland.datasource",
+    "RangelandSource": "rangeland.dataframe.datasource",
     "RunResult": "rangeland.results",
     "backfill": "rangeland.api",
     "land": "rangeland.api",
-    "open_spark": "rangeland.spark.session",
+    "open_spark": "rangeland.spark.spark_session",
     "plan": "rangeland.api",
     "verify": "rangeland.api",
 }

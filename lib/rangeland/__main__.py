@@ -2,6 +2,6 @@
 
 import sys
 
-from rangeland.cli import main
+from rangeland.cli.command_line import main
 
 sys.exit(main())

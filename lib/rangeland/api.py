@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rangeland import inspection
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings, with_cleanup
+from rangeland.job.source_settings import cluster_settings, with_cleanup
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, Way
 from rangeland.progress import Progress, Silent
+from rangeland.queries import job_status
 from rangeland.results import PlanPreview, RunResult, VerifyResult
-from rangeland.spark.frames import plan_frame
+from rangeland.spark.plan_frames import plan_frame
 
 
 @dataclass(frozen=True)
@@ -86,4 +86,4 @@ def backfill(
 
 def verify(job: Job, spark: Any, progress: Progress | None = None) -> VerifyResult:
     """Whether the table holds each landed offset once, as ``rangeland verify`` says."""
-    return inspection.verify(job, spark, progress or Silent())
+    return job_status.verify(job, spark, progress or Silent())

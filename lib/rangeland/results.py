@@ -11,17 +11,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from rangeland.delta.entries import LossEntry
-from rangeland.dialects.groups import Holder
+from rangeland.delta.ledger.events import LossEntry
+from rangeland.groups.backend import Holder
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
-from rangeland.planning.audit import Audit, Piece, Replaced
-from rangeland.planning.draft import Draft
+from rangeland.planning.checkpoint_move import never_landed
 from rangeland.planning.intervals import Interval, overlap, width
-from rangeland.planning.moving import never_landed
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_builder import Draft
 from rangeland.planning.policy import Seen
 from rangeland.planning.proof import RangeOutcome
-from rangeland.planning.risk import Speed
+from rangeland.planning.retention_risk import Speed
+from rangeland.planning.table_audit import Audit, Piece, Replaced
 
 State = Literal["landed", "nothing", "already-landed"]
 

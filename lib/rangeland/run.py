@@ -16,36 +16,36 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rangeland.dialects.rows import rows_of
+from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
-from rangeland.groups.claiming import claimed
-from rangeland.groups.mirroring import positions
+from rangeland.groups.lease import claimed
+from rangeland.groups.offset_mirror import positions
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings, exposed, login_packages
-from rangeland.landing.adopting import AdoptResult
-from rangeland.landing.adopting import adopt as adopt_table
-from rangeland.landing.drafting import Drafter
-from rangeland.landing.evidence import refuse_undone, refuse_unknown_rows
-from rangeland.landing.finishing import Finished, Finisher, mends
-from rangeland.landing.ledger import Unfinished
-from rangeland.landing.losing import losses_in
-from rangeland.landing.redriven import RedriveResult
-from rangeland.landing.redriving import (
+from rangeland.job.source_settings import cluster_settings, exposed, login_packages
+from rangeland.landing.adoption import AdoptResult
+from rangeland.landing.adoption import adopt as adopt_table
+from rangeland.landing.committer import Finished, Finisher, mends
+from rangeland.landing.job_history import Unfinished
+from rangeland.landing.loss_records import losses_in
+from rangeland.landing.planner import Drafter
+from rangeland.landing.redrive import (
     in_quarantine,
     redrives,
 )
-from rangeland.landing.summing import summed
-from rangeland.landing.target import Target
+from rangeland.landing.redrive_result import RedriveResult
+from rangeland.landing.run_result import summed
+from rangeland.landing.target_state import Target
+from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.model import Partition, Range, Survey
-from rangeland.planning.coverage import common, coverage_of
-from rangeland.planning.draft import Draft, Standing, passed_over
-from rangeland.planning.moving import left_behind, passing
+from rangeland.planning.checkpoint_move import left_behind, passing
+from rangeland.planning.coverage_rule import common, coverage_of
 from rangeland.planning.plan import Plan, Way
+from rangeland.planning.plan_builder import Draft, Standing, passed_over
 from rangeland.planning.policy import Action, Seen
 from rangeland.progress import Progress
 from rangeland.results import PlanPreview, RunResult
-from rangeland.spark.transforms import load_transform, transformed_schema
-from rangeland.spark.workers import start_workers
+from rangeland.spark.python_workers import start_workers
+from rangeland.spark.transform import load_transform, transformed_schema
 
 MAX_ROUNDS = 50
 EARLIER = 20

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from rangeland import run
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.survey import Wanted, take_survey
-from rangeland.job.settings import cluster_settings
+from rangeland.connection.pool import Brokers
+from rangeland.job.source_settings import cluster_settings
+from rangeland.survey.cluster_survey import Wanted, take_survey
 from rangeland.testing.producing import Record, create_topic, fill, produce
 from tests.bench.child import Order, measure_in_child
 from tests.bench.measuring import load_average

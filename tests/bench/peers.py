@@ -100,15 +100,15 @@ def land_bare(
     address: tuple[str, int], topic: str, number: int, end: int, compression: str, out: str
 ) -> None:
     """One partition from its beginning to ``end``."""
+    from rangeland.connection.cluster_settings import ClusterSettings
+    from rangeland.connection.pool import Brokers
     from rangeland.decode import Payload, decode_records
     from rangeland.decode.columns import with_partition
-    from rangeland.dialects.contract import Asked, FetchTerms
-    from rangeland.dialects.kafka.batches import BatchV2, entries, next_offset
+    from rangeland.dialects.dialect import Asked, FetchTerms
     from rangeland.dialects.kafka.compression import decompress
-    from rangeland.fetch.leaders import ask_leaders
-    from rangeland.fetch.pool import Brokers
-    from rangeland.fetch.settings import ClusterSettings
+    from rangeland.dialects.kafka.entry_scan import BatchV2, entries, next_offset
     from rangeland.model import Address, Isolation, Partition
+    from rangeland.survey.leaders import ask_leaders
     from rangeland.wire.layouts import BATCH_V2
 
     host, port = address

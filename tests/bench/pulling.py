@@ -19,13 +19,13 @@ from typing import Any
 import psutil
 import pyarrow.compute as pc
 
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.fetch.simple_consumer import read_slices
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
 from rangeland.model import Slice
+from rangeland.survey.cluster_survey import Wanted, take_survey
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.untrusted import parse_address
 from tests.bench.measuring import load_average

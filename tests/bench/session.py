@@ -13,7 +13,7 @@ from typing import Any
 
 import rangeland
 from rangeland.jvm.jars import jar_files
-from rangeland.spark.session import DEFAULTS, with_delta
+from rangeland.spark.spark_session import DEFAULTS, with_delta
 
 JAR_SETS = ("delta-4.4.0", "spark-kafka-4.2.0", "spark-kafka-token-provider-4.0.0")
 DRIVER_MEMORY = "3g"

@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 
 from rangeland import run
 from rangeland.api import plan
+from rangeland.dataframe.reader import freeze
 from rangeland.decode.columns import row_schema
-from rangeland.delta.fit import new_table
+from rangeland.delta.schema_compatibility import new_table
 from rangeland.job import Job
 from rangeland.planning.slices import pack
 from rangeland.progress import Progress, Silent
-from rangeland.reading import freeze
-from rangeland.spark.tasks import WriterSettings, land_slices
+from rangeland.spark.executor_tasks import WriterSettings, land_slices
 from tests.bench.peers import BareProcesses, land_with_client
 
 

@@ -11,12 +11,12 @@ import sys
 import time
 from itertools import count
 
-from rangeland.dialects.groups import Fenced, Joining, Standing
 from rangeland.errors import Unreachable
+from rangeland.groups.backend import Fenced, Joining, Standing
+from rangeland.groups.zookeeper.group_backend import ZooKeeperHome
+from rangeland.groups.zookeeper.member import ZooKeeperMembership
+from rangeland.groups.zookeeper.znode_layout import partition_name, read_partition
 from rangeland.model import Partition
-from rangeland.zookeeper.group import ZooKeeperHome
-from rangeland.zookeeper.layout import partition_name, read_partition
-from rangeland.zookeeper.membership import ZooKeeperMembership
 
 FENCED = 3
 TOPIC = "orders"

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Patience
-from rangeland.fetch.tally import Tally
-from rangeland.job.words import parse_member
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.receipts import Tally
+from rangeland.fetch.simple_consumer import read_slices
+from rangeland.job.value_parsers import parse_member
 from rangeland.model import Counts, LogState, Partition, Receipt, Slice
 from rangeland.testing.jafka import JafkaCluster
 from tests.brokers.surveys import look

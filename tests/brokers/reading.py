@@ -15,17 +15,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rangeland.connection.broker_connection import Connection
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.group_io import BrokerEdge
+from rangeland.connection.pool import Brokers
 from rangeland.decode.columns import row_schema
-from rangeland.fetch.broker import Connection
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.edge import BrokerEdge
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Patience
-from rangeland.fetch.survey import Wanted, take_survey
-from rangeland.fetch.tally import Tally
+from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.receipts import Tally
+from rangeland.fetch.simple_consumer import read_slices
+from rangeland.groups.kafka.group_backend import open_home
 from rangeland.model import Counts, Isolation, LogState, Range, Receipt, Slice, Survey
 from rangeland.planning.slices import Slicing, cut
+from rangeland.survey.cluster_survey import Wanted, take_survey
 from rangeland.testing.consuming import Consumed
 from rangeland.untrusted import parse_address
 
@@ -48,7 +49,7 @@ def settings_of(bootstrap: Sequence[str], **changed: Any) -> ClusterSettings:
 def look(settings: ClusterSettings, **wanted: Any) -> Survey:
     edge = BrokerEdge(settings)
     with Brokers(settings) as brokers, closing(edge):
-        return take_survey(brokers, Wanted(**wanted), home=brokers.dialect.open_home(edge))
+        return take_survey(brokers, Wanted(**wanted), home=open_home(edge))
 
 
 def slices_of(survey: Survey, target_bytes: int = 128 << 20) -> list[Slice]:

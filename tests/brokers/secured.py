@@ -16,9 +16,9 @@ from typing import Any
 
 import scramp
 
-from rangeland.fetch.settings import ClusterSettings, TlsSettings
+from rangeland.connection.cluster_settings import ClusterSettings, TlsSettings
 from rangeland.model import Address
-from rangeland.testing.clients import admin, library
+from rangeland.testing.client_library import admin, library
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import Process

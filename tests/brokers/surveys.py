@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
 from rangeland.model import LogState, Slice, Survey
+from rangeland.survey.cluster_survey import Wanted, take_survey
 
 
 def look(settings: ClusterSettings, **wanted: Any) -> Survey:

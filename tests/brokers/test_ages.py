@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from rangeland.fetch.ages import Position, first_times
-from rangeland.fetch.pool import Brokers
+from rangeland.connection.pool import Brokers
 from rangeland.model import Partition
+from rangeland.survey.record_ages import Position, first_times
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce, produce_transaction
 from tests.brokers.reading import look, settings_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import RangeLost
-from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Counts, LogState
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.consuming import Consumed, consume

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from rangeland.fetch import fetcher
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Patience
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.fetch import fetch_thread
+from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, LogState
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.consuming import Consumed, consume
@@ -110,7 +110,7 @@ def flip(racked: Racked) -> None:
 def test_a_replica_that_dies_is_left_for_the_leader(
     racked: Racked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetcher, "PREFETCH_BYTES", 64 << 10)
+    monkeypatch.setattr(fetch_thread, "PREFETCH_BYTES", 64 << 10)
     settings = racked.settings(f"rack-{racked.follower}")
     try:
         served, offsets = read_and_kill(racked, settings)

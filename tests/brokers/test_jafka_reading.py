@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.dialects.contract import Asked, FetchTerms
+from rangeland.dialects.dialect import Asked, FetchTerms
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.jafka import ask_records, messages, next_offset, read_records
-from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
-from rangeland.fetch.steps import Patience
+from rangeland.fetch.loop_actions import Patience
 from rangeland.model import Address, AtOffset, Bounds, Isolation, Latest, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.jafka import JafkaCluster
@@ -262,7 +262,7 @@ WITHOUT_KAZOO = """
 import pickle, sys
 sys.modules["kazoo"] = None
 from rangeland.spark import tasks
-from rangeland.fetch.tally import Tally
+from rangeland.fetch.receipts import Tally
 slices, settings = pickle.load(sys.stdin.buffer)
 tally = Tally(slices)
 for chunk in tasks.read_slices(slices, settings):

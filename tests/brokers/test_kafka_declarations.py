@@ -17,7 +17,7 @@ import pytest
 from rangeland.dialects.kafka.messages import REQUESTS
 from rangeland.jvm.jars import fetch_jars, jar_files
 from rangeland.wire.declarations import field_spec, spec_of
-from rangeland.wire.fields import WireType
+from rangeland.wire.primitives import WireType
 
 pytestmark = pytest.mark.brokers
 

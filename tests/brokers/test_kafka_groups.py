@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.groups import Fenced, Home, Joining, Membership, Standing
-from rangeland.dialects.kafka import open_home
+from rangeland.connection.group_io import BrokerEdge
 from rangeland.errors import Conflict, Unreachable
-from rangeland.fetch.edge import BrokerEdge
+from rangeland.groups.backend import Fenced, Home, Joining, Membership, Standing
+from rangeland.groups.kafka.group_backend import open_home
 from rangeland.model import Partition
-from rangeland.testing.clients import admin, consumer, library
+from rangeland.testing.client_library import admin, consumer, library
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.brokers.reading import settings_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.fetch.steps import Patience
+from rangeland.fetch.loop_actions import Patience
 from rangeland.testing.producing import Record, produce
 from tests.brokers.kfake.cluster import FakeCluster
 from tests.brokers.reading import look, read, settings_of, slices_of

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost, Unreachable
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.landing.confirming import Confirmation
+from rangeland.landing.log_confirmation import Confirmation
 from rangeland.model import (
     Bounds,
     Counts,
@@ -23,11 +23,11 @@ from rangeland.model import (
     Receipt,
 )
 from rangeland.planning.bounds import Request
-from rangeland.planning.coverage import Coverage
-from rangeland.planning.draft import Draft, Standing, Terms, draft
+from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.limits import Limits
-from rangeland.planning.lives import Mark
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_builder import Draft, Standing, Terms, draft
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slices import Slicing
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster

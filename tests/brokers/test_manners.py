@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.contract import Question
-from rangeland.fetch.broker import Connection
-from rangeland.fetch.fetcher import Fetcher
-from rangeland.fetch.loop import FetchLoop
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Patience
+from rangeland.connection.broker_connection import Connection
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import Question
+from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetch_thread import Fetcher
+from rangeland.fetch.loop_actions import Patience
 from rangeland.model import Address, Counts
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
-from rangeland.wire.messages import Array, Bool, Int16, Int32, Int64, String, message, struct
+from rangeland.wire.encoding import Array, Bool, Int16, Int32, Int64, String, message, struct
 from tests.brokers.reading import log_of, read, settings_of
 from tests.brokers.surveys import slice_of
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangeLost, Unreachable
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Patience
+from rangeland.fetch.loop_actions import Patience
 from rangeland.model import AtTime, Bounds, Counts, Earliest, Latest, Partition
 from rangeland.planning.bounds import Request, resolve
 from rangeland.planning.policy import Policy
@@ -37,7 +37,7 @@ from rangeland.testing.producing import (
     produce_transaction,
 )
 from rangeland.testing.zookeeper import visit
-from rangeland.zookeeper.registry import read_cleanup_policies
+from rangeland.zookeeper.broker_registry import read_cleanup_policies
 from tests.brokers.reading import (
     UNCOMMITTED,
     log_of,

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.steps import Patience
-from rangeland.fetch.tally import Tally
+from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.receipts import Tally
+from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import Record, create_topic, leader_of, produce

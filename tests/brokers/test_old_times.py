@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.dialects.contract import load_dialect
-from rangeland.fetch.pool import Brokers
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import load_dialect
 from rangeland.model import AtTime, Bounds, Earliest, Isolation, Latest, Partition
 from rangeland.planning.bounds import Request, Resolved, resolve
 from rangeland.planning.policy import Policy

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Unreachable
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Patience
-from rangeland.fetch.tally import Tally
+from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.receipts import Tally
+from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing import jafka_clients, rocketmq_clients
 from rangeland.testing.jafka import JafkaCluster

@@ -11,9 +11,9 @@ import pytest
 
 from rangeland.job import Job
 from rangeland.progress import Silent
+from rangeland.queries.reached_check import reached
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, open_transaction, produce
-from rangeland.waiting import reached
 
 pytestmark = pytest.mark.brokers
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.kafka.messages import FetchRequest
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Patience
+from rangeland.fetch.loop_actions import Patience
 from rangeland.model import Counts, LogState
 from rangeland.testing.consuming import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.gaps import found_at
+from rangeland.dialects.rocketmq.missing_messages import found_at
 from rangeland.model import Counts, Partition
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient

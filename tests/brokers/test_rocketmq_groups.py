@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.dialects.groups import Fenced, Home, Joining, Membership, Standing
-from rangeland.dialects.rocketmq import group_messages as g
-from rangeland.dialects.rocketmq.groups import open_home
+from rangeland.connection.group_io import BrokerEdge
 from rangeland.errors import Conflict, JobFileError
-from rangeland.fetch.edge import BrokerEdge
-from rangeland.groups.keeping import Keeper
+from rangeland.groups.backend import Fenced, Home, Joining, Membership, Standing
+from rangeland.groups.heartbeat import Keeper
+from rangeland.groups.rocketmq import group_requests as g
+from rangeland.groups.rocketmq.group_backend import open_home
 from rangeland.model import Partition
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster

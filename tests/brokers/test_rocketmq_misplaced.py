@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.decode.stored import MAGIC_1, MAGIC_2
+from rangeland.decode.rocketmq.layout import MAGIC_1, MAGIC_2
 from rangeland.errors import BadRecord
 from rangeland.model import Counts
 from rangeland.planning.policy import Action, Policy

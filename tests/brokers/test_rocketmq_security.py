@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.dialects.contract import Credentials
+from rangeland.connection.cluster_settings import SaslSettings, TlsSettings
+from rangeland.dialects.dialect import Credentials
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import JobFileError
-from rangeland.fetch.settings import SaslSettings, TlsSettings
 from rangeland.model import Address, Counts, Partition
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient

@@ -8,8 +8,8 @@ from itertools import groupby
 import pytest
 
 from rangeland.errors import Unreachable
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.steps import Patience
+from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce

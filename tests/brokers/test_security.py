@@ -15,12 +15,17 @@ from typing import Any
 
 import pytest
 
+from rangeland.connection import tokens
+from rangeland.connection.broker_connection import Connection
+from rangeland.connection.cluster_settings import (
+    ClusterSettings,
+    SaslSettings,
+    TlsSettings,
+    TokenSource,
+)
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError
-from rangeland.fetch import tokens
-from rangeland.fetch.broker import Connection
-from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings, TokenSource
-from rangeland.fetch.steps import Patience
+from rangeland.fetch.loop_actions import Patience
 from rangeland.model import Address, Counts
 from rangeland.testing.producing import (
     Record,

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Partition, Survey
-from rangeland.testing.clients import consumer, library
+from rangeland.testing.client_library import consumer, library
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.producing import (
@@ -191,7 +191,7 @@ def test_every_address_that_was_tried_is_named_with_its_reason() -> None:
 def test_servers_that_have_never_answered_are_given_up_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rangeland.fetch.look.FIRST_ANSWER_MS", 1_000)
+    monkeypatch.setattr("rangeland.survey.attempt.FIRST_ANSWER_MS", 1_000)
     servers = [f"127.0.0.1:{port}" for port in free_ports(1)]
     assert isinstance(fails_within(10, settings_of(servers, survey_ms=60_000)), Unreachable)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rangeland.fetch.settings import ClusterSettings
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.model import Counts, LogState
-from rangeland.testing.clients import producer
+from rangeland.testing.client_library import producer
 from rangeland.testing.consuming import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (

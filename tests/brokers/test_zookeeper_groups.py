@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 
 import rangeland
-from rangeland.dialects.groups import Fenced, Joining, Standing
 from rangeland.errors import Conflict, JobFileError, RemoteProtocolError, Unreachable
+from rangeland.groups.backend import Fenced, Joining, Standing
+from rangeland.groups.zookeeper.group_backend import ZooKeeperHome
+from rangeland.groups.zookeeper.member import ZooKeeperMembership
+from rangeland.groups.zookeeper.znode_layout import member_name, partition_name
 from rangeland.model import Partition
 from rangeland.testing.processes import Process
 from rangeland.testing.zookeeper import ZooKeeperServer
-from rangeland.zookeeper.client import ZooKeeper
-from rangeland.zookeeper.group import ZooKeeperHome
-from rangeland.zookeeper.layout import member_name, partition_name
-from rangeland.zookeeper.membership import ZooKeeperMembership
-from rangeland.zookeeper.nodes import Check, Operation, Refused
+from rangeland.zookeeper.znodes import Check, Operation, Refused
+from rangeland.zookeeper.zookeeper_client import ZooKeeper
 from tests.brokers.holding import FENCED
 
 pytestmark = pytest.mark.brokers

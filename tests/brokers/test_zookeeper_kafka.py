@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.dialects.groups import Joining
 from rangeland.errors import Conflict
+from rangeland.groups.backend import Joining
+from rangeland.groups.zookeeper.group_backend import ZooKeeperHome
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Address, Partition
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.processes import Process
 from rangeland.testing.producing import create_topic, numbered, produce
-from rangeland.zookeeper.group import ZooKeeperHome
-from rangeland.zookeeper.registry import read_registry
+from rangeland.zookeeper.broker_registry import read_registry
 
 pytestmark = pytest.mark.brokers
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.dialects.groups import Joining, Standing
 from rangeland.errors import Conflict, JobFileError
+from rangeland.groups.backend import Joining, Standing
+from rangeland.groups.zookeeper.group_backend import ZooKeeperHome
 from rangeland.model import Address
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import ConsoleConsumer, console_consume, produce
 from rangeland.testing.zookeeper import ZooKeeperServer
-from rangeland.zookeeper.group import ZooKeeperHome
-from rangeland.zookeeper.registry import Registry, read_registry
+from rangeland.zookeeper.broker_registry import Registry, read_registry
 
 pytestmark = pytest.mark.brokers
 

@@ -22,7 +22,7 @@ from typing import Any
 from rangeland import run as commands
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.landing.target import Target
+from rangeland.landing.target_state import Target
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.progress import Progress, Silent

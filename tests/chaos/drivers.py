@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 
 import rangeland
-from rangeland.testing.contexts import Closing
-from rangeland.testing.members import (
+from rangeland.testing.context_managers import Closing
+from rangeland.testing.process_sessions import (
     command_of,
     members_of,
     temporary_files_in,

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from rangeland import Job
-from rangeland.dialects.groups import Home
 from rangeland.dialects.rocketmq.messages import max_offset
-from rangeland.groups.homes import open_home
-from rangeland.job.settings import cluster_settings
+from rangeland.groups.backend import Home
+from rangeland.groups.backend_choice import open_home
+from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.testing.rocketmq_clients import RocketmqClient
 from tests.spark.rocketmqs import Written

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from rangeland import Job
-from rangeland.groups.homes import open_home
-from rangeland.groups.pushing import push
-from rangeland.inspection import status
-from rangeland.job.settings import cluster_settings
+from rangeland.groups.backend_choice import open_home
+from rangeland.groups.mirror_now import push
+from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.progress import Silent
+from rangeland.queries.job_status import status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.driver import PLANNED, PREPARED, READING

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from rangeland import Job
-from rangeland.groups.homes import open_home
-from rangeland.job.settings import cluster_settings
+from rangeland.groups.backend_choice import open_home
+from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.zookeeper import ZooKeeperServer

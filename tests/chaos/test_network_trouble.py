@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from rangeland import inspection
 from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from rangeland.testing.proxy import Proxy, Trouble
@@ -56,7 +56,7 @@ def test_a_run_outlives_a_network_that_cuts_delays_and_slows_down(
         job = land_twice(proxy.addresses, topic, folder, spark)
         assert min(proxy.done["cut"], proxy.done["failed"]) > 0, proxy.done
         proxy.make(Trouble(0))
-        seen = inspection.status(job, spark, Silent()).partitions
+        seen = job_status.status(job, spark, Silent()).partitions
     assert [(p.checkpoint, p.group_offset) for p in seen] == [(COUNT, COUNT)] * PARTITIONS
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rangeland import run as commands
-from rangeland.inspection import find
 from rangeland.job import Job
 from rangeland.model import Counts
 from rangeland.progress import Silent
+from rangeland.queries.job_status import find
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import run_clients
 from tests.chaos.rocketmqs import offsets, wait_for_slaves, write_job

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.members import workers_among
+from rangeland.testing.process_sessions import workers_among
 from rangeland.testing.producing import create_topic
 from rangeland.testing.sparkcluster import SparkCluster
 from tests.chaos.judging import add_records, landings, write_job

@@ -18,21 +18,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.delta.actions import commit_facts
-from rangeland.delta.rows import from_row
-from rangeland.dialects.kafka.login import _status
+from rangeland.connection.tokens import _answered
+from rangeland.delta.ledger.event_rows import from_row
+from rangeland.delta.log_actions import commit_facts
+from rangeland.dialects.kafka.sasl_login import _status
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import read_frame
-from rangeland.dialects.rocketmq.group_messages import read_connections, read_locked
 from rangeland.dialects.rocketmq.routes import read_brokers, read_route, read_topics
-from rangeland.dialects.rocketmq.topics import is_made
+from rangeland.dialects.rocketmq.topic_types import is_made
 from rangeland.errors import RangelandError
-from rangeland.fetch.tokens import _answered
-from rangeland.job.flags import read_bound
-from rangeland.planfile import read_plan_file
+from rangeland.groups.rocketmq.group_requests import read_connections, read_locked
+from rangeland.groups.zookeeper.znode_layout import read_topics as read_subscription
+from rangeland.job.overrides import read_bound
+from rangeland.landing.plan_file import read_plan_file
 from rangeland.planning.plan import Plan
-from rangeland.zookeeper.layout import read_topics as read_subscription
-from rangeland.zookeeper.registry import parse_broker, parse_kafka_topic
+from rangeland.zookeeper.broker_registry import parse_broker, parse_kafka_topic
 from tests.unit.test_planning_plan import PLAN
 
 LIBRARY = Path(__file__).parents[2] / "lib" / "rangeland"
@@ -230,11 +230,11 @@ def test_what_a_commit_says_of_itself_is_taken_as_it_comes(row: Any) -> None:
 
 # Those that read what this process has just made, or what Delta Kernel gives.
 OWN = {
-    "delta/features.py": "json.loads(facts.schema_json)",
-    "delta/fit.py": "json.loads(facts.schema_json)",
-    "delta/history.py": "json.loads(line)",
-    "delta/schema.py": "json.loads(schema_text)",
-    "landing/table.py": "json.loads(made.schema_json)",
+    "delta/table_features.py": "json.loads(facts.schema_json)",
+    "delta/schema_compatibility.py": "json.loads(facts.schema_json)",
+    "delta/table_history.py": "json.loads(line)",
+    "delta/arrow_schema.py": "json.loads(schema_text)",
+    "landing/target_table.py": "json.loads(made.schema_json)",
     "planfile.py": "json.loads(json.dumps(",
 }
 

@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from rangeland.decode.columns import row_schema
-from rangeland.dialects.contract import Dialect, Nature, Silence, dialect_names, load_dialect
+from rangeland.dialects.dialect import Dialect, Nature, Silence, dialect_names, load_dialect
 from rangeland.errors import BadRecord, JobFileError, Unreachable
 from rangeland.model import Address, Isolation
 

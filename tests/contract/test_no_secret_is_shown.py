@@ -25,24 +25,24 @@ import pytest
 import yaml
 from rich.console import Console
 
-from rangeland.dialects.contract import Credentials
-from rangeland.dialects.kafka import login
+from rangeland.cli.exits import error_json
+from rangeland.connection import tokens
+from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
+from rangeland.connection.pool import Brokers
+from rangeland.connection.tls import tls_context
+from rangeland.connection.tokens import fetch_token
+from rangeland.dialects.dialect import Credentials
 from rangeland.dialects.kafka import messages as m
-from rangeland.endings import error_json
+from rangeland.dialects.kafka import sasl_login
 from rangeland.errors import RangelandError
-from rangeland.fetch import tokens
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings, SaslSettings, TokenSource
-from rangeland.fetch.survey import Wanted, take_survey
-from rangeland.fetch.tls import tls_context
-from rangeland.fetch.tokens import fetch_token
 from rangeland.job import Job
-from rangeland.job.flags import load_job
-from rangeland.job.settings import cluster_settings, look_up
-from rangeland.job.text import parse_job_text
+from rangeland.job.located_values import parse_job_text
+from rangeland.job.overrides import load_job
+from rangeland.job.source_settings import cluster_settings, look_up
+from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Address
-from rangeland.pictures.errors import error_picture
-from rangeland.planfile import read_plan_file, write_plan_file
+from rangeland.render.error_view import error_picture
+from rangeland.survey.cluster_survey import Wanted, take_survey
 from tests import answers as made
 from tests.certificates import Authority
 from tests.unit.test_login import SHAKEN, converse, said
@@ -396,7 +396,7 @@ def test_a_broker_that_repeats_what_it_was_sent_is_not_quoted() -> None:
     for credentials in (plain, bearer):
         shaken = m.SaslHandshakeResponse(error_code=0, mechanisms=(credentials.mechanism,))
         with pytest.raises(RangelandError) as caught:
-            converse(login(credentials), shaken, answer_with(f"no such user {SECRET}"))
+            converse(sasl_login(credentials), shaken, answer_with(f"no such user {SECRET}"))
         assert_error_is_silent(caught.value)
     assert SHAKEN.error_code == 0
 
@@ -427,7 +427,7 @@ def test_a_peer_that_is_no_broker_brings_no_secret_back(
 
 
 def test_a_key_that_its_password_does_not_open_is_named_without_it(tmp_path: Path) -> None:
-    from rangeland.fetch.settings import TlsSettings
+    from rangeland.connection.cluster_settings import TlsSettings
 
     issued = Authority(tmp_path).issue("me", password="another")
     for password in (SECRET, SECRET * 100, SECRET + "\udcff"):

@@ -13,14 +13,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rangeland.dialects.groups import (
+from rangeland.errors import Conflict, Unreachable
+from rangeland.groups.backend import (
     Fenced,
     GroupView,
     Holder,
     Joining,
     Standing,
 )
-from rangeland.errors import Conflict, Unreachable
 from rangeland.model import Partition
 
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from unittest.mock import patch
 
-from rangeland.dialects.contract import (
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import (
     Asked,
     FetchAnswer,
     Fetched,
@@ -20,18 +22,16 @@ from rangeland.dialects.contract import (
     Question,
     load_dialect,
 )
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import Session
-from rangeland.dialects.verdicts import Verdict
-from rangeland.fetch import consumer
-from rangeland.fetch.fetcher import Fetcher
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Patience
-from rangeland.fetch.tally import Tally
+from rangeland.fetch import simple_consumer
+from rangeland.fetch.fetch_thread import Fetcher
+from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.receipts import Tally
 from rangeland.model import Address, Earliest, Leader, Partition, Receipt, Slice
-from rangeland.wire.frames import FrameReader
+from rangeland.wire.framing import FrameReader
 
 LEADER = Address("broker", 1)
 HASTY = Patience(no_progress_ms=40, backoff_ms=1, max_backoff_ms=2, largest_fetch_bytes=1 << 24)
@@ -253,8 +253,8 @@ def read_log(
 
     tally = Tally([piece])
     rows: list[dict[str, Any]] = []
-    with patch.object(consumer, "Fetcher", fetcher_of):
-        for chunk in consumer.read_slices([piece], settings):
+    with patch.object(simple_consumer, "Fetcher", fetcher_of):
+        for chunk in simple_consumer.read_slices([piece], settings):
             tally.add(chunk)
             if chunk.batch is not None:
                 columns = [name for name in chunk.batch.schema.names if "imestamp" not in name]

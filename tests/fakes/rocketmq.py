@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rangeland.dialects.contract import Question
-from rangeland.dialects.rocketmq import group_messages as g
+from rangeland.dialects.dialect import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import Unreachable
+from rangeland.groups.rocketmq import group_requests as g
 from rangeland.model import Address, Partition
 
 LOCK_MS = 60_000

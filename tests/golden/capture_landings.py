@@ -22,11 +22,11 @@ import rangeland
 from rangeland import run
 from rangeland.errors import BadRecord
 from rangeland.job import Job
-from rangeland.job.text import JobText, parse_job_text
-from rangeland.planfile import write_plan_file
+from rangeland.job.located_values import JobText, parse_job_text
+from rangeland.landing.plan_file import write_plan_file
 from rangeland.progress import Silent
 from rangeland.run import Runner
-from rangeland.spark.jobs import land_tasks
+from rangeland.spark.spark_jobs import land_tasks
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.localspark import open_local_spark
 from tests.spark.damage import BATCH, WIDTH, add, filled, flip

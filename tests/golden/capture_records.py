@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rangeland.dialects.contract import Asked, Fetched, FetchTerms
-from rangeland.fetch.leaders import ask_leaders
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import Asked, Fetched, FetchTerms
 from rangeland.model import Isolation, Partition
+from rangeland.survey.leaders import ask_leaders
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import CODECS, Record, create_topic, produce, produce_transaction
 from rangeland.untrusted import parse_address

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.rocketmq.allocation import shares
+from rangeland.groups.rocketmq.assignment import shares
 from rangeland.model import Partition
 
 LINES = [

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.assignors import Subscribed, assign
-from rangeland.dialects.kafka.subscriptions import (
+from rangeland.groups.kafka.assignment import Subscribed, assign
+from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
     read_assignment,
     read_owner,
@@ -21,7 +21,7 @@ from rangeland.dialects.kafka.subscriptions import (
     subscription_bytes,
 )
 from rangeland.model import Partition
-from rangeland.wire.messages import decode, encode
+from rangeland.wire.encoding import decode, encode
 
 LINES = [
     json.loads(line)

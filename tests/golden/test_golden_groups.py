@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rangeland.dialects.kafka.codes import judge
+from rangeland.dialects.kafka.error_codes import judge
 from tests.golden.capture_groups import SAID, SHARE
 from tests.golden.test_golden_kafka import Golden, of
 

@@ -13,8 +13,8 @@ import pytest
 
 from rangeland.dialects.jafka import messages as m
 from rangeland.dialects.jafka import open_session
-from rangeland.dialects.jafka.codes import judge
-from rangeland.dialects.jafka.entries import next_offset
+from rangeland.dialects.jafka.error_codes import judge
+from rangeland.dialects.jafka.log_entries import next_offset
 from rangeland.dialects.jafka.records import decode_chunk
 from rangeland.errors import RemoteProtocolError
 from tests.contract.readers import read_three_ways

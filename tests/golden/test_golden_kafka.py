@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.codes import judge
-from rangeland.wire.messages import decode, decode_from, encode, spec_of
+from rangeland.dialects.kafka.error_codes import judge
+from rangeland.wire.encoding import decode, decode_from, encode, spec_of
 from tests.contract.readers import read_three_ways
 
 HOME = Path(__file__).parent / "kafka"

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.entries import (
+from rangeland.delta.ledger.event_rows import from_row, to_row
+from rangeland.delta.ledger.events import (
     LOSS,
     OUTCOME,
     PART,
@@ -20,8 +21,7 @@ from rangeland.delta.entries import (
     PartEntry,
     PlanEntry,
 )
-from rangeland.delta.rows import from_row, to_row
-from rangeland.planfile import read_plan_file
+from rangeland.landing.plan_file import read_plan_file
 from rangeland.planning.plan import Plan
 
 LANDINGS = Path(__file__).parent / "landings"

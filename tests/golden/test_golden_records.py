@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.decode import kernel, library, reference
+from rangeland.decode.kafka import kernel, reference
+from rangeland.decode.native import native_library
 from rangeland.dialects.kafka import records as kafka_records
-from rangeland.dialects.kafka.batches import entries
+from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from tests.golden.capture_records import hex_of
@@ -64,7 +65,7 @@ every_log = pytest.mark.parametrize("stored", ALL, ids=label)
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = reference.decode_records
     if request.param == "kernel":
-        chosen = kernel.Kernel(library.load_library()).decode_records
+        chosen = kernel.Kernel(native_library.load_library()).decode_records
     monkeypatch.setattr(kafka_records, "decode_records", chosen)
 
 

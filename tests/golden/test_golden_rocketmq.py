@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from rangeland.decode import stored_decoder
-from rangeland.decode.stored_reference import Reference
-from rangeland.dialects.contract import Asked
+from rangeland.decode.rocketmq.reference import Reference
+from rangeland.dialects.dialect import Asked
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.rocketmq import (
     decode_chunks,
     next_offset,
@@ -26,7 +27,6 @@ from rangeland.dialects.rocketmq import (
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import read_frame
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
-from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
 from tests.golden.capture_rocketmq import (

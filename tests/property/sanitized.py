@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rangeland.decode import library
+from rangeland.decode.native import native_library
 
 VARIABLE = "RANGELAND_SANITIZED_KERNEL"
 FLAGS = "-std=c11 -O1 -g -fPIC -shared -fsanitize=address,undefined -fno-sanitize-recover=all"
@@ -22,12 +22,12 @@ FLAGS = "-std=c11 -O1 -g -fPIC -shared -fsanitize=address,undefined -fno-sanitiz
 def kernel_library() -> ctypes.CDLL:
     """The library under test: the package's, or the one built for this process."""
     path = os.environ.get(VARIABLE)
-    return library._load(Path(path)) if path else library.load_library()
+    return native_library._load(Path(path)) if path else native_library.load_library()
 
 
 def run_under_sanitizers(file: str, folder: Path) -> None:
     """The tests of ``file`` that are not slow; ``folder`` takes the library."""
-    source = Path(library.__file__).with_name("kernel.c")
+    source = Path(native_library.__file__).with_name("kernel.c")
     built = folder / "kernel-sanitized.so"
     subprocess.run(["gcc", *FLAGS.split(), "-o", str(built), str(source)], check=True)
     runtimes = [

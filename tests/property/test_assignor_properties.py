@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.assignors import STRATEGIES, Assignment, Subscribed, assign
-from rangeland.dialects.kafka.subscriptions import (
+from rangeland.errors import JobFileError
+from rangeland.groups.kafka.assignment import STRATEGIES, Assignment, Subscribed, assign
+from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
     read_assignment,
     read_owner,
     read_subscription,
     subscription_bytes,
 )
-from rangeland.errors import JobFileError
 from rangeland.model import Partition
-from rangeland.wire.messages import decode, decode_from, encode, spec_of
+from rangeland.wire.encoding import decode, decode_from, encode, spec_of
 from tests.contract.readers import read_anything, read_three_ways
 from tests.property.declared import values_of
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.model import Partition, Range
-from rangeland.planning.audit import Audit, Piece, audit, in_force, runs_of
 from rangeland.planning.intervals import subtract
+from rangeland.planning.table_audit import Audit, Piece, audit, in_force, runs_of
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 TOP = 40

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode import reference
-from rangeland.decode.batches import no_batches
-from rangeland.decode.kernel import Kernel
-from rangeland.dialects.kafka import batches, records
-from rangeland.dialects.kafka.batches import entries
+from rangeland.decode.kafka import reference
+from rangeland.decode.kafka.batch_table import no_batches
+from rangeland.decode.kafka.kernel import Kernel
+from rangeland.dialects.kafka import entry_scan, records
+from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.batches import ABORT, Batch, Record, cleaned, encode, marker
@@ -112,12 +112,12 @@ def outcome(data: memoryview, wanted: Sequence[Any], max_bytes: int) -> list[Any
 
 def assert_alike(data: bytes, wanted: Sequence[Any], max_bytes: int) -> None:
     view = memoryview(data)
-    with mock.patch.object(batches, "walk_batches", no_batches):
+    with mock.patch.object(entry_scan, "walk_batches", no_batches):
         alone = outcome(view, wanted, max_bytes)
-    for heads in (batches.HEADS, 2):
+    for heads in (entry_scan.HEADS, 2):
         with (
-            mock.patch.object(batches, "walk_batches", KERNEL.walk_batches),
-            mock.patch.object(batches, "HEADS", heads),
+            mock.patch.object(entry_scan, "walk_batches", KERNEL.walk_batches),
+            mock.patch.object(entry_scan, "HEADS", heads),
         ):
             assert outcome(view, wanted, max_bytes) == alone
 
@@ -165,7 +165,7 @@ def test_the_slow_decoder_takes_runs_of_batches_too(
     found: list[bytes], wanted: Sequence[Any]
 ) -> None:
     view = memoryview(b"".join(found))
-    with mock.patch.object(batches, "walk_batches", KERNEL.walk_batches):
+    with mock.patch.object(entry_scan, "walk_batches", KERNEL.walk_batches):
         fast = outcome(view, wanted, 1 << 20)
         with mock.patch.object(records, "decode_records", reference.decode_records):
             assert outcome(view, wanted, 1 << 20) == fast
@@ -178,8 +178,8 @@ def test_nothing_is_made_of_a_batch_that_nothing_contradicts(codec: str) -> None
     )
     never = mock.Mock(side_effect=AssertionError("a batch was looked at alone"))
     with (
-        mock.patch.object(batches, "walk_batches", KERNEL.walk_batches),
-        mock.patch.object(batches, "batch_of", never),
+        mock.patch.object(entry_scan, "walk_batches", KERNEL.walk_batches),
+        mock.patch.object(entry_scan, "batch_of", never),
     ):
         view = memoryview(data)
         assert records.next_offset(view) == 9000

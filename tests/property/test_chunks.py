@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.contract import Context, Gap
-from rangeland.dialects.kafka.batches import entries
+from rangeland.dialects.dialect import Context, Gap
+from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.dialects.kafka.records import Chunk, decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation

@@ -12,9 +12,17 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.verdicts import Verdict
-from rangeland.fetch.loop import FetchLoop
-from rangeland.fetch.steps import Ask, AskLogRange, FindLeaders, Finished, Patience, WaitUntil, Want
+from rangeland.dialects.error_meaning import Verdict
+from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.loop_actions import (
+    Ask,
+    AskLogRange,
+    FindLeaders,
+    Finished,
+    Patience,
+    WaitUntil,
+    Want,
+)
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
 

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.kafka.batches import located
-from rangeland.dialects.rocketmq.entries import Walk
+from rangeland.dialects.kafka.entry_scan import located
+from rangeland.dialects.rocketmq.log_entries import Walk
 from rangeland.errors import BadRecord, RangelandError, RangeLost, Unreachable
 from rangeland.planning.policy import Action, Policy
 from tests.batches import Batch, Record, encode

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode import sets_reference
+from rangeland.decode.jafka import reference
 from rangeland.dialects.jafka import decode_chunks, entry_around, next_offset, records
 from rangeland.dialects.jafka.records import Chunk, decode_chunk
 from rangeland.errors import BadRecord
@@ -221,6 +221,6 @@ def next_or_error(data: memoryview, offset: int) -> tuple[int | None, BadRecord 
 def test_the_reference_gives_the_same_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     data = memoryview(plain([b"a", b""]) + packed(plain([b"b", b"c"])) + plain([b"d"]))
     with_kernel = list(decode_chunks(data, 10, 10 + len(data), COMMITTED, ()))
-    monkeypatch.setattr(records, "set_decoder", sets_reference.Reference)
+    monkeypatch.setattr(records, "set_decoder", reference.Reference)
     assert list(decode_chunks(data, 10, 10 + len(data), COMMITTED, ())) == with_kernel
     assert [row[2] for row in rows_of(with_kernel)] == [b"a", b"", b"b", b"c", b"d"]

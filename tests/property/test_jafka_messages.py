@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.jafka import messages as m
 from rangeland.dialects.jafka import open_session
-from rangeland.wire.messages import decode, encode
+from rangeland.wire.encoding import decode, encode
 from tests.contract.readers import read_anything, read_three_ways
 
 many = settings(max_examples=200, deadline=None, database=None)

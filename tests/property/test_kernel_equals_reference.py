@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode import reference
-from rangeland.decode.kernel import Kernel
-from rangeland.decode.payload import Payload
+from rangeland.decode.kafka import reference
+from rangeland.decode.kafka.kernel import Kernel
+from rangeland.decode.kafka.layout import Payload
 from rangeland.errors import BadRecord
 from tests.batches import Record, deltas, encode_records, varint
 from tests.property.sanitized import kernel_library, run_under_sanitizers

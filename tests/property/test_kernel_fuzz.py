@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.decode import library
+from rangeland.decode.native import native_library
 from tests.batches import Batch, Record, encode, encode_records
 from tests.entries import plain
 from tests.messagesets import Message, encode_all
@@ -46,7 +46,7 @@ def seeds() -> Iterator[bytes]:
 
 @pytest.mark.slow
 def test_the_kernel_touches_no_memory_but_its_own(tmp_path: Path) -> None:
-    source, folder = Path(__file__).with_name("kernel_fuzz.c"), Path(library.__file__).parent
+    source, folder = Path(__file__).with_name("kernel_fuzz.c"), Path(native_library.__file__).parent
     built = tmp_path / "fuzz"
     flags = [flag for flag in FLAGS.split() if flag not in ("-shared", "-fPIC")]
     command = ["gcc", *flags, f"-I{folder}", "-o", str(built), str(source)]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.decode import messages_reference
-from rangeland.decode.payload import Form, Payload
+from rangeland.decode.kafka import legacy_reference
+from rangeland.decode.kafka.layout import Form, Payload
 from tests.messagesets import Message, encode_message
 from tests.property.sanitized import run_under_sanitizers
 from tests.property.test_kernel_equals_reference import (
@@ -108,7 +108,7 @@ def test_damaged_messages_give_the_same_fault(data: st.DataObject, made: list[Pa
     max_bytes=st.one_of(st.integers(-1, 200), st.just(1 << 62)),
 )
 def test_any_bytes_are_walked_in_the_same_way(data: bytes, max_bytes: int) -> None:
-    wanted = messages_reference.walk_messages(data, max_bytes)
+    wanted = legacy_reference.walk_messages(data, max_bytes)
     assert KERNEL.walk_messages(data, max_bytes) == wanted
     assert 0 <= wanted.end <= len(data)
 
@@ -131,7 +131,7 @@ def test_a_large_set_gives_the_same_rows() -> None:
     payload = Payload(data, 0, 0, None, len(made), len(made) - 1, Form.PLAIN)
     assert assert_same([payload], 1000, 19_000)
     walked = KERNEL.walk_messages(data, 1 << 62)
-    assert walked == messages_reference.walk_messages(data, 1 << 62)
+    assert walked == legacy_reference.walk_messages(data, 1 << 62)
     assert (walked.messages, walked.end) == (20_000, len(data))
 
 

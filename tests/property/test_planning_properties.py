@@ -23,11 +23,11 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bounds import Request
-from rangeland.planning.coverage import coverage_of
-from rangeland.planning.draft import Standing, Terms, draft
+from rangeland.planning.coverage_rule import coverage_of
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 from rangeland.planning.limits import Limits, share_out
-from rangeland.planning.lives import Mark
+from rangeland.planning.plan_builder import Standing, Terms, draft
 from rangeland.planning.policy import Policy
 from rangeland.planning.slices import Slicing, cut, pack
 

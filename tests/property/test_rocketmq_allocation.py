@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.rocketmq.allocation import allocate, in_order, shares
 from rangeland.errors import LocalProtocolError
+from rangeland.groups.rocketmq.assignment import allocate, in_order, shares
 from rangeland.model import Partition
 
 quick = settings(deadline=None, database=None)

@@ -17,23 +17,23 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.contract import Asked, Context, FetchTerms, Span
+from rangeland.dialects.dialect import Asked, Context, FetchTerms, Span
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.rocketmq import (
     ask_records,
-    batches,
     cut_out,
     decode_chunks,
+    inner_batches,
     next_offset,
     read_records,
 )
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.entries import Walk, fields_of
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.log_entries import Walk, fields_of
 from rangeland.dialects.rocketmq.session import Session
-from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
-from rangeland.wire.frames import FrameReader
+from rangeland.wire.framing import FrameReader
 from tests.stored import (
     BORN_V6,
     INNER_BATCH,
@@ -156,7 +156,7 @@ def test_a_range_that_cuts_a_batch_has_only_its_own_offsets() -> None:
 def test_parts_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(batch([inner(b"x" * 50)] * 10, 10 * n) for n in range(20))
     whole = rows_of(data)
-    monkeypatch.setattr(batches, "PART_BYTES", 1_000)
+    monkeypatch.setattr(inner_batches, "PART_BYTES", 1_000)
     chunks = list(decode_chunks(memoryview(data), 5, 195, COMMITTED, ()))
     assert [chunk.next_offset for chunk in chunks] == [*range(20, 200, 10), 195]
     assert rows_of(data) == whole

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.contract import Context, Span
+from rangeland.dialects.dialect import Context, Span
 from rangeland.dialects.rocketmq import decode_chunks, next_offset
 from rangeland.dialects.rocketmq.frames import Frame, Reader, read_frame, write_frame
 from rangeland.dialects.rocketmq.routes import read_route, read_topics

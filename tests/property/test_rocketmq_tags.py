@@ -11,15 +11,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.contract import Asked, Context, Fetched, FetchTerms, Span
+from rangeland.dialects.dialect import Asked, Context, Fetched, FetchTerms, Span
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.rocketmq import ask_records, decode_chunks, next_offset, read_records
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import Session
-from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
-from rangeland.wire.frames import FrameReader
+from rangeland.wire.framing import FrameReader
 from tests.stored import java_hash, messages, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")

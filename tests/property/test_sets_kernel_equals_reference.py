@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode.sets import MessageSet, SetDecoder, SetFault
-from rangeland.decode.sets_kernel import SetKernel
-from rangeland.decode.sets_reference import Reference
+from rangeland.decode.jafka.kernel import SetKernel
+from rangeland.decode.jafka.layout import MessageSet, SetDecoder, SetFault
+from rangeland.decode.jafka.reference import Reference
 from rangeland.errors import BadRecord
 from tests.entries import entry, packed, plain
 from tests.property.sanitized import kernel_library, run_under_sanitizers

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rangeland.model import Counts, Partition, Receipt, Slice, TaskResult
-from rangeland.planning.sharing import Complete, Read, Seats, Wait, next_step, not_handed_in
+from rangeland.planning.slice_assignment import (
+    Complete,
+    Read,
+    Seats,
+    Wait,
+    next_step,
+    not_handed_in,
+)
 
 MEMBERS = ("a", "b", "c")
 QUICK = settings(max_examples=150, deadline=None)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode.stored import Stored, StoredDecoder, StoredFault
-from rangeland.decode.stored_kernel import StoredKernel
-from rangeland.decode.stored_reference import Reference
+from rangeland.decode.rocketmq.kernel import StoredKernel
+from rangeland.decode.rocketmq.layout import Stored, StoredDecoder, StoredFault
+from rangeland.decode.rocketmq.reference import Reference
 from rangeland.errors import BadRecord
 from tests.property.sanitized import kernel_library, run_under_sanitizers
 from tests.stored import BORN_V6, MAGIC_1, MAGIC_2, PACKED, STORE_V6, messages, stored

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rangeland import decode
-from rangeland.dialects.rocketmq.entries import fields_of
+from rangeland.dialects.rocketmq.log_entries import fields_of
 from rangeland.errors import RangelandError
 from rangeland.planning.policy import Action, Policy
 from tests.fakes.logs import Log

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rangeland.dialects.kafka.messages import REQUESTS, RequestHeader, ResponseHeader
 from rangeland.dialects.kafka.session import Session
 from rangeland.errors import RemoteProtocolError
-from rangeland.wire import fields
-from rangeland.wire.frames import FrameReader, frame
-from rangeland.wire.messages import decode, decode_from, encode, spec_of
+from rangeland.wire import primitives
+from rangeland.wire.encoding import decode, decode_from, encode, spec_of
+from rangeland.wire.framing import FrameReader, frame
 from tests.contract.readers import read_anything, read_three_ways
 from tests.property.declared import values_of
 
@@ -29,7 +29,7 @@ EVERY_VERSION = [
     if cls is not None
     for version in range(spec_of(cls).versions[0], spec_of(cls).versions[1] + 1)
 ]
-ALL_TYPES = [value for value in vars(fields).values() if isinstance(value, fields.WireType)]
+ALL_TYPES = [value for value in vars(primitives).values() if isinstance(value, primitives.WireType)]
 ALL_CODECS = [
     pytest.param(codec, id=f"{wire.name}-{place}")
     for wire in ALL_TYPES
@@ -86,15 +86,15 @@ def test_a_damaged_message_is_a_message_or_refused(
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
 @given(data=st.binary(max_size=40))
-def test_any_bytes_are_a_primitive_or_refused(codec: fields.Codec, data: bytes) -> None:
+def test_any_bytes_are_a_primitive_or_refused(codec: primitives.Codec, data: bytes) -> None:
     read_anything(codec.read, data)
     for compact in (False, True):
-        read_anything(fields.array(codec, compact=compact, nullable=True).read, data)
+        read_anything(primitives.array(codec, compact=compact, nullable=True).read, data)
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_unsigned_varints_survive(value: int) -> None:
-    assert read_three_ways(fields.read_uvarint, fields.uvarint_bytes(value)) == value
+    assert read_three_ways(primitives.read_uvarint, primitives.uvarint_bytes(value)) == value
 
 
 @given(st.lists(st.binary(max_size=50), max_size=5), st.data())

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rangeland.groups.zookeeper.assignment import assign_ranges, in_order
 from rangeland.model import Partition
-from rangeland.zookeeper.assignment import assign_ranges, in_order
 
 MEMBERS = [f"g_h-1795233329683-{n:08x}" for n in range(5)]
 EACH = list(itertools.product(range(1, 9), range(1, 6)))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.kernel import Kernel
-from rangeland.spark.session import DELTA_JARS, S3_JARS
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.spark.spark_session import DELTA_JARS, S3_JARS
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.sessions import open_session
 

@@ -14,7 +14,7 @@ from typing import Any
 from rangeland.job import Job
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import message_set, produce
-from rangeland.zookeeper.registry import read_registry
+from rangeland.zookeeper.broker_registry import read_registry
 from tests.spark.landings import job_of, table_of
 from tests.values import values_of
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import RangelandError
-from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan

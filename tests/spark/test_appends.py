@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.delta.commit import FilesMissing, Landed, land
-from rangeland.delta.kernel import Kernel
-from rangeland.delta.lock import locked
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.table_commit import FilesMissing, Landed, land
+from rangeland.delta.table_lock import locked
 from rangeland.errors import Conflict
 from rangeland.model import DataFile
 

@@ -12,8 +12,8 @@ import pytest
 import rangeland
 from rangeland import Job, run
 from rangeland.errors import Conflict
-from rangeland.job.text import parse_job_text
-from rangeland.planfile import read_plan_file, write_plan_file
+from rangeland.job.located_values import parse_job_text
+from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import create_topic, numbered, produce, produce_transaction

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import Job, cli, inspection
+from rangeland import Job
+from rangeland.cli import command_line
 from rangeland.errors import (
     BadRecord,
     Conflict,
@@ -27,6 +28,7 @@ from rangeland.errors import (
 )
 from rangeland.model import Counts
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.producing import (
@@ -51,7 +53,7 @@ def called(spark: Any, capfd: pytest.CaptureFixture[str]) -> Called:
 
     def call(*arguments: str) -> tuple[int, dict[str, Any], str]:
         capfd.readouterr()
-        code = cli.main([*arguments, "--json"])
+        code = command_line.main([*arguments, "--json"])
         out, err = capfd.readouterr()
         return code, json.loads(out.splitlines()[-1]), out + err
 
@@ -488,13 +490,13 @@ def test_a_folder_that_must_not_be_written_is_refused(
         with pytest.raises(TableRefused, match=r"[Rr]ead-only") as caught:
             rangeland.land(job, spark)
         assert caught.value.exit_code == 73
-        checked = inspection.check(job, lambda: spark, Silent())
+        checked = job_status.check(job, lambda: spark, Silent())
         (said,) = [seen for what, _, seen in checked.findings if what == "table"]
         assert (checked.exit_code, "ead-only" in said) == (73, True)
         assert files_of(table) == before
     finally:
         subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
-    assert inspection.check(job, lambda: spark, Silent()).is_well
+    assert job_status.check(job, lambda: spark, Silent()).is_well
     assert files_of(table) == before
     assert rangeland.land(job, spark).state == "landed"
 

@@ -10,8 +10,8 @@ import pytest
 
 from rangeland.decode.columns import row_schema
 from rangeland.errors import Conflict
-from rangeland.landing.target import Target
-from rangeland.spark.names import LEDGER_SUFFIX, parts_of, quoted
+from rangeland.landing.target_state import Target
+from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quoted
 from tests.spark.landings import job_of
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ import pytest
 import rangeland
 from rangeland.errors import Conflict, RangeLost
 from rangeland.job import Job
-from rangeland.landing.finishing import Finisher
+from rangeland.landing.committer import Finisher
 from rangeland.model import Receipt, Slice
 from rangeland.planning.plan import Plan
 from rangeland.testing.kafka import KafkaCluster

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.commit import FilesMissing, Landed, Restored, land, landed_at, restored
-from rangeland.delta.facts import Layout, StoreKind
-from rangeland.delta.files import FileWriter
-from rangeland.delta.fit import fit, new_table
-from rangeland.delta.kernel import AlreadyCommitted, Committed, Kernel, Snapshot
-from rangeland.delta.lock import LOCK_PATH
+from rangeland.delta.data_files import FileWriter
+from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, Kernel, Snapshot
+from rangeland.delta.schema_compatibility import fit, new_table
+from rangeland.delta.table_commit import FilesMissing, Landed, Restored, land, landed_at, restored
+from rangeland.delta.table_lock import LOCK_PATH
+from rangeland.delta.table_metadata import Layout, StoreKind
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
 from tests.unit.test_delta_files import ROWS, rows
@@ -351,7 +351,7 @@ import json, os, sys, time
 from pathlib import Path
 sys.path[:0] = [{lib!r}, {root!r}]
 from tests.sessions import open_session
-from rangeland.delta.kernel import Committed, Kernel
+from rangeland.delta.delta_kernel import Committed, Kernel
 from rangeland.model import DataFile
 
 me = sys.argv[1]

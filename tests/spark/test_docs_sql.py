@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.entries import LossEntry, OutcomeEntry, PlanEntry, RangeEntry
-from rangeland.delta.kernel import Kernel
-from rangeland.delta.ledger import Ledger
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.ledger.events import LossEntry, OutcomeEntry, PlanEntry, RangeEntry
+from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.job import Job
 from rangeland.model import Counts, Partition, Range
-from rangeland.spark.transforms import load_transform
+from rangeland.spark.transform import load_transform
 from tests import docs
 
 pytestmark = pytest.mark.spark

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.entries import LossEntry, PlanEntry
-from rangeland.delta.kernel import Kernel
-from rangeland.delta.ledger import Ledger
-from rangeland.landing.target import Target
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.ledger.events import LossEntry, PlanEntry
+from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.landing.target_state import Target
 from rangeland.model import Isolation
 from rangeland.planning.plan import Plan
 from tests.golden.test_golden_landings import JOB, VERSIONS, entries_of

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message
 
-from rangeland import inspection
-from rangeland.dialects.groups import Home
 from rangeland.errors import Conflict, Unreachable
-from rangeland.groups.homes import open_home
-from rangeland.groups.pushing import push
+from rangeland.groups.backend import Home
+from rangeland.groups.backend_choice import open_home
+from rangeland.groups.mirror_now import push
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings
+from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
@@ -97,7 +97,7 @@ def test_a_landing_is_mirrored_and_shown(kafka: KafkaCluster, job: Job, spark: A
     assert run(job, spark, Silent()).warnings == ()
     before_ms = int(time.time() * 1000)
     produce(kafka.bootstrap, topic, numbered(MORE), partition=1)
-    shown = inspection.status(job, spark, Silent()).to_json()
+    shown = job_status.status(job, spark, Silent()).to_json()
     assert [p["group_offset"] for p in shown["partitions"]] == [COUNT, COUNT]
     assert [(p["checkpoint"], p["end"], p["lag"]) for p in shown["partitions"]] == [
         (COUNT, COUNT, 0),
@@ -145,7 +145,7 @@ def test_a_live_consumer_is_never_worked_against(kafka: KafkaCluster, job: Job, 
     with live_consumer(kafka, job):
         with pytest.raises(Conflict, match="billing"):
             run(job, spark, Silent())
-        shown = inspection.status(job, spark, Silent()).to_json()
+        shown = job_status.status(job, spark, Silent()).to_json()
         assert shown["sequence"] == 0
         (member,) = shown["group"]["members"]
         assert (member["client"], member["is_ours"]) == ("billing", False)
@@ -166,8 +166,8 @@ def test_status_without_the_home_shows_the_rest(
     def away(*_: object) -> Home:
         raise Unreachable("the coordinator is away")
 
-    monkeypatch.setattr(inspection, "open_home", away)
-    shown = inspection.status(job, spark, Silent()).to_json()
+    monkeypatch.setattr(job_status, "open_home", away)
+    shown = job_status.status(job, spark, Silent()).to_json()
     assert [p["checkpoint"] for p in shown["partitions"]] == [COUNT, COUNT]
     assert [p["group_offset"] for p in shown["partitions"]] == [None, None]
     assert "is away" in shown["group"]["why"]

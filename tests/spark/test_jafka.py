@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import inspection
 from rangeland.errors import JobFileError, UsageError
-from rangeland.groups.homes import open_home
+from rangeland.groups.backend_choice import open_home
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings
-from rangeland.landing.target import Target
+from rangeland.job.source_settings import cluster_settings
+from rangeland.landing.target_state import Target
 from rangeland.model import Counts, Partition
 from rangeland.planning.plan import Way
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.run import preview
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import console_consume
@@ -129,7 +129,7 @@ def test_a_transform_makes_rows_of_messages_inside_entries(
     kept = sorted(row for row in written.rows if row[3] % 2 == 0)
     assert landed_rows(spark, table) == kept
     assert result.counts == Counts(landed=len(kept), filtered=len(written.rows) - len(kept))
-    assert inspection.verify(jafka_job(jafka, table, written.topic), spark, Silent()).is_well
+    assert job_status.verify(jafka_job(jafka, table, written.topic), spark, Silent()).is_well
 
 
 def test_a_frame_is_read_without_a_landing(
@@ -243,7 +243,7 @@ def landed(jafka: JafkaCluster, written: Written, spark: Any, table: str) -> Job
 
 def verified(job: Job, spark: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
-        json.dumps(inspection.verify(job, spark, Silent()).to_json())
+        json.dumps(job_status.verify(job, spark, Silent()).to_json())
     )
     return found
 
@@ -312,7 +312,7 @@ def test_an_offset_is_found_by_its_broker(
 
     def find(offset: int, broker: str = "1") -> dict[str, Any]:
         partition = Partition(written.topic, 1, broker)
-        found = inspection.find(landed, spark, partition, offset, Silent())
+        found = job_status.find(landed, spark, partition, offset, Silent())
         return found.to_json()
 
     found = find(last)
@@ -367,13 +367,13 @@ def test_a_run_goes_on_where_upstream_s_consumer_stopped_and_the_other_way_round
 def test_the_checkpoint_is_of_entries_that_are_landed(
     landed: Job, written: Written, spark: Any
 ) -> None:
-    shown = inspection.status(landed, spark, Silent()).to_json()
+    shown = job_status.status(landed, spark, Silent()).to_json()
     seen = {f"{p['broker']}-{p['partition']}": p for p in shown["partitions"]}
     assert {which: p["checkpoint"] for which, p in seen.items()} == written.ends
     written.add("2-0", values_of("later", 4))
     lag = {
         f"{p['broker']}-{p['partition']}": p["lag"]
-        for p in inspection.status(landed, spark, Silent()).to_json()["partitions"]
+        for p in job_status.status(landed, spark, Silent()).to_json()["partitions"]
     }
     assert lag == {**dict.fromkeys(seen, 0), "2-0": 4 * (10 + len(b"later-00000"))}
     assert Target(spark, landed).standing(landed.application).topics == {written.topic}

@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import inspection, run
+from rangeland import run
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.job import Job
-from rangeland.landing import drafting
+from rangeland.landing import planner
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.zookeeper import ZooKeeperServer
-from rangeland.zookeeper.registry import read_registry
+from rangeland.zookeeper.broker_registry import read_registry
 from tests.spark.jafkas import PATIENCE_S, Written, jafka_job, landed_rows
 from tests.values import values_of
 
@@ -151,7 +152,7 @@ def test_a_landed_broker_that_left_zookeeper_is_away_and_not_gone(
     wait_until_forgotten(jafka, "2")
     with pytest.raises(Unreachable, match="broker 2: no broker of that name is registered"):
         rangeland.land(job, spark)
-    checked = inspection.check(job, lambda: spark, Silent())
+    checked = job_status.check(job, lambda: spark, Silent())
     assert (checked.exit_code, checked.error) == (75, "Unreachable")
     policy = {**LENIENT, "unreachable": "hold"}
     held = rangeland.land(registered(jafka, table, written.topic, policy=policy), spark)
@@ -185,7 +186,7 @@ def test_a_broker_that_dies_while_it_is_read_is_held_there_and_the_others_land(
     last = rangeland.land(job, spark)
     assert (last.recovered, last.held) == ((), ())
     assert landed_rows(spark, table) == sorted(written.rows)
-    assert inspection.verify(job, spark, Silent()).is_well
+    assert job_status.verify(job, spark, Silent()).is_well
 
 
 @pytest.mark.slow
@@ -235,7 +236,7 @@ def test_what_retention_took_is_lost_by_policy_in_bytes(
     left = [row for row in written.of("2-0") if row[2] < landed_until or row[2] >= begins]
     assert landed_rows(spark, table) == sorted(written.of("1-0") + left)
     assert result.counts.lost == begins - landed_until
-    assert inspection.verify(job, spark, Silent()).is_well
+    assert job_status.verify(job, spark, Silent()).is_well
     assert rangeland.land(job, spark).state == "nothing"
 
 
@@ -246,7 +247,7 @@ def test_a_log_that_was_cut_short_is_noticed(
     table: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(drafting, "RESURVEY_SECONDS", 0)
+    monkeypatch.setattr(planner, "RESURVEY_SECONDS", 0)
     job = named(jafka, table, written.topic)
     rangeland.land(job, spark)
     end, kept = written.ends["1-0"], written.offsets("1-0")[-2]
@@ -308,4 +309,4 @@ def test_a_damaged_entry_is_refused_or_lost_by_policy(
     whole = sorted(row for row in written.rows if (row[0], row[2]) != ("1", bad))
     assert landed_rows(spark, table) == whole
     assert result.counts == Counts(landed=len(whole), lost=behind - bad)
-    assert inspection.verify(job, spark, Silent()).is_well
+    assert job_status.verify(job, spark, Silent()).is_well

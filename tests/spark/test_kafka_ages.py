@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rangeland.inspection import status
 from rangeland.model import Counts
 from rangeland.progress import Silent
+from rangeland.queries.job_status import status
 from rangeland.run import preview, run
 from rangeland.testing.consuming import consume
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster

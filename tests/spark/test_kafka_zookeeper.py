@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rangeland.groups.homes import open_home
-from rangeland.job.settings import cluster_settings
+from rangeland.groups.backend_choice import open_home
+from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.progress import Silent
 from rangeland.run import run

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import Job, inspection, run
+from rangeland import Job, run
 from rangeland.errors import Conflict
-from rangeland.job.text import parse_job_text
+from rangeland.job.located_values import parse_job_text
+from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Counts
-from rangeland.planfile import read_plan_file, write_plan_file
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
     CODECS,
@@ -307,14 +308,14 @@ def test_limited_runs_land_everything_once_and_share_fairly(
     assert 0 < shares[1] < 40
     assert 0 < shares[2] < 80
     checkpoints = {
-        p.partition.number: p.checkpoint for p in inspection.status(job, spark, Silent()).partitions
+        p.partition.number: p.checkpoint for p in job_status.status(job, spark, Silent()).partitions
     }
     assert checkpoints == shares
     states = [rangeland.land(job, spark).state for _ in range(3)]
     assert states == ["landed", "landed", "nothing"]
     everything = expected(p0=range(5), p1=range(40), p2=range(80))
     assert offsets_of(table_of(spark, table)) == everything
-    assert [p.lag for p in inspection.status(job, spark, Silent()).partitions] == [0, 0, 0]
+    assert [p.lag for p in job_status.status(job, spark, Silent()).partitions] == [0, 0, 0]
 
 
 def test_a_first_run_at_the_end_lands_what_comes_after_it(
@@ -324,7 +325,7 @@ def test_a_first_run_at_the_end_lands_what_comes_after_it(
     job = job_of(kafka.bootstrap, table, topic, range={"first_run": "latest"})
     first = rangeland.land(job, spark)
     assert (first.state, first.counts.landed) == ("nothing", 0)
-    seen = inspection.status(job, spark, Silent()).partitions
+    seen = job_status.status(job, spark, Silent()).partitions
     assert [(p.checkpoint, p.lag) for p in seen] == [(30, 0), (7, 0)]
     assert rangeland.land(job, spark).sequence == first.sequence, "it begins once"
     produce(kafka.bootstrap, topic, numbered(5), partition=1)
@@ -374,7 +375,7 @@ def test_a_backfill_leaves_the_checkpoint_where_it_is(
     rangeland.backfill(
         job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(6, 8))), spark
     )
-    (status,) = inspection.status(begun, spark, Silent()).partitions
+    (status,) = job_status.status(begun, spark, Silent()).partitions
     assert (status.checkpoint, status.lag) == (3, 7)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.entries import (
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.ledger.events import (
     FileEntry,
     OutcomeEntry,
     PartEntry,
@@ -18,8 +19,7 @@ from rangeland.delta.entries import (
     RangeEntry,
     Span,
 )
-from rangeland.delta.kernel import Kernel
-from rangeland.delta.ledger import Ledger
+from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Bug
 from rangeland.model import Counts, DataFile, Partition, Range, Receipt
 

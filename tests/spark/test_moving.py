@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import inspection, run
+from rangeland import run
 from rangeland.model import Partition
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.spark.landings import between, expected, job_of, offsets_of, table_of
@@ -43,13 +44,13 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
 
     again = rangeland.land(job, spark)
     assert (again.state, again.warnings) == ("nothing", ())
-    status = inspection.status(job, spark, Silent())
+    status = job_status.status(job, spark, Silent())
     assert [(p.checkpoint, p.lag, p.passed_over) for p in status.partitions] == [
         (10, 0, ((4, 10),)),
         (10, 0, ((4, 7),)),
     ]
     where = [(Partition(topic, 0), 4), (Partition(topic, 0), 10), (Partition(topic, 9), 0)]
-    assert [inspection.find(job, spark, *one, Silent()).why for one in where] == [
+    assert [job_status.find(job, spark, *one, Silent()).why for one in where] == [
         f"of {topic}/0 it has offsets 0 to 3",
         f"of {topic}/0 it has offsets 0 to 3",
         f"nothing of {topic}/9 has landed in it",
@@ -77,6 +78,6 @@ def test_a_run_with_nothing_to_land_leaves_nothing_to_verify(
     assert rangeland.land(job, spark).state == "nothing"
     seen = rangeland.verify(job, spark)
     assert (seen.is_well, seen.landings, seen.pieces) == (True, 0, ())
-    finding = inspection.find(job, spark, Partition(topic, 0), 3, Silent())
+    finding = job_status.find(job, spark, Partition(topic, 0), 3, Silent())
     assert (finding.state, finding.why) == ("not-landed", "nothing has landed in it yet")
     assert not Path(table).exists()

@@ -20,15 +20,15 @@ import pyarrow as pa
 import pytest
 
 import rangeland
-from rangeland import inspection
-from rangeland.delta.facts import Layout
-from rangeland.delta.files import FileWriter
-from rangeland.delta.kernel import Kernel
-from rangeland.delta.storage import S3Keys, StoreSettings
+from rangeland.delta.data_files import FileWriter
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.store_access import S3Keys, StoreSettings
+from rangeland.delta.table_metadata import Layout
 from rangeland.errors import RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.planning.plan import Plan
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
 from rangeland.testing.s3 import S3Server
@@ -144,8 +144,8 @@ ROWS = pa.schema([pa.field("value", pa.binary())])
 WRITER = """
 import pickle, sys, time
 import pyarrow as pa
-from rangeland.delta.facts import Layout
-from rangeland.delta.files import FileWriter
+from rangeland.delta.table_metadata import Layout
+from rangeland.delta.data_files import FileWriter
 table = pickle.load(sys.stdin.buffer)
 rows = pa.schema([pa.field("value", pa.binary())])
 writer = FileWriter(table, Layout(rows), compression="none", row_group_bytes=1 << 20)
@@ -307,7 +307,7 @@ def test_check_and_run_say_that_one_driver_may_commit(
 ) -> None:
     topic_of(kafka, topic, p0=1)
     job = job_of(kafka.bootstrap, lake, topic)
-    findings = {f[0]: f for f in inspection.check(job, lambda: spark, Silent()).findings}
+    findings = {f[0]: f for f in job_status.check(job, lambda: spark, Silent()).findings}
     assert "run one driver at a time" in findings["table"][2]
     (warning,) = rangeland.land(job, spark).warnings
     assert "spark.delta.logStore.s3a.impl" in warning

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 import rangeland
-from rangeland import inspection, run
-from rangeland.delta.files import FileWriter
-from rangeland.delta.fit import new_table
-from rangeland.delta.kernel import Kernel
+from rangeland import run
+from rangeland.delta.data_files import FileWriter
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.schema_compatibility import new_table
 from rangeland.model import Partition
 from rangeland.planning.plan import Way
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.spark.landings import between, expected, job_of, offsets_of, table_of
@@ -70,8 +71,8 @@ def test_a_table_with_all_of_them_in_its_name_works_in_every_command(
     job = job_of(kafka.bootstrap, f"file://{tmp_path}/../{tmp_path.name}/{EVERYTHING}/", topic)
     assert run.run(job, spark, Silent()).rows == 10
     assert run.run(job, spark, Silent()).state == "nothing"
-    assert inspection.verify(job, spark, Silent()).is_well
-    assert inspection.find(job, spark, Partition(topic, 0), 3, Silent()).state == "landed"
+    assert job_status.verify(job, spark, Silent()).is_well
+    assert job_status.find(job, spark, Partition(topic, 0), 3, Silent()).state == "landed"
 
     spark.sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
     assert run.backfill(job, spark, Silent(), Way.MISSING).rows == 5

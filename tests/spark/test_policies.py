@@ -16,14 +16,14 @@ import pytest
 
 import rangeland
 from rangeland import run
-from rangeland.delta.kernel import Kernel
-from rangeland.delta.rows import SCHEMA
-from rangeland.delta.schema import schema_json
+from rangeland.delta.arrow_schema import schema_json
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.ledger.event_rows import SCHEMA
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.job import Job
-from rangeland.job.text import parse_job_text
+from rangeland.job.located_values import parse_job_text
+from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Counts
-from rangeland.planfile import read_plan_file, write_plan_file
 from rangeland.planning.plan import Plan
 from rangeland.progress import Silent
 from rangeland.testing.kafka import KafkaCluster

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.aside import AsideSettings, AsideWriter
-from rangeland.delta.entries import OutcomeEntry
-from rangeland.delta.kernel import Kernel
-from rangeland.delta.quarantine import Quarantine
-from rangeland.landing.table import TargetTable
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.ledger.events import OutcomeEntry
+from rangeland.delta.quarantine_table import Quarantine
+from rangeland.delta.quarantine_writer import AsideSettings, AsideWriter
+from rangeland.landing.target_table import TargetTable
 from rangeland.model import Counts, Kept, Partition, Range, Receipt
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ import rangeland
 from rangeland import run
 from rangeland.model import Counts
 from rangeland.progress import Silent
-from rangeland.spark.names import LEDGER_SUFFIX, QUARANTINE_SUFFIX
+from rangeland.spark.catalog_names import LEDGER_SUFFIX, QUARANTINE_SUFFIX
 from rangeland.testing.kafka import KafkaCluster
 from tests.spark.damage import BATCH, WIDTH, filled, flip, is_proved, losses, mend_quarantine, plans
 from tests.spark.landings import expected, job_of, offsets_of, table_of

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import inspection
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.job import Job
-from rangeland.landing import drafting
+from rangeland.landing import planner
 from rangeland.model import Counts
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import log_of, settings_of
 from tests.spark import landings
@@ -68,7 +68,7 @@ def test_messages_that_have_expired_are_refused_held_back_or_lost_and_counted(
     written.add("broker-b", 0, values_of("more", 5))
     begins = expire(written, 0)
     assert 10 < begins < 110
-    shown = inspection.status(job_of(written, table), spark, Silent())
+    shown = job_status.status(job_of(written, table), spark, Silent())
     assert {str(p.partition): (p.start, p.checkpoint) for p in shown.partitions} == {
         f"{topic}/broker-a-0": (begins, 10),
         f"{topic}/broker-b-0": (0, 10),
@@ -89,7 +89,7 @@ def test_messages_that_have_expired_are_refused_held_back_or_lost_and_counted(
     skipped = rangeland.land(skipping, spark)
     assert skipped.counts == Counts(landed=110 - begins, lost=begins - 10)
     assert landed_rows(spark, table) == sorted(left)
-    assert inspection.verify(skipping, spark, Silent()).is_well
+    assert job_status.verify(skipping, spark, Silent()).is_well
     assert rangeland.land(job_of(written, table), spark).state == "nothing"
 
 
@@ -100,7 +100,7 @@ def test_a_landed_topic_that_is_deleted_has_vanished_and_one_made_anew_is_no_con
     table: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(drafting, "RESURVEY_SECONDS", 0)
+    monkeypatch.setattr(planner, "RESURVEY_SECONDS", 0)
     written = Written(rocketmq, topic, 1)
     written.fill("first", 10)
     job = job_of(written, table)

@@ -14,17 +14,18 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import inspection, run
-from rangeland.dialects.groups import Home
+from rangeland import run
 from rangeland.errors import Conflict, JobFileError, UsageError
-from rangeland.groups.homes import open_home
-from rangeland.groups.pushing import push
+from rangeland.groups.backend import Home
+from rangeland.groups.backend_choice import open_home
+from rangeland.groups.mirror_now import push
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings
-from rangeland.job.text import parse_job_text
+from rangeland.job.located_values import parse_job_text
+from rangeland.job.source_settings import cluster_settings
+from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Partition
-from rangeland.planfile import read_plan_file, write_plan_file
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import clients_command, run_clients
@@ -75,7 +76,7 @@ def offsets_of(job: Job, written: Written) -> dict[Partition, int | None]:
 def shown(job: Job, spark: Any) -> dict[str, Any]:
     """What ``status --json`` prints."""
     found: dict[str, Any] = json.loads(
-        json.dumps(inspection.status(job, spark, Silent()).to_json())
+        json.dumps(job_status.status(job, spark, Silent()).to_json())
     )
     return found
 
@@ -263,18 +264,18 @@ def test_rows_that_others_delete_are_found_to_the_offset_and_landed_again(
     rangeland.land(job, spark)
     written.fill("second", MORE)
     rangeland.land(job, spark)
-    assert inspection.verify(job, spark, Silent()).to_json()["ok"]
+    assert job_status.verify(job, spark, Silent()).to_json()["ok"]
     torn = "broker = 'broker-a' AND partition = 1 AND offset IN (0, 7, 8, 62)"
     spark.sql(f"DELETE FROM delta.`{table}` WHERE {torn}")
-    found = inspection.verify(job, spark, Silent()).to_json()
+    found = job_status.verify(job, spark, Silent()).to_json()
     assert not found["ok"]
     assert [
         (h["broker"], h["partition"], h["from_offset"], h["until_offset"]) for h in found["holes"]
     ] == [("broker-a", 1, start, end) for start, end in ((0, 1), (7, 9), (62, 63))]
-    gone = inspection.find(job, spark, Partition(written.topic, 1, "broker-a"), 62, Silent())
+    gone = job_status.find(job, spark, Partition(written.topic, 1, "broker-a"), 62, Silent())
     assert (gone.state, gone.sequence) == ("missing", 2)
     assert rangeland.backfill(job, spark, missing=True).counts.landed == 4
-    assert inspection.verify(job, spark, Silent()).to_json()["ok"]
+    assert job_status.verify(job, spark, Silent()).to_json()["ok"]
     assert landed_rows(spark, table) == sorted(written.rows)
     assert rangeland.backfill(job, spark, missing=True).state == "nothing"
 
@@ -284,14 +285,14 @@ def test_an_offset_is_found_with_its_landing_its_master_and_its_file(
 ) -> None:
     rangeland.land(job, spark)
     there = Partition(written.topic, 1, "broker-b")
-    found = inspection.find(job, spark, there, 7, Silent()).to_json()
+    found = job_status.find(job, spark, there, 7, Silent()).to_json()
     assert (found["state"], found["sequence"]) == ("landed", 1)
     assert found["leader"] == written.cluster.address("broker-b")
     assert Path(found["file"].removeprefix("file:").replace("%20", " ")).exists()
-    never = inspection.find(job, spark, there, COUNT, Silent())
+    never = job_status.find(job, spark, there, COUNT, Silent())
     assert (never.state, never.sequence) == ("not-landed", None)
     with pytest.raises(UsageError, match=r"of 2 brokers.*broker-a-1, .*broker-b-1"):
-        inspection.find(job, spark, Partition(written.topic, 1), 7, Silent())
+        job_status.find(job, spark, Partition(written.topic, 1), 7, Silent())
 
 
 def test_a_queue_without_a_broker_is_that_of_each(written: Written, table: str, spark: Any) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rangeland import cli
-from rangeland.fetch import tokens
+from rangeland.cli import command_line
+from rangeland.connection import tokens
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.brokers.secured import PASSWORD, USER, SecuredCluster, unsecured_token
 from tests.certificates import Authority
@@ -43,7 +43,7 @@ def called(spark: Any, capfd: pytest.CaptureFixture[str]) -> Called:
 
     def call(*arguments: str) -> tuple[int, dict[str, Any], str]:
         capfd.readouterr()
-        code = cli.main([*arguments, "--json"])
+        code = command_line.main([*arguments, "--json"])
         out, err = capfd.readouterr()
         return code, json.loads(out.splitlines()[-1]), out + err
 

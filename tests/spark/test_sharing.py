@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from rangeland import inspection
-from rangeland.delta.kernel import Kernel
-from rangeland.delta.ledger import Ledger
-from rangeland.dialects.groups import Joining
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
-from rangeland.groups import claiming, sharing
-from rangeland.groups.keeping import Keeper
+from rangeland.groups import lease, shared_plan
+from rangeland.groups.backend import Joining
+from rangeland.groups.heartbeat import Keeper
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.run import backfill, run
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
@@ -44,7 +44,7 @@ EACH = {f"p{n}": range(COUNT) for n in range(4)}
 @pytest.fixture
 def homes(monkeypatch: pytest.MonkeyPatch) -> Homes:
     found = Homes()
-    monkeypatch.setattr(claiming, "open_home", found.open)
+    monkeypatch.setattr(lease, "open_home", found.open)
     return found
 
 
@@ -83,7 +83,7 @@ def parts(spark: Any, job: Job) -> list[dict[str, Any]]:
 def judge(spark: Any, job: Job, homes: Homes) -> None:
     """Each record is there once, the ledger proves it, and the group is at the checkpoint."""
     assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
-    assert inspection.verify(job, spark, Silent()).is_well
+    assert job_status.verify(job, spark, Silent()).is_well
     checkpoint = {Partition(job.source.topics[0], n): COUNT for n in range(4)}
     assert homes.groups.group("g").offsets == checkpoint
 
@@ -242,7 +242,7 @@ def test_where_the_home_is_gone_a_driver_reads_what_others_held(
 def test_a_member_that_never_reads_is_not_waited_for_without_end(
     homes: Homes, job: Job, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "STALLED_SECONDS", 2.0)
+    monkeypatch.setattr(shared_plan, "STALLED_SECONDS", 2.0)
     topic = job.source.topics[0]
     partitions = tuple(Partition(topic, n) for n in range(4))
     idle = FakeHome(homes.groups, "z")
@@ -277,7 +277,7 @@ def test_what_two_drivers_have_both_read_is_handed_in_once(
     (part,) = parts(spark, job)
     assert part["member"].startswith("a-")
     assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
-    assert inspection.verify(job, spark, Silent()).is_well
+    assert job_status.verify(job, spark, Silent()).is_well
     assert any("is not mirrored" in text for text in one.landed().warnings)
 
 

@@ -23,9 +23,9 @@ import pytest
 from pyspark.find_spark_home import _find_spark_home
 
 from rangeland.jvm.java import SMALL_JVM
-from rangeland.spark.versions import DELTA_PACKAGE
+from rangeland.spark.runtime_versions import DELTA_PACKAGE
 from rangeland.testing.kafka import KafkaCluster
-from rangeland.testing.members import command_of, members_of, temporary_files_in
+from rangeland.testing.process_sessions import command_of, members_of, temporary_files_in
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic
 from tests.chaos.judging import add_records
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 # A shell that starts the tests in its background has children ignore SIGINT.
 COMMAND = (
     "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from rangeland.cli import main; sys.exit(main(sys.argv[1:]))"
+    "from rangeland.cli.command_line import main; sys.exit(main(sys.argv[1:]))"
 )
 ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 OF_JAVA = ("Exception", "\tat ", "Traceback", " WARN ", " ERROR ")

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import inspection, run
+from rangeland import run
 from rangeland.errors import Conflict, RangeLost, TableRefused, UsageError
 from rangeland.job import Job
-from rangeland.landing.replacing import Replacement
-from rangeland.landing.target import Target
+from rangeland.landing.replacement import Replacement
+from rangeland.landing.target_state import Target
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.audit import Replaced
 from rangeland.planning.plan import Way
+from rangeland.planning.table_audit import Replaced
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
     Record,
@@ -53,7 +54,7 @@ def landed(kafka: KafkaCluster, spark: Any, topic: str, table: str) -> Job:
 
 def verified(job: Job, spark: Any) -> dict[str, Any]:
     """What `verify --json` prints, without the time it took."""
-    found = inspection.verify(job, spark, Silent()).to_json()
+    found = job_status.verify(job, spark, Silent()).to_json()
     found.pop("seconds")
     return json.loads(json.dumps(found))
 
@@ -175,7 +176,7 @@ def test_a_restore_that_took_nothing_back_is_in_nobody_s_way(
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
-    before = inspection.verify(landed, spark, Silent()).table_version
+    before = job_status.verify(landed, spark, Silent()).table_version
     assert rangeland.backfill(part, spark, replace=True).replaced == Replaced(same=60)
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {before}")
     assert rangeland.land(landed, spark).state == "nothing"
@@ -284,7 +285,7 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
     topic, table = landed.source.topics[0], landed.sink.table
-    found = inspection.find(landed, spark, Partition(topic, 1), 75, Silent()).to_json()
+    found = job_status.find(landed, spark, Partition(topic, 1), 75, Silent()).to_json()
     assert (found["state"], found["sequence"], found["table_version"]) == ("landed", 2, 2)
     assert found["leader"] == kafka.bootstrap[0]
     assert Path(found["file"].removeprefix("file:").replace("%20", " ")).exists()
@@ -292,9 +293,9 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     (stamp,) = [row.timestamp.isoformat() for row in history if row.version == 2]
     assert found["landed_at"].startswith(stamp[:19])
     sql(f"DELETE FROM delta.`{table}` WHERE offset = 75")
-    gone = inspection.find(landed, spark, Partition(topic, 1), 75, Silent())
+    gone = job_status.find(landed, spark, Partition(topic, 1), 75, Silent())
     assert (gone.state, gone.sequence, gone.files) == ("missing", 2, ())
-    never = inspection.find(landed, spark, Partition(topic, 1), 100, Silent())
+    never = job_status.find(landed, spark, Partition(topic, 1), 100, Silent())
     assert (never.state, never.sequence) == ("not-landed", None)
 
 
@@ -409,12 +410,12 @@ def test_a_range_that_cuts_a_slice_is_refused_and_nothing_is_changed(
     kafka: KafkaCluster, landed: Job, spark: Any
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
-    version = inspection.verify(landed, spark, Silent()).table_version
+    version = job_status.verify(landed, spark, Silent()).table_version
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(10, 60)))
     with pytest.raises(UsageError, match="cuts the slice") as refused:
         rangeland.backfill(part, spark, replace=True)
     assert "begin at 0 or 60" in str(refused.value)
-    found = inspection.verify(landed, spark, Silent())
+    found = job_status.verify(landed, spark, Silent())
     assert (found.table_version, found.is_well) == (version, True)
 
 
@@ -455,7 +456,7 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
-    whole = inspection.verify(landed, spark, Silent()).table_version
+    whole = job_status.verify(landed, spark, Silent()).table_version
     sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
 
     class Died(BaseException):

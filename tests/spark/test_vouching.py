@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 import rangeland
-from rangeland import inspection, run
-from rangeland.delta.kernel import Kernel
+from rangeland import run
+from rangeland.delta.delta_kernel import Kernel
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.target import Target
+from rangeland.landing.target_state import Target
 from rangeland.planning.plan import Plan
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.spark.landings import job_of, offsets_of, table_of
@@ -87,10 +88,10 @@ def test_a_transaction_that_delta_has_dropped_lands_nothing_twice(
         f"ALTER TABLE delta.`{lake.table}` SET TBLPROPERTIES "
         f"('{name}' = 'interval 0 seconds', 'delta.checkpointInterval' = '1')"
     )
-    checked = inspection.check(lake.job(), lambda: lake.spark, Silent())
+    checked = job_status.check(lake.job(), lambda: lake.spark, Silent())
     assert any(name in text for _, _, text in checked.findings)
     assert any(
-        name in text for text in inspection.status(lake.job(), lake.spark, Silent()).warnings
+        name in text for text in job_status.status(lake.job(), lake.spark, Silent()).warnings
     )
     sql(f"DELETE FROM delta.`{lake.table}` WHERE offset = 0")  # makes a checkpoint
     snapshot = kernel.load(lake.table)
@@ -117,7 +118,7 @@ def test_a_table_whose_ledger_is_gone_is_refused_until_its_rows_are_adopted(lake
     lake.produce(2)
     assert lake.land() == ("landed", 4)
     assert lake.offsets() == list(range(12))
-    assert inspection.verify(lake.job(), lake.spark, Silent()).is_well
+    assert job_status.verify(lake.job(), lake.spark, Silent()).is_well
 
 
 def test_copies_and_clones_without_a_ledger_are_refused(

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from rangeland import run
-from rangeland.delta.ledger import Ledger
+from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
-from rangeland.landing.target import Target
+from rangeland.landing.target_state import Target
 from rangeland.model import Counts, Partition, Receipt
-from rangeland.planning.coverage import coverage_of, leave_out
-from rangeland.planning.draft import Draft
+from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan, Way
+from rangeland.planning.plan_builder import Draft
 from rangeland.planning.policy import Action, Loss, Seen, Verdict
 from rangeland.progress import Silent
 from rangeland.results import RunResult

@@ -6,7 +6,7 @@ import pytest
 
 from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Partition, Range
-from rangeland.planning.asked import Ask, Landed, known_as, refuse_other_ask
+from rangeland.planning.read_options import Ask, Landed, known_as, refuse_other_ask
 
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 R = Range(Partition("t", 0), 0, 9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rangeland.model import Partition, Range
-from rangeland.planning.audit import Piece, audit, cut_pieces, in_force, missing, other_lives
+from rangeland.planning.table_audit import Piece, audit, cut_pieces, in_force, missing, other_lives
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 PIECES = [

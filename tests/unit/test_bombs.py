@@ -19,7 +19,7 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from rangeland.dialects.contract import Context, load_dialect
+from rangeland.dialects.dialect import Context, load_dialect
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.batches import Batch, Record, encode, varint

@@ -10,20 +10,24 @@ from typing import Any
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import Lost
+from rangeland.connection.stream import Stream
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka import open_home
 from rangeland.dialects.rocketmq.routes import MAX_QUEUES, read_route
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
-from rangeland.fetch.loop import FetchLoop
-from rangeland.fetch.lost import Lost
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Ask, WaitUntil
-from rangeland.fetch.stream import Stream
+from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.loop_actions import Ask, WaitUntil
+from rangeland.groups.kafka.group_backend import open_home
 from rangeland.model import Address, Leader, LogState, Partition, Range
-from rangeland.planning.estimate import MOST_BYTES, with_estimate
+from rangeland.planning.byte_estimate import MOST_BYTES, with_estimate
 from rangeland.planning.slices import MAX_SLICES, Slicing, cut
 from rangeland.untrusted import MAX_INT64
-from rangeland.zookeeper.registry import parse_broker, parse_kafka_topic, parse_partition_count
+from rangeland.zookeeper.broker_registry import (
+    parse_broker,
+    parse_kafka_topic,
+    parse_partition_count,
+)
 from tests.scripted import ScriptedEdge, found
 from tests.unit.test_manners import B1, loop_of, slice_of
 

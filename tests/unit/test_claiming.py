@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.dialects.groups import GroupView, Holder, Joining
-from rangeland.groups.claiming import Place
-from rangeland.groups.keeping import Keeper
+from rangeland.groups.backend import GroupView, Holder, Joining
+from rangeland.groups.heartbeat import Keeper
+from rangeland.groups.lease import Place
 from rangeland.model import Partition
 from tests.fakes.homes import FakeHome, Groups
 

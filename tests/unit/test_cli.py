@@ -16,15 +16,16 @@ from typing import Any
 
 import pytest
 
-from rangeland import cli, errors
+from rangeland import errors
+from rangeland.cli import command_line
 from rangeland.job import Job
-from rangeland.landing.redriven import RedriveResult
+from rangeland.landing.redrive_result import RedriveResult
 from rangeland.planning.plan import Plan, Way
 from tests import answers as made
 
 
 class Runs:
-    """Stands for ``rangeland.run`` and ``rangeland.inspection``: made values
+    """Stands for ``rangeland.run`` and ``rangeland.queries.job_status``: made values
     for answers, and a note of what was asked."""
 
     def __init__(self) -> None:
@@ -87,9 +88,9 @@ class Runs:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     fake = Runs()
     monkeypatch.setitem(sys.modules, "rangeland.run", fake)  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "rangeland.inspection", fake)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "rangeland.queries.job_status", fake)  # type: ignore[arg-type]
     session = SimpleNamespace(open_spark=fake.open_spark)
-    monkeypatch.setitem(sys.modules, "rangeland.spark.session", session)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "rangeland.spark.spark_session", session)  # type: ignore[arg-type]
     return fake
 
 
@@ -103,7 +104,7 @@ def job(tmp_path: Path) -> str:
 @pytest.fixture
 def called(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     def call(*arguments: str) -> tuple[int, str, str]:
-        code = cli.main(arguments)
+        code = command_line.main(arguments)
         sys.stdout.flush()
         return code, *capfd.readouterr()
 
@@ -462,7 +463,7 @@ def process(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_command_and_loads_nothing_heavy() -> None:
     heavy = ["pyspark", "pyarrow", "pydantic", "rich", "yaml", "numpy", "confluent_kafka"]
     code = (
-        "import sys, rangeland.cli; code = rangeland.cli.main(['--help']); "
+        "import sys; from rangeland.cli.command_line import main; code = main(['--help']); "
         f"print(code, [m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -498,15 +499,16 @@ def test_a_signal_ends_a_process_with_its_sentence(
 ) -> None:
     ready = tmp_path / "ready"
     program = (
-        "import signal, sys, time, types, pathlib; from rangeland import cli\n"
+        "import signal, sys, time, types, pathlib\n"
+        "from rangeland.cli import command_line\n"
         # A shell that starts the tests in its background has children ignore this signal.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def run(job, spark, progress):\n"
         f"    pathlib.Path({str(ready)!r}).touch(); time.sleep(60)\n"
         "sys.modules['rangeland.run'] = types.SimpleNamespace(run=run)\n"
         "fake = types.SimpleNamespace(open_spark=lambda name, **_: name)\n"
-        "sys.modules['rangeland.spark.session'] = fake\n"
-        f"sys.exit(cli.main(['run', {job!r}, '--json']))\n"
+        "sys.modules['rangeland.spark.spark_session'] = fake\n"
+        f"sys.exit(command_line.main(['run', {job!r}, '--json']))\n"
     )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:

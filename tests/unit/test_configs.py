@@ -9,13 +9,19 @@ from typing import Any
 import jsonschema
 import pytest
 
-from rangeland import cli
+from rangeland.cli import command_line
 from rangeland.errors import JobFileError
-from rangeland.job import Job, settings_page
-from rangeland.job.schema import job_schema, schema_text, size_text
-from rangeland.job.settings import cluster_settings
-from rangeland.job.text import parse_job_text
-from rangeland.job.words import parse_bound, parse_bounds, parse_first, parse_size, parse_until
+from rangeland.job import Job, reference_page
+from rangeland.job.job_schema import job_schema, schema_text, size_text
+from rangeland.job.located_values import parse_job_text
+from rangeland.job.source_settings import cluster_settings
+from rangeland.job.value_parsers import (
+    parse_bound,
+    parse_bounds,
+    parse_first,
+    parse_size,
+    parse_until,
+)
 from rangeland.model import AtTime, Partition
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -32,7 +38,7 @@ def checker() -> jsonschema.Draft7Validator:
 
 def as_editors_see_it(text: str) -> Any:
     """Keys are text, and times are not times."""
-    from rangeland.job.loading import load
+    from rangeland.job.yaml_loader import load
 
     return json.loads(json.dumps(load(text)[0]))
 
@@ -116,26 +122,26 @@ def test_the_kept_schema_is_current() -> None:
 
 def test_the_page_is_current() -> None:
     page = (CONFIGS / "README.md").read_text(encoding="utf-8")
-    assert settings_page.renewed(page) == page
+    assert reference_page.renewed(page) == page
 
 
 def test_a_page_without_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="lacks"):
-        settings_page.renewed("# nothing\n")
+        reference_page.renewed("# nothing\n")
 
 
 def test_page_and_schema_are_made_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = (CONFIGS / "README.md").read_text(encoding="utf-8")
     (tmp_path / "README.md").write_text(page.replace("| `sink`", "| gone"))
-    assert settings_page.main([str(tmp_path)]) == 0
+    assert reference_page.main([str(tmp_path)]) == 0
     assert (tmp_path / "README.md").read_text() == page
     assert (tmp_path / "job.schema.json").read_text() == schema_text()
 
 
 def test_the_command_prints_the_schema(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["schema"]) == 0
+    assert command_line.main(["schema"]) == 0
     assert capfd.readouterr() == (schema_text(), "")
-    assert cli.main(["schema", "--json"]) == 0
+    assert command_line.main(["schema", "--json"]) == 0
     out, _ = capfd.readouterr()
     assert out.count("\n") == 1
     assert json.loads(out) == job_schema()
@@ -143,10 +149,10 @@ def test_the_command_prints_the_schema(capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_the_command_writes_the_schema(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "job.schema.json"
-    assert cli.main(["schema", "--out", str(path), "--json"]) == 0
+    assert command_line.main(["schema", "--out", str(path), "--json"]) == 0
     assert json.loads(capfd.readouterr().out) == {"file": str(path)}
     assert path.read_text(encoding="utf-8") == schema_text()
-    assert cli.main(["schema", "--out", str(tmp_path / "no" / "s.json"), "--json"]) == 64
+    assert command_line.main(["schema", "--out", str(tmp_path / "no" / "s.json"), "--json"]) == 64
     assert "cannot be written" in json.loads(capfd.readouterr().out)["message"]
 
 
@@ -154,7 +160,7 @@ def fields(schema: dict[str, Any], at: str = "") -> list[tuple[str, dict[str, An
     found = []
     for name, node in schema["properties"].items():
         found.append((at + name, node))
-        section = settings_page.section_of(node)
+        section = reference_page.section_of(node)
         found += fields(section, f"{at}{name}.") if section else []
     return found
 
@@ -163,15 +169,15 @@ def test_every_field_has_a_meaning_and_no_section_takes_others() -> None:
     for name, node in fields(job_schema()):
         assert node.get("description"), name
         assert node["description"].endswith("."), name
-        section = settings_page.section_of(node)
+        section = reference_page.section_of(node)
         assert section is None or section["additionalProperties"] is False, name
 
 
 def test_every_field_is_on_the_page() -> None:
-    page = settings_page.settings_page()
+    page = reference_page.settings_page()
     for name, node in fields(job_schema()):
         inside = name.split(".", 1)[-1]
-        if settings_page.section_of(node) is None:
+        if reference_page.section_of(node) is None:
             assert f"| `{inside}` |" in page, name
 
 

@@ -14,19 +14,19 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from rangeland.dialects.contract import Question, dialect_names, load_dialect
+from rangeland.connection.broker_connection import Connection
+from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TlsSettings
+from rangeland.connection.diagnosis import Failed, tls_mistake
+from rangeland.connection.failures import Closed, Lost, NoBroker
+from rangeland.connection.pool import Brokers
+from rangeland.connection.stream import AHEAD_BYTES
+from rangeland.connection.tls import tls_context
+from rangeland.dialects.dialect import Question, dialect_names, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
-from rangeland.fetch.broker import Connection
-from rangeland.fetch.lost import Closed, Lost, NoBroker
-from rangeland.fetch.mistakes import Failed, tls_mistake
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings, SaslSettings, TlsSettings
-from rangeland.fetch.stream import AHEAD_BYTES
-from rangeland.fetch.survey import Wanted, take_survey
-from rangeland.fetch.tls import tls_context
 from rangeland.model import Address
-from rangeland.wire.messages import encode
+from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.wire.encoding import encode
 from tests.certificates import Authority
 
 KAFKA = load_dialect("kafka")
@@ -224,7 +224,9 @@ def test_a_listener_that_has_answered_without_tls_is_not_tried_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[Address] = []
-    monkeypatch.setattr("rangeland.fetch.broker.speaks_tls", lambda at: bool(tried.append(at)))
+    monkeypatch.setattr(
+        "rangeland.connection.broker_connection.speaks_tls", lambda at: bool(tried.append(at))
+    )
     with (
         peer(young(answers_metadata), closing) as address,
         Brokers(settings_of(address)) as brokers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.contract import load_dialect
+from rangeland.dialects.dialect import load_dialect
 from tests.batches import Batch, Record, encode
 from tests.entries import entry
 from tests.stored import messages, stored

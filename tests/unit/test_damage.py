@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord, ProofFailed
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.tally import Chunk, Tally
+from rangeland.fetch.receipts import Chunk, Tally
+from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, Isolation, Kept, Partition, Range, Receipt, Slice
-from rangeland.planning.lives import Mark
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.proof import prove

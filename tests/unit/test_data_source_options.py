@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.datasource import KNOWN
+from rangeland.dataframe.datasource import KNOWN
+from rangeland.dataframe.reader import job_of_options
 from rangeland.errors import JobFileError, UsageError
-from rangeland.reading import job_of_options
 
 WHERE = {"servers": "ns:9876", "topics": "orders", "dialect": "rocketmq"}
 

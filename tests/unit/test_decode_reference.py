@@ -13,9 +13,11 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from rangeland.decode import columns, library, reference
-from rangeland.decode.kernel import MAX_BYTES, Kernel
-from rangeland.decode.payload import Fault, Form, Payload
+from rangeland.decode import columns
+from rangeland.decode.kafka import reference
+from rangeland.decode.kafka.kernel import MAX_BYTES, Kernel
+from rangeland.decode.kafka.layout import Fault, Form, Payload
+from rangeland.decode.native import native_library
 from rangeland.errors import BadRecord, Bug
 from rangeland.model import Partition
 from tests.batches import Record, encode_record, encode_records, varint
@@ -29,7 +31,7 @@ MAX_INT64 = (1 << 63) - 1
 def decode(request: pytest.FixtureRequest) -> Decode:
     if request.param == "reference":
         return reference.decode_records
-    return Kernel(library.load_library()).decode_records
+    return Kernel(native_library.load_library()).decode_records
 
 
 def payload_of(*records: Record, base: int = 100, append_ms: int | None = None) -> Payload:
@@ -231,7 +233,7 @@ def test_a_record_nobody_wants_is_hopped_over(decode: Decode) -> None:
 def test_a_call_beyond_two_gib_is_refused() -> None:
     class Huge(Kernel):
         def __init__(self) -> None:
-            super().__init__(library.load_library())
+            super().__init__(native_library.load_library())
 
     quarter = memoryview(bytes(1)).cast("B")
     big = pa.foreign_buffer(pa.py_buffer(quarter).address, MAX_BYTES // 2 + 1, base=quarter)

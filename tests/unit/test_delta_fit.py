@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.facts import Function, PartitionColumn, StoreKind, TableFacts
-from rangeland.delta.fit import fit, new_table, parse_partition_by
-from rangeland.delta.schema import arrow_type, delta_type, schema_json
-from rangeland.delta.stores import store_facts
-from rangeland.delta.trouble import NoTable, StaleTransaction, translate
+from rangeland.delta.arrow_schema import arrow_type, delta_type, schema_json
+from rangeland.delta.java_errors import NoTable, StaleTransaction, translate
+from rangeland.delta.schema_compatibility import fit, new_table, parse_partition_by
+from rangeland.delta.store_kinds import store_facts
+from rangeland.delta.table_metadata import Function, PartitionColumn, StoreKind, TableFacts
 from rangeland.errors import (
     Bug,
     Conflict,

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from rangeland.delta.coverage import Coverage, merge_spans, with_ranges
-from rangeland.delta.entries import (
+from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns, stats_of, to_row
+from rangeland.delta.ledger.events import (
     Entry,
     FileEntry,
     LossEntry,
@@ -19,7 +19,7 @@ from rangeland.delta.entries import (
     RangeEntry,
     Span,
 )
-from rangeland.delta.rows import SCHEMA, from_row, missing_columns, stats_of, to_row
+from rangeland.delta.ledger.landed_offsets import Coverage, merge_spans, with_ranges
 from rangeland.model import Counts, DataFile, Partition, Range, Receipt
 from rangeland.planning.intervals import merge
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from rangeland.delta.lock import locked
-from rangeland.delta.paths import TablePath
-from rangeland.delta.storage import open_store
+from rangeland.delta.store_access import open_store
+from rangeland.delta.table_lock import locked
+from rangeland.delta.table_path import TablePath
 
 
 @pytest.mark.parametrize(

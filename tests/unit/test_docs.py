@@ -16,11 +16,12 @@ import pytest
 import typer
 
 import rangeland
-from rangeland import cli, errors
+from rangeland import errors
+from rangeland.cli import command_line
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.job.schema import job_schema
-from rangeland.job.text import parse_job_text
+from rangeland.job.job_schema import job_schema
+from rangeland.job.located_values import parse_job_text
 from tests import docs
 from tests.docs import Block, Command
 
@@ -31,7 +32,7 @@ ORDINARY = {
 }  # fmt: skip
 """Programs that are not ours: what they take is not looked at."""
 
-RANGELAND: Any = typer.main.get_command(cli.app)
+RANGELAND: Any = typer.main.get_command(command_line.app)
 
 
 def parse_rangeland(arguments: tuple[str, ...]) -> None:
@@ -49,7 +50,7 @@ def parse_module(arguments: tuple[str, ...]) -> None:
     known: dict[str, Callable[[list[str]], Any]] = {
         "rangeland": lambda a: parse_rangeland(tuple(a)),
         "rangeland.testing": _parse_testing,
-        "rangeland.job.settings_page": lambda a: _only(a, {"configs"}),
+        "rangeland.job.reference_page": lambda a: _only(a, {"configs"}),
         "tests.check": lambda a: _only(a, {"--quick"}),
         "tests.bench": lambda a: _only(a, set()),
         "pytest": parse_pytest,
@@ -128,7 +129,7 @@ def test_a_command_that_costs_nothing_is_run(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(command.words[1:]) == 0
+    assert command_line.main(command.words[1:]) == 0
 
 
 def test_there_are_commands_and_cheap_ones_among_them() -> None:

@@ -10,29 +10,29 @@ from typing import Any
 
 import pytest
 
+from rangeland.cli.exits import as_ours
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
 from rangeland.decode.columns import row_schema
-from rangeland.delta import commit
-from rangeland.delta.facts import TableFacts
-from rangeland.delta.files import store_error
-from rangeland.delta.fit import fit, new_table
+from rangeland.delta import table_commit
+from rangeland.delta.data_files import store_error
+from rangeland.delta.schema_compatibility import fit, new_table
+from rangeland.delta.table_metadata import TableFacts
 from rangeland.dialects.kafka import NATURE
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.batches import bad_batch
+from rangeland.dialects.kafka.entry_scan import bad_batch
 from rangeland.dialects.kafka.session import Session
-from rangeland.endings import as_ours
 from rangeland.errors import RangelandError
-from rangeland.fetch.fetcher import located
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.survey import Wanted, take_survey
+from rangeland.fetch.fetch_thread import located
 from rangeland.job import Job
-from rangeland.job.flags import require_closed_range
-from rangeland.job.text import parse_job_text
+from rangeland.job.located_values import parse_job_text
+from rangeland.job.overrides import require_closed_range
 from rangeland.model import Address, Isolation, Partition, Range, Slice
-from rangeland.planning.losses import range_lost
+from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, Verdict
 from rangeland.planning.proof import prove
+from rangeland.survey.cluster_survey import Wanted, take_survey
 from tests import answers as made
 from tests import docs
 
@@ -65,7 +65,7 @@ def storage() -> None:
 def engine() -> None:
     from py4j.protocol import Py4JError
 
-    from rangeland.spark.jobs import translated
+    from rangeland.spark.spark_jobs import translated
 
     raise translated(
         Py4JError(
@@ -95,8 +95,8 @@ def bad_record() -> None:
 
 
 def transform() -> None:
-    from rangeland.spark.locating import located
-    from rangeland.spark.transforms import Raised, transform_failed
+    from rangeland.spark.failing_records import located
+    from rangeland.spark.transform import Raised, transform_failed
 
     found = [Slice(0, ORDERS, 81204, 81205, 0, None)]
     raised = Raised("KeyError", "'amount'", "my_module.py:12")
@@ -109,9 +109,9 @@ def lost() -> None:
 
 
 def conflict() -> None:
-    from rangeland.landing.target import Target
+    from rangeland.landing.target_state import Target
 
-    found = commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
+    found = table_commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
     target: Any = SimpleNamespace(name="lake/orders")
     Target.refuse_undone(target, found)
 

@@ -8,7 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.dialects.contract import (
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import (
     Asking,
     ClusterView,
     Nature,
@@ -18,14 +20,8 @@ from rangeland.dialects.contract import (
     TopicView,
     nobody_answers,
 )
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.errors import JobFileError, RangeLost, Unreachable
-from rangeland.fetch import survey as surveys
-from rangeland.fetch.doubts import doubts_of, settled
-from rangeland.fetch.leaders import ask_leaders
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.model import (
     Address,
     Bounds,
@@ -39,9 +35,13 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bounds import Request, Resolved, resolve
-from rangeland.planning.lives import Mark
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.survey import cluster_survey as surveys
+from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.confirmation import doubts_of, settled
+from rangeland.survey.leaders import ask_leaders
 
 B1, B2 = Address("b1", 9092), Address("b2", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)

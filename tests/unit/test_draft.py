@@ -26,10 +26,10 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bounds import Request
-from rangeland.planning.coverage import Coverage, coverage_of
-from rangeland.planning.draft import Draft, Standing, Terms, draft, draft_of
+from rangeland.planning.coverage_rule import Coverage, coverage_of
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.limits import Limits
-from rangeland.planning.lives import Mark
+from rangeland.planning.plan_builder import Draft, Standing, Terms, draft, draft_of
 from rangeland.planning.policy import Action, Loss, Policy, Verdict
 from rangeland.planning.proof import prove
 from rangeland.planning.slices import Slicing

@@ -7,8 +7,8 @@ import time
 import pyarrow as pa
 
 from rangeland.model import Partition
-from rangeland.planning.audit import Counted
-from rangeland.spark.offsets import _counted
+from rangeland.planning.table_audit import Counted
+from rangeland.spark.table_offsets import _counted
 
 A, B, C = Partition("t", 0, "1"), Partition("t", 0, "2"), Partition("t", 1, "1")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from rangeland.dialects.contract import Asked, FetchAnswer, Fetched, Nature, Question
-from rangeland.dialects.verdicts import Verdict
-from rangeland.fetch.epochs import with_epochs
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import Asked, FetchAnswer, Fetched, Nature, Question
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.model import Address, Leader, LogState, Partition
+from rangeland.survey.epoch_ends import with_epochs
 
 B1 = Address("b1", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rangeland.model import Partition, Range
-from rangeland.pictures.evidence import find_picture, verify_picture
-from rangeland.pictures.results import result_picture
-from rangeland.planning.audit import Audit, Piece, Replaced
+from rangeland.planning.table_audit import Audit, Piece, Replaced
+from rangeland.render.evidence_view import find_picture, verify_picture
+from rangeland.render.result_view import result_picture
 from rangeland.results import Finding, VerifyResult
 from tests import answers as made
 from tests.unit.test_pictures import drawn, lines_with

@@ -7,13 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland import inspection, run
+from rangeland import run
 from rangeland.errors import EngineFailed, Unreachable
 from rangeland.job import Job
-from rangeland.job.settings import exposed
-from rangeland.landing.drafting import Drafter
-from rangeland.planning.draft import Draft
+from rangeland.job.source_settings import exposed
+from rangeland.landing.planner import Drafter
+from rangeland.planning.plan_builder import Draft
 from rangeland.progress import Silent
+from rangeland.queries import job_status
 from tests.unit.test_job_security import NAMED, bearer, job_of
 
 
@@ -55,12 +56,12 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     def no_spark() -> object:
         raise EngineFailed("no Spark")
 
-    monkeypatch.setattr(inspection, "_brokers", away)
-    found = inspection.check(job_of(plain()), no_spark, Silent())
+    monkeypatch.setattr(job_status, "_brokers", away)
+    found = job_status.check(job_of(plain()), no_spark, Silent())
     (finding,) = [x for x in found.findings if x[0] == "security"]
     assert finding[1]
     assert finding[2].startswith("warning: the password of source.security.sasl")
-    found = inspection.check(job_of(scram()), no_spark, Silent())
+    found = job_status.check(job_of(scram()), no_spark, Silent())
     assert not [x for x in found.findings if x[0] == "security"]
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job import Job
-from rangeland.job.flags import load_job, require_closed_range
-from rangeland.job.text import read_job_text
+from rangeland.job.located_values import read_job_text
+from rangeland.job.overrides import load_job, require_closed_range
+from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import AtOffset, Partition
-from rangeland.planfile import read_plan_file, write_plan_file
 from tests import answers as made
 
 BASE = """\

@@ -8,12 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.dialects.contract import Nature
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.dialect import Nature
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
-from rangeland.fetch.loop import FetchLoop
-from rangeland.fetch.standing import Phase
-from rangeland.fetch.steps import Ask, AskLogRange, FindLeaders, Finished, Patience, WaitUntil
+from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.loop_actions import (
+    Ask,
+    AskLogRange,
+    FindLeaders,
+    Finished,
+    Patience,
+    WaitUntil,
+)
+from rangeland.fetch.slice_state import Phase
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.policy import Verdict as LossVerdict

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rangeland.dialects.contract import Nature
+from rangeland.dialects.dialect import Nature
 from rangeland.model import Partition, Slice
-from rangeland.spark.filtered import SeenOffsets
+from rangeland.spark.transform_coverage import SeenOffsets
 
 SLICES = [
     Slice(0, Partition("a", 0), 0, 10),

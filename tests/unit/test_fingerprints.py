@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.dialects.contract import Fetched, load_dialect
-from rangeland.dialects.verdicts import Verdict
-from rangeland.fetch import fingerprints as room
-from rangeland.fetch.pool import Brokers
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import Fetched, load_dialect
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.model import Address, Leader, Partition
+from rangeland.survey import fingerprints as room
 from tests.batches import Batch, Record, encode
 from tests.entries import entry
 from tests.stored import messages

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job.flags import load_job, read_partition, require_closed_range
+from rangeland.job.overrides import load_job, read_partition, require_closed_range
 from rangeland.model import AtOffset, AtTime, Earliest, Latest, Partition
 from tests import answers as made
 

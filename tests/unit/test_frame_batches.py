@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord
-from rangeland.fetch.settings import ClusterSettings
 from rangeland.model import Kept, Partition, Receipt, Slice
 from rangeland.planning.policy import Action, Policy
-from rangeland.spark.frames import frame_batches
+from rangeland.spark.plan_frames import frame_batches
 from tests.batches import Batch, Record, encode
 
 P = Partition("t", 0)

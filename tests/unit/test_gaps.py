@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import Lost
+from rangeland.connection.pool import Brokers
 from rangeland.dialects import kafka
-from rangeland.dialects.contract import CleanupPolicy, NotTaken, Question
+from rangeland.dialects.dialect import CleanupPolicy, NotTaken, Question
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import RangeLost, Unreachable
-from rangeland.fetch import consumer, gaps
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.fetcher import Piece
-from rangeland.fetch.lost import Lost
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.tally import Chunk, Tally
+from rangeland.fetch import offset_gaps, simple_consumer
+from rangeland.fetch.fetch_thread import Piece
+from rangeland.fetch.receipts import Chunk, Tally
+from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Address, Counts, Partition, Receipt, Slice
 from rangeland.planning.policy import Action, Policy
 from tests.batches import Batch, Record, cleaned, encode
@@ -69,10 +69,10 @@ class Source:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Address]:
     """Whom a gap's topic was asked of."""
     found: list[Address] = []
-    monkeypatch.setattr(consumer, "Fetcher", Source)
+    monkeypatch.setattr(simple_consumer, "Fetcher", Source)
     monkeypatch.setattr(Source, "again", 0)
     monkeypatch.setattr(Source, "log_again", HOLED)
-    monkeypatch.setattr(gaps, "Brokers", lambda settings: Asked(settings, found))
+    monkeypatch.setattr(offset_gaps, "Brokers", lambda settings: Asked(settings, found))
     return found
 
 
@@ -226,6 +226,6 @@ def test_a_gap_that_the_leader_does_not_have_is_none(monkeypatch: pytest.MonkeyP
 def test_a_slice_with_very_many_gaps_is_told_that_it_looks_compacted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gaps, "MAX_LOSSES", 1)
+    monkeypatch.setattr(offset_gaps, "MAX_LOSSES", 1)
     with pytest.raises(RangeLost, match=r"more than 1 gaps.*source\.compacted"):
         read(Action.SKIP)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from rangeland.connection.pool import Brokers
 from rangeland.errors import RangeLost
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest, Partition, Survey
 from rangeland.planning.bounds import Request, resolve
-from rangeland.planning.lives import Mark
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.policy import Action, Policy, Verdict
+from rangeland.survey.cluster_survey import Wanted, take_survey
 from tests.unit.test_connection import peer, settings_of
 from tests.unit.test_kafka_older import old
 

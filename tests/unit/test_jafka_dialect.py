@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects import jafka
-from rangeland.dialects.contract import (
+from rangeland.dialects.dialect import (
     Asked,
     Asking,
     ClusterView,
@@ -19,11 +20,11 @@ from rangeland.dialects.contract import (
     Search,
     Silence,
 )
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.jafka import messages as m
-from rangeland.dialects.jafka.answers import FIRST_LOOK
-from rangeland.dialects.jafka.codes import CODES, judge
-from rangeland.dialects.jafka.entries import MAX_DEPTH
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.jafka.error_codes import CODES, judge
+from rangeland.dialects.jafka.log_entries import MAX_DEPTH
+from rangeland.dialects.jafka.requests import FIRST_LOOK
 from rangeland.errors import (
     BadRecord,
     JobFileError,
@@ -31,6 +32,7 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
+from rangeland.groups.backend_choice import broker_groups
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 from tests.entries import entry, packed, plain
 
@@ -390,4 +392,4 @@ def test_a_login_is_the_jobs_mistake() -> None:
 
 def test_groups_need_a_zookeeper() -> None:
     with pytest.raises(JobFileError, match=r"source\.zookeeper"):
-        jafka.open_home(None)
+        broker_groups(ClusterSettings("jafka", ()))

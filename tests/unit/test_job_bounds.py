@@ -10,8 +10,8 @@ import pytest
 
 from rangeland.errors import JobFileError, RangelandError, UsageError
 from rangeland.job import Job
-from rangeland.job.loading import MAX_BYTES, MAX_DEPTH, MAX_VALUES, load
-from rangeland.job.text import override, parse_job_text, read_job_text
+from rangeland.job.located_values import override, parse_job_text, read_job_text
+from rangeland.job.yaml_loader import MAX_BYTES, MAX_DEPTH, MAX_VALUES, load
 
 LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from rangeland.connection.cluster_settings import SaslSettings, TlsSettings, TokenSource
 from rangeland.errors import JobFileError
-from rangeland.fetch.settings import SaslSettings, TlsSettings, TokenSource
 from rangeland.job import Job
-from rangeland.job.settings import cluster_settings
+from rangeland.job.source_settings import cluster_settings
 
 SECRET = "hunter2-never-to-be-seen"
 REF = "${env:RANGELAND_TEST_SECRET}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job.text import override, parse_job_text, put, read_job_text
+from rangeland.job.located_values import override, parse_job_text, put, read_job_text
 
 TEXT = """\
 job: orders

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.kafka.codes import CODES, judge
-from rangeland.dialects.verdicts import UNLISTED, Verdict
+from rangeland.dialects.error_meaning import UNLISTED, Verdict
+from rangeland.dialects.kafka.error_codes import CODES, judge
 
 
 @pytest.mark.parametrize(

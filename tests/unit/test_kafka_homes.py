@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.groups import Home, Joining
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka import open_home
-from rangeland.dialects.kafka.subscriptions import (
+from rangeland.errors import Conflict, JobFileError, Unreachable
+from rangeland.groups.backend import Home, Joining
+from rangeland.groups.kafka.group_backend import open_home
+from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
     owner_of,
     subscription_bytes,
 )
-from rangeland.errors import Conflict, JobFileError, Unreachable
 from rangeland.model import Address, Partition
 from tests.scripted import (
     LOST,

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.groups import Fenced, Joining, Membership, Standing
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka import open_home
-from rangeland.dialects.kafka.subscriptions import (
+from rangeland.errors import Conflict, JobFileError, Unreachable
+from rangeland.groups.backend import Fenced, Joining, Membership, Standing
+from rangeland.groups.kafka.group_backend import open_home
+from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
     owner_of,
     read_assignment,
     read_subscription,
     subscription_bytes,
 )
-from rangeland.errors import Conflict, JobFileError, Unreachable
 from rangeland.model import Partition
 from tests.scripted import (
     LOST,

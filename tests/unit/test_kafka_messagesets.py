@@ -9,15 +9,15 @@ from typing import Any
 import cramjam
 import pytest
 
-from rangeland.dialects.contract import Context, Gap
-from rangeland.dialects.kafka.batches import entries
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.dialects.dialect import Context, Gap
 from rangeland.dialects.kafka.compression import mend_lz4
-from rangeland.dialects.kafka.cutting import cut_out
-from rangeland.dialects.kafka.messagesets import MAX_RUN_BYTES
+from rangeland.dialects.kafka.entry_scan import entries
+from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
+from rangeland.dialects.kafka.raw_entries import cut_out
 from rangeland.dialects.kafka.records import Chunk, decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.settings import ClusterSettings
+from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, Isolation, Kept, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from tests.batches import Batch, Record, encode

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.contract import Asking, ClusterView
+from rangeland.connection import broker_connection
+from rangeland.connection.failures import Silent
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import Asking, ClusterView
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.answers import ask_offsets, find_leaders, read_offsets
-from rangeland.dialects.kafka.older import fitted
+from rangeland.dialects.kafka.legacy_requests import fitted
+from rangeland.dialects.kafka.requests import ask_offsets, find_leaders, read_offsets
 from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, Session
-from rangeland.dialects.verdicts import Verdict
-from rangeland.fetch import broker
-from rangeland.fetch.lost import Silent
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.survey import Wanted
 from rangeland.job import Job
-from rangeland.landing import surveying
+from rangeland.landing import job_survey
 from rangeland.model import Address, Age, AtTime, Isolation, Leader, Partition, Survey
-from rangeland.wire.messages import decode, encode
+from rangeland.survey.cluster_survey import Wanted
+from rangeland.wire.encoding import decode, encode
 from tests.unit.test_connection import (
     API_VERSIONS,
     Reply,
@@ -229,7 +229,7 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
         brokers.connect(brokers.settings.seeds[0])
         return Survey(0, {})
 
-    monkeypatch.setattr(surveying, "take_survey", look)
+    monkeypatch.setattr(job_survey, "take_survey", look)
     asked: list[int] = []
     question = next(find_leaders(["orders"], [SEED], {})).questions[0]
     with peer(kind(asked)) as address:
@@ -240,7 +240,7 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
             "sink": {"table": "lake/orders"},
         }
         job = Job.parse(json.dumps(document))
-        survey = surveying.survey_of(job, Wanted(("orders",)), settings=settings)
+        survey = job_survey.survey_of(job, Wanted(("orders",)), settings=settings)
         assert survey.ages == {address: age}
         asked.clear()
         with Brokers(pickle.loads(pickle.dumps(settings.knowing(survey)))) as brokers:
@@ -252,7 +252,7 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
 def test_a_broker_that_was_young_is_waited_for_and_asked_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker, "OPENING_MS", 100)
+    monkeypatch.setattr(broker_connection, "OPENING_MS", 100)
     asked: list[int] = []
 
     def slow(request: bytes) -> bytes | None:
@@ -282,7 +282,7 @@ def test_an_address_that_was_youngs_and_says_nothing_now_is_asked_for_its_age() 
 def test_the_age_is_asked_for_as_long_as_any_answer_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broker, "OPENING_MS", 200)
+    monkeypatch.setattr(broker_connection, "OPENING_MS", 200)
 
     def slow(request: bytes) -> bytes | None:
         if key_of(request) != 1:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from rangeland import decode
-from rangeland.decode.payload import Fault
+from rangeland.decode.kafka.layout import Fault
 from rangeland.dialects.kafka import records
-from rangeland.dialects.kafka.batches import READERS, entries
 from rangeland.dialects.kafka.compression import Undecodable, decompress
+from rangeland.dialects.kafka.entry_scan import READERS, entries
 from rangeland.dialects.kafka.records import (
     Aborted,
     Chunk,

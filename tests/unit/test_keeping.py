@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.groups import Fenced, Joining
 from rangeland.errors import Unreachable
-from rangeland.groups.keeping import Keeper
+from rangeland.groups.backend import Fenced, Joining
+from rangeland.groups.heartbeat import Keeper
 from rangeland.model import Partition
 from tests.fakes.homes import FakeHome, Groups
 

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.entries import OutcomeEntry
-from rangeland.delta.facts import CommitFacts
-from rangeland.landing.finishing import Finisher
+from rangeland.delta.ledger.events import OutcomeEntry
+from rangeland.delta.table_metadata import CommitFacts
+from rangeland.landing.committer import Finisher
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.plan import Plan
 from rangeland.progress import Silent

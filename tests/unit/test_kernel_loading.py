@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from rangeland import decode
-from rangeland.decode import library
+from rangeland.decode.native import native_library
 from rangeland.errors import UsageError
 
-LIB = Path(library.__file__).parents[2]
+LIB = Path(native_library.__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def hide_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "library_name", lambda: "_kernel-plan9-sparc.so")
+    monkeypatch.setattr(native_library, "library_name", lambda: "_kernel-plan9-sparc.so")
 
 
 def test_the_library_beside_the_package_is_used() -> None:
@@ -46,8 +46,8 @@ def test_the_build_hook_and_the_loader_agree_on_the_name() -> None:
     assert spec.loader is not None
     hook = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hook)
-    assert hook.library_name() == library.library_name()
-    assert LIB.parent / hook.FOLDER == Path(library.__file__).parent
+    assert hook.library_name() == native_library.library_name()
+    assert LIB.parent / hook.FOLDER == Path(native_library.__file__).parent
 
 
 def test_the_reference_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,16 +79,16 @@ def test_without_a_library_the_reference_decodes_and_says_so_once(
 
 
 def test_a_library_of_another_version_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "KERNEL_ABI", 0)
-    with pytest.raises(library.Missing, match="another version"):
-        library.load_library()
+    monkeypatch.setattr(native_library, "KERNEL_ABI", 0)
+    with pytest.raises(native_library.Missing, match="another version"):
+        native_library.load_library()
 
 
 def test_a_file_that_is_no_library_is_none(tmp_path: Path) -> None:
     path = tmp_path / "junk.so"
     path.write_bytes(b"not a library")
-    with pytest.raises(library.Missing, match="cannot be loaded"):
-        library._load(path)
+    with pytest.raises(native_library.Missing, match="cannot be loaded"):
+        native_library._load(path)
 
 
 # --- out of a zip -----------------------------------------------------------------------
@@ -144,27 +144,29 @@ def test_the_kernel_works_from_a_zip_in_many_processes_at_once(tmp_path: Path) -
 
 
 def test_content_is_copied_out_once() -> None:
-    first = library.extract(b"content", "_kernel-x.so")
+    first = native_library.extract(b"content", "_kernel-x.so")
     before = first.stat().st_mtime_ns
-    again = library.extract(b"content", "_kernel-x.so")
+    again = native_library.extract(b"content", "_kernel-x.so")
     assert (again, again.stat().st_mtime_ns) == (first, before)
     assert again.read_bytes() == b"content"
 
 
 def test_other_content_has_another_name() -> None:
-    assert library.extract(b"1", "_kernel-x.so") != library.extract(b"2", "_kernel-x.so")
+    assert native_library.extract(b"1", "_kernel-x.so") != native_library.extract(
+        b"2", "_kernel-x.so"
+    )
 
 
 def test_a_damaged_copy_is_replaced() -> None:
-    path = library.extract(b"content", "_kernel-x.so")
+    path = native_library.extract(b"content", "_kernel-x.so")
     path.write_bytes(b"cont")
-    assert library.extract(b"content", "_kernel-x.so").read_bytes() == b"content"
+    assert native_library.extract(b"content", "_kernel-x.so").read_bytes() == b"content"
 
 
 def test_many_at_once_leave_one_whole_file() -> None:
     content = os.urandom(1 << 16)
     with ThreadPoolExecutor(8) as pool:
-        paths = set(pool.map(lambda _: library.extract(content, "_kernel-x.so"), range(32)))
+        paths = set(pool.map(lambda _: native_library.extract(content, "_kernel-x.so"), range(32)))
     (path,) = paths
     assert path.read_bytes() == content
     assert list(path.parent.iterdir()) == [path]
@@ -193,7 +195,7 @@ def test_a_folder_that_is_not_ours_alone_is_not_used(
 ) -> None:
     taken = tmp_path / f"rangeland-{os.getuid()}"
     squat(taken)
-    path = library.extract(b"content", "_kernel-x.so")
+    path = native_library.extract(b"content", "_kernel-x.so")
     assert path.parent != taken
     assert path.parent.parent == tmp_path
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -203,7 +205,7 @@ def test_a_folder_of_another_user_is_not_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     us = os.getuid()
-    library.private_folder()
+    native_library.private_folder()
     monkeypatch.setattr(os, "getuid", lambda: us + 1)
     (tmp_path / f"rangeland-{us}").rename(tmp_path / f"rangeland-{us + 1}")
-    assert library.private_folder().name != f"rangeland-{us + 1}"
+    assert native_library.private_folder().name != f"rangeland-{us + 1}"

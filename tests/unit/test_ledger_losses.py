@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.entries import LossEntry, OutcomeEntry, RangeEntry
-from rangeland.delta.ledger import Ledger
-from rangeland.dialects.rocketmq.answers import NATURE
+from rangeland.delta.ledger.events import LossEntry, OutcomeEntry, RangeEntry
+from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.dialects.rocketmq.requests import NATURE
 from rangeland.errors import BadRecord
-from rangeland.fetch.fetcher import located
-from rangeland.fetch.replicas import Server
-from rangeland.fetch.standing import Phase, Reading, unreadable
-from rangeland.landing.losing import losses_in, losses_of, seen_losses
+from rangeland.fetch.fetch_thread import located
+from rangeland.fetch.replica_choice import Server
+from rangeland.fetch.slice_state import Phase, Reading, unreadable
+from rangeland.landing.loss_records import losses_in, losses_of, seen_losses
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Receipt, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, Seen, Verdict

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.entries import PlanEntry, RangeEntry
-from rangeland.delta.facts import AddedFile
-from rangeland.delta.kernel import AlreadyCommitted, Committed, Kernel
-from rangeland.delta.ledger import Ledger
-from rangeland.delta.rows import SCHEMA
-from rangeland.delta.schema import schema_json
+from rangeland.delta.arrow_schema import schema_json
+from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, Kernel
+from rangeland.delta.ledger.event_rows import SCHEMA
+from rangeland.delta.ledger.events import PlanEntry, RangeEntry
+from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.table_metadata import AddedFile
 from rangeland.model import DataFile, Partition, Range
 
 P0 = Partition("orders", 0)

@@ -9,7 +9,7 @@ import pytest
 from rangeland.dialects.kafka import epoch_of, read_epochs
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import RangeLost
-from rangeland.landing import drafting
+from rangeland.landing import planner
 from rangeland.model import (
     Address,
     Bounds,
@@ -24,12 +24,12 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bounds import Request, Resolved, resolve
-from rangeland.planning.coverage import coverage_of
-from rangeland.planning.draft import Standing, Terms, draft
+from rangeland.planning.coverage_rule import coverage_of
+from rangeland.planning.incarnation import Mark, may_be_behind, recreated
 from rangeland.planning.limits import Limits
-from rangeland.planning.lives import Mark, may_be_behind, recreated
-from rangeland.planning.losses import range_lost
+from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, advance
+from rangeland.planning.plan_builder import Standing, Terms, draft
 from rangeland.planning.policy import Action, Loss, Policy, Verdict
 from rangeland.planning.slices import Slicing
 
@@ -159,7 +159,7 @@ def test_a_run_looks_again_at_a_log_that_may_only_be_behind(verdict: Verdict) ->
     marks = Standing({P: Mark(100, None, 6)}, coverage_of([]), 2)
     for end, again in ((90, True), (100, False)):
         survey = Survey(0, {P: log(0, end, 6)})
-        assert drafting._may_be_behind(error, marks, survey) is again
+        assert planner._may_be_behind(error, marks, survey) is again
 
 
 @pytest.mark.parametrize(("limit", "is_later"), [(None, False), (100, True)])

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.dialects.contract import Question, load_dialect
+from rangeland.connection import authentication, tokens
+from rangeland.connection.broker_connection import Connection
+from rangeland.connection.cluster_settings import SaslSettings, TlsSettings, TokenSource
+from rangeland.connection.failures import Closed, Lost
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import Question, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError
-from rangeland.fetch import proof, tokens
-from rangeland.fetch.broker import Connection
-from rangeland.fetch.lost import Closed, Lost
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import SaslSettings, TlsSettings, TokenSource
-from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.model import Address
-from rangeland.wire.messages import encode
+from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.wire.encoding import encode
 from tests.certificates import Authority
 from tests.unit.test_connection import Reply, framed, key_of, peer, settings_of
 
@@ -102,7 +102,7 @@ def test_an_old_broker_that_is_silent_is_lost_and_the_next_one_asked() -> None:
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TokenSource:
     """A command that gives a token as long as the file is there, and else is to be tried again."""
     monkeypatch.setattr(tokens, "_kept", {})
-    monkeypatch.setattr(proof, "RENEW_PAUSE_S", 0.05)
+    monkeypatch.setattr(authentication, "RENEW_PAUSE_S", 0.05)
     (tmp_path / "token").write_text("abc.def")
     return TokenSource(command=("sh", "-c", f"cat {tmp_path}/token || exit 75"))
 
@@ -137,7 +137,7 @@ def test_a_first_token_that_cannot_be_had_is_a_lost_connection(
 def test_a_token_that_cannot_be_renewed_now_ends_nothing_while_the_last_one_holds(
     source: TokenSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof, "RENEW_AT", 0.1)
+    monkeypatch.setattr(authentication, "RENEW_AT", 0.1)
     sasl = SaslSettings("OAUTHBEARER", token=source)
     with peer(bearing(3_000)) as address:
         connection = Connection(address, KAFKA, settings_of(address, sasl=sasl))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rangeland.delta.entries import LossEntry
-from rangeland.delta.quarantine import KeptBatch
-from rangeland.landing.redriven import RedriveResult
-from rangeland.landing.redriving import Quarantined
+from rangeland.delta.ledger.events import LossEntry
+from rangeland.delta.quarantine_table import KeptBatch
+from rangeland.landing.redrive import Quarantined
+from rangeland.landing.redrive_result import RedriveResult
 from rangeland.model import Isolation, Kept, Partition, Range
-from rangeland.pictures.losses import redrive_picture
-from rangeland.pictures.results import result_picture
+from rangeland.render.loss_view import redrive_picture
+from rangeland.render.result_view import result_picture
 from rangeland.results import RunResult, loss_json
 from tests.unit.test_pictures import drawn
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.dialects.contract import Nature
+from rangeland.dialects.dialect import Nature
 from rangeland.errors import Unreachable
-from rangeland.fetch.loop import FetchLoop
-from rangeland.fetch.manners import Manners, shared_rates, slowed
-from rangeland.fetch.steps import Ask, Patience, WaitUntil
+from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.loop_actions import Ask, Patience, WaitUntil
+from rangeland.fetch.throttle import Manners, shared_rates, slowed
 from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import Policy
 

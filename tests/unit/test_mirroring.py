@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rangeland.groups.mirroring import Mirrored, mirror, positions, told
+from rangeland.groups.offset_mirror import Mirrored, mirror, positions, told
 from rangeland.model import Address, Leader, LogState, Partition
-from rangeland.planning.lives import Mark
+from rangeland.planning.incarnation import Mark
 from tests.fakes.homes import FakeHome, Groups
 
 P0, P1, P2 = (Partition("t", n) for n in range(3))

@@ -11,18 +11,18 @@ from typing import Any, cast
 import crc32c
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import Lost
+from rangeland.connection.pool import Brokers
 from rangeland.decode.columns import OFFSET
-from rangeland.dialects.contract import Fetched, OffsetAnswer, Question, load_dialect
+from rangeland.dialects.dialect import Fetched, OffsetAnswer, Question, load_dialect
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.kafka import aborted_within, next_offset
-from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord
-from rangeland.fetch.consumer import _read, read_slices
-from rangeland.fetch.fetcher import Fetcher, Piece
-from rangeland.fetch.lost import Lost
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Ask, Patience
-from rangeland.fetch.tally import Chunk
+from rangeland.fetch.fetch_thread import Fetcher, Piece
+from rangeland.fetch.loop_actions import Ask, Patience
+from rangeland.fetch.receipts import Chunk
+from rangeland.fetch.simple_consumer import _read, read_slices
 from rangeland.model import Address, Counts, Isolation, Kept, Partition, Slice
 from rangeland.planning.policy import Action, Policy, TopicRule
 from rangeland.planning.policy import Verdict as LossVerdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.spark.names import literal, parts_of, quoted
+from rangeland.spark.catalog_names import literal, parts_of, quoted
 
 
 @pytest.mark.parametrize(

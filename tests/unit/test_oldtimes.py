@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.dialects.contract import NoVersion, OffsetAnswer, Question, load_dialect
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import NoVersion, OffsetAnswer, Question, load_dialect
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.older import fitted
-from rangeland.dialects.verdicts import Verdict
-from rangeland.fetch.oldtimes import reconsidered
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
+from rangeland.dialects.kafka.legacy_requests import fitted
 from rangeland.model import Address, AtTime, Leader, Partition
+from rangeland.survey.legacy_times import reconsidered
 
 B1 = Address("b1", 9092)
 P = Partition("t", 0)

@@ -10,12 +10,12 @@ from rich.console import Console, RenderableType
 
 from rangeland.errors import RangeLost
 from rangeland.model import Counts, OpenTransaction, Partition
-from rangeland.pictures.drawing import LogBar, console_for, duration, plain, size
-from rangeland.pictures.errors import error_picture
-from rangeland.pictures.plans import plan_picture
-from rangeland.pictures.results import closing_sum, result_picture
-from rangeland.pictures.standing import check_picture, status_picture
 from rangeland.planning.policy import Verdict
+from rangeland.render.error_view import error_picture
+from rangeland.render.plan_view import plan_picture
+from rangeland.render.result_view import closing_sum, result_picture
+from rangeland.render.status_view import check_picture, status_picture
+from rangeland.render.text_drawing import LogBar, console_for, duration, plain, size
 from tests import answers as made
 
 

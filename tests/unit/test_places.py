@@ -9,13 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from rangeland.connection.pool import Brokers
 from rangeland.dialects import jafka
-from rangeland.dialects.contract import Question
+from rangeland.dialects.dialect import Question
 from rangeland.dialects.jafka import messages as m
 from rangeland.errors import BadRecord, Unreachable
-from rangeland.fetch.places import GLANCE_BYTES, WALK_BYTES, entries_at
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.survey import Wanted, named_offsets
 from rangeland.model import (
     Address,
     AtOffset,
@@ -27,6 +25,8 @@ from rangeland.model import (
     LogState,
     Partition,
 )
+from rangeland.survey.cluster_survey import Wanted, named_offsets
+from rangeland.survey.entry_lookup import GLANCE_BYTES, WALK_BYTES, entries_at
 from tests.entries import entry
 
 B1 = Address("b1", 9092)

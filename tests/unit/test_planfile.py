@@ -13,8 +13,8 @@ import pytest
 
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job
-from rangeland.job.text import override, parse_job_text
-from rangeland.planfile import read_plan_file, write_plan_file
+from rangeland.job.located_values import override, parse_job_text
+from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.planning.plan import canonical
 from rangeland.planning.policy import Action, Seen, Verdict
 from tests import answers as made

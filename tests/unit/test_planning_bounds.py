@@ -33,8 +33,8 @@ from rangeland.planning.bounds import (
     resolve,
     times_asked,
 )
-from rangeland.planning.coverage import coverage_of
-from rangeland.planning.lives import Mark
+from rangeland.planning.coverage_rule import coverage_of
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.policy import Action, Loss, Policy, Verdict
 
 GONE = Partition("gone", 0)

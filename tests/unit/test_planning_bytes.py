@@ -27,13 +27,13 @@ from rangeland.model import (
     Slice,
     Survey,
 )
-from rangeland.planning.audit import Counted, Piece, audit
 from rangeland.planning.bounds import Request, resolve
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.limits import Limits, apply_limits
-from rangeland.planning.lives import Mark
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Policy, Verdict
 from rangeland.planning.proof import prove
+from rangeland.planning.table_audit import Counted, Piece, audit
 
 ONE, TWO = Partition("orders", 0, "1"), Partition("orders", 0, "2")
 B1 = Address("b1", 9092)

@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.errors import Conflict, ProofFailed
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Receipt, Slice
-from rangeland.planning.lives import Mark
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.plan import Plan, advance, canonical, renumbered
 from rangeland.planning.policy import Loss, Verdict
 from rangeland.planning.proof import RangeOutcome, prove

@@ -6,9 +6,9 @@ import pytest
 
 from rangeland.errors import BadRecord, JobFileError
 from rangeland.job import Job
-from rangeland.landing.losing import losses_in
+from rangeland.landing.loss_records import losses_in
 from rangeland.model import Partition
-from rangeland.planning.losses import range_lost
+from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.policy import CAUSES, Action, Loss, Policy, TopicRule, Verdict
 
 JOB = """

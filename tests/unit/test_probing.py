@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
-from rangeland.delta import probing
-from rangeland.delta.storage import StoreSettings
+from rangeland.delta import store_probe
+from rangeland.delta.store_access import StoreSettings
 from rangeland.errors import JobFileError, StorageFailed, TableRefused
 
 
@@ -20,7 +20,7 @@ def files(folder: Path) -> list[str]:
 
 
 def table_in(folder: Path) -> StoreSettings:
-    for name in probing.FOLDERS:
+    for name in store_probe.FOLDERS:
         (folder / "table" / name).mkdir(parents=True, exist_ok=True)
     (folder / "table" / "_rangeland" / "commit.lock").touch()
     return StoreSettings(f"file:{folder}/table")
@@ -29,12 +29,12 @@ def table_in(folder: Path) -> StoreSettings:
 def test_a_table_that_can_be_written_is_left_as_it_was(tmp_path: Path) -> None:
     table = table_in(tmp_path)
     before = files(tmp_path)
-    probing.try_store(table)
+    store_probe.try_store(table)
     assert files(tmp_path) == before
 
 
 def test_a_table_that_is_not_there_is_tried_where_it_would_be_made(tmp_path: Path) -> None:
-    probing.try_store(StoreSettings(f"file:{tmp_path}/a/b/table"))
+    store_probe.try_store(StoreSettings(f"file:{tmp_path}/a/b/table"))
     assert files(tmp_path) == []
 
 
@@ -43,15 +43,15 @@ def test_each_folder_is_written_renamed_locked_and_cleaned(
 ) -> None:
     locked: list[str] = []
     table = table_in(tmp_path)
-    monkeypatch.setattr(probing, "_lock", locked.append)
-    probing.try_store(table)
+    monkeypatch.setattr(store_probe, "_lock", locked.append)
+    store_probe.try_store(table)
     assert [os.path.dirname(path) for path in locked] == [
-        str(tmp_path / "table" / name).rstrip("/") for name in probing.FOLDERS
+        str(tmp_path / "table" / name).rstrip("/") for name in store_probe.FOLDERS
     ]
     assert all(path.endswith(".renamed") for path in locked)
 
 
-@pytest.mark.parametrize("folder", [f for f in probing.FOLDERS if f])
+@pytest.mark.parametrize("folder", [f for f in store_probe.FOLDERS if f])
 def test_one_folder_that_cannot_be_written_is_named(tmp_path: Path, folder: str) -> None:
     """One that leads to another file system, which nobody may write."""
     table = table_in(tmp_path)
@@ -59,7 +59,7 @@ def test_one_folder_that_cannot_be_written_is_named(tmp_path: Path, folder: str)
     place.rename(tmp_path / "aside")
     place.symlink_to("/proc/self/fdinfo")
     with pytest.raises((TableRefused, StorageFailed), match=folder):
-        probing.try_store(table)
+        store_probe.try_store(table)
 
 
 def test_what_could_not_be_removed_is_told_and_what_could_is(
@@ -71,9 +71,9 @@ def test_what_could_not_be_removed_is_told_and_what_could_is(
     def refuse(path: str) -> None:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(probing, "_lock", refuse)
+    monkeypatch.setattr(store_probe, "_lock", refuse)
     with pytest.raises(TableRefused, match="Permission denied"):
-        probing.try_store(table)
+        store_probe.try_store(table)
     assert files(tmp_path) == before
 
 
@@ -85,7 +85,7 @@ def test_a_path_that_no_table_can_have_is_a_mistake_in_the_job(
 ) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(JobFileError, match=f"(?i){words}") as caught:
-        probing.try_store(StoreSettings(f"file:{tmp_path}/{path}"))
+        store_probe.try_store(StoreSettings(f"file:{tmp_path}/{path}"))
     assert caught.value.exit_code == 78
 
 
@@ -97,20 +97,20 @@ def test_a_disk_without_locks_is_no_place_for_a_table(
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(TableRefused, match="cannot be locked"):
-        probing.try_store(table_in(tmp_path))
+        store_probe.try_store(table_in(tmp_path))
 
 
 def test_a_lock_that_another_holds_is_not_waited_for(tmp_path: Path) -> None:
     table = table_in(tmp_path)
     with open(tmp_path / "table" / "_rangeland" / "commit.lock", "a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        probing.try_store(table)
+        store_probe.try_store(table)
 
 
 def test_an_object_store_is_tried_without_renames(monkeypatch: pytest.MonkeyPatch) -> None:
     moved: list[str] = []
     memory = pafs._MockFileSystem()  # what Arrow's own tests use
     memory.create_dir("bucket/table")
-    probing._try_folder(memory, "bucket/table", renames=False)
+    store_probe._try_folder(memory, "bucket/table", renames=False)
     assert moved == []
     assert memory.get_file_info(pafs.FileSelector("bucket/table")) == []

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from rangeland.model import Partition
-from rangeland.pictures.progress import LiveProgress
+from rangeland.render.progress_view import LiveProgress
 from tests import answers as made
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import RenderableType
 
-from rangeland.cli import main
-from rangeland.dialects.groups import GroupView, Holder
+from rangeland.cli.command_line import main
 from rangeland.errors import Conflict, JobFileError
-from rangeland.groups.pushing import Pushed, PushResult, group_of, refuse_members
+from rangeland.groups.backend import GroupView, Holder
+from rangeland.groups.mirror_now import Pushed, PushResult, group_of, refuse_members
 from rangeland.job import Job
 from rangeland.model import Partition
-from rangeland.pictures.drawing import console_for
-from rangeland.pictures.groups import group_lines, mirror_picture
-from rangeland.pictures.standing import status_picture
+from rangeland.render.group_view import group_lines, mirror_picture
+from rangeland.render.status_view import status_picture
+from rangeland.render.text_drawing import console_for
 from rangeland.results import GroupStatus, PartitionStatus, Status
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from rangeland import cli, waiting
+from rangeland.cli import command_line
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job import Job
-from rangeland.job.words import parse_bounds
+from rangeland.job.value_parsers import parse_bounds
 from rangeland.model import Address, Leader, LogState, Partition, Survey
-from rangeland.planning.reach import can_be_awaited, reach, times_awaited
+from rangeland.planning.reached import can_be_awaited, reach, times_awaited
 from rangeland.progress import Silent
+from rangeland.queries import reached_check
 
 T = 1_769_839_200_000  # 2026-01-31T06:00:00Z
 AT_T = "2026-01-31T06:00:00Z"
@@ -122,7 +123,7 @@ def test_only_times_and_offsets_can_be_awaited() -> None:
 
 def test_an_end_that_is_always_there_is_refused_before_anybody_is_asked() -> None:
     with pytest.raises(UsageError, match="nothing to wait for"):
-        waiting.reached(Job.parse(YAML), Silent())
+        reached_check.reached(Job.parse(YAML), Silent())
 
 
 @pytest.mark.parametrize(("found", "code"), [(8, 0), (None, 75)])
@@ -139,10 +140,10 @@ def test_the_exit_code_says_whether_to_ask_again(
         asked.append(wanted)
         return survey({P0: 9}, {P0: found})
 
-    monkeypatch.setattr(waiting, "survey_of", look)
+    monkeypatch.setattr(reached_check, "survey_of", look)
     job = tmp_path / "orders.yaml"
     job.write_text(YAML)
-    assert cli.main(["reached", str(job), "--until", AT_T, "--json"]) == code
+    assert command_line.main(["reached", str(job), "--until", AT_T, "--json"]) == code
     answer = json.loads(capfd.readouterr().out)
     assert answer["reached"] is (code == 0)
     assert answer["partitions"] == [
@@ -156,7 +157,7 @@ def test_the_exit_code_says_whether_to_ask_again(
         }
     ]
     assert len(asked) == 1
-    assert cli.main(["reached", str(job), "--until", AT_T]) == code
+    assert command_line.main(["reached", str(job), "--until", AT_T]) == code
     assert "orders/0" in capfd.readouterr().out
 
 
@@ -165,7 +166,7 @@ def test_no_spark_is_started(tmp_path: Path) -> None:
     nobody = YAML.replace("b1:9092", "127.0.0.1:1")
     job.write_text(nobody.replace("orders]}", "orders], timeouts: {survey_ms: 300}}"))
     code = (
-        "import sys; from rangeland.cli import main; "
+        "import sys; from rangeland.cli.command_line import main; "
         f"print(main(['reached', {str(job)!r}, '--until', {AT_T!r}]), 'pyspark' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -173,5 +174,5 @@ def test_no_spark_is_started(tmp_path: Path) -> None:
 
 
 def test_its_help_has_an_example(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["reached", "--help"]) == 0
+    assert command_line.main(["reached", "--help"]) == 0
     assert "  rangeland reached orders.yaml --until" in capfd.readouterr().out

@@ -13,20 +13,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from rangeland import run
-from rangeland.delta import quarantine as quarantine_module
-from rangeland.delta.aside import AsideSettings, AsideWriter
-from rangeland.delta.entries import LossEntry, OutcomeEntry, PlanEntry
-from rangeland.delta.kernel import Kernel
-from rangeland.delta.quarantine import KeptBatch, Quarantine, Wanted
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.delta import quarantine_table as quarantine_module
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.ledger.events import LossEntry, OutcomeEntry, PlanEntry
+from rangeland.delta.quarantine_table import KeptBatch, Quarantine, Wanted
+from rangeland.delta.quarantine_writer import AsideSettings, AsideWriter
 from rangeland.errors import Conflict, StorageFailed
-from rangeland.fetch.settings import ClusterSettings
 from rangeland.job import Job
-from rangeland.landing import redriving
-from rangeland.landing.target import Target
+from rangeland.landing import redrive
+from rangeland.landing.target_state import Target
 from rangeland.model import Counts, DataFile, Isolation, Kept, Partition, Range, Receipt, Slice
-from rangeland.planning.coverage import Coverage
-from rangeland.planning.draft import Draft, Standing
+from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.plan import Plan, Way
+from rangeland.planning.plan_builder import Draft, Standing
 from rangeland.planning.policy import Loss, Policy, Verdict
 from rangeland.progress import Silent
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
@@ -80,7 +80,7 @@ def kept(where: Range, size_bytes: int, at_ms: int = 1, text: bytes = b"bytes") 
 
 @pytest.fixture
 def all_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redriving, "_trouble", lambda *about: "")
+    monkeypatch.setattr(redrive, "_trouble", lambda *about: "")
 
 
 JOB = SimpleNamespace(job="orders", application=APP, source=SimpleNamespace(dialect="kafka"))
@@ -89,7 +89,7 @@ JOB = SimpleNamespace(job="orders", application=APP, source=SimpleNamespace(dial
 @pytest.mark.usefixtures("all_decodes")
 def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
     target = Keeping(*(kept(ten(first), 30 * MIB) for first in (40, 30, 20, 10, 0)))
-    found = redriving.draft_of_kept(
+    found = redrive.draft_of_kept(
         cast(Job, JOB), cast(Target, target), Standing({}, Coverage(), 2), 5
     )
     assert found.plan.ranges == tuple(
@@ -103,8 +103,8 @@ def test_what_is_in_quarantine_is_landed_by_the_tags_that_it_was_read_by() -> No
     target = Keeping(kept(ten(0), 1))
     target.tags = ("A",)
     about = cast(Job, JOB), cast(Target, target)
-    assert redriving.draft_of_kept(*about, Standing({}, Coverage(), 2), 5).plan.tags == ("A",)
-    (found,) = redriving.in_quarantine(*about)
+    assert redrive.draft_of_kept(*about, Standing({}, Coverage(), 2), 5).plan.tags == ("A",)
+    (found,) = redrive.in_quarantine(*about)
     assert found.kind == (Isolation.READ_COMMITTED, ("A",))
 
 
@@ -114,16 +114,16 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
         replace(one, why="", tags=tags)
         for one, tags in zip(in_quarantine(0, 10, 20), [("A",), (), ("A",)], strict=True)
     ]
-    monkeypatch.setattr(redriving, "_tried", lambda *about: iter(found))
+    monkeypatch.setattr(redrive, "_tried", lambda *about: iter(found))
     standing = Standing({}, Coverage(), 2)
-    made = redriving.draft_of_kept(cast(Job, JOB), cast(Target, None), standing, 5).plan
+    made = redrive.draft_of_kept(cast(Job, JOB), cast(Target, None), standing, 5).plan
     assert ([r.from_offset for r in made.ranges], made.tags) == ([0, 20], ("A",))
 
 
 @pytest.mark.usefixtures("all_decodes")
 def test_what_is_listed_holds_no_bytes() -> None:
     target = Keeping(kept(ten(10), 30), kept(ten(0), 20))
-    found = redriving.in_quarantine(cast(Job, JOB), cast(Target, target))
+    found = redrive.in_quarantine(cast(Job, JOB), cast(Target, target))
     assert [(one.batch.range, one.batch.size_bytes) for one in found] == [
         (ten(0), 20),
         (ten(10), 30),
@@ -137,12 +137,12 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
         kept(ten(0), 1, 9, b"newer"), kept(ten(0), 1, 5, b"older"), kept(ten(50), 1), other_life
     )
     wanted = plan(Range(P0, 2, 4, "id"), Range(P0, 6, 10, "id"))
-    found = redriving.settings_of(wanted, cast(Target, target)).kept
+    found = redrive.settings_of(wanted, cast(Target, target)).kept
     assert found is not None
     assert {index: one.records for index, one in found.items()} == {0: b"newer", 1: b"newer"}
     assert target.read == [ten(0), ten(0)]
     with pytest.raises(StorageFailed, match="no bytes of"):
-        redriving.settings_of(plan(ten(30)), cast(Target, target))
+        redrive.settings_of(plan(ten(30)), cast(Target, target))
 
 
 # --- from the log ------------------------------------------------------------------------------
@@ -151,12 +151,12 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
 LOG = ClusterSettings("kafka", ())
 
 
-def in_quarantine(*firsts: int) -> list[redriving.Quarantined]:
+def in_quarantine(*firsts: int) -> list[redrive.Quarantined]:
     how = (Isolation.READ_COMMITTED, "its checksum is wrong")
-    return [redriving.Quarantined(kept(ten(first), 1), *how) for first in firsts]
+    return [redrive.Quarantined(kept(ten(first), 1), *how) for first in firsts]
 
 
-def whole(ranges: list[Range], kind: redriving.Kind) -> Draft:
+def whole(ranges: list[Range], kind: redrive.Kind) -> Draft:
     made = replace(plan(*ranges), isolation=kind[0], tags=kind[1])
     return Draft(made, tuple(ranges), (), ())
 
@@ -167,7 +167,7 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
     first, second, third, fourth = in_quarantine(0, 10, 20, 30)
     of_all = replace(first, isolation=Isolation.READ_UNCOMMITTED)
     left = [of_all, replace(second, tags=("A",)), third, replace(fourth, tags=("A",))]
-    asked: list[tuple[int, redriving.Kind]] = []
+    asked: list[tuple[int, redrive.Kind]] = []
 
     def read(slices: tuple[Slice, ...], settings: ClusterSettings) -> Iterator[Any]:
         for s in slices:
@@ -175,15 +175,15 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
             bad = Loss(P0, s.from_offset, s.until_offset, Verdict.CORRUPT, "bad")
             yield SimpleNamespace(loss=bad if s.from_offset == 0 else None)
 
-    monkeypatch.setattr(redriving, "read_slices", read)
+    monkeypatch.setattr(redrive, "read_slices", read)
     today = replace(LOG, tags=("B",))
-    found, leaves_more = redriving.draft_of_log(left, today, whole)
+    found, leaves_more = redrive.draft_of_log(left, today, whole)
     assert leaves_more
     # What is still damaged keeps no other kind from being landed.
     assert (found.plan.ranges, found.plan.tags) == ((ten(10), ten(30)), ("A",))
     assert asked == [(one.batch.range.from_offset, one.kind) for one in (of_all, left[1], left[3])]
     assert found.notes == ("orders/0 [0, 10) is corrupt: bad; it stays in quarantine",)
-    found, leaves_more = redriving.draft_of_log([of_all, third], today, whole)
+    found, leaves_more = redrive.draft_of_log([of_all, third], today, whole)
     assert (found.plan.ranges, found.plan.tags, leaves_more) == ((ten(20),), (), False)
     assert found.notes == ("orders/0 [0, 10) is corrupt: bad; it stays in quarantine",)
 
@@ -199,11 +199,11 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
             bad = Loss(P0, s.from_offset + 4, s.until_offset, Verdict.CORRUPT, "bad")
             yield SimpleNamespace(loss=bad if s.from_offset == 10 else None)
 
-    monkeypatch.setattr(redriving, "read_slices", read)
-    found, leaves_more = redriving.draft_of_log(in_quarantine(0, 10, 20), LOG, whole)
+    monkeypatch.setattr(redrive, "read_slices", read)
+    found, leaves_more = redrive.draft_of_log(in_quarantine(0, 10, 20), LOG, whole)
     assert not leaves_more
     assert found.plan.ranges == (ten(0), ten(20))
-    assert asked == [(first, redriving.HOLD_ALL) for first in (0, 10, 20)]
+    assert asked == [(first, redrive.HOLD_ALL) for first in (0, 10, 20)]
     # Nothing is held: a row of the ledger would say so each time.
     assert (found.held, found.seen({})) == ((), ())
     assert found.notes == ("orders/0 [14, 20) is corrupt: bad; it stays in quarantine",)
@@ -212,7 +212,7 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
 def test_what_the_log_has_lost_meanwhile_stays_in_quarantine() -> None:
     gone = Loss(P0, 0, 10, Verdict.EXPIRED, "the log begins at 10")
     nothing = Draft(plan(), (), (), (gone,))
-    found, _ = redriving.draft_of_log(in_quarantine(0), LOG, lambda *about: nothing)
+    found, _ = redrive.draft_of_log(in_quarantine(0), LOG, lambda *about: nothing)
     assert (found.plan.ranges, found.held) == ((), ())
     (said,) = found.notes
     assert said == "orders/0 [0, 10) is expired: the log begins at 10; it stays in quarantine"

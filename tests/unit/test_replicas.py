@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.contract import Nature
-from rangeland.dialects.verdicts import Verdict
+from rangeland.dialects.dialect import Nature
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.errors import BadRecord, RangeLost, Unreachable
-from rangeland.fetch.loop import FetchLoop
-from rangeland.fetch.replicas import DETOUR_MS
-from rangeland.fetch.steps import Ask, AskLogRange, FindLeaders, Finished, Patience, WaitUntil
+from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.loop_actions import (
+    Ask,
+    AskLogRange,
+    FindLeaders,
+    Finished,
+    Patience,
+    WaitUntil,
+)
+from rangeland.fetch.replica_choice import DETOUR_MS
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 

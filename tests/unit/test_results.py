@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rangeland.dialects.groups import Holder
+from rangeland.groups.backend import Holder
 from rangeland.model import (
     Address,
     Counts,
@@ -16,8 +16,8 @@ from rangeland.model import (
     Range,
     Slice,
 )
-from rangeland.planning.draft import Draft
 from rangeland.planning.plan import Plan
+from rangeland.planning.plan_builder import Draft
 from rangeland.planning.policy import Loss, Verdict
 from rangeland.planning.proof import RangeOutcome
 from rangeland.results import (

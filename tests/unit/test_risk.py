@@ -6,8 +6,8 @@ import pytest
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka import read_retention
-from rangeland.fetch.loop import FetchLoop
-from rangeland.fetch.steps import Ask, Patience
+from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.loop_actions import Ask, Patience
 from rangeland.model import (
     Address,
     Leader,
@@ -19,7 +19,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.policy import Policy
-from rangeland.planning.risk import (
+from rangeland.planning.retention_risk import (
     ASSUMED_BYTES_PER_SECOND,
     LEAST_MEASURED_BYTES,
     STARTING_MS,

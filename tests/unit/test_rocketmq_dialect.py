@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.contract import (
+from rangeland.dialects.dialect import (
     Asked,
     Asking,
     Context,
@@ -17,6 +17,7 @@ from rangeland.dialects.contract import (
     Silence,
     Span,
 )
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.rocketmq import (
     ask_offsets,
     ask_records,
@@ -27,16 +28,15 @@ from rangeland.dialects.rocketmq import (
     read_records,
 )
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.codes import CODES, STATUSES, judge, judge_pull
+from rangeland.dialects.rocketmq.error_codes import CODES, STATUSES, judge, judge_pull
 from rangeland.dialects.rocketmq.frames import ANSWER, Alike, Frame, read_frame, write_frame
-from rangeland.dialects.rocketmq.pulls import FIRST_PULLS, MOST_PULLS
+from rangeland.dialects.rocketmq.pull_series import FIRST_PULLS, MOST_PULLS
 from rangeland.dialects.rocketmq.routes import is_system_topic, read_route
 from rangeland.dialects.rocketmq.session import Session
 from rangeland.dialects.rocketmq.signing import signed
-from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
-from rangeland.wire.frames import FrameReader, frame
+from rangeland.wire.framing import FrameReader, frame
 from tests.stored import messages, stored
 
 QUEUE = Partition("t", 0, "broker-a")

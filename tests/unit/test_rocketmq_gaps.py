@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
+from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.errors import BadRecord, RangeLost, Unreachable
-from rangeland.fetch.consumer import read_slices
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.steps import Patience
-from rangeland.fetch.tally import Tally
+from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.receipts import Tally
+from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Action, Policy
-from rangeland.wire.frames import FrameReader, frame
+from rangeland.wire.framing import FrameReader, frame
 from tests.stored import batch, inner, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.groups import Home, Joining
-from rangeland.dialects.rocketmq import group_messages as g
-from rangeland.dialects.rocketmq.clients import client_id
-from rangeland.dialects.rocketmq.groups import open_home
 from rangeland.errors import (
     Conflict,
     JobFileError,
@@ -15,6 +11,10 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
+from rangeland.groups.backend import Home, Joining
+from rangeland.groups.rocketmq import group_requests as g
+from rangeland.groups.rocketmq.client_ids import client_id
+from rangeland.groups.rocketmq.group_backend import open_home
 from rangeland.model import Partition
 from tests.fakes.rocketmq import MASTERS, SEEDS, Cluster, FakeEdge
 

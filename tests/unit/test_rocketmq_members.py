@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.groups import Fenced, Joining, Membership, Standing
-from rangeland.dialects.rocketmq import group_messages as g
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.clients import client_id, job_of
-from rangeland.dialects.rocketmq.groups import open_home
 from rangeland.errors import Conflict, JobFileError, RemoteProtocolError, Unreachable
+from rangeland.groups.backend import Fenced, Joining, Membership, Standing
+from rangeland.groups.rocketmq import group_requests as g
+from rangeland.groups.rocketmq.client_ids import client_id, job_of
+from rangeland.groups.rocketmq.group_backend import open_home
 from rangeland.model import Address, Partition
 from tests.fakes.rocketmq import LOCK_MS, MASTERS, SLAVES, Cluster, FakeEdge
 

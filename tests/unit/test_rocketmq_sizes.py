@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.contract import Asked
+from rangeland.dialects.dialect import Asked
 from rangeland.dialects.rocketmq import ask_sizes, read_records, read_sizes
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.sizes import FEW, SAMPLE
+from rangeland.dialects.rocketmq.queue_sizes import FEW, SAMPLE
 from rangeland.model import Isolation, Partition
 from tests.stored import messages
 

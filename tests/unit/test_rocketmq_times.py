@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.contract import OffsetAnswer
+from rangeland.dialects.dialect import OffsetAnswer
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq import read_offsets
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import Session
-from rangeland.dialects.verdicts import Verdict
 from rangeland.model import Partition
-from rangeland.wire.frames import FrameReader
+from rangeland.wire.framing import FrameReader
 from tests.stored import STORED_MS, batch, inner
 
 QUEUE = Partition("t", 0, "broker-a")

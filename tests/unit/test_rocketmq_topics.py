@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.topics import Topics
+from rangeland.dialects.rocketmq.topic_types import Topics
 from rangeland.model import Partition
 from tests.stored import batch, inner, stored
 

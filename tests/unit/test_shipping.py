@@ -17,14 +17,21 @@ from typing import Any
 
 import pytest
 
-from rangeland import cli, shipping
-from rangeland.decode import library
+from rangeland.cli import command_line
+from rangeland.decode.native import native_library
 from rangeland.errors import JobFileError, StorageFailed, Unreachable, UsageError
 from rangeland.job import Job
 from rangeland.jvm.java import find_java
-from rangeland.spark import session, workers
-from rangeland.spark.versions import DELTA_PACKAGE, Versions, refuse_others
-from rangeland.submission import Choices, Shipped, Submission, refuse_impossible, submission
+from rangeland.spark import python_workers, spark_session
+from rangeland.spark.runtime_versions import DELTA_PACKAGE, Versions, refuse_others
+from rangeland.submit import package_archive
+from rangeland.submit.submit_command import (
+    Choices,
+    Shipped,
+    Submission,
+    refuse_impossible,
+    submission,
+)
 
 JOB = """
 job: orders
@@ -49,41 +56,41 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_the_zip_holds_the_package_and_its_kernel(out: Path) -> None:
-    names = zipfile.ZipFile(shipping.make_zip(out)).namelist()
-    assert f"rangeland/decode/{library.library_name()}" in names
-    assert {"rangeland/spark/tasks.py", "pyspark_rangeland.py"} <= set(names)
+    names = zipfile.ZipFile(package_archive.make_zip(out)).namelist()
+    assert f"rangeland/decode/native/{native_library.library_name()}" in names
+    assert {"rangeland/spark/executor_tasks.py", "pyspark_rangeland.py"} <= set(names)
     assert not [name for name in names if "__pycache__" in name or name.endswith(".c")]
 
 
 def test_the_zip_of_the_same_files_has_the_same_bytes(out: Path) -> None:
-    first = shipping.make_zip(out).read_bytes()
-    assert shipping.make_zip(out).read_bytes() == first
+    first = package_archive.make_zip(out).read_bytes()
+    assert package_archive.make_zip(out).read_bytes() == first
     assert [path.name for path in out.iterdir()] == ["rangeland-0.1.0.zip"]
 
 
 def test_a_package_without_kernel_is_not_shipped(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shipping, "library_name", lambda: "_kernel-plan9-sparc.so")
+    monkeypatch.setattr(package_archive, "library_name", lambda: "_kernel-plan9-sparc.so")
     with pytest.raises(UsageError, match="no compiled kernel"):
-        shipping.make_zip(out)
+        package_archive.make_zip(out)
     assert not out.exists()
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "dist").write_text("a file")
     with pytest.raises(StorageFailed, match="--out"):
-        shipping.make_zip(tmp_path / "dist")
+        package_archive.make_zip(tmp_path / "dist")
 
 
 def test_the_kernel_loads_from_a_zip_where_an_executor_has_it(out: Path, tmp_path: Path) -> None:
     """Spark puts the archive on the path as ``FOLDER/./rangeland.zip``."""
-    archive = shipping.make_zip(out)
+    archive = package_archive.make_zip(out)
     code = (
         f"import sys; sys.path.insert(0, {str(archive.parent)!r} + '/./' + {archive.name!r})\n"
         "from rangeland.decode import library; from rangeland.dialects import contract\n"
-        "assert '/./' in library.__file__, library.__file__\n"
-        "assert library.trouble() == '', library.trouble()\n"
+        "assert '/./' in native_library.__file__, native_library.__file__\n"
+        "assert native_library.trouble() == '', native_library.trouble()\n"
         "assert contract.load_dialect('kafka')\n"
     )
     cache = tmp_path / "cache"
@@ -100,12 +107,14 @@ def test_the_kernel_loads_from_a_zip_where_an_executor_has_it(out: Path, tmp_pat
 def test_a_worker_without_a_folder_to_write_in_says_what_to_set(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = Path(library.__file__).with_name(library.library_name()).read_bytes()
-    monkeypatch.setattr(library, "__file__", "/nowhere/rangeland.zip/rangeland/decode/library.py")
-    monkeypatch.setattr(library, "_read_from_archive", lambda path: content)
+    content = Path(native_library.__file__).with_name(native_library.library_name()).read_bytes()
+    monkeypatch.setattr(
+        native_library, "__file__", "/no.zip/rangeland/decode/native/native_library.py"
+    )
+    monkeypatch.setattr(native_library, "_read_from_archive", lambda path: content)
     monkeypatch.setattr(tempfile, "tempdir", str(out / "not-there"))
     with pytest.raises(StorageFailed, match=r"spark\.executorEnv\.TMPDIR"):
-        library.load_library()
+        native_library.load_library()
 
 
 def test_jars_that_spark_has_in_any_version_are_not_shipped(tmp_path: Path) -> None:
@@ -120,7 +129,7 @@ def test_jars_that_spark_has_in_any_version_are_not_shipped(tmp_path: Path) -> N
             "jackson-datatype-jdk8-2.13.5.jar",
         )
     ]
-    assert shipping.jars_beyond(tmp_path, jars) == [jars[0], jars[3]]
+    assert package_archive.jars_beyond(tmp_path, jars) == [jars[0], jars[3]]
 
 
 # --- a transform's module ---------------------------------------------------------------
@@ -128,7 +137,7 @@ def test_jars_that_spark_has_in_any_version_are_not_shipped(tmp_path: Path) -> N
 
 def test_a_transforms_module_is_found_beside_the_job(tmp_path: Path, out: Path) -> None:
     (tmp_path / "my_shape.py").write_text("raise SystemExit('it is not to be imported')")
-    files = shipping.transform_files("my_shape:of", [tmp_path], out)
+    files = package_archive.transform_files("my_shape:of", [tmp_path], out)
     assert files == [tmp_path / "my_shape.py"]
 
 
@@ -137,17 +146,17 @@ def test_a_transforms_package_is_zipped_whole(tmp_path: Path, out: Path) -> None
         path = tmp_path / "shapes" / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    (found,) = shipping.transform_files("shapes.inner:of", [tmp_path], out)
+    (found,) = package_archive.transform_files("shapes.inner:of", [tmp_path], out)
     assert zipfile.ZipFile(found).namelist() == ["shapes/__init__.py", "shapes/inner/__init__.py"]
 
 
 def test_an_installed_transform_is_not_shipped(out: Path) -> None:
-    assert shipping.transform_files("pytest:main", [], out) == []
+    assert package_archive.transform_files("pytest:main", [], out) == []
 
 
 def test_a_transform_that_is_nowhere_is_told(tmp_path: Path, out: Path) -> None:
     with pytest.raises(JobFileError, match="my_shape"):
-        shipping.transform_files("my_shape:of", [tmp_path], out)
+        package_archive.transform_files("my_shape:of", [tmp_path], out)
 
 
 # --- an environment ---------------------------------------------------------------------
@@ -155,7 +164,7 @@ def test_a_transform_that_is_nowhere_is_told(tmp_path: Path, out: Path) -> None:
 
 def test_a_packed_environment_runs_where_it_is_unpacked(out: Path, tmp_path: Path) -> None:
     place = tmp_path / "elsewhere"
-    with tarfile.open(shipping.pack_environment(out, ["crc32c"])) as archive:
+    with tarfile.open(package_archive.pack_environment(out, ["crc32c"])) as archive:
         archive.extractall(place, filter="tar")
     code = "import crc32c, rangeland.errors as e, sys; print(crc32c.__file__, e.__file__, sys.path)"
     shown = subprocess.run(
@@ -166,14 +175,14 @@ def test_a_packed_environment_runs_where_it_is_unpacked(out: Path, tmp_path: Pat
         text=True,
         timeout=60,
     ).stdout
-    site = f"{place}/{shipping.SITE}"
+    site = f"{place}/{package_archive.SITE}"
     assert shown.startswith(f"{site}/crc32c/__init__.py {site}/rangeland/errors.py")
     assert sys.prefix not in shown
 
 
 def test_a_distribution_that_is_not_installed_is_not_packed(out: Path) -> None:
     with pytest.raises(UsageError, match="pip install no-such-thing"):
-        shipping.pack_environment(out, ["no_such_thing"])
+        package_archive.pack_environment(out, ["no_such_thing"])
 
 
 # --- the command ------------------------------------------------------------------------
@@ -264,7 +273,7 @@ def test_submit_ships_the_pem_files_that_are_here(
 ) -> None:
     job_file.write_text(SECURED.replace("pem/ca.pem", str(job_file)))
     words = ["submit", str(job_file), "--master", "spark://one:7077", "--out", str(out), "--json"]
-    assert cli.main(words) == 0
+    assert command_line.main(words) == 0
     command = json.loads(capfd.readouterr().out.splitlines()[-1])["command"]
     assert command[command.index("--files") + 1] == str(job_file)
 
@@ -339,14 +348,14 @@ def test_submit_prints_its_command_and_makes_what_it_names(
     job_file: Path, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ["submit", str(job_file), "--master", "spark://one:7077", "--out", str(out)]
-    assert cli.main([*words, "--until", "2026-01-31", "--json"]) == 0
+    assert command_line.main([*words, "--until", "2026-01-31", "--json"]) == 0
     answer = json.loads(capfd.readouterr().out.splitlines()[-1])
     command = answer["command"]
     assert command[0] == "spark-submit"
     assert command[-3:] == [str(out / "land.py"), str(job_file), "--until=2026-01-31"]
     assert all(entry["why"] for entry in answer["explained"])
     assert Path(answer["package"]).is_file()
-    assert cli.main(words) == 0
+    assert command_line.main(words) == 0
     shown = capfd.readouterr().out
     assert words_of(shown, out.parent)[-1] == str(job_file)
 
@@ -358,7 +367,7 @@ def test_a_driver_in_the_cluster_gets_its_job_as_one_file(
     job = tmp_path / "child.yaml"
     job.write_text("extends: base.yaml\njob: child\n")
     words = ["submit", str(job), "--master", "yarn", "--deploy-mode", "cluster"]
-    assert cli.main([*words, "--until", "2026-01-31", "--out", str(out), "--json"]) == 0
+    assert command_line.main([*words, "--until", "2026-01-31", "--out", str(out), "--json"]) == 0
     command = json.loads(capfd.readouterr().out.splitlines()[-1])["command"]
     sent = Path(command[command.index("--files") + 1])
     assert sent.name in command
@@ -372,7 +381,7 @@ def test_submit_finds_mistakes_in_the_job_before_anything_is_made(
     job_file: Path, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     job_file.write_text(JOB.replace("topics", "topcis"))
-    assert cli.main(["submit", str(job_file), "--out", str(out), "--json"]) == 78
+    assert command_line.main(["submit", str(job_file), "--out", str(out), "--json"]) == 78
     assert not out.exists()
 
 
@@ -389,7 +398,7 @@ def old_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_submit_runs_nothing_with_a_java_that_is_too_old(
     old_java: Path, job_file: Path, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["submit", str(job_file), "--out", str(out), "--run", "--json"]) == 64
+    assert command_line.main(["submit", str(job_file), "--out", str(out), "--run", "--json"]) == 64
     answer = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert "version 11" in answer["message"]
     assert "JAVA_HOME" in answer["message"]
@@ -435,7 +444,7 @@ def test_another_version_is_refused_with_what_to_do(other: dict[str, str], words
 
 def test_a_master_that_does_not_answer_is_out_of_reach() -> None:
     said = RuntimeError("IllegalStateException: Cannot call methods on a stopped SparkContext.")
-    error = session._not_started(said)
+    error = spark_session._not_started(said)
     assert isinstance(error, Unreachable)
     assert "--master" in error.do
     assert "another Spark than 4.2" in error.do
@@ -461,11 +470,11 @@ def a_worker(**other: Any) -> dict[str, Any]:
 
 
 def test_workers_that_have_all_are_taken_without_a_word() -> None:
-    assert workers.judged([a_worker(), a_worker(host="two")]) == ()
+    assert python_workers.judged([a_worker(), a_worker(host="two")]) == ()
 
 
 def test_a_look_tells_of_what_cannot_be_imported_and_of_what_can() -> None:
-    (found,) = workers.looking(["rangeland.decode", "no_such_thing"])(iter([0]))
+    (found,) = python_workers.looking(["rangeland.decode", "no_such_thing"])(iter([0]))
     assert found["failed"] == {
         "no_such_thing": "ModuleNotFoundError: No module named 'no_such_thing'"
     }
@@ -476,7 +485,7 @@ def test_all_hosts_that_lack_something_are_named() -> None:
     failed = {"pyarrow": "ModuleNotFoundError: No module named 'pyarrow'", "rangeland.decode": "x"}
     found = [a_worker(), *(a_worker(host=host, failed=failed) for host in ("two", "three", "two"))]
     with pytest.raises(JobFileError) as caught:
-        workers.judged(found)
+        python_workers.judged(found)
     assert caught.value.facts["hosts"] == ["three", "two"]
     assert caught.value.facts["missing"] == ["pyarrow"]
 
@@ -504,25 +513,25 @@ def test_workers_are_looked_at_for_the_packages_of_a_login_too() -> None:
     context = _Context("of-a-test")
     spark = SimpleNamespace(sparkContext=context)
     for more in ((), ("no_such_login",), ("no_such_login",)):
-        workers.start_workers(spark, more).wait(as_unreachable)
+        python_workers.start_workers(spark, more).wait(as_unreachable)
     assert context.looked == [set(), {"no_such_login"}]
 
 
 def test_a_package_of_a_login_that_workers_lack_is_named() -> None:
     failed = {"scramp": "ModuleNotFoundError: No module named 'scramp'"}
     with pytest.raises(JobFileError) as caught:
-        workers.judged([a_worker(failed=failed)])
+        python_workers.judged([a_worker(failed=failed)])
     assert caught.value.facts["missing"] == ["scramp"]
 
 
 @pytest.mark.parametrize("name", ["rangeland", "pyspark"])
 def test_a_worker_with_another_version_is_refused(name: str) -> None:
     with pytest.raises(JobFileError, match=f"{name} 0.0.9"):
-        workers.judged([a_worker(**{name: "0.0.9"})])
+        python_workers.judged([a_worker(**{name: "0.0.9"})])
 
 
 def test_a_worker_without_the_kernel_is_a_warning() -> None:
-    (warning,) = workers.judged(
+    (warning,) = python_workers.judged(
         [a_worker(kernel="there is none"), a_worker(kernel="there is none")]
     )
     assert warning == "one decodes records with the slow reference decoder: there is none"
@@ -537,7 +546,7 @@ def as_unreachable(error: BaseException) -> BaseException:
 
 
 def test_what_a_look_raises_is_told_to_whoever_waits_and_looked_at_again() -> None:
-    on_a_cluster = workers.Workers(is_local=False)
+    on_a_cluster = python_workers.Workers(is_local=False)
     on_a_cluster.start(fail)
     with pytest.raises(Unreachable, match="no executor"):
         on_a_cluster.wait(as_unreachable)
@@ -545,7 +554,7 @@ def test_what_a_look_raises_is_told_to_whoever_waits_and_looked_at_again() -> No
 
 
 def test_on_this_machine_nobody_waits_for_workers() -> None:
-    here = workers.Workers(is_local=True)
+    here = python_workers.Workers(is_local=True)
     here.start(fail)
     assert here.wait(as_unreachable) == ()
     assert here.is_ready
@@ -575,11 +584,11 @@ LOST = "Lost task 0.3 in stage 1.0 (TID 3) (10.0.0.7 executor 2): "
 def test_what_spark_says_of_an_unfit_worker_is_put_into_words(
     text: str, words: tuple[str, ...]
 ) -> None:
-    error = workers.unfit_worker(text)
+    error = python_workers.unfit_worker(text)
     assert isinstance(error, JobFileError)
     for word in words:
         assert word in str(error)
 
 
 def test_other_failures_are_not_the_workers() -> None:
-    assert workers.unfit_worker(f"{LOST}java.lang.OutOfMemoryError: Java heap space") is None
+    assert python_workers.unfit_worker(f"{LOST}java.lang.OutOfMemoryError: Java heap space") is None

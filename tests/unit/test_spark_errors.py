@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.spark.gateway import without_usual
-from rangeland.spark.jobs import settled
+from rangeland.spark.spark_jobs import settled
 
 
 def test_what_is_not_spark_s_is_raised_as_it_is_and_is_not_its_own_cause() -> None:

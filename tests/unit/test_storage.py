@@ -9,9 +9,15 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from rangeland.delta.files import store_error
-from rangeland.delta.storage import S3Keys, S3Settings, StoreSettings, open_store, store_settings
-from rangeland.delta.trouble import translate
+from rangeland.delta.data_files import store_error
+from rangeland.delta.java_errors import translate
+from rangeland.delta.store_access import (
+    S3Keys,
+    S3Settings,
+    StoreSettings,
+    open_store,
+    store_settings,
+)
 from rangeland.errors import RangelandError, StorageFailed, TableRefused, UsageError
 
 TABLE = "s3a://lake/orders"

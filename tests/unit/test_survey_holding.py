@@ -7,12 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.dialects.contract import ClusterView, Nature, OffsetAnswer, Question, TopicView
-from rangeland.dialects.verdicts import Verdict
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import ClusterView, Nature, OffsetAnswer, Question, TopicView
+from rangeland.dialects.error_meaning import Verdict
 from rangeland.errors import Unreachable
-from rangeland.fetch.pool import Brokers
-from rangeland.fetch.settings import ClusterSettings
-from rangeland.fetch.survey import Wanted, take_survey
 from rangeland.model import (
     Address,
     AtTime,
@@ -28,6 +27,7 @@ from rangeland.model import (
 from rangeland.planning import policy
 from rangeland.planning.bounds import Request, resolve
 from rangeland.planning.policy import Action, Policy
+from rangeland.survey.cluster_survey import Wanted, take_survey
 
 B1 = Address("b1", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)

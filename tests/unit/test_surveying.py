@@ -10,13 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland import reading, run
-from rangeland.delta.quarantine import KeptBatch
-from rangeland.fetch.settings import ClusterSettings
+from rangeland import run
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.dataframe import reader
+from rangeland.delta.quarantine_table import KeptBatch
 from rangeland.job import Job
-from rangeland.landing import drafting, redriving
-from rangeland.landing.ledger import Unfinished
-from rangeland.landing.target import Target
+from rangeland.landing import planner, redrive
+from rangeland.landing.job_history import Unfinished
+from rangeland.landing.target_state import Target
 from rangeland.model import (
     Address,
     Age,
@@ -56,8 +57,8 @@ class Cluster:
         self.claimed: list[Partition] = []
         self.known: object = None
         self.clock = Clock()
-        monkeypatch.setattr(drafting, "time", self.clock)
-        monkeypatch.setattr(drafting, "survey_of", self.survey)
+        monkeypatch.setattr(planner, "time", self.clock)
+        monkeypatch.setattr(planner, "survey_of", self.survey)
         monkeypatch.setattr(run, "claimed", self.join)
 
     def survey(self, *about: object) -> Survey:
@@ -95,7 +96,7 @@ class Grouped(run.Runner):
         self.warnings: list[str] = []
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         nothing = cast(Any, None)
-        self.drafter = drafting.Drafter(
+        self.drafter = planner.Drafter(
             spark, self.job, target, way, nothing, self.progress, self.warnings.append
         )
         self.outrun = outrun
@@ -153,7 +154,7 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
     drivers: Drivers, cluster: Cluster
 ) -> None:
-    cluster.joining_s = drafting.FRESH_SECONDS + 1.0
+    cluster.joining_s = planner.FRESH_SECONDS + 1.0
     driver = Grouped(drivers.another())
     driver.run()
     assert (cluster.looks, driver.ends) == (2, [20])
@@ -190,7 +191,7 @@ def test_what_others_have_landed_meanwhile_is_not_held_against_an_older_look(
 def test_where_nothing_is_in_quarantine_nobody_is_asked_for_it(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafting, "in_quarantine", lambda *about: [])
+    monkeypatch.setattr(planner, "in_quarantine", lambda *about: [])
     driver = Grouped(drivers.another(), way=Way.REREAD)
     driver.run()
     assert (cluster.looks, driver.landed) == (0, [])
@@ -201,15 +202,15 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
 ) -> None:
     """Its isolation and tags are not those of the job any more."""
     batch = KeptBatch(Range(P0, 0, 5, "id"), "app", 1, "bad", "b:1", 1, Kept(b"", (), "bad"), 1)
-    left = redriving.Quarantined(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
-    monkeypatch.setattr(drafting, "in_quarantine", lambda *about: [left])
+    left = redrive.Quarantined(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
+    monkeypatch.setattr(planner, "in_quarantine", lambda *about: [left])
     read: list[ClusterSettings] = []
 
     def whole(slices: object, settings: ClusterSettings) -> list[Any]:
         read.append(settings)
         return []
 
-    monkeypatch.setattr(redriving, "_not_whole", whole)
+    monkeypatch.setattr(redrive, "_not_whole", whole)
     made, _ = Grouped(drivers.another(), way=Way.REREAD).draft()
     assert [(r.from_offset, r.until_offset) for r in made.plan.ranges] == [(0, 5)]
     assert (made.plan.isolation, made.plan.tags) == left.kind
@@ -220,6 +221,6 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
 def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "survey_of", cluster.survey)
-    _, settings, _ = reading.freeze(drivers.job)
+    monkeypatch.setattr(reader, "survey_of", cluster.survey)
+    _, settings, _ = reader.freeze(drivers.job)
     assert dict(settings.ages) == {Address("b", 1): Age.MUTE}

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.entries import FileEntry
-from rangeland.delta.kernel import AlreadyCommitted, Committed, NotReady
-from rangeland.delta.rows import SCHEMA, missing_columns
+from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, NotReady
+from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns
+from rangeland.delta.ledger.events import FileEntry
 from rangeland.errors import BadRecord, Conflict, RangeLost
 from rangeland.job import Job
-from rangeland.landing import table as table_module
-from rangeland.landing.finishing import Finisher
-from rangeland.landing.target import Target
+from rangeland.landing import target_table as table_module
+from rangeland.landing.committer import Finisher
+from rangeland.landing.target_state import Target
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Receipt, Slice
-from rangeland.planning.lives import Mark
-from rangeland.planning.losses import range_lost
+from rangeland.planning.incarnation import Mark
+from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, Seen, Verdict
 from rangeland.planning.proof import prove
@@ -125,7 +125,7 @@ def land_until_30(target: Target, of: Plan) -> None:
 
 
 def columns_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rangeland.delta.ledger.Ledger.lacks", lambda self: [])
+    monkeypatch.setattr("rangeland.delta.ledger.ledger_table.Ledger.lacks", lambda self: [])
 
 
 @pytest.mark.parametrize("application", [APP, f"{APP}/backfill/0123"])
@@ -278,7 +278,9 @@ def old_ledger(
     drivers: Drivers, lake: LakeInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Target, Altering]:
     spark = Altering()
-    monkeypatch.setattr("rangeland.delta.ledger.Ledger.lacks", lambda self: spark.lacking)
+    monkeypatch.setattr(
+        "rangeland.delta.ledger.ledger_table.Ledger.lacks", lambda self: spark.lacking
+    )
     return Target(spark, drivers.job), spark
 
 
@@ -304,7 +306,9 @@ def test_a_ledger_gets_its_new_columns_from_one_driver(
     old_ledger: tuple[Target, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target.locked", Locked(lambda: spark.lacking.clear()))
+    monkeypatch.setattr(
+        "rangeland.landing.target_state.locked", Locked(lambda: spark.lacking.clear())
+    )
     target.note(1, LOSS)
     assert (spark.asked, len(target.losses())) == ([], 1)
 
@@ -313,7 +317,7 @@ def test_columns_that_another_host_has_added_meanwhile_are_no_error(
     old_ledger: tuple[Target, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target.locked", Locked(lambda: None))
+    monkeypatch.setattr("rangeland.landing.target_state.locked", Locked(lambda: None))
     spark.error = RuntimeError("[FIELD_ALREADY_EXISTS] seen_at")
     target.note(1, LOSS)
     assert (len(spark.asked), len(target.losses())) == (1, 1)
@@ -323,7 +327,7 @@ def test_columns_that_cannot_be_added_are_an_error_of_ours(
     old_ledger: tuple[Target, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target.locked", Locked(lambda: None))
+    monkeypatch.setattr("rangeland.landing.target_state.locked", Locked(lambda: None))
     spark.error, spark.adds = RuntimeError("no such grant\n\tat Alter"), False
     with pytest.raises(Conflict, match="no such grant") as caught:
         target.note(1, LOSS)

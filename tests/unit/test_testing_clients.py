@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from rangeland.errors import Conflict, RangelandError, Unreachable, UsageError
-from rangeland.testing.clients import joined, library, our_errors
+from rangeland.testing.client_library import joined, library, our_errors
 from rangeland.testing.producing import produce
 
 

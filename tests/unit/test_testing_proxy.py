@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.contract import Asked, FetchTerms, load_dialect
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import Asked, FetchTerms, load_dialect
 from rangeland.dialects.jafka import messages as jafka
 from rangeland.dialects.kafka import messages as kafka
 from rangeland.dialects.rocketmq import messages as rocketmq
 from rangeland.dialects.rocketmq.frames import Frame, read_frame, write_frame
 from rangeland.errors import Unreachable
-from rangeland.fetch.pool import Brokers
 from rangeland.model import Isolation, Partition
 from rangeland.testing.conversations import (
     JafkaConversation,
@@ -19,7 +19,7 @@ from rangeland.testing.conversations import (
 )
 from rangeland.testing.proxy import CALM, Proxy, Trouble
 from rangeland.untrusted import parse_address
-from rangeland.wire.messages import encode
+from rangeland.wire.encoding import encode
 from tests.unit.test_connection import (
     ALL_TOPICS,
     NO_TOPICS,

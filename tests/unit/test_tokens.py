@@ -18,10 +18,10 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from rangeland.connection import tokens
+from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
+from rangeland.connection.tokens import fetch_token, forget_token
 from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.fetch import tokens
-from rangeland.fetch.settings import ClusterSettings, SaslSettings, TokenSource
-from rangeland.fetch.tokens import fetch_token, forget_token
 from tests.certificates import Authority
 
 TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.c2VjcmV0LXNpZ25hdHVyZQ"

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 
 from rangeland.errors import JobFileError, TransformFailed
 from rangeland.model import Partition, Slice
-from rangeland.spark.locating import located, narrowed
-from rangeland.spark.transforms import load_transform, raised_in, raised_of
+from rangeland.spark.failing_records import located, narrowed
+from rangeland.spark.transform import load_transform, raised_in, raised_of
 
 ORDERS = Partition("orders", 0)
 SPARK_4 = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback:

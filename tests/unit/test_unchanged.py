@@ -17,9 +17,9 @@ from rangeland.model import (
     Receipt,
     Survey,
 )
-from rangeland.planning.lives import Mark
+from rangeland.planning.incarnation import Mark
+from rangeland.planning.log_identity import changed, doubtful, marks_of
 from rangeland.planning.plan import Plan
-from rangeland.planning.unchanged import changed, doubtful, marks_of
 
 P = Partition("orders", 0)
 BROKER = Address("b", 9092)

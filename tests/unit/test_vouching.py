@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.delta.facts import AddedFile, CommitFacts
-from rangeland.delta.stats import may_hold
-from rangeland.landing.vouching import Landing
+from rangeland.delta.file_statistics import may_hold
+from rangeland.delta.table_metadata import AddedFile, CommitFacts
+from rangeland.landing.identity_check import Landing
 
 
 @pytest.mark.parametrize(

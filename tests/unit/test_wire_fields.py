@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
-from rangeland.wire import fields, refusals
-from rangeland.wire.fields import Codec, Part
+from rangeland.wire import malformed, primitives
+from rangeland.wire.primitives import Codec, Part
 from tests.contract.readers import read_three_ways
 
 
@@ -25,40 +25,40 @@ def refused(codec: Codec, data: bytes) -> RemoteProtocolError:
 
 
 A_UUID = "00112233-4455-6677-8899-aabbccddeeff"
-COMPACT_INTS = fields.array(fields.INT32.compact, compact=True, nullable=True)
-LEGACY_INTS = fields.array(fields.INT32.legacy, compact=False, nullable=True)
-STRINGS = fields.array(fields.STRING.legacy, compact=False, nullable=False)
+COMPACT_INTS = primitives.array(primitives.INT32.compact, compact=True, nullable=True)
+LEGACY_INTS = primitives.array(primitives.INT32.legacy, compact=False, nullable=True)
+STRINGS = primitives.array(primitives.STRING.legacy, compact=False, nullable=False)
 
 KNOWN = [
-    (fields.INT8.legacy, -128, "80"),
-    (fields.INT16.legacy, 258, "0102"),
-    (fields.INT32.legacy, -2, "fffffffe"),
-    (fields.INT64.legacy, 2**63 - 1, "7fffffffffffffff"),
-    (fields.UINT16.legacy, 65535, "ffff"),
-    (fields.UINT32.legacy, 2**32 - 1, "ffffffff"),
-    (fields.BOOL.legacy, True, "01"),
-    (fields.UVARINT.legacy, 0, "00"),
-    (fields.UVARINT.legacy, 127, "7f"),
-    (fields.UVARINT.legacy, 300, "ac02"),
-    (fields.UVARINT.legacy, 2**32 - 1, "ffffffff0f"),
-    (fields.VARINT.legacy, -1, "01"),
-    (fields.VARINT.legacy, -(2**31), "ffffffff0f"),
-    (fields.VARINT.legacy, 2**31 - 1, "feffffff0f"),
-    (fields.VARLONG.legacy, -(2**63), "ffffffffffffffffff01"),
-    (fields.VARLONG.legacy, 2**63 - 1, "feffffffffffffffff01"),
-    (fields.UUID.legacy, A_UUID, "00112233445566778899aabbccddeeff"),
-    (fields.UUID.legacy, None, "00" * 16),
-    (fields.STRING.legacy, "é", "0002c3a9"),
-    (fields.STRING.compact, "é", "03c3a9"),
-    (fields.STRING.legacy, "", "0000"),
-    (fields.STRING.compact, "", "01"),
-    (fields.STRING.nullable_legacy, None, "ffff"),
-    (fields.STRING.nullable_compact, None, "00"),
-    (fields.BYTES.legacy, b"ab", "000000026162"),
-    (fields.BYTES.compact, b"ab", "036162"),
-    (fields.BYTES.nullable_legacy, None, "ffffffff"),
-    (fields.RECORDS.nullable_compact, None, "00"),
-    (fields.RECORDS.legacy, b"ab", "000000026162"),
+    (primitives.INT8.legacy, -128, "80"),
+    (primitives.INT16.legacy, 258, "0102"),
+    (primitives.INT32.legacy, -2, "fffffffe"),
+    (primitives.INT64.legacy, 2**63 - 1, "7fffffffffffffff"),
+    (primitives.UINT16.legacy, 65535, "ffff"),
+    (primitives.UINT32.legacy, 2**32 - 1, "ffffffff"),
+    (primitives.BOOL.legacy, True, "01"),
+    (primitives.UVARINT.legacy, 0, "00"),
+    (primitives.UVARINT.legacy, 127, "7f"),
+    (primitives.UVARINT.legacy, 300, "ac02"),
+    (primitives.UVARINT.legacy, 2**32 - 1, "ffffffff0f"),
+    (primitives.VARINT.legacy, -1, "01"),
+    (primitives.VARINT.legacy, -(2**31), "ffffffff0f"),
+    (primitives.VARINT.legacy, 2**31 - 1, "feffffff0f"),
+    (primitives.VARLONG.legacy, -(2**63), "ffffffffffffffffff01"),
+    (primitives.VARLONG.legacy, 2**63 - 1, "feffffffffffffffff01"),
+    (primitives.UUID.legacy, A_UUID, "00112233445566778899aabbccddeeff"),
+    (primitives.UUID.legacy, None, "00" * 16),
+    (primitives.STRING.legacy, "é", "0002c3a9"),
+    (primitives.STRING.compact, "é", "03c3a9"),
+    (primitives.STRING.legacy, "", "0000"),
+    (primitives.STRING.compact, "", "01"),
+    (primitives.STRING.nullable_legacy, None, "ffff"),
+    (primitives.STRING.nullable_compact, None, "00"),
+    (primitives.BYTES.legacy, b"ab", "000000026162"),
+    (primitives.BYTES.compact, b"ab", "036162"),
+    (primitives.BYTES.nullable_legacy, None, "ffffffff"),
+    (primitives.RECORDS.nullable_compact, None, "00"),
+    (primitives.RECORDS.legacy, b"ab", "000000026162"),
     (LEGACY_INTS, (1, 2), "000000020000000100000002"),
     (LEGACY_INTS, None, "ffffffff"),
     (COMPACT_INTS, (1,), "0200000001"),
@@ -75,27 +75,27 @@ def test_known_bytes_are_read_and_written(codec: Codec, value: Any, data: str) -
 
 
 def test_any_byte_but_zero_is_true() -> None:
-    assert fields.BOOL.legacy.read(memoryview(b"\x07"), 0) == (True, 1)
+    assert primitives.BOOL.legacy.read(memoryview(b"\x07"), 0) == (True, 1)
 
 
 def test_an_unsigned_varint_may_be_spelled_longer_than_needed() -> None:
-    assert fields.read_uvarint(memoryview(b"\x81\x80\x00"), 0) == (1, 3)
+    assert primitives.read_uvarint(memoryview(b"\x81\x80\x00"), 0) == (1, 3)
 
 
 @pytest.mark.parametrize("data", ["ffffffff1f", "ffffffffff01", "808080808000"])
 def test_a_varint_beyond_its_bits_is_refused(data: str) -> None:
-    for codec in (fields.UVARINT.legacy, fields.VARINT.legacy):
-        assert refused(codec, bytes.fromhex(data)).facts["reason"] == refusals.BAD_LENGTH
+    for codec in (primitives.UVARINT.legacy, primitives.VARINT.legacy):
+        assert refused(codec, bytes.fromhex(data)).facts["reason"] == malformed.BAD_LENGTH
 
 
 def test_a_varlong_beyond_64_bits_is_refused() -> None:
-    error = refused(fields.VARLONG.legacy, b"\xff" * 9 + b"\x02")
-    assert error.facts["reason"] == refusals.BAD_LENGTH
+    error = refused(primitives.VARLONG.legacy, b"\xff" * 9 + b"\x02")
+    assert error.facts["reason"] == malformed.BAD_LENGTH
 
 
 def test_records_are_a_slice_of_the_buffer_and_not_a_copy() -> None:
     buffer = bytearray(b"\x00\x00\x00\x03abc")
-    value, _ = fields.RECORDS.legacy.read(memoryview(buffer), 0)
+    value, _ = primitives.RECORDS.legacy.read(memoryview(buffer), 0)
     buffer[4:] = b"xyz"
     assert bytes(value) == b"xyz"
 
@@ -103,18 +103,18 @@ def test_records_are_a_slice_of_the_buffer_and_not_a_copy() -> None:
 @pytest.mark.parametrize(
     ("codec", "data", "reason"),
     [
-        (fields.STRING.legacy, "fffe", refusals.BAD_LENGTH),
-        (fields.STRING.legacy, "ffff", refusals.NOT_NULLABLE),
-        (fields.STRING.compact, "00", refusals.NOT_NULLABLE),
-        (fields.STRING.legacy, "0001ff", refusals.BAD_TEXT),
-        (fields.STRING.legacy, "0003eda080", refusals.BAD_TEXT),
-        (fields.BYTES.nullable_legacy, "fffffffe", refusals.BAD_LENGTH),
-        (fields.BYTES.legacy, "7fffffff00", refusals.UNDERFLOW),
-        (fields.BYTES.compact, "ffffffff0f00", refusals.UNDERFLOW),
-        (LEGACY_INTS, "fffffffe", refusals.BAD_LENGTH),
-        (LEGACY_INTS, "7fffffff" + "00" * 6, refusals.UNDERFLOW),
-        (COMPACT_INTS, "ffffffff0f" + "00" * 6, refusals.UNDERFLOW),
-        (STRINGS, "ffffffff", refusals.NOT_NULLABLE),
+        (primitives.STRING.legacy, "fffe", malformed.BAD_LENGTH),
+        (primitives.STRING.legacy, "ffff", malformed.NOT_NULLABLE),
+        (primitives.STRING.compact, "00", malformed.NOT_NULLABLE),
+        (primitives.STRING.legacy, "0001ff", malformed.BAD_TEXT),
+        (primitives.STRING.legacy, "0003eda080", malformed.BAD_TEXT),
+        (primitives.BYTES.nullable_legacy, "fffffffe", malformed.BAD_LENGTH),
+        (primitives.BYTES.legacy, "7fffffff00", malformed.UNDERFLOW),
+        (primitives.BYTES.compact, "ffffffff0f00", malformed.UNDERFLOW),
+        (LEGACY_INTS, "fffffffe", malformed.BAD_LENGTH),
+        (LEGACY_INTS, "7fffffff" + "00" * 6, malformed.UNDERFLOW),
+        (COMPACT_INTS, "ffffffff0f" + "00" * 6, malformed.UNDERFLOW),
+        (STRINGS, "ffffffff", malformed.NOT_NULLABLE),
     ],
 )
 def test_bytes_that_cannot_be_are_refused_with_a_reason(
@@ -132,17 +132,17 @@ def test_a_count_that_cannot_fit_is_refused_before_any_element_is_read() -> None
         reads.append(offset)
         return None, offset + 1
 
-    hostile = fields.array(Codec(read, lambda _v, _p: None, 1), compact=False, nullable=False)
+    hostile = primitives.array(Codec(read, lambda _v, _p: None, 1), compact=False, nullable=False)
     assert "2147483647 elements" in refused(hostile, b"\x7f\xff\xff\xff" + b"\x00" * 6).why
     assert reads == []
 
 
-KNOWN_TAGS = {1: fields.INT16.compact}
+KNOWN_TAGS = {1: primitives.INT16.compact}
 
 
 def test_unknown_tags_are_skipped_and_known_ones_read() -> None:
     data = bytes.fromhex("02 0102 0102 05 03 616263".replace(" ", ""))
-    found = read_three_ways(lambda b, o: fields.read_tags(b, o, KNOWN_TAGS), data)
+    found = read_three_ways(lambda b, o: primitives.read_tags(b, o, KNOWN_TAGS), data)
     assert found == {1: 258}
 
 
@@ -156,29 +156,29 @@ def test_unknown_tags_are_skipped_and_known_ones_read() -> None:
 )
 def test_tags_out_of_order_or_too_long_are_refused(data: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        fields.read_tags(memoryview(bytes.fromhex(data.replace(" ", ""))), 0, KNOWN_TAGS)
-    assert caught.value.facts["reason"] == refusals.BAD_TAGS
+        primitives.read_tags(memoryview(bytes.fromhex(data.replace(" ", ""))), 0, KNOWN_TAGS)
+    assert caught.value.facts["reason"] == malformed.BAD_TAGS
 
 
 def test_a_tag_cannot_read_beyond_its_own_size() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        fields.read_tags(memoryview(bytes.fromhex("0101010102")), 0, KNOWN_TAGS)
-    assert caught.value.facts["reason"] == refusals.UNDERFLOW
+        primitives.read_tags(memoryview(bytes.fromhex("0101010102")), 0, KNOWN_TAGS)
+    assert caught.value.facts["reason"] == malformed.UNDERFLOW
 
 
 def test_strings_too_long_for_sixteen_bits_are_not_sent() -> None:
-    assert len(written(fields.STRING.legacy, "x" * 32767)) == 32769
+    assert len(written(primitives.STRING.legacy, "x" * 32767)) == 32769
     with pytest.raises(LocalProtocolError, match="too long"):
-        written(fields.STRING.legacy, "x" * 32768)
+        written(primitives.STRING.legacy, "x" * 32768)
 
 
 @pytest.mark.parametrize(
     ("codec", "value"),
     [
-        (fields.STRING.legacy, None),
+        (primitives.STRING.legacy, None),
         (STRINGS, None),
-        (fields.VARINT.legacy, 2**31),
-        (fields.UVARINT.legacy, -1),
+        (primitives.VARINT.legacy, 2**31),
+        (primitives.UVARINT.legacy, -1),
     ],
 )
 def test_values_that_the_type_cannot_hold_are_not_sent(codec: Codec, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.errors import Bug, RemoteProtocolError
-from rangeland.wire.frames import FrameReader, frame
+from rangeland.wire.framing import FrameReader, frame
 
 
 def receive(reader: FrameReader, data: bytes) -> memoryview | None:

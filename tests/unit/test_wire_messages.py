@@ -15,7 +15,7 @@ from rangeland.dialects.kafka.messages import (
     MetadataTopic,
 )
 from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
-from rangeland.wire.messages import (
+from rangeland.wire.encoding import (
     Array,
     Int8,
     Int16,

@@ -7,10 +7,8 @@ import json
 import pytest
 
 from rangeland.errors import JobFileError, RemoteProtocolError
-from rangeland.model import Address, Partition
-from rangeland.zookeeper.census import Census, occupied
-from rangeland.zookeeper.ensemble import Ensemble, read_ensemble
-from rangeland.zookeeper.layout import (
+from rangeland.groups.zookeeper.membership_view import Census, occupied
+from rangeland.groups.zookeeper.znode_layout import (
     ids_path,
     member_name,
     offset_path,
@@ -22,12 +20,14 @@ from rangeland.zookeeper.layout import (
     read_topics,
     registration,
 )
-from rangeland.zookeeper.registry import (
+from rangeland.model import Address, Partition
+from rangeland.zookeeper.broker_registry import (
     Registry,
     parse_broker,
     parse_kafka_topic,
     parse_partition_count,
 )
+from rangeland.zookeeper.connect_string import Ensemble, read_ensemble
 
 JAFKA = Partition("orders", 0, "1")
 KAFKA = Partition("orders", 3)

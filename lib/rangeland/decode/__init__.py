@@ -18,15 +18,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.decode import library, messages_reference, reference, stored_reference
-from rangeland.decode.batches import BatchRun, Heads, Payloads, no_batches
-from rangeland.decode.kernel import Kernel
-from rangeland.decode.payload import Form, MessageRun, Payload
-from rangeland.decode.sets import MessageSet, SetDecoder
-from rangeland.decode.sets_kernel import SetKernel
-from rangeland.decode.sets_reference import Reference
-from rangeland.decode.stored import StoredDecoder
-from rangeland.decode.stored_kernel import StoredKernel
+from rangeland.decode.jafka.kernel import SetKernel
+from rangeland.decode.jafka.layout import MessageSet, SetDecoder
+from rangeland.decode.jafka.reference import Reference
+from rangeland.decode.kafka import legacy_reference, reference
+from rangeland.decode.kafka.batch_table import BatchRun, Heads, Payloads, no_batches
+from rangeland.decode.kafka.kernel import Kernel
+from rangeland.decode.kafka.layout import Form, MessageRun, Payload
+from rangeland.decode.native import native_library
+from rangeland.decode.rocketmq import reference as stored_reference
+from rangeland.decode.rocketmq.kernel import StoredKernel
+from rangeland.decode.rocketmq.layout import StoredDecoder
 from rangeland.errors import UsageError
 
 __all__ = [
@@ -98,7 +100,7 @@ def _decoder() -> _Decoder:
 @cache
 def _walker() -> Callable[[Any, int], MessageRun]:
     loaded = _library()
-    return messages_reference.walk_messages if loaded is None else Kernel(loaded).walk_messages
+    return legacy_reference.walk_messages if loaded is None else Kernel(loaded).walk_messages
 
 
 @cache
@@ -119,14 +121,14 @@ def _library() -> ctypes.CDLL | None:
     if wanted == "reference":
         return None
     try:
-        return library.load_library()
-    except library.Missing as missing:
+        return native_library.load_library()
+    except native_library.Missing as missing:
         if wanted == "kernel":
             raise UsageError(
                 f"{DECODER_VARIABLE} is 'kernel', and there is none",
                 why=str(missing),
                 do=_REMEDY,
-                library=library.library_name(),
+                library=native_library.library_name(),
             ) from None
         warnings.warn(
             f"Records are decoded by the slow reference decoder, about {_SLOWER} times slower "

@@ -3,6 +3,6 @@
 ``document`` has the whole; the rest of this folder is what it is made of, and made into.
 """
 
-from rangeland.job.document import Group, Job, Sink
+from rangeland.job.job_file import Group, Job, Sink
 
 __all__ = ["Group", "Job", "Sink"]

@@ -26,11 +26,16 @@ from rangeland.model import (
     Range,
     Survey,
 )
-from rangeland.planning.absence import agreed_on, not_believed, out_of_reach_of, vanished_from
-from rangeland.planning.coverage import Coverage
+from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.incarnation import Mark, since, without_id
 from rangeland.planning.intervals import subtract
-from rangeland.planning.lives import Mark, since, without_id
-from rangeland.planning.losses import range_lost, refuse_nameless, unreachable
+from rangeland.planning.loss_errors import range_lost, refuse_nameless, unreachable
+from rangeland.planning.missing_partitions import (
+    agreed_on,
+    not_believed,
+    out_of_reach_of,
+    vanished_from,
+)
 from rangeland.planning.policy import Action, Loss, Policy, Verdict
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Partition, Range, Slice
+from rangeland.planning.incarnation import Mark
 from rangeland.planning.intervals import Interval, merge, subtract, width
-from rangeland.planning.lives import Mark
 from rangeland.planning.policy import Loss, Verdict
 from rangeland.untrusted import MAX_INT32, Fields, Unreadable, parse_address, parse_json
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import ceil
 
 from rangeland.model import Address, LogState, Partition, Range, Slice
-from rangeland.planning.risk import Risk
+from rangeland.planning.retention_risk import Risk
 
 SMALLEST_SLICE_BYTES = 8 << 20
 """Below this a slice costs more to start than to read, so ``min_slices`` cuts no finer."""

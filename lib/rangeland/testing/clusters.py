@@ -14,7 +14,7 @@ from typing import Generic, Self, TypeVar
 
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import fetch_jars
-from rangeland.testing.contexts import Starting
+from rangeland.testing.context_managers import Starting
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
 Name = TypeVar("Name", int, str)

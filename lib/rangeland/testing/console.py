@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from rangeland.errors import Unreachable
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.testing.clients import TIMEOUT_S, joined
+from rangeland.testing.client_library import TIMEOUT_S, joined
 
 SEPARATOR = "|"
 _TOOLS = "kafka-tools-4.1.0"

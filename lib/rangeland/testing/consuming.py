@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rangeland.errors import Unreachable
-from rangeland.testing.clients import (
+from rangeland.testing.client_library import (
     TIMEOUT_S,
     admin,
     consumer,

@@ -19,7 +19,7 @@ from rangeland.dialects.kafka.messages.headers import response_header_version
 from rangeland.dialects.rocketmq import messages as rocketmq
 from rangeland.dialects.rocketmq.frames import read_frame, write_frame
 from rangeland.wire.declarations import spec_of
-from rangeland.wire.messages import decode, decode_from, encode
+from rangeland.wire.encoding import decode, decode_from, encode
 
 Relocate = Callable[[str], str]
 """The address of the proxy that stands before a broker, by the broker's own."""

@@ -23,19 +23,19 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from rangeland.endings import Ending
+from rangeland.cli.exits import Ending
 from rangeland.errors import Bug
-from rangeland.inspection import verify
-from rangeland.job.flags import load_job
+from rangeland.job.overrides import load_job
 from rangeland.jvm.java import find_java
-from rangeland.pictures.drawing import console_for, counted, duration, number, said, table_of
-from rangeland.pictures.evidence import verify_picture
-from rangeland.pictures.plans import plan_picture
-from rangeland.pictures.results import result_picture
 from rangeland.planning.plan import Way
+from rangeland.queries.job_status import verify
+from rangeland.render.evidence_view import verify_picture
+from rangeland.render.plan_view import plan_picture
+from rangeland.render.result_view import result_picture
+from rangeland.render.text_drawing import console_for, counted, duration, number, said, table_of
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
-from rangeland.testing.clients import library
+from rangeland.testing.client_library import library
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.localspark import open_local_spark
 from rangeland.testing.processes import remove_directory, temporary_directory

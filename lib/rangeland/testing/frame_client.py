@@ -8,8 +8,8 @@ from __future__ import annotations
 import socket
 
 from rangeland.errors import Unreachable
-from rangeland.testing.contexts import Closing
-from rangeland.wire.frames import FrameReader
+from rangeland.testing.context_managers import Closing
+from rangeland.wire.framing import FrameReader
 
 TIMEOUT_S = 30
 MAX_FRAME_BYTES = 1 << 30

@@ -29,7 +29,7 @@ from rangeland.dialects.jafka.session import Session
 from rangeland.errors import Unreachable
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.testing.contexts import Closing
+from rangeland.testing.context_managers import Closing
 from rangeland.testing.frame_client import FrameClient
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 

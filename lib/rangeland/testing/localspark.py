@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rangeland.spark.session import open_spark
+from rangeland.spark.spark_session import open_spark
 
 
 def open_local_spark(app_name: str, folder: Path) -> Any:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from rangeland.errors import Unreachable, UsageError
-from rangeland.testing.clients import (
+from rangeland.testing.client_library import (
     TIMEOUT_S,
     admin,
     as_ours,

@@ -17,7 +17,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from rangeland.testing.contexts import Starting
+from rangeland.testing.context_managers import Starting
 from rangeland.testing.conversations import CONVERSATIONS, Answer, Conversation
 
 LENGTH_BYTES = 4

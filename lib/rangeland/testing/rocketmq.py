@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from rangeland.dialects.rocketmq.codes import SUCCESS
+from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.dialects.rocketmq.messages import Answer, Request, create_topic, route
 from rangeland.dialects.rocketmq.routes import MASTER, read_route
 from rangeland.errors import Unreachable, UsageError

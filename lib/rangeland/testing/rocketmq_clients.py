@@ -10,10 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rangeland.dialects.contract import Credentials
-from rangeland.dialects.rocketmq.codes import SUCCESS, judge
+from rangeland.dialects.dialect import Credentials
+from rangeland.dialects.rocketmq.error_codes import SUCCESS, judge
 from rangeland.dialects.rocketmq.messages import Request, max_offset, send
-from rangeland.dialects.rocketmq.pulls import number_of
+from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.dialects.rocketmq.session import Session
 from rangeland.errors import Unreachable
 from rangeland.model import Partition

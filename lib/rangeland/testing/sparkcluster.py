@@ -21,9 +21,9 @@ import pyspark
 
 import rangeland
 from rangeland.jvm.java import SMALL_JVM
-from rangeland.testing.contexts import Closing
-from rangeland.testing.members import command_of, members_of, temporary_files_in
+from rangeland.testing.context_managers import Closing
 from rangeland.testing.ports import free_ports
+from rangeland.testing.process_sessions import command_of, members_of, temporary_files_in
 from rangeland.testing.processes import Process
 
 SPARK_HOME = Path(pyspark.__file__).parent

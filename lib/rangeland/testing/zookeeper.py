@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import class_path, fetch_jars
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.testing.contexts import Starting
+from rangeland.testing.context_managers import Starting
 from rangeland.testing.ports import free_ports
 from rangeland.testing.probe import ephemeral_nodes
 from rangeland.testing.processes import Process, remove_directory, temporary_directory

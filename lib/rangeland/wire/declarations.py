@@ -19,25 +19,25 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform
 
 from rangeland.errors import Bug
-from rangeland.wire import fields
+from rangeland.wire import primitives
 
 T = TypeVar("T")
 
-Int8 = Annotated[int, fields.INT8]
-Int16 = Annotated[int, fields.INT16]
-Int32 = Annotated[int, fields.INT32]
-Int64 = Annotated[int, fields.INT64]
-UInt16 = Annotated[int, fields.UINT16]
-UInt32 = Annotated[int, fields.UINT32]
-UVarint = Annotated[int, fields.UVARINT]
-Varint = Annotated[int, fields.VARINT]
-Varlong = Annotated[int, fields.VARLONG]
-Bool = Annotated[bool, fields.BOOL]
-Uuid = Annotated[str | None, fields.UUID]
-String = Annotated[str, fields.STRING]
-LegacyString = Annotated[str, fields.LEGACY_STRING]
-Bytes = Annotated[bytes, fields.BYTES]
-Records = Annotated[memoryview, fields.RECORDS]
+Int8 = Annotated[int, primitives.INT8]
+Int16 = Annotated[int, primitives.INT16]
+Int32 = Annotated[int, primitives.INT32]
+Int64 = Annotated[int, primitives.INT64]
+UInt16 = Annotated[int, primitives.UINT16]
+UInt32 = Annotated[int, primitives.UINT32]
+UVarint = Annotated[int, primitives.UVARINT]
+Varint = Annotated[int, primitives.VARINT]
+Varlong = Annotated[int, primitives.VARLONG]
+Bool = Annotated[bool, primitives.BOOL]
+Uuid = Annotated[str | None, primitives.UUID]
+String = Annotated[str, primitives.STRING]
+LegacyString = Annotated[str, primitives.LEGACY_STRING]
+Bytes = Annotated[bytes, primitives.BYTES]
+Records = Annotated[memoryview, primitives.RECORDS]
 Array: TypeAlias = tuple[T, ...]
 
 _FIELD: Final = "rangeland.wire.field"

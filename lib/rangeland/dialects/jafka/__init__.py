@@ -2,23 +2,7 @@
 
 from __future__ import annotations
 
-from rangeland.dialects.jafka.answers import (
-    NATURE,
-    ask_offsets,
-    ask_records,
-    ask_sizes,
-    find_leaders,
-    login,
-    open_home,
-    read_offsets,
-    read_records,
-    read_sizes,
-)
-from rangeland.dialects.jafka.cutting import aborted_within, cut_out
-from rangeland.dialects.jafka.entries import entry_around, next_offset
-from rangeland.dialects.jafka.records import decode_chunks
-from rangeland.dialects.jafka.session import Session as open_session
-from rangeland.dialects.untold import (
+from rangeland.dialects.defaults import (
     ask_cleanup,
     ask_epochs,
     ask_mechanisms,
@@ -31,6 +15,21 @@ from rangeland.dialects.untold import (
     read_retention,
     read_transactions,
 )
+from rangeland.dialects.jafka.log_entries import entry_around, next_offset
+from rangeland.dialects.jafka.raw_entries import aborted_within, cut_out
+from rangeland.dialects.jafka.records import decode_chunks
+from rangeland.dialects.jafka.requests import (
+    NATURE,
+    ask_offsets,
+    ask_records,
+    ask_sizes,
+    find_leaders,
+    login,
+    read_offsets,
+    read_records,
+    read_sizes,
+)
+from rangeland.dialects.jafka.session import Session as open_session
 
 __all__ = [
     "NATURE",
@@ -50,7 +49,6 @@ __all__ = [
     "find_leaders",
     "login",
     "next_offset",
-    "open_home",
     "open_session",
     "read_cleanup",
     "read_epochs",

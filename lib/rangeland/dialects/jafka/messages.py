@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
-from rangeland.wire.fields import Part
-from rangeland.wire.layouts import I8, I16, I32, U32, Layout
-from rangeland.wire.messages import (
+from rangeland.wire.encoding import (
     Array,
     Int32,
     Int64,
@@ -29,7 +27,9 @@ from rangeland.wire.messages import (
     since,
     spec_of,
 )
-from rangeland.wire.refusals import BAD_LENGTH, LEFT_OVER, refusal, take
+from rangeland.wire.layouts import I8, I16, I32, U32, Layout
+from rangeland.wire.malformed import BAD_LENGTH, LEFT_OVER, refusal, take
+from rangeland.wire.primitives import Part
 
 LATEST_TIME: Final = -1
 EARLIEST_TIME: Final = -2

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rangeland.decode import MessageSet, columns, set_decoder
-from rangeland.decode.sets import HEADER_BYTES, SetFault
-from rangeland.dialects.contract import NO_CONTEXT, Context
-from rangeland.dialects.jafka.entries import (
+from rangeland.decode.jafka.layout import HEADER_BYTES, SetFault
+from rangeland.dialects.dialect import NO_CONTEXT, Context
+from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
     LENGTH_BYTES,
     Unpacked,
@@ -35,7 +35,7 @@ from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.dialects.kafka.compression import Undecodable
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
-from rangeland.wire.bounds import MAX_BATCH_BYTES
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 MAX_CHUNK_BYTES = 64 << 20
 """A chunk ends after the entry with which its unpacked messages pass this."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from rangeland.dialects.jafka.messages import ProduceRequest, Request, encode_request, read_whole
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
-from rangeland.wire.frames import frame
+from rangeland.wire.framing import frame
 
 
 class Session:

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from rangeland.dialects.kafka.answers import (
+from rangeland.dialects.kafka.log_history import (
+    ask_cleanup,
+    ask_epochs,
+    ask_retention,
+    epoch_of,
+    read_cleanup,
+    read_epochs,
+    read_retention,
+)
+from rangeland.dialects.kafka.open_transactions import ask_transactions, read_transactions
+from rangeland.dialects.kafka.raw_entries import cut_out
+from rangeland.dialects.kafka.records import (
+    aborted_within,
+    decode_chunks,
+    entry_around,
+    next_offset,
+)
+from rangeland.dialects.kafka.requests import (
     NATURE,
     ask_offsets,
     ask_records,
@@ -12,26 +29,8 @@ from rangeland.dialects.kafka.answers import (
     read_records,
     read_sizes,
 )
-from rangeland.dialects.kafka.cutting import cut_out
-from rangeland.dialects.kafka.groups import open_home
-from rangeland.dialects.kafka.histories import (
-    ask_cleanup,
-    ask_epochs,
-    ask_retention,
-    epoch_of,
-    read_cleanup,
-    read_epochs,
-    read_retention,
-)
-from rangeland.dialects.kafka.login import ask_mechanisms, login, read_mechanisms
-from rangeland.dialects.kafka.records import (
-    aborted_within,
-    decode_chunks,
-    entry_around,
-    next_offset,
-)
+from rangeland.dialects.kafka.sasl_login import ask_mechanisms, login, read_mechanisms
 from rangeland.dialects.kafka.session import Session as open_session
-from rangeland.dialects.kafka.transactions import ask_transactions, read_transactions
 
 __all__ = [
     "NATURE",
@@ -51,7 +50,6 @@ __all__ = [
     "find_leaders",
     "login",
     "next_offset",
-    "open_home",
     "open_session",
     "read_cleanup",
     "read_epochs",

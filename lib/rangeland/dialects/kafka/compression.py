@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import cramjam
 import pyarrow as pa
 
-from rangeland.wire.bounds import MAX_BATCH_BYTES, beyond
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 
 
 class Undecodable(Exception):

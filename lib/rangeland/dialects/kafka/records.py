@@ -22,10 +22,11 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import Form, Payload, Payloads, decode_records
-from rangeland.decode.batches import Head, Heads
-from rangeland.decode.reference import Record, read_records
-from rangeland.dialects.contract import NO_CONTEXT, Context, Gap
-from rangeland.dialects.kafka.batches import (
+from rangeland.decode.kafka.batch_table import Head, Heads
+from rangeland.decode.kafka.reference import Record, read_records
+from rangeland.dialects.dialect import NO_CONTEXT, Context, Gap
+from rangeland.dialects.kafka.batch_opening import is_control, open_run
+from rangeland.dialects.kafka.entry_scan import (
     MAX_OFFSET,
     Batches,
     Entry,
@@ -34,12 +35,11 @@ from rangeland.dialects.kafka.batches import (
     next_offset,
     runs,
 )
-from rangeland.dialects.kafka.messagesets import Run, Wrapper, bad_message, split_run
-from rangeland.dialects.kafka.opening import is_control, open_run
+from rangeland.dialects.kafka.legacy_messages import Run, Wrapper, bad_message, split_run
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
-from rangeland.wire.bounds import MAX_BATCH_BYTES, RECORD_BYTES
 from rangeland.wire.layouts import CONTROL_KEY
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
 
 __all__ = [
     "Aborted",

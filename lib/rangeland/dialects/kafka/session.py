@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rangeland import __version__
-from rangeland.dialects.contract import NotTaken, NoVersion
-from rangeland.dialects.kafka.codes import judge
+from rangeland.dialects.dialect import NotTaken, NoVersion
+from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.kafka.legacy_requests import fitted
 from rangeland.dialects.kafka.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -32,12 +34,10 @@ from rangeland.dialects.kafka.messages import (
     request_header_version,
     response_header_version,
 )
-from rangeland.dialects.kafka.older import fitted
-from rangeland.dialects.verdicts import Verdict
 from rangeland.errors import LocalProtocolError, RemoteProtocolError, Unreachable
-from rangeland.wire.fields import Part
-from rangeland.wire.frames import frame
-from rangeland.wire.messages import decode, decode_from, encode_parts, spec_of
+from rangeland.wire.encoding import decode, decode_from, encode_parts, spec_of
+from rangeland.wire.framing import frame
+from rangeland.wire.primitives import Part
 
 SOFTWARE_NAME: Final = "rangeland"
 SOFTWARE_VERSION: Final = __version__

@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-from rangeland.dialects.rocketmq.answers import (
-    NATURE,
-    ask_offsets,
-    ask_records,
-    find_leaders,
-    login,
-    read_offsets,
-    read_records,
-)
-from rangeland.dialects.rocketmq.cutting import aborted_within, cut_out
-from rangeland.dialects.rocketmq.groups import open_home
-from rangeland.dialects.rocketmq.records import decode_chunks
-from rangeland.dialects.rocketmq.session import Session as open_session
-from rangeland.dialects.rocketmq.sizes import ask_sizes, read_sizes
-from rangeland.dialects.rocketmq.stored import entry_around, next_offset
-from rangeland.dialects.untold import (
+from rangeland.dialects.defaults import (
     ask_cleanup,
     ask_epochs,
     ask_mechanisms,
@@ -30,6 +15,20 @@ from rangeland.dialects.untold import (
     read_retention,
     read_transactions,
 )
+from rangeland.dialects.rocketmq.queue_sizes import ask_sizes, read_sizes
+from rangeland.dialects.rocketmq.raw_entries import aborted_within, cut_out
+from rangeland.dialects.rocketmq.records import decode_chunks
+from rangeland.dialects.rocketmq.requests import (
+    NATURE,
+    ask_offsets,
+    ask_records,
+    find_leaders,
+    login,
+    read_offsets,
+    read_records,
+)
+from rangeland.dialects.rocketmq.session import Session as open_session
+from rangeland.dialects.rocketmq.stored_messages import entry_around, next_offset
 
 __all__ = [
     "NATURE",
@@ -49,7 +48,6 @@ __all__ = [
     "find_leaders",
     "login",
     "next_offset",
-    "open_home",
     "open_session",
     "read_cleanup",
     "read_epochs",

@@ -16,11 +16,11 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from rangeland.dialects.rocketmq.alike import Likeness
+from rangeland.dialects.rocketmq.header_cache import Likeness
 from rangeland.errors import LocalProtocolError
 from rangeland.untrusted import MAX_INT32, Fields, Unreadable
-from rangeland.wire.fields import Part
-from rangeland.wire.refusals import BAD_LENGTH, BAD_TEXT, negative, refusal, take
+from rangeland.wire.malformed import BAD_LENGTH, BAD_TEXT, negative, refusal, take
+from rangeland.wire.primitives import Part
 
 JSON_HEADER: Final = 0
 BINARY_HEADER: Final = 1

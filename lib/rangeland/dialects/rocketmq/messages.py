@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from rangeland.dialects.contract import Credentials
+from rangeland.dialects.dialect import Credentials
 from rangeland.model import Partition
-from rangeland.wire.fields import Part
+from rangeland.wire.primitives import Part
 
 SEND, PULL, CREATE_TOPIC = 10, 11, 17
 SEARCH_OFFSET, MAX_OFFSET, MIN_OFFSET = 29, 30, 31

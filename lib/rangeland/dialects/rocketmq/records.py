@@ -22,14 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns, stored_decoder
-from rangeland.decode.stored import Stored, StoredFault
-from rangeland.dialects.contract import NO_CONTEXT, Context
+from rangeland.decode.rocketmq.layout import Stored, StoredFault
+from rangeland.dialects.dialect import NO_CONTEXT, Context
 from rangeland.dialects.kafka.compression import Undecodable
-from rangeland.dialects.rocketmq.batches import unfold
-from rangeland.dialects.rocketmq.given import Given, given_of
-from rangeland.dialects.rocketmq.packing import Values
-from rangeland.dialects.rocketmq.places import segments
-from rangeland.dialects.rocketmq.stored import bad_decoded, bad_message_at, bad_misplaced
+from rangeland.dialects.rocketmq.compression import Values
+from rangeland.dialects.rocketmq.inner_batches import unfold
+from rangeland.dialects.rocketmq.placement import segments
+from rangeland.dialects.rocketmq.pull_result import Given, given_of
+from rangeland.dialects.rocketmq.stored_messages import bad_decoded, bad_message_at, bad_misplaced
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Address, Leader, Partition
 from rangeland.untrusted import Fields, Unreadable, decimal, parse_address, parse_json
-from rangeland.wire.fields import Part
+from rangeland.wire.primitives import Part
 
 T = TypeVar("T")
 

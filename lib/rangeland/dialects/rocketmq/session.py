@@ -19,9 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rangeland.dialects.contract import Credentials
+from rangeland.dialects.dialect import Credentials
 from rangeland.dialects.rocketmq.frames import ONE_WAY, Alike, Frame, Reader, write_frame
-from rangeland.dialects.rocketmq.gaps import ask_behind
 from rangeland.dialects.rocketmq.messages import (
     PULL,
     Answer,
@@ -33,13 +32,14 @@ from rangeland.dialects.rocketmq.messages import (
     TimeSearch,
     hello,
 )
-from rangeland.dialects.rocketmq.pulls import Pace, Sent, Stride, taken_over
+from rangeland.dialects.rocketmq.missing_messages import ask_behind
+from rangeland.dialects.rocketmq.pull_series import Pace, Sent, Stride, taken_over
 from rangeland.dialects.rocketmq.signing import signed
-from rangeland.dialects.rocketmq.times import ask_next, settled
-from rangeland.dialects.rocketmq.topics import Topics
+from rangeland.dialects.rocketmq.time_lookup import ask_next, settled
+from rangeland.dialects.rocketmq.topic_types import Topics
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.model import Partition
-from rangeland.wire.frames import frame
+from rangeland.wire.framing import frame
 
 MAX_OPAQUE: Final = 2**31 - 1
 

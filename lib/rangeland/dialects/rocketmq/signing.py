@@ -11,8 +11,8 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-from rangeland.dialects.contract import Credentials
-from rangeland.wire.fields import Part
+from rangeland.dialects.dialect import Credentials
+from rangeland.wire.primitives import Part
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"

@@ -41,7 +41,7 @@ from rangeland.dialects.kafka.messages.configs import (
     DescribedConfig,
     DescribedResource,
 )
-from rangeland.dialects.kafka.messages.consumer import (
+from rangeland.dialects.kafka.messages.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
     ConsumerProtocolHeader,
@@ -49,16 +49,7 @@ from rangeland.dialects.kafka.messages.consumer import (
     StickyUserData,
     TopicPartitions,
 )
-from rangeland.dialects.kafka.messages.epochs import (
-    CONSUMER,
-    EpochEnd,
-    EpochEndTopic,
-    EpochPartition,
-    EpochTopic,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from rangeland.dialects.kafka.messages.fetch import (
+from rangeland.dialects.kafka.messages.fetching import (
     NO_SESSION_EPOCH,
     AbortedTransaction,
     EpochEndOffset,
@@ -74,7 +65,7 @@ from rangeland.dialects.kafka.messages.fetch import (
     ReplicaState,
     SnapshotId,
 )
-from rangeland.dialects.kafka.messages.groups import (
+from rangeland.dialects.kafka.messages.group_membership import (
     CLASSIC_MEMBER,
     NO_GENERATION,
     UNKNOWN_MEMBER,
@@ -115,7 +106,16 @@ from rangeland.dialects.kafka.messages.headers import (
     request_header_version,
     response_header_version,
 )
-from rangeland.dialects.kafka.messages.offsets import (
+from rangeland.dialects.kafka.messages.leader_epochs import (
+    CONSUMER,
+    EpochEnd,
+    EpochEndTopic,
+    EpochPartition,
+    EpochTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from rangeland.dialects.kafka.messages.list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,

@@ -6,7 +6,7 @@ DescribeLogDirsRequest.json and their responses, as of Kafka 4.1.
 
 from __future__ import annotations
 
-from rangeland.wire.messages import (
+from rangeland.wire.encoding import (
     Array,
     Bool,
     Int8,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rangeland.wire.messages import (
+from rangeland.wire.encoding import (
     Int16,
     Int32,
     LegacyString,

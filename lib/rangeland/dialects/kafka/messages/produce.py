@@ -7,7 +7,7 @@ bound here is ours, and theirs is not to be trusted.
 
 from __future__ import annotations
 
-from rangeland.wire.messages import (
+from rangeland.wire.encoding import (
     Array,
     Int16,
     Int32,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rangeland.wire.messages import Array, Bytes, Int16, Int64, String, message, since
+from rangeland.wire.encoding import Array, Bytes, Int16, Int64, String, message, since
 
 
 @message(key=17, versions=(0, 1), name="SaslHandshake")

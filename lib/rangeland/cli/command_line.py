@@ -1,0 +1,130 @@
+"""The command line, thin: flags into a job, a job into ``run``, a result onto stdout.
+
+Nothing is decided here. ``commands`` says what each command takes, ``run`` and
+``inspection`` do it, ``endings`` ends it and ``pictures`` draws it. All that is slow to
+import is imported by the command that needs it, and Spark is started last, when everything
+that can be refused without it has been.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from rangeland.cli import (
+    adopt_command,
+    demo_command,
+    landing_commands,
+    mirror_command,
+    query_commands,
+    redrive_command,
+    schema_command,
+    submit_commands,
+)
+from rangeland.cli.exits import INTERRUPTED, Ending, as_usage_error, ending
+from rangeland.errors import UsageError
+
+# Typer has carried a copy of click since 0.20 or so; this is the class in both.
+_Mistyped: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+app = typer.Typer(
+    name="rangeland",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The console entry: runs one command and returns its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    with ending(given) as end:
+        try:
+            return _dispatch(given, end)
+        except _Mistyped as error:
+            return end.fail(as_usage_error(error))
+        except (KeyboardInterrupt, typer.Abort):
+            return end.interrupted()
+        except BrokenPipeError:
+            # `| head` has seen enough. Python would complain once more when it flushes.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return 0 if end.answered else 141
+        except Exception as error:
+            return end.fail(error)
+
+
+def _dispatch(given: list[str], end: Ending) -> int:
+    code = app(args=given, prog_name="rangeland", standalone_mode=False, obj=end)
+    if code == INTERRUPTED:  # Typer has caught it on its way here.
+        return end.interrupted()
+    return code if isinstance(code, int) else 0
+
+
+def _show_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    from rangeland import __version__
+
+    print(f"rangeland {__version__}")
+    raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def rangeland(
+    ctx: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Land bounded ranges of a log in Delta tables, exactly once, with proof.
+
+    \b
+    New here? See it work on this machine, with a broker of its own:
+      rangeland demo
+    \b
+    With a job file of your own:
+      rangeland check orders.yaml     can everything be reached and written?
+      rangeland plan orders.yaml      what would be landed? (writes nothing)
+      rangeland run orders.yaml       land it
+      rangeland status orders.yaml    where does the job stand?
+    \b
+    Exit codes: 0 done, also when there was nothing to do. 64 usage, 78 job file,
+    75 try again later, 66 range lost, 65 bad record, 73 conflict, 70 our bug.
+    Only 75 is worth a retry by a scheduler.
+    """
+    if ctx.invoked_subcommand is None:
+        if ctx.obj.json:
+            raise UsageError("there is no command", do="See `rangeland --help`")
+        print(ctx.get_help())
+        raise typer.Exit(UsageError.exit_code)
+
+
+app.command(short_help="Try all that a run needs. Writes nothing.")(query_commands.check)
+app.command(short_help="Show what a run would land now. Writes nothing.")(landing_commands.plan)
+app.command(short_help="Land what is new; never anything twice.")(landing_commands.run)
+app.command(short_help="Land exactly what a reviewed plan file says.")(landing_commands.apply)
+app.command(short_help="Land a range of your choice, beside the runs.")(landing_commands.backfill)
+app.command(short_help="Land what was quarantined and decodes by now.")(redrive_command.redrive)
+app.command(short_help="Show where a job stands: checkpoint, end, lag.")(query_commands.status)
+app.command(short_help="Prove that each landed offset is in the table once.")(query_commands.verify)
+app.command(short_help="Say which run landed an offset, and where it is.")(query_commands.find)
+app.command(short_help="Take a table as it is, where its ledger disagrees.")(adopt_command.adopt)
+app.command(short_help="Push the checkpoint to the job's group.")(mirror_command.mirror)
+app.command(short_help="Say whether the logs have come so far yet.")(query_commands.reached)
+app.command(short_help="Print the JSON schema of job files, for editors.")(schema_command.schema)
+app.command(short_help="Make the spark-submit command, and what it ships.")(submit_commands.submit)
+app.command(short_help="See it work here, with a broker of its own.")(demo_command.demo)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

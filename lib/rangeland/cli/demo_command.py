@@ -1,0 +1,37 @@
+"""The command for those who are new here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rangeland.cli.options import Debug, Json, Quiet, ending_of
+
+
+def demo(
+    ctx: typer.Context,
+    records: Annotated[
+        int, typer.Option("--records", metavar="N", min=1_000, help="How many to write and land.")
+    ] = 100_000,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the table and the job file for looking around.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """See it work: a real Kafka broker on this machine, a topic, a table, and the proof.
+
+    Needs a JDK or JRE 17 or later; fetches the broker's jars the first time. Everything is
+    in a temporary folder and is removed at the end.
+
+    \b
+    Examples:
+      rangeland demo
+      rangeland demo --records 1000000 --keep
+    """
+    from rangeland.testing.demo import show
+
+    end = ending_of(ctx, writes=True)
+    show(end, records, keep)

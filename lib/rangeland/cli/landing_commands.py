@@ -1,0 +1,241 @@
+"""The commands that land, and ``plan``, which shows what would be landed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rangeland.cli.exits import Ending
+from rangeland.cli.options import (
+    Debug,
+    From,
+    JobPath,
+    Json,
+    Quiet,
+    Settings,
+    Until,
+    ending_of,
+    spark_for,
+)
+from rangeland.errors import Conflict, UsageError
+
+if TYPE_CHECKING:
+    from rangeland.job import Job
+    from rangeland.landing.plan_file import Reviewed
+    from rangeland.planning.plan import Way
+    from rangeland.results import PlanPreview, RunResult
+
+
+def plan(
+    ctx: typer.Context,
+    job_file: JobPath,
+    from_bound: From = None,
+    until_bound: Until = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Keep the plan in a file, for `apply`."),
+    ] = None,
+    settings: Settings = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Show what a run would land now. Writes nothing to table or ledger.
+
+    \b
+    Examples:
+      rangeland plan orders.yaml
+      rangeland plan orders.yaml --until 2026-01-31T06:00:00Z
+      rangeland plan orders.yaml --out plan.json    review it, then
+      rangeland apply plan.json                     do exactly that
+    """
+    from rangeland.job.overrides import load_job
+
+    end = ending_of(ctx)
+    job, text = load_job(job_file, settings or (), from_bound, until_bound)
+    if out is not None and str(out).startswith("-"):
+        raise UsageError(f"--out {out}: that is an option", do="Name the file right after --out")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UsageError(f"--out {out}: its folder does not exist", do="Make it, or name another")
+    preview = _preview(end, job)
+    if out is not None:
+        from rangeland.landing.plan_file import write_plan_file
+
+        write_plan_file(out, preview, text)
+        if not end.quiet:
+            print(f"Written to {out}. Do it with: rangeland apply {out}", file=sys.stderr)
+
+
+def run(
+    ctx: typer.Context,
+    job_file: JobPath,
+    from_bound: From = None,
+    until_bound: Until = None,
+    settings: Settings = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Land what is new. Running it again, at any time, lands nothing twice.
+
+    A run that died is finished first, with the very ranges it had planned.
+
+    \b
+    Examples:
+      rangeland run orders.yaml
+      rangeland run orders.yaml --until 2026-01-31T06:00:00Z --json
+      rangeland run orders.yaml --set limits.max_records=1000000
+    """
+    from rangeland.job.overrides import load_job
+
+    end = ending_of(ctx, writes=True)
+    job, _ = load_job(job_file, settings or (), from_bound, until_bound)
+
+    from rangeland.run import run as run_job
+
+    _answer_run(end, run_job(job, spark_for(end, job), end.progress()))
+
+
+def apply(
+    ctx: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="[JOB.yaml] FILE", help="A file that `plan --out` has written."),
+    ],
+    settings: Settings = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Land exactly what a reviewed plan file says, or nothing (exit 73) if its ground has moved.
+
+    The file carries its job and where the table is, whatever folder this is called from. With
+    a job file before it, that one is used instead, and --set overrides a field of either: for
+    other servers or secrets, never for another table.
+
+    \b
+    Examples:
+      rangeland plan orders.yaml --out plan.json
+      rangeland apply plan.json
+      rangeland apply plan.json --set source.timeouts.request_ms=60000
+    """
+    from rangeland.landing.plan_file import read_plan_file
+
+    end = ending_of(ctx, writes=True)
+    if len(files) > 2:
+        raise UsageError(f"apply takes one plan file, not {len(files)} files", do="Name one")
+    reviewed = read_plan_file(files[-1])
+    job = _job_of_plan(files, reviewed, settings or ())
+
+    from rangeland.run import apply as apply_job
+
+    spark = spark_for(end, job)
+    _answer_run(end, apply_job(job, reviewed.plan, reviewed.seen, spark, end.progress()))
+
+
+def backfill(
+    ctx: typer.Context,
+    job_file: JobPath,
+    from_bound: From = None,
+    until_bound: Until = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be landed, as `plan` does.")
+    ] = False,
+    missing: Annotated[
+        bool,
+        typer.Option("--missing", help="Land what was landed and is gone, as `verify` finds it."),
+    ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Land the range once more, in the place of the rows that are there."
+        ),
+    ] = False,
+    settings: Settings = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Land a range of your choice, beside the scheduled runs and without moving their checkpoint.
+
+    What is in the table already is left out; the same backfill twice lands nothing twice.
+    With --replace it is landed again, and says what has changed. With --missing the range is
+    whatever the table has lost.
+
+    \b
+    Examples:
+      rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31 --dry-run
+      rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31
+      rangeland backfill orders.yaml --from '{"orders": {"0": 23}}' --until '{"orders": {"0": 40}}'
+      rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31 --replace
+      rangeland backfill orders.yaml --missing
+    """
+    from rangeland.job.overrides import load_job, require_closed_range
+
+    end = ending_of(ctx, writes=not dry_run)
+    if missing and (replace or from_bound is not None or until_bound is not None):
+        raise UsageError(
+            "--missing finds its ranges itself", do="Leave out --replace, --from and --until"
+        )
+    job, text = load_job(job_file, settings or (), from_bound, until_bound)
+    if not missing:
+        require_closed_range(text, job)
+
+    from rangeland.planning.plan import Way
+    from rangeland.run import backfill as backfill_job
+
+    way = Way.MISSING if missing else Way.REPLACE if replace else Way.BESIDE
+    if dry_run:
+        _preview(end, job, way)
+        return
+    _answer_run(end, backfill_job(job, spark_for(end, job), end.progress(), way))
+
+
+# --- what they share --------------------------------------------------------------------
+
+
+def _preview(end: Ending, job: Job, way: Way | None = None) -> PlanPreview:
+    from rangeland.render.plan_view import plan_picture
+    from rangeland.run import preview
+
+    result = preview(job, spark_for(end, job), end.progress(), way)
+    end.answer(result.to_json(), plan_picture(result))
+    return result
+
+
+def _answer_run(end: Ending, result: RunResult) -> None:
+    from rangeland.render.result_view import result_picture
+
+    end.answer(result.to_json(), result_picture(result))
+
+
+def _job_of_plan(files: Sequence[Path], reviewed: Reviewed, settings: Sequence[str]) -> Job:
+    """The job of the job file or else of the plan file, with the settings over it, if it is
+    still the one the plan was made for."""
+    from rangeland.job.overrides import load_job
+
+    of_file = len(files) == 2
+    job = load_job(files[0], settings)[0] if of_file else reviewed.job_with(settings)
+    plan, planned = reviewed.plan, reviewed.job
+    pairs = {
+        "job": (job.job, planned.job),
+        "source.dialect": (job.source.dialect, plan.dialect),
+        "source.isolation": (job.source.isolation, plan.isolation),
+        "source.tags": (job.source.tags, plan.tags),
+        "sink": (job.sink, planned.sink),
+    }
+    other = [field for field, (mine, theirs) in pairs.items() if mine != theirs]
+    if other:
+        named = [str(files[0])] if of_file else []
+        named += [f"--set {setting}" for setting in settings]
+        raise Conflict(
+            f"{' with '.join(named)} is not the job that the plan was made for",
+            why=f"{' and '.join(other)} differ",
+            do="Make the plan again from this job, or apply the plan file alone",
+            fields=other,
+        )
+    return reviewed.in_place(job)

@@ -1,0 +1,37 @@
+"""The command that writes to a group and to nothing else."""
+
+from __future__ import annotations
+
+import typer
+
+from rangeland.cli.options import Debug, JobPath, Json, Quiet, Settings, ending_of, spark_for
+
+
+def mirror(
+    ctx: typer.Context,
+    job_file: JobPath,
+    settings: Settings = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Push the checkpoint to the job's group, where the log's own tools look for it.
+
+    Every run does this at its end; this is for a group that a run could not reach, or that
+    somebody has moved. Exit 73 if the group has live members.
+
+    \b
+    Example:
+      rangeland mirror orders.yaml
+    """
+    from rangeland.job.overrides import load_job
+
+    end = ending_of(ctx, writes=True)
+    job, _ = load_job(job_file, settings or ())
+
+    from rangeland.groups.mirror_now import group_of, push
+    from rangeland.render.group_view import mirror_picture
+
+    group_of(job)
+    result = push(job, spark_for(end, job), end.progress())
+    end.answer(result.to_json(), mirror_picture(result))

@@ -1,0 +1,194 @@
+"""The commands that look and write nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rangeland.cli.options import (
+    Debug,
+    JobPath,
+    Json,
+    Quiet,
+    Settings,
+    Until,
+    ending_of,
+    spark_for,
+)
+from rangeland.errors import RangeLost
+
+
+def check(
+    ctx: typer.Context,
+    job_file: JobPath,
+    settings: Settings = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Try all that a run needs: job file, brokers, topics, Spark, table. Writes nothing.
+
+    \b
+    Example:
+      rangeland check orders.yaml
+    """
+    from rangeland.job.overrides import load_job
+
+    end = ending_of(ctx)
+    job, _ = load_job(job_file, settings or ())
+
+    from rangeland.queries.job_status import check as check_job
+    from rangeland.render.status_view import check_picture
+
+    result = check_job(job, lambda: spark_for(end, job), end.progress())
+    end.answer(result.to_json(), check_picture(result))
+    if not result.is_well:
+        raise typer.Exit(result.exit_code)
+
+
+def status(
+    ctx: typer.Context,
+    job_file: JobPath,
+    settings: Settings = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Show where a job stands against its logs: checkpoint, end, lag. Writes nothing.
+
+    \b
+    Examples:
+      rangeland status orders.yaml
+      rangeland status orders.yaml --json | tail -n 1 | jq '[.partitions[].lag] | add'
+    """
+    from rangeland.job.overrides import load_job
+
+    end = ending_of(ctx)
+    job, _ = load_job(job_file, settings or ())
+
+    from rangeland.queries.job_status import status as status_job
+    from rangeland.render.status_view import status_picture
+
+    result = status_job(job, spark_for(end, job), end.progress())
+    end.answer(result.to_json(), status_picture(result))
+
+
+def verify(
+    ctx: typer.Context,
+    job_file: JobPath,
+    settings: Settings = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Prove from the table itself that every landed offset is there, and there once.
+
+    Reads the offsets of all rows and holds them against the ledger: also after somebody has
+    restored, deleted, optimized or vacuumed. Exit 66 if anything is missing or there too
+    often. Asks no broker and writes nothing.
+
+    \b
+    Examples:
+      rangeland verify orders.yaml
+      rangeland verify orders.yaml --json | tail -n 1 | jq .holes
+    """
+    from rangeland.job.overrides import load_job
+
+    end = ending_of(ctx)
+    job, _ = load_job(job_file, settings or ())
+
+    from rangeland.queries.job_status import verify as verify_job
+    from rangeland.render.evidence_view import verify_picture
+
+    result = verify_job(job, spark_for(end, job), end.progress())
+    end.answer(result.to_json(), verify_picture(result))
+    if not result.is_well:
+        raise typer.Exit(RangeLost.exit_code)
+
+
+def find(
+    ctx: typer.Context,
+    job_file: JobPath,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
+    partition: Annotated[
+        str,
+        typer.Argument(metavar="PARTITION", help="Its number, or 1-0 for that of broker 1."),
+    ],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="Of the record.")],
+    broker: Annotated[
+        str, typer.Option("--broker", help="Where partitions are numbered per broker.")
+    ] = "",
+    settings: Settings = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Say which run landed an offset, when, from which leader, and in which file it is.
+
+    Exit 66 if its row should be in the table and is not. Asks no broker.
+
+    \b
+    Examples:
+      rangeland find orders.yaml orders 0 123456
+      rangeland find clicks.yaml clicks 1-0 123456
+    """
+    from rangeland.job.overrides import load_job, read_partition
+
+    end = ending_of(ctx)
+    job, _ = load_job(job_file, settings or ())
+    wanted = read_partition(job, topic, partition, broker)
+
+    from rangeland.queries.job_status import find as find_offset
+    from rangeland.render.evidence_view import find_picture
+
+    result = find_offset(job, spark_for(end, job), wanted, offset, end.progress())
+    end.answer(result.to_json(), find_picture(result))
+    if result.state == "missing":
+        raise typer.Exit(RangeLost.exit_code)
+
+
+def reached(
+    ctx: typer.Context,
+    job_file: JobPath,
+    until_bound: Until = None,
+    idle_after_s: Annotated[
+        float | None,
+        typer.Option(
+            "--idle-after",
+            metavar="SECONDS",
+            min=0,
+            help="Hold a partition without records that late for idle, so long after the time, "
+            "by this machine's clock. Without it, its record is waited for.",
+        ),
+    ] = None,
+    settings: Settings = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Say whether the logs have come as far as --until: exit 0 if so, 75 if not yet.
+
+    For schedulers that wait for an interval to be whole. Looks once, without Spark.
+    An offset is reached when the log ends there or later; a time, when each partition
+    holds a record at or after it.
+
+    \b
+    Examples:
+      rangeland reached orders.yaml --until 2026-01-31T06:00:00Z --idle-after 300
+      rangeland reached orders.yaml --until '{"orders": {"0": 40}}'
+    """
+    from rangeland.job.overrides import load_job
+
+    end = ending_of(ctx)
+    job, _ = load_job(job_file, settings or (), None, until_bound)
+
+    from rangeland.errors import Unreachable
+    from rangeland.queries.reached_check import reached as has_reached
+    from rangeland.render.status_view import reach_picture
+
+    idle_after_ms = None if idle_after_s is None else round(idle_after_s * 1000)
+    result = has_reached(job, end.progress(), idle_after_ms)
+    end.answer(result.to_json(), reach_picture(result))
+    if not result.is_reached:
+        raise typer.Exit(Unreachable.exit_code)

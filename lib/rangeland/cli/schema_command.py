@@ -1,0 +1,53 @@
+"""The command that says how a job file is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rangeland.cli.options import Debug, Json, Quiet, ending_of
+from rangeland.errors import UsageError
+
+
+def schema(
+    ctx: typer.Context,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Print the JSON schema of job files, with which editors complete and check them.
+
+    \b
+    Examples:
+      rangeland schema --out job.schema.json
+    and as the first line of a job file beside it:
+      # yaml-language-server: $schema=job.schema.json
+    """
+    from rangeland.job.job_schema import job_schema, schema_text
+
+    end = ending_of(ctx)
+    if out is not None:
+        _write(out, schema_text())
+        end.answer({"file": str(out)}, f"Written to {out}")
+    elif json:
+        end.answer(job_schema(), "")
+    else:
+        # Not through `answer`: what is drawn for people is folded to their window.
+        print(schema_text(), end="", file=end.stdout)
+        end.answered = True
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"--out {path}: it cannot be written",
+            why=error.strerror or str(error),
+            do="Name a file in a folder that exists and can be written to",
+        ) from error

@@ -1,0 +1,238 @@
+"""The command that makes a spark-submit command, and what it ships."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rangeland.cli.options import (
+    Debug,
+    From,
+    JobPath,
+    Json,
+    Quiet,
+    Settings,
+    Until,
+    ending_of,
+)
+from rangeland.errors import UsageError
+
+if TYPE_CHECKING:
+    from rangeland.cli.exits import Ending
+    from rangeland.job import Job
+    from rangeland.job.located_values import JobText
+    from rangeland.submit.submit_command import Choices, Shipped, Submission
+
+LANDING_SCRIPT = '''"""Lands a job as `rangeland run` does; written by `rangeland submit`."""
+
+import sys
+
+from rangeland.cli.command_line import main
+
+if __name__ == "__main__":
+    sys.exit(main(["run", *sys.argv[1:]]))
+'''
+
+
+Master = Annotated[
+    str, typer.Option("--master", metavar="URL", help="spark://HOST:PORT, yarn, or local[*].")
+]
+DeployMode = Annotated[
+    str, typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs.")
+]
+Env = Annotated[
+    str,
+    typer.Option(
+        "--env",
+        metavar="zip|packed",
+        help="Ship the package alone, or a Python environment with all that tasks need.",
+    ),
+]
+Delta = Annotated[
+    str,
+    typer.Option(
+        "--delta",
+        metavar="packages|jars",
+        help="Have Spark fetch Delta, or ship the jars of this machine's cache.",
+    ),
+]
+Out = Annotated[
+    Path, typer.Option("--out", metavar="FOLDER", help="Where to write what is shipped.")
+]
+Entry = Annotated[
+    Path | None,
+    typer.Option("--entry", metavar="FILE.py", help="A script of your own, as in jobs/."),
+]
+HostsPython = Annotated[
+    str | None, typer.Option("--python", metavar="NAME", help="The hosts' Python, with --env zip.")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="NAME",
+        help="With --env packed: only this distribution of all that are installed; repeatable.",
+    ),
+]
+Speculation = Annotated[
+    bool, typer.Option("--speculation", help="Give slow tasks a twin. Lands nothing twice.")
+]
+DynamicAllocation = Annotated[
+    bool, typer.Option("--dynamic-allocation", help="Let executors come and go.")
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="K=V", help="A setting of Spark; repeatable.")
+]
+Run = Annotated[
+    bool, typer.Option("--run/--print", help="Run the command, or only print it (default).")
+]
+
+
+def submit(
+    ctx: typer.Context,
+    job_file: JobPath,
+    master: Master = "local[*]",
+    deploy_mode: DeployMode = "client",
+    env: Env = "zip",
+    delta: Delta = "packages",
+    out: Out = Path("dist"),
+    entry: Entry = None,
+    python: HostsPython = None,
+    only: Only = None,
+    speculation: Speculation = False,
+    dynamic_allocation: DynamicAllocation = False,
+    conf: Conf = None,
+    from_bound: From = None,
+    until_bound: Until = None,
+    settings: Settings = None,
+    run: Run = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Write the spark-submit command for a job, and make what it ships.
+
+    Prints the command with a line of explanation for each flag. Asks no broker and starts no
+    Spark, but with --run.
+
+    \b
+    Examples:
+      rangeland submit orders.yaml --master spark://host:7077
+      rangeland submit orders.yaml --master yarn --deploy-mode cluster --env packed
+      rangeland submit orders.yaml --master spark://host:7077 --entry jobs/backfill_range.py \\
+          --from 2026-01-30 --until 2026-01-31
+    """
+    from rangeland.job.overrides import load_job
+    from rangeland.submit.submit_command import PYTHON, Choices, refuse_impossible, submission
+
+    end = ending_of(ctx, writes=run)
+    job, text = load_job(job_file, settings or (), from_bound, until_bound)
+    choices = Choices(
+        master=master,
+        deploy_mode=deploy_mode,
+        env=env,
+        python=python or (sys.executable if master.startswith("local") else PYTHON),
+        speculation=speculation,
+        dynamic_allocation=dynamic_allocation,
+        conf=tuple(conf or ()),
+    )
+    refuse_impossible(choices)
+    choices = replace(choices, jars=_delta_jars(delta))
+    shipped = _shipped(job, job_file, choices, out, entry, only)
+    if choices.deploy_mode == "cluster":
+        job_file = _whole(job, text, out)
+    flags = _flags(settings or (), from_bound, until_bound)
+    _answer(end, submission(job, job_file, choices, shipped, flags), shipped.package, run)
+
+
+def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | None) -> list[str]:
+    """What was typed of the job itself, for the script that lands it."""
+    bounds = (("--from", from_bound), ("--until", until_bound))
+    typed = [f"{flag}={bound}" for flag, bound in bounds if bound is not None]
+    return [*(f"--set={setting}" for setting in settings), *typed]
+
+
+def _answer(end: Ending, made: Submission, package: Path, run: bool) -> None:
+    code = _run(made.command) if run else None
+    if end.json:
+        done = {} if code is None else {"exit": code}
+        end.answer({**made.to_json(), "package": str(package), **done}, "")
+    elif not run:
+        print(made.to_shell())  # as it is: a console would break its lines
+    if code:
+        raise typer.Exit(code)
+
+
+def _delta_jars(delta: str) -> tuple[Path, ...]:
+    if delta not in ("packages", "jars"):
+        raise UsageError(f"--delta {delta}", do="It is packages or jars")
+    if delta == "packages":
+        return ()
+    from rangeland.jvm.jars import find_ivy, jar_files
+    from rangeland.spark.spark_session import DELTA_JARS
+    from rangeland.submit.package_archive import jars_beyond
+
+    # Ivy comes with Spark and lies among its jars.
+    return tuple(jars_beyond(find_ivy().parent, jar_files(DELTA_JARS)))
+
+
+def _shipped(
+    job: Job,
+    job_file: Path,
+    choices: Choices,
+    out: Path,
+    entry: Path | None,
+    only: list[str] | None,
+) -> Shipped:
+    from rangeland.job.source_settings import tls_files
+    from rangeland.submit import package_archive
+    from rangeland.submit.submit_command import Shipped
+
+    if entry is not None and not entry.is_file():
+        raise UsageError(f"--entry {entry}: there is no such file", do="Name a script, as in jobs/")
+    modules: list[Path] = []
+    if job.sink.transform is not None:
+        beside = (Path.cwd(), job_file.absolute().parent)
+        modules = package_archive.transform_files(job.sink.transform, beside, out)
+    if choices.env == "zip":
+        package = package_archive.make_zip(out)
+    else:
+        package = package_archive.pack_environment(out, only)
+    if entry is None:
+        entry = package_archive.write_text(out / "land.py", LANDING_SCRIPT)
+    here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
+    return Shipped(package, entry, tuple(modules), tuple(package_archive.kernel_platforms()), here)
+
+
+def _whole(job: Job, text: JobText, out: Path) -> Path:
+    """The job as one file, with all that its own extends: one file is easily sent."""
+    import yaml
+
+    from rangeland.submit.package_archive import write_text
+
+    return write_text(
+        out / f"{job.job}.whole.yaml", yaml.safe_dump(dict(text.values), sort_keys=False)
+    )
+
+
+def _run(command: list[str]) -> int:
+    """Runs the command in this one's place: its streams, its exit code."""
+    from rangeland.jvm.java import find_java
+
+    find_java()
+    program = shutil.which(command[0])
+    if program is None:
+        raise UsageError(
+            "spark-submit was not found",
+            why="it is not on the PATH",
+            do="Install PySpark with pip, or put the bin folder of a Spark 4.2 on the PATH",
+        )
+    return subprocess.run([program, *command[1:]], env=os.environ, check=False).returncode

@@ -1,0 +1,91 @@
+"""How to reach a cluster, as picklable values: what driver and executors both need.
+
+Secrets are in here in the clear, since executors cannot look them up; they are kept out of
+every ``repr``. A settings object is never written to a plan, a ledger or a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rangeland.model import Address, Age, Isolation, Kept, Survey
+from rangeland.planning.policy import Policy
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """PEM files by path; None means the system's authorities and no client certificate."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    verify_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSource:
+    """Where a bearer token comes from, anew for each login; exactly one of the first four is
+    given. The token endpoint is asked for as OAuth 2 calls client credentials."""
+
+    command: tuple[str, ...] = field(default=(), repr=False)
+    file: str | None = None
+    function: str | None = None
+    endpoint: str | None = field(default=None, repr=False)
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
+    ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """``username`` and ``password``, or a ``token`` with ``extensions`` for OAUTHBEARER."""
+
+    mechanism: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: TokenSource | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """``seeds`` are asked first; where the cluster does not name its brokers itself,
+    ``members`` has them by name. ``rack`` is where this client is, if it says.
+    ``rates``: the bytes per second that one task may take of a broker, where that is limited.
+    ``tags``: only messages with one of these are read, all if there are none. ``ages``: what
+    brokers have shown of theirs, so that they are not asked for it again."""
+
+    dialect: str
+    seeds: tuple[Address, ...]
+    client_id: str = "rangeland"
+    isolation: Isolation = Isolation.READ_COMMITTED
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
+    connect_ms: int = 5_000
+    request_ms: int = 30_000
+    survey_ms: int = 30_000
+    no_progress_ms: int = 120_000
+    max_answer_bytes: int = 256 << 20
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    policy: Policy = field(default_factory=Policy)
+    members: tuple[tuple[str, Address], ...] = ()
+    rack: str = ""
+    rates: tuple[tuple[Address, int], ...] = ()
+    kept: Mapping[int, Kept] = field(default_factory=dict, repr=False)
+    """Quarantined batches to read in place of a log, by slice; then no broker is asked."""
+    tags: tuple[str, ...] = ()
+    ages: tuple[tuple[Address, Age], ...] = ()
+    compacted: tuple[str, ...] = ()
+    """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers say."""
+    asks_registry: bool = False
+    """Whether ZooKeeper may know how topics are cleaned, where brokers do not say."""
+    registered_cleanup: tuple[tuple[str, str], ...] | None = None
+    """What it said, by topic; None where it could not be asked."""
+
+    def knowing(self, survey: Survey) -> ClusterSettings:
+        """The same, with what a look at the cluster has found out about its brokers."""
+        return replace(self, ages=tuple(survey.ages.items()))

@@ -1,0 +1,162 @@
+"""Connections by broker, and the old rule of SimpleConsumer: reconnect once, then give up.
+
+A broken connection may only mean that the broker closed an idle one, so each call is tried
+a second time on a fresh connection. A second failure is the caller's to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rangeland.connection.broker_connection import Connection
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.diagnosis import wants_login
+from rangeland.connection.failures import Closed, Lost, Silent
+from rangeland.dialects.dialect import Dialect, Question, load_dialect
+from rangeland.errors import RangelandError
+from rangeland.model import Address, Age
+
+AHEAD = 256
+"""Questions on their way to one broker before an answer is read."""
+
+
+class Brokers:
+    """Open connections, at most one per broker. Close it when done."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self.settings = settings
+        self.dialect: Dialect = load_dialect(settings.dialect)
+        self.requests = 0
+        self._open: dict[Address, Connection] = {}
+        self._ages: dict[Address, Age] = dict(settings.ages)
+        self._served: set[Address] = set()
+        self._closed = False
+
+    @property
+    def ages(self) -> dict[Address, Age]:
+        """What is known of the brokers' ages."""
+        return dict(self._ages)
+
+    @property
+    def was_served(self) -> bool:
+        """Whether any broker has answered a request: then the settings are right, and whatever
+        goes wrong later may pass."""
+        return bool(self._served)
+
+    def call(self, address: Address, question: Question) -> Any:
+        """Raises Lost after the second failure, and what the answer itself raises."""
+        return self._once_more(address, (question,))[0]
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        """The answers to all, in order, each batch of questions sent before its answers are
+        read. Raises Lost after the second failure of a batch."""
+        answers: list[Any] = []
+        for start in range(0, len(questions), AHEAD):
+            answers += self._once_more(address, questions[start : start + AHEAD])
+        return answers
+
+    def _once_more(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        fresh = address not in self._open
+        is_unwelcome = False
+        try:
+            return self._call(address, questions)
+        except Lost as error:
+            self.drop(address)
+            is_unwelcome = fresh and isinstance(error, Closed) and error.is_unwelcome
+            if fresh and not is_unwelcome:
+                raise
+        try:
+            return self._call(address, questions)
+        except Lost as error:
+            self.drop(address)
+            if is_unwelcome and isinstance(error, Closed) and error.is_unwelcome:
+                self._refuse_without_login(address, error)
+            raise
+
+    def _refuse_without_login(self, address: Address, closed: Closed) -> None:
+        """Raises JobFileError where the listener itself says that it requires a login. A close
+        alone does not show it: a busy broker and a load balancer close connections, too."""
+        questions = self.dialect.ask_mechanisms()
+        if address in self._served or not questions:
+            return
+        try:
+            offered = self.dialect.read_mechanisms(self._call(address, questions))
+        except RangelandError:
+            return
+        finally:
+            self.drop(address)
+            self._served.discard(address)
+        if offered is not None:
+            raise wants_login(address, offered) from closed
+
+    def _call(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        self.send_all(address, questions)
+        return self.receive_all(address, questions)
+
+    def send_all(self, address: Address, questions: Sequence[Question]) -> None:
+        """Sends without waiting for the answers, which ``receive_all`` gives later."""
+        connection = self.connect(address)
+        self.requests += len(questions)
+        for question in questions:
+            connection.send(question)
+
+    def receive_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        """The answers to what was sent on the open connection. Raises Lost."""
+        connection = self.connect(address)
+        answers = [connection.receive(question.wait_ms) for question in questions]
+        self._served.add(address)
+        return answers
+
+    def connect(self, address: Address) -> Connection:
+        """The open connection to a broker, or a new one. Raises Lost."""
+        self._refuse_closed(address)
+        connection = self._open.get(address)
+        if connection is None:
+            connection = self._open[address] = self._opened(address)
+            try:
+                self._refuse_closed(address)  # by another thread, while it was opened
+            except Lost:
+                self.drop(address)
+                raise
+        return connection
+
+    def _refuse_closed(self, address: Address) -> None:
+        if self._closed:
+            raise Lost(f"{address} is not asked any more", why="the connections were closed")
+
+    def _opened(self, address: Address) -> Connection:
+        """What a broker is, is remembered as long as it answers as one."""
+        was = self._ages.get(address)
+        try:
+            connection = Connection(
+                address,
+                self.dialect,
+                self.settings,
+                was=was,
+                was_served=self.was_served,
+                has_spoken=address in self._served,
+            )
+        except (Silent, Closed):
+            self._ages.pop(address, None)  # it may be another by now
+            raise
+        self._ages[address] = connection.age
+        return connection
+
+    def drop(self, address: Address) -> None:
+        """Forgets a connection that is no good."""
+        connection = self._open.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """For good: another thread that is still asking gets Lost, and no new connection."""
+        self._closed = True
+        for address in list(self._open):
+            self.drop(address)
+
+    def __enter__(self) -> Brokers:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,186 @@
+"""The only file with a socket: bytes out, whole frames in, each within a deadline.
+
+Foreign errors (OSError, ssl) end here and become ``Lost``, which says what was tried, or the
+mistake of the job that they show (``mistakes``). After any error the socket is closed for good.
+What the bytes mean, and what to do about a peer that is gone, is for ``broker`` to say.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from typing import Any
+
+import pyarrow as pa
+
+from rangeland.connection import diagnosis
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import Closed, Lost, Silent
+from rangeland.connection.tls import tls_context
+from rangeland.errors import RangelandError
+from rangeland.model import Address
+from rangeland.wire.framing import FrameReader
+
+# Until a peer has shown that it is a broker: "HTTP" read as a length is more than a gigabyte.
+MAX_OPENING_BYTES = 1 << 20
+RECEIVE_BUFFER_BYTES = 4 << 20
+POOLED_BYTES = 1 << 16
+AHEAD_BYTES = 1 << 18
+PROBE_MS = 2_000
+LAST_READS = 16
+
+
+class Stream:
+    """Connected when made, in the clear until hands are shaken. It takes small frames only,
+    until it is told that who sends them is a broker."""
+
+    def __init__(self, address: Address, settings: ClusterSettings) -> None:
+        self._address = address
+        self._settings = settings
+        # Files that are not there are said before anybody is asked for a connection.
+        self._tls = None if settings.tls is None else tls_context(settings.tls)
+        self._was_heard = False
+        self._frames = FrameReader(MAX_OPENING_BYTES)
+        self._socket = self._connected()
+
+    def _connected(self) -> socket.socket:
+        at, timeout = (self._address.host, self._address.port), self._settings.connect_ms / 1000
+        try:
+            plain = socket.create_connection(at, timeout)
+        except OSError as error:
+            raise self._lost("connect to", error) from error
+        except (ValueError, OverflowError) as error:
+            # What idna says of a name with an empty label, and sockets of NUL and of port 99999.
+            named = {*self._settings.seeds, *(at for _, at in self._settings.members)}
+            if self._address in named:
+                raise diagnosis.no_host(self._address) from error
+            raise Lost(
+                f"could not connect to {self._address}",
+                why="that is not a host and a port; another broker has named it",
+                do="check the advertised listeners of the brokers",
+                broker=str(self._address),
+            ) from error
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        return plain
+
+    def shake_hands(self) -> None:
+        """Goes over to TLS, where the job says so."""
+        if self._tls is None:
+            return
+        plain = self._socket
+        try:
+            self._socket = self._tls.wrap_socket(plain, server_hostname=self._address.host)
+        except OSError as error:
+            plain.close()
+            raise self._lost("shake hands over TLS with", error) from error
+        except ValueError as error:
+            plain.close()
+            raise diagnosis.no_host(self._address) from error
+
+    def take_large_frames(self) -> None:
+        """Who sends them is a broker: as large as the job allows, and some read ahead."""
+        self._frames = FrameReader(self._settings.max_answer_bytes, _pooled, AHEAD_BYTES)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, data: bytes) -> None:
+        """All of it, within ``request_ms``."""
+        try:
+            self._socket.settimeout(self._settings.request_ms / 1000)
+            self._socket.sendall(data)
+        except OSError as error:
+            told = self._last_words(error)
+            self.close()
+            raise self._lost("send to", told) from error
+
+    def receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
+        """The next frame. ``deadline`` is that of whoever waits for more than this one."""
+        frame = self._frames.next()
+        if frame is not None:
+            return frame
+        deadline = deadline or time.monotonic() + wait_ms / 1000
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                if left <= 0:
+                    raise TimeoutError
+                self._socket.settimeout(left)
+                count = self._socket.recv_into(self._frames.buffer())
+                if count == 0:
+                    raise ConnectionResetError("the broker closed the connection")
+            except TimeoutError as error:
+                self.close()
+                silence = TimeoutError(f"no whole answer in {wait_ms} ms")
+                raise self._lost("receive from", silence) from error
+            except OSError as error:
+                self.close()
+                raise self._lost("receive from", error) from error
+            frame = self._frames.advance(count)
+            if frame is not None:
+                self._was_heard = True
+                return frame
+
+    def _last_words(self, error: OSError) -> OSError:
+        """Why a peer hung up that does not take what is sent: an alert of its TLS may have come
+        before, of a client certificate that is missing for one."""
+        if not isinstance(self._socket, ssl.SSLSocket) or isinstance(error, TimeoutError):
+            return error
+        try:
+            self._socket.settimeout(PROBE_MS / 1000)
+            for _ in range(LAST_READS):  # what was sent before the alert is of no use
+                if not self._socket.recv(POOLED_BYTES):
+                    break
+        except OSError as alert:
+            return alert if getattr(alert, "reason", None) else error
+        return error
+
+    def _lost(self, doing: str, error: OSError) -> RangelandError:
+        why, do = str(error) or type(error).__name__, ""
+        tls = self._settings.tls
+        if tls is not None and isinstance(error, ssl.SSLError):
+            failed = diagnosis.Failed(
+                str(error.reason or error),
+                getattr(error, "verify_code", 0),
+                getattr(error, "verify_message", ""),
+            )
+            mistake = diagnosis.tls_mistake(self._address, failed, tls)
+            if mistake is not None and not self._was_heard:
+                return mistake
+            # An alert to a connection that was well has come of something else.
+            why = failed.reason
+            do = "" if self._was_heard else "check source.security.tls and that the port speaks TLS"
+        what = f"could not {doing} {self._address}"
+        is_end = isinstance(error, (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError))
+        facts: dict[str, Any] = {"broker": str(self._address)}
+        if is_end:
+            return Closed(what, why=why, do=do, closed=True, **facts)
+        kind = Silent if isinstance(error, TimeoutError) else Lost
+        return kind(what, why=why, do=do, **facts)
+
+
+def speaks_tls(address: Address) -> bool:
+    """Whether TLS is answered to a TLS greeting. Nothing else is said, nobody trusted."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    at = (address.host, address.port)
+    try:
+        with (
+            socket.create_connection(at, PROBE_MS / 1000) as plain,
+            context.wrap_socket(plain, server_hostname=address.host),
+        ):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except (OSError, ValueError, OverflowError):
+        return False
+
+
+def _pooled(size: int) -> memoryview:
+    """Memory of Arrow's pool: it is used again, where fresh memory would be zeroed first."""
+    if size < POOLED_BYTES:
+        return memoryview(bytearray(size))
+    return memoryview(pa.allocate_buffer(size)).cast("B")

@@ -1,0 +1,78 @@
+"""The TLS of a connection, from the PEM files of a job. No socket here.
+
+Driver and executors each make connections of their own, so each of them needs the files. One
+that is not there, or cannot be used, is an error that names its field and the host.
+"""
+
+from __future__ import annotations
+
+import platform
+import ssl
+from pathlib import Path
+
+from rangeland.connection.cluster_settings import TlsSettings
+from rangeland.errors import JobFileError
+
+
+def tls_context(tls: TlsSettings) -> ssl.SSLContext:
+    """TLS 1.2 or later, the broker's certificate and host checked. Raises JobFileError for a
+    PEM file that cannot be used, naming its field and this host: driver and executors each
+    need all of them."""
+    ca = _pem("ca", tls.ca)
+    certificate = _pem("certificate", tls.certificate)
+    key = _pem("key", tls.key)
+    field, path = "ca", ca
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.check_hostname = tls.verify_hostname
+        if certificate:
+            field, path = ("key", key) if key else ("certificate", certificate)
+            # Without a function here OpenSSL would ask a person, and wait.
+            password = tls.key_password
+            context.load_cert_chain(certificate, key, lambda: password or "")
+        return context
+    except (OSError, ValueError) as error:
+        raise _bad_pem(field, path, error) from error
+
+
+def _pem(field: str, path: str | None) -> str | None:
+    """Where the file is: at its path, or in this process's own folder, which is where Spark
+    puts what was shipped with --files."""
+    if path is None:
+        return None
+    shipped = Path(path).name
+    for name in (path, shipped):
+        if Path(name).is_file():
+            return name
+    raise JobFileError(
+        f"there is no file {path} on {platform.node()}",
+        why="the driver and every executor make connections of their own",
+        do=f"put it there on every host, ship it with --files, or correct "
+        f"source.security.tls.{field}",
+        field=field,
+        host=platform.node(),
+    )
+
+
+def _bad_pem(field: str, path: str | None, error: Exception) -> JobFileError:
+    reason = str(getattr(error, "reason", "") or getattr(error, "strerror", "") or error)
+    do = f"correct source.security.tls.{field}: a PEM file is needed"
+    if "KEY_VALUES_MISMATCH" in reason:
+        do = "source.security.tls.key must be the key of source.security.tls.certificate"
+    elif field != "ca" and _is_locked(path):
+        do = "it is encrypted: check what source.security.tls.key_password refers to"
+    return JobFileError(
+        f"the TLS file {path} cannot be used on {platform.node()}",
+        why=reason,
+        do=do,
+        field=field,
+        host=platform.node(),
+    )
+
+
+def _is_locked(path: str | None) -> bool:
+    try:
+        return path is not None and b"ENCRYPTED" in Path(path).read_bytes()
+    except OSError:
+        return False

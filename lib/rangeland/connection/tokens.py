@@ -1,0 +1,326 @@
+"""Bearer tokens: from a command, a file, a function, or an OAuth 2 token endpoint.
+
+A token is had where the connection is made, driver or executor, and anew for each login, so
+what brings it must be there too. It is never written anywhere and stands in no error: a
+command's stdout is not repeated, and what looks like a token in its stderr is blotted out.
+Connections of one process that are made together share one: see ``REUSE_S``. Each source has
+its time and its lock: one that hangs holds up nobody but those who wait for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rangeland.connection.cluster_settings import TlsSettings, TokenSource
+from rangeland.connection.tls import tls_context
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.untrusted import Fields, Unreadable
+
+REUSE_S = 10
+"""A survey connects to many brokers at once, and a task to several."""
+MAX_ANSWER_BYTES = 1 << 20
+TAIL_BYTES = 400
+TRY_LATER = 75
+FIELD = "source.security.sasl.token"
+
+# RFC 6750, b64token.
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_LOOKS_SECRET = re.compile(r"[A-Za-z0-9._~+/=-]{24,}")
+
+_kept: dict[TokenSource, tuple[float, str]] = {}
+_lock = threading.Lock()
+_locks: dict[TokenSource, threading.Lock] = {}
+
+
+def fetch_token(source: TokenSource, wait_ms: int, *, anew: bool = False) -> str:
+    """Raises JobFileError for a source that does not work, Unreachable for one that may later."""
+    wait_s = wait_ms / 1000
+    until = time.monotonic() + wait_s
+    with _lock:
+        own = _locks.setdefault(source, threading.Lock())
+    if not own.acquire(timeout=wait_s):
+        raise _too_slow(source, wait_s)
+    try:
+        with _lock:
+            taken_at, token = _kept.get(source, (-REUSE_S - 1.0, ""))
+        if not anew and time.monotonic() - taken_at <= REUSE_S:
+            return token
+        token = _in_time(source, max(0.0, until - time.monotonic()))
+        with _lock:
+            _kept[source] = (time.monotonic(), token)
+        return token
+    finally:
+        own.release()
+
+
+def forget_token(source: TokenSource) -> None:
+    """It was refused: the next login fetches another."""
+    with _lock:
+        _kept.pop(source, None)
+
+
+def _in_time(source: TokenSource, wait_s: float) -> str:
+    """In a thread of its own, which is left alone when its time is up: a file system, a server
+    that trickles or a function may take any time. Commands can be ended."""
+    if source.command:
+        return _fetched(source, wait_s)
+    done: list[str | BaseException] = []
+
+    def work() -> None:
+        try:
+            done.append(_fetched(source, wait_s))
+        except BaseException as error:  # raised where it is waited for, whatever it is
+            done.append(error)
+
+    thread = threading.Thread(target=work, name="rangeland-token", daemon=True)
+    thread.start()
+    thread.join(wait_s)
+    if not done:
+        raise _too_slow(source, wait_s)
+    if isinstance(done[0], BaseException):
+        raise done[0]
+    return done[0]
+
+
+def _too_slow(source: TokenSource, wait_s: float) -> Unreachable:
+    return Unreachable(
+        f"{_name(source)} gave no token",
+        why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
+        do=f"see why it takes so long, or raise source.timeouts.request_ms ({FIELD})",
+    )
+
+
+def _name(source: TokenSource) -> str:
+    if source.command:
+        return f"the command {source.command[0]}"
+    if source.file is not None:
+        return f"the file {source.file}"
+    if source.function is not None:
+        return f"the function {source.function}"
+    return f"the endpoint {_without_query(source.endpoint or '')}"
+
+
+def _fetched(source: TokenSource, wait_s: float) -> str:
+    return _checked(_brought(source, wait_s), _name(source))
+
+
+def _brought(source: TokenSource, wait_s: float) -> str:
+    if source.command:
+        return _from_command(source.command, wait_s)
+    if source.file is not None:
+        return _from_file(source.file)
+    if source.function is not None:
+        return _from_function(source.function)
+    return _from_endpoint(source, wait_s)
+
+
+def _from_command(command: tuple[str, ...], wait_s: float) -> str:
+    field = f"{FIELD}.command"
+    done: subprocess.CompletedProcess[bytes] | None = None
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=wait_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        pass  # it has what came out so far, and is no cause of what is raised below
+    except (OSError, ValueError) as error:
+        raise JobFileError(
+            f"the command {command[0]} cannot be started on {platform.node()}",
+            why=getattr(error, "strerror", None) or type(error).__name__,
+            do=f"correct {field}; it must be there on the driver and on every executor",
+        ) from None
+    if done is None:
+        raise Unreachable(
+            f"the command {command[0]} gave no token",
+            why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
+            do=f"see why it takes so long, or raise source.timeouts.request_ms ({field})",
+        )
+    if done.returncode == 0:
+        return done.stdout.decode("utf-8", errors="replace")
+    raise _command_failed(command, done.returncode, done.stdout, done.stderr)
+
+
+def _command_failed(
+    command: tuple[str, ...], code: int, stdout: bytes, stderr: bytes
+) -> RangelandError:
+    kind = Unreachable if code == TRY_LATER else JobFileError
+    said = _tail(stderr, stdout)
+    return kind(
+        f"the command {command[0]} gave no token",
+        why=f"it ended with {code} on {platform.node()}" + (f": {said}" if said else ""),
+        do=f"run it by hand as this user, then correct {FIELD}.command; a command that ends with "
+        f"{TRY_LATER} is tried again later",
+        code=code,
+    )
+
+
+def _tail(stderr: bytes, stdout: bytes) -> str:
+    text = stderr.decode("utf-8", errors="replace")
+    for word in stdout.decode("utf-8", errors="replace").split():
+        text = text.replace(word, "...") if len(word) >= 8 else text
+    text = " ".join(_LOOKS_SECRET.sub("...", text).split())
+    return text if len(text) <= TAIL_BYTES else "..." + text[-TAIL_BYTES:]
+
+
+def _from_file(path: str) -> str:
+    why = "it is not UTF-8"
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(MAX_ANSWER_BYTES).decode("utf-8")
+    except UnicodeDecodeError:
+        pass  # raised below, since this one holds the token
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+    raise JobFileError(
+        f"the token file {path} cannot be read on {platform.node()}",
+        why=why,
+        do=f"make it readable there, on the driver and on every executor, or correct {FIELD}.file",
+    )
+
+
+def _from_function(name: str) -> str:
+    function = _imported(name)
+    try:
+        token = function()
+        return token if isinstance(token, str) else ""
+    except RangelandError:
+        raise
+    except (Exception, SystemExit) as error:
+        # Whatever it says may have the token in it, and so may the frames it came through.
+        kind = type(error).__name__
+    raise JobFileError(
+        f"the function {name} gave no token",
+        why=f"it raised {kind} on {platform.node()}",
+        do=f"call it by hand, then correct {FIELD}.callable",
+    )
+
+
+def _imported(name: str) -> Callable[[], Any]:
+    module, _, attribute = name.partition(":")
+    try:
+        found: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
+        return found
+    except (ImportError, AttributeError) as error:
+        why = str(error)
+    except (Exception, SystemExit) as error:
+        # What a module does at its import may have to do with a token, too.
+        why = f"its module raised {type(error).__name__}"
+    raise JobFileError(
+        f"the function {name} cannot be imported on {platform.node()}",
+        why=why,
+        do=f"ship its module with --py-files, or correct {FIELD}.callable",
+    )
+
+
+def _from_endpoint(source: TokenSource, wait_s: float) -> str:
+    from urllib.parse import urlencode
+
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": source.client_id,
+        "client_secret": source.client_secret,
+        **({"scope": source.scope} if source.scope else {}),
+    }
+    url = source.endpoint or ""
+    status, body = _post(url, urlencode(form).encode(), wait_s, source.ca)
+    token, said = _answered(body)
+    if status == 200 and token:
+        return token
+    kind = Unreachable if status >= 500 or status == 429 else JobFileError
+    raise kind(
+        f"the token endpoint {_without_query(url)} gave no token",
+        why=f"it answered {status}, {_blotted(said, source)}",
+        do=f"check endpoint, client_id, client_secret and scope in {FIELD}",
+        status=status,
+    )
+
+
+def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, bytes]:
+    """Status and body of the answer. No other place is gone to than the one that was named:
+    no redirect is followed, and a proxy only gets what it cannot read."""
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
+    from urllib.request import (
+        BaseHandler,
+        HTTPRedirectHandler,
+        HTTPSHandler,
+        ProxyHandler,
+        Request,
+        build_opener,
+    )
+
+    class Staying(HTTPRedirectHandler):
+        def redirect_request(self, *asked: Any) -> None:
+            """Then the answer itself, 302 or so, is what it ends with."""
+
+    is_safe = url.lower().startswith("https:")
+    own: BaseHandler = (
+        HTTPSHandler(context=tls_context(TlsSettings(ca=ca))) if is_safe else ProxyHandler({})
+    )
+    try:
+        with build_opener(own, Staying()).open(Request(url, form), timeout=wait_s) as answer:
+            return answer.status, answer.read(MAX_ANSWER_BYTES)
+    except HTTPError as error:
+        with error:
+            return error.code, error.read(MAX_ANSWER_BYTES)
+    except (URLError, OSError, ValueError, HTTPException) as error:
+        cause = getattr(error, "reason", error)
+        kind = JobFileError if getattr(cause, "verify_code", 0) else Unreachable
+        why = _why_silent(cause)
+    # Not from there: what is not HTTP is quoted by the error that says so.
+    raise kind(
+        f"the token endpoint {_without_query(url)} does not answer",
+        why=why,
+        do=f"check {FIELD}: endpoint and ca, then run again",
+    )
+
+
+def _answered(body: bytes) -> tuple[str, str]:
+    """The token, and what is wrong: RFC 6749 5.2 has that in ``error``. Nothing else of the
+    answer is repeated."""
+    try:
+        told = Fields.parse(body, max_bytes=MAX_ANSWER_BYTES)
+        return told.text("access_token", ""), told.text("error", "")[:80] or "no access_token"
+    except Unreadable:
+        return "", "no access_token"
+
+
+def _blotted(text: str, source: TokenSource) -> str:
+    """Without the secret that was sent there, and without what looks like one."""
+    if source.client_secret:
+        text = text.replace(source.client_secret, "...")
+    return _LOOKS_SECRET.sub("...", text)
+
+
+def _without_query(url: str) -> str:
+    """The query may hold a secret."""
+    shown, query, _ = url.partition("?")
+    return f"{shown}?..." if query else shown
+
+
+def _why_silent(cause: object) -> str:
+    """In words that never repeat the address: those of ``http.client`` do."""
+    if isinstance(cause, OSError):
+        return str(cause) or type(cause).__name__
+    return type(cause).__name__
+
+
+def _checked(text: str, origin: str) -> str:
+    token = text.strip()
+    if _TOKEN.fullmatch(token):
+        return token
+    raise JobFileError(
+        f"{origin} gave what is no bearer token",
+        why=f"it has {len(token)} characters, and some that RFC 6750 does not allow"
+        if token
+        else "it gave nothing",
+        do=f"have it give the token alone, nothing around it ({FIELD})",
+    )

@@ -1,0 +1,132 @@
+"""``spark.read.format("rangeland")``: a plan as a Spark data source.
+
+The plan is made once, when ``load`` asks for the schema, and travels with the source: every
+action on the frame reads the same offsets, where other sources resolve "latest" anew. A
+plan that was made before can be given whole. Reading a frame lands nothing and moves no
+checkpoint.
+
+Options: ``servers``, or ``zookeeper`` where brokers are registered in one; ``topics`` (comma
+separated) or ``topicPattern``; ``from`` and ``until`` in the words of a job file or as JSON;
+``isolation``; ``dialect``; ``tags`` of RocketMQ's messages (comma separated, or a list in JSON);
+``compacted``, topics whose logs may have gaps though brokers do not say so (comma separated).
+Or ``job``, the path of a job file; or ``plan``, a plan's JSON, together with either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.dialects.row_schema import rows_of
+from rangeland.errors import UsageError
+from rangeland.model import Slice
+from rangeland.planning.plan import Plan
+from rangeland.spark.plan_frames import frame_batches
+from rangeland.untrusted import MAX_INT32, Unreadable, decimal, parse_json
+
+KNOWN = {
+    "compacted",
+    "dialect",
+    "from",
+    "isolation",
+    "job",
+    "minpartitions",
+    "plan",
+    "servers",
+    "tags",
+    "topicpattern",
+    "topics",
+    "until",
+    "zookeeper",
+}
+
+
+class RangelandSource(DataSource):
+    """See the head of this file."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._frozen: tuple[Plan, ClusterSettings, int] | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "rangeland"
+
+    def schema(self) -> StructType:
+        plan, _, _ = self._freeze()
+        return from_arrow_schema(rows_of(plan.dialect))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        plan, cluster, pieces = self._freeze()
+        return _Reader(plan, cluster, pieces)
+
+    def _freeze(self) -> tuple[Plan, ClusterSettings, int]:
+        if self._frozen is None:
+            self._frozen = _plan_of({k.lower(): v for k, v in self.options.items()})
+        return self._frozen
+
+
+@dataclass
+class _Task(InputPartition):
+    """One Spark partition: slices that are read one after the other."""
+
+    slices: Sequence[Slice]
+
+    def __init__(self, slices: Sequence[Slice]) -> None:
+        super().__init__(tuple(s.index for s in slices))
+        self.slices = slices
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, plan: Plan, cluster: ClusterSettings, pieces: int) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._pieces = pieces
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from rangeland.planning.slices import pack
+
+        tasks = pack(self._plan.slices, 128 << 20, self._pieces)
+        # Spark asks for at least one partition, and an empty one reads nothing.
+        return [_Task(task) for task in tasks] or [_Task(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Task)
+        return frame_batches(partition.slices, self._cluster)
+
+
+def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ClusterSettings, int]:
+    from rangeland.dataframe.reader import freeze, job_of_options
+
+    unknown = sorted(set(options) - KNOWN)
+    if unknown:
+        raise UsageError(
+            f"there is no option {unknown[0]} for format rangeland",
+            do=f"use some of {', '.join(sorted(KNOWN))}",
+        )
+    job = job_of_options(options)
+    pieces = _number("minPartitions", options.get("minpartitions", "1"))
+    given: Any = options.get("plan")
+    return freeze(job, _given_plan(given) if given else None, pieces)
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return decimal(text.strip(), name, 1, MAX_INT32)
+    except Unreadable:
+        raise UsageError(f"option {name} is {text}", do="give a whole number, 1 or more") from None
+
+
+def _given_plan(text: str) -> Plan:
+    try:
+        document = parse_json(text)
+    except Unreadable as error:
+        raise UsageError("option plan is not a plan", why=str(error)) from error
+    return Plan.from_json(document)

@@ -1,0 +1,139 @@
+"""Reading without landing: plans that are not entered anywhere, as data frames.
+
+A plan made here has no ledger behind it: ``checkpoint`` means the beginning, and nothing is
+left out as landed. It is as frozen as any other plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.errors import UsageError
+from rangeland.fetch.throttle import shared_rates
+from rangeland.job import Job
+from rangeland.job.source_settings import cluster_settings, wanted_of, with_cleanup
+from rangeland.landing.job_survey import survey_of
+from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_builder import Standing, Terms, draft
+from rangeland.untrusted import Unreadable, parse_json
+
+_OF_A_JOB = {
+    "servers",
+    "zookeeper",
+    "topics",
+    "topicpattern",
+    "isolation",
+    "tags",
+    "compacted",
+    "dialect",
+    "from",
+    "until",
+}
+
+
+def job_of_options(options: Mapping[str, str]) -> Job:
+    """The job that a data source's options describe; it has no table."""
+    if "job" in options:
+        if others := sorted(_OF_A_JOB & set(options)):
+            raise UsageError(
+                f"option job is there, and so is {' and '.join(others)}",
+                why="the job file says where to read and from where to where",
+                do="leave out one or the other",
+            )
+        return Job.load(options["job"])
+    if "servers" not in options and "zookeeper" not in options:
+        raise UsageError(
+            "format rangeland does not know where to read",
+            do="give the options servers and topics, or job with the path of a job file",
+        )
+    source: dict[str, Any] = {}
+    if "servers" in options:
+        source["servers"] = _listed(options["servers"])
+    if "topics" in options:
+        source["topics"] = _listed(options["topics"])
+    if "compacted" in options:
+        source["compacted"] = _listed(options["compacted"])
+    if "tags" in options:
+        source["tags"] = _tags_of_text(options["tags"])
+    renamed = {"topicpattern": "topic_pattern"}
+    renamed |= {name: name for name in ("isolation", "dialect", "zookeeper")}
+    source |= {field: options[name] for name, field in renamed.items() if name in options}
+    sides = {name: bound_of_text(options[name]) for name in ("from", "until") if name in options}
+    return Job.parse(
+        json.dumps(
+            {
+                "job": "data-frame",
+                "source": source,
+                "range": {"from": "earliest", **sides},
+                "sink": {"table": "none"},
+            }
+        ),
+        "options of format rangeland",
+    )
+
+
+def bound_of_text(text: str) -> Any:
+    """A bound as a person types it: a word, or JSON for a mapping."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return parse_json(text, unique_keys=True)
+    except Unreadable as error:
+        raise UsageError(
+            f"{text} is not JSON", why=str(error), do='write it as {"orders": {"0": 23}}'
+        ) from error
+
+
+def _tags_of_text(text: str) -> Any:
+    """Tags may have any letters, also commas: then they are a list in JSON."""
+    if not text.lstrip().startswith("["):
+        return _listed(text) or [text]  # an empty text is no wish for all messages
+    try:
+        return parse_json(text)
+    except Unreadable as error:
+        raise UsageError(
+            f"option tags is {text}, which is not JSON",
+            why=str(error),
+            do='write it as A,B or ["A", "B"]',
+        ) from error
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def freeze(
+    job: Job, plan: Plan | None = None, min_slices: int = 1
+) -> tuple[Plan, ClusterSettings, int]:
+    """A plan of the job's range as the cluster is now, or the given one, and how to read it."""
+    settings = cluster_settings(job)
+    if plan is not None:
+        settings = replace(settings, isolation=plan.isolation, tags=plan.tags)
+        settings = with_cleanup(job, settings, (s.partition.topic for s in plan.slices))
+        return plan, _slowed(job, settings, plan, min_slices), min_slices
+    survey = survey_of(job, wanted_of(job))
+    terms = Terms(
+        job=job.job,
+        application="rangeland/read",
+        dialect=job.source.dialect,
+        isolation=job.source.isolation,
+        tags=job.source.tags,
+        request=job.request,
+        limits=job.run_limits,
+        slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
+    )
+    found = draft(terms, survey, Standing({}, Coverage(), 1))
+    settings = with_cleanup(job, settings.knowing(survey), {p.topic for p in survey.logs})
+    return found.plan, _slowed(job, settings, found.plan, min_slices), min_slices
+
+
+def _slowed(job: Job, settings: ClusterSettings, plan: Plan, at_once: int) -> ClusterSettings:
+    """At the rate that the job allows: each slice is a task of its own."""
+    if (rate := job.limits.broker_bytes_per_second) is None:
+        return settings
+    return replace(settings, rates=shared_rates([[s] for s in plan.slices], at_once, rate))

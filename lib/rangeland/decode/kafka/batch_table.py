@@ -1,0 +1,133 @@
+"""Batches in a row as rows of numbers, so that nothing is made of each of them in Python.
+
+The kernel walks over whole v2 batches whose headers agree with each other, and fills a table:
+``Head`` names its columns. Where the walk ends, and where there is no kernel, whoever wants
+the rest looks at it entry by entry. ``Payloads`` takes such rows to the decoder: of batches
+that are not compressed the records are where the batch is, so no object stands for each.
+
+Rules: no decoding, no checksums. A row says what a header says, and that it is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from rangeland.decode.kafka.layout import Form, Payload
+from rangeland.wire.layouts import BATCH_V2
+
+Heads = npt.NDArray[np.int64]
+"""A row for each batch, a column for each ``Head``."""
+
+HEAD_BYTES = BATCH_V2.size
+LOG_APPEND = 0x08  # of its attributes
+
+
+class Head(IntEnum):
+    """``POSITION`` and ``END`` are bytes of what was walked over."""
+
+    POSITION = 0
+    END = 1
+    BASE_OFFSET = 2
+    LAST_OFFSET = 3
+    RECORD_COUNT = 4
+    PRODUCER_ID = 5
+    ATTRIBUTES = 6
+    BASE_TIMESTAMP_MS = 7
+    MAX_TIMESTAMP_MS = 8
+    CRC = 9
+
+
+class BatchRun(NamedTuple):
+    """``batches`` in a row: where the last of them ends, in bytes, and its last offset; before
+    the first, what was given. ``is_all``: no other whole entry comes behind them."""
+
+    batches: int
+    end: int
+    last_offset: int
+    is_all: bool
+
+
+class Payloads(Sequence[Payload]):
+    """What a decoder is to decode, in order; ``parts`` are payloads, or ``StoredBatches``."""
+
+    def __init__(self) -> None:
+        self.parts: list[Payload | StoredBatches] = []
+        self._count = 0
+
+    def append(self, payload: Payload) -> None:
+        self.parts.append(payload)
+        self._count += 1
+
+    def extend(self, records: memoryview, heads: Heads, max_headers: int) -> None:
+        """Batches that are not compressed, as they lie in ``records``."""
+        self.parts.append(StoredBatches(records, heads, max_headers))
+        self._count += len(heads)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Payload]:
+        for part in self.parts:
+            if isinstance(part, StoredBatches):
+                yield from (part.payload(row) for row in range(len(part.heads)))
+            else:
+                yield part
+
+    @overload
+    def __getitem__(self, index: int) -> Payload: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Payload]: ...
+    def __getitem__(self, index: int | slice) -> Payload | list[Payload]:
+        return list(self)[index]
+
+
+class StoredBatches(NamedTuple):
+    """Batches that are not compressed."""
+
+    records: memoryview
+    heads: Heads
+    max_headers: int
+
+    def payload(self, row: int) -> Payload:
+        position, end, base, last, count, _, attributes, base_ms, max_ms, _ = self.heads[
+            row
+        ].tolist()
+        return Payload(
+            self.records[position + HEAD_BYTES : end],
+            base,
+            base_ms,
+            max_ms if attributes & LOG_APPEND else None,
+            count,
+            last - base,
+            max_headers=self.max_headers,
+        )
+
+    def table(self, address: int) -> Heads:
+        """The payloads as the kernel takes them: see ``payload_t``. ``address`` is where
+        ``records`` begin."""
+        columns = self.heads.T
+        stamped = (columns[Head.ATTRIBUTES] & LOG_APPEND) != 0
+        found = np.zeros((len(self.heads), len(Payload._fields) + 2), np.int64)
+        found[:, 0] = columns[Head.POSITION] + (address + HEAD_BYTES)
+        found[:, 1] = columns[Head.END] - columns[Head.POSITION] - HEAD_BYTES
+        found[:, 2] = columns[Head.BASE_OFFSET]
+        found[:, 3] = columns[Head.BASE_TIMESTAMP_MS]
+        found[:, 4] = np.where(stamped, columns[Head.MAX_TIMESTAMP_MS], 0)
+        found[:, 5] = stamped
+        found[:, 6] = columns[Head.RECORD_COUNT]
+        found[:, 7] = columns[Head.LAST_OFFSET] - columns[Head.BASE_OFFSET]
+        found[:, 8] = Form.BATCH
+        found[:, 10] = self.max_headers
+        return found
+
+
+def no_batches(
+    data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
+) -> BatchRun:
+    """What is said where no kernel is: that entries are to be looked at one by one."""
+    return BatchRun(0, begin, last_offset, False)

@@ -1,0 +1,149 @@
+"""What goes into a decoder, and what may be wrong with it.
+
+A payload is the record section of one v2 record batch, already checked and decompressed,
+with the few numbers of its header that its records are relative to; or messages of the
+formats before, 0 and 1, in a row. A fault is one way in which those bytes can contradict
+themselves; the numbers are shared with ``kernel.c``.
+
+Rules: no decoding here. Both decoders report the same fault for the same bytes: the first
+one in reading order, at the position where the offending field begins.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from rangeland.errors import BadRecord
+from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
+
+
+class Form(IntEnum):
+    """How records lie in a payload. Numbers as in ``messages.h``."""
+
+    PLAIN = 0
+    """Messages of format 0 or 1 as in the log: each says what its timestamp is."""
+    PACKED = 1
+    """Such messages out of a wrapper, which says that for all of them."""
+    BATCH = 2
+    """The records of a v2 batch."""
+
+
+class Payload(NamedTuple):
+    """The decompressed records of ONE v2 batch, or messages in a row.
+
+    ``data`` is anything with the buffer protocol. All numbers are as on the wire, so they
+    fit in 64 signed bits. With ``append_timestamp_ms`` the broker stamped the batch: every
+    record takes that time, and its timestamp type is 1.
+
+    Messages carry offsets and timestamps of their own: ``base_offset`` and
+    ``last_offset_delta`` only bound what may come out, ``offset_shift`` is added to each
+    offset. ``max_headers``: of all records together. A message of format 0 has no timestamp:
+    null, of type -1. A time that does not fit into 64 bits of microseconds is null too, and its
+    type stays."""
+
+    data: Any
+    base_offset: int
+    base_timestamp_ms: int
+    append_timestamp_ms: int | None
+    record_count: int
+    last_offset_delta: int
+    form: Form = Form.BATCH
+    offset_shift: int = 0
+    max_headers: int = MAX_BATCH_BYTES // HEADER_BYTES
+
+
+class Record(NamedTuple):
+    """What the reference makes of a record or message."""
+
+    offset: int
+    timestamp_us: int | None
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+
+
+class MessageRun(NamedTuple):
+    """Plain ``messages`` of format 0 or 1 in a row: how many; ``end`` is where the next entry
+    begins, in bytes from the first. Offsets are as stored, -1 where there is no message."""
+
+    messages: int
+    end: int
+    first_offset: int
+    last_offset: int
+
+
+class Fault(IntEnum):
+    """Ways in which records can be malformed. Numbers as in ``kernel.c``."""
+
+    NEGATIVE_RECORD_COUNT = 1
+    BATCH_ENDS = 2
+    VARINT_TOO_LONG = 3
+    NEGATIVE_RECORD_LENGTH = 4
+    RECORD_PAST_BATCH = 5
+    RECORD_TOO_SHORT = 6
+    OFFSET_DELTA_OUTSIDE = 8
+    OFFSET_DELTA_ORDER = 9
+    OFFSET_OVERFLOW = 10
+    NEGATIVE_LENGTH = 12
+    FIELD_PAST_RECORD = 13
+    NEGATIVE_HEADER_COUNT = 14
+    HEADER_KEY_NULL = 15
+    RECORD_TOO_LONG = 16
+    TRAILING_BYTES = 17
+    UNKNOWN_MESSAGE_MAGIC = 18
+    PACKED_MESSAGE = 19
+    BAD_MESSAGE_CHECKSUM = 20
+    TOO_MANY_HEADERS = 21
+
+    @property
+    def reason(self) -> str:
+        return _REASONS[self]
+
+
+_REASONS = {
+    Fault.NEGATIVE_RECORD_COUNT: "the record count is negative",
+    Fault.BATCH_ENDS: "the batch ends before its last record",
+    Fault.VARINT_TOO_LONG: "a variable-length number has more bits than its type",
+    Fault.NEGATIVE_RECORD_LENGTH: "the record length is negative",
+    Fault.RECORD_PAST_BATCH: "the record is longer than the rest of the batch",
+    Fault.RECORD_TOO_SHORT: "the record ends before its last field",
+    Fault.OFFSET_DELTA_OUTSIDE: "the offset is outside its batch",
+    Fault.OFFSET_DELTA_ORDER: "the offset is not above the one before",
+    Fault.OFFSET_OVERFLOW: "the offset does not fit in 64 bits",
+    Fault.NEGATIVE_LENGTH: "a length is below -1",
+    Fault.FIELD_PAST_RECORD: "a field is longer than the rest of its record",
+    Fault.NEGATIVE_HEADER_COUNT: "the header count is negative",
+    Fault.HEADER_KEY_NULL: "a header key is null",
+    Fault.RECORD_TOO_LONG: "the record goes on after its last field",
+    Fault.TRAILING_BYTES: "the batch goes on after its last record",
+    Fault.UNKNOWN_MESSAGE_MAGIC: "the message's format (magic) is not known",
+    Fault.PACKED_MESSAGE: "the message is packed where a plain one belongs",
+    Fault.BAD_MESSAGE_CHECKSUM: "the message's checksum is wrong",
+    Fault.TOO_MANY_HEADERS: "its batch has more headers than are allowed (source.max_batch_bytes)",
+}
+
+
+class Malformed(Exception):
+    """Of the reference decoders, and never leaves them."""
+
+    def __init__(self, fault: Fault, position: int) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+        self.position = position
+
+
+def bad_record(fault: Fault, payload: int, record: int, position: int) -> BadRecord:
+    """The error both decoders raise: indexes count from 0, ``position`` is a byte of the
+    payload's data."""
+    return BadRecord(
+        f"record {record} of batch {payload} cannot be decoded at byte {position}",
+        why=fault.reason,
+        do="Its producer wrote bytes that the log format does not allow; "
+        "set policy.corrupt to go on without them",
+        payload=payload,
+        record=record,
+        position=position,
+        reason=fault.reason,
+    )

@@ -1,0 +1,44 @@
+"""Where a reference decoder stands in one payload, and the checks that all formats share.
+
+No field is read here: that is what formats differ in. Nothing is done for speed.
+"""
+
+from __future__ import annotations
+
+from rangeland.decode.kafka.layout import Fault, Malformed, Payload
+
+_MAX_INT64 = (1 << 63) - 1
+
+
+def micros_of(ms: int) -> int | None:
+    """The time in microseconds; None where 64 bits cannot hold it, as a producer may write any
+    number of milliseconds."""
+    return ms * 1000 if -_MAX_INT64 - 1 <= ms * 1000 <= _MAX_INT64 else None
+
+
+class Cursor:
+    """``position`` is where the next field begins, ``end`` where the current record ends."""
+
+    def __init__(self, payload: Payload, from_offset: int, until_offset: int) -> None:
+        self.payload = payload
+        self.data = bytes(payload.data)
+        self.wanted = range(from_offset, min(until_offset, _MAX_INT64))
+        self.position = 0
+        self.end = 0
+        self.last_delta = -1
+        self.headers = 0
+
+    def rise_to(self, delta: int, position: int) -> None:
+        """To a record's offset, from the payload's base: they rise, and end where it says."""
+        if not 0 <= delta <= self.payload.last_offset_delta:
+            raise Malformed(Fault.OFFSET_DELTA_OUTSIDE, position)
+        if delta <= self.last_delta:
+            raise Malformed(Fault.OFFSET_DELTA_ORDER, position)
+        self.last_delta = delta
+
+    def take(self, length: int, position: int) -> bytes:
+        """The bytes of a field that begins, with its length, at ``position``."""
+        if self.position + length > self.end:
+            raise Malformed(Fault.FIELD_PAST_RECORD, position)
+        self.position += length
+        return self.data[self.position - length : self.position]

@@ -1,0 +1,342 @@
+"""Rows become Parquet files of a Delta table. The executor's side: pyarrow and nothing else.
+
+A file written here is invisible until the driver commits it. Batches are kept as they come
+and written as row groups once they hold ``ROW_GROUP_BYTES`` of Arrow memory, so what a
+writer holds is bounded whatever the size of records, files or partitions: the sum over all
+open files counts, and the fullest is written first.
+
+Keys and values are payload: no dictionary and no Parquet statistics for them, which is
+where the time would go. Offsets and instants rise slowly, so they are stored as deltas.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from rangeland.delta.file_statistics import StatsCollector, has_bounds
+from rangeland.delta.partition_values import Values, folder, split
+from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.table_metadata import Layout
+from rangeland.errors import RangelandError, StorageFailed, TableRefused
+from rangeland.model import DataFile
+
+ROW_GROUP_BYTES = 64 << 20
+MAX_OPEN_FILES = 16
+PAGE_BYTES = 1 << 20
+
+_CODECS = {"zstd": ("zstd", 1), "snappy": ("snappy", None), "none": ("none", None)}
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+# Arrow gives S3's errors no number, only their names.
+_DENIED_BY_S3 = re.compile(
+    r"\b(ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_(ACCESS_KEY_ID|CLIENT_TOKEN_ID|SIGNATURE)"
+    r"|EXPIRED_TOKEN|ExpiredToken|InvalidToken|HTTP status 403)\b"
+)
+_NO_BUCKET = "NO_SUCH_BUCKET"
+
+
+def strangers_in(table: StoreSettings | str) -> list[str]:
+    """What lies in a folder that is to become a table, but for our own ledger. Nothing if
+    somebody has just made it one."""
+    store, root = open_store(table)
+    try:
+        found = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+    except OSError as error:
+        raise store_error(error, root) from error
+    names = {info.base_name for info in found}
+    return [] if "_delta_log" in names else sorted(names - {"_rangeland"})
+
+
+@dataclass
+class _OpenFile:
+    """One Parquet file under way, and the rows that wait for their row group."""
+
+    path: str
+    values: Values
+    stats: StatsCollector
+    sink: Any = None
+    parquet: pq.ParquetWriter | None = None
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    waiting_bytes: int = 0
+
+
+class FileWriter:
+    """Writes the rows of one slice. Use it once: ``write`` batches, then ``close`` or
+    ``abort``. ``name_prefix`` says in every file name who wrote it.
+
+    Raises ``StorageFailed`` when the store takes no more bytes, ``TableRefused`` where it
+    denies writing or a required column holds a null. After an error: ``abort``."""
+
+    def __init__(
+        self,
+        table: StoreSettings | str,
+        layout: Layout,
+        *,
+        compression: str = "zstd",
+        target_file_bytes: int = 256 << 20,
+        name_prefix: str = "0",
+        row_group_bytes: int = ROW_GROUP_BYTES,
+        max_open_files: int = MAX_OPEN_FILES,
+    ) -> None:
+        self._store, self._root = open_store(table)
+        self._layout = layout
+        self._schema = layout.file_schema
+        self._codec, self._level = _CODECS[compression]
+        self._target_bytes = target_file_bytes
+        self._group_bytes = min(row_group_bytes, target_file_bytes)
+        self._prefix = name_prefix
+        self._max_open = max_open_files
+        self._open: dict[Values, _OpenFile] = {}  # least recently written first
+        self._started: list[str] = []
+        self._done: list[DataFile] = []
+        self._folders: set[str] = set()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Takes the rows over; the batch must not be changed afterwards. Columns are found
+        by name in any case and cast where the table's type is wider."""
+        for piece in self._portions(self._conform(batch)):
+            for values, rows in split(piece, self._layout.partition_by):
+                self._take(values, rows.select(self._schema.names))
+
+    def close(self) -> list[DataFile]:
+        """Finishes all files, makes them durable where the store is a local disk, and says
+        what they hold. No rows, no files."""
+        for values in list(self._open):
+            self._finish(values)
+        self._sync_folders()
+        return self._done
+
+    def abort(self) -> None:
+        """Removes every file of this writer, finished ones too: none is committed yet."""
+        for under_way in self._open.values():
+            under_way.waiting.clear()
+            _close_quietly(under_way.parquet, under_way.sink)
+        self._open.clear()
+        self._done.clear()
+        for path in self._started:
+            try:
+                self._store.delete_file(self._full(path))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise store_error(error, self._full(path)) from error
+
+    # --- rows ---------------------------------------------------------------------------
+
+    def _conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.schema.equals(self._layout.schema):
+            conformed = batch
+        else:
+            by_name = {name.lower(): index for index, name in enumerate(batch.schema.names)}
+            columns = [_cast(batch, by_name, f) for f in self._layout.schema]
+            conformed = pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
+        for name in self._layout.required:
+            if nulls := conformed.column(name).null_count:
+                raise TableRefused(
+                    f"{nulls} rows have no {name}",
+                    why="the table's column is NOT NULL",
+                    do=f"Run ALTER TABLE ... ALTER COLUMN {name} DROP NOT NULL, "
+                    "or give it a value in a transform",
+                    column=name,
+                    nulls=nulls,
+                )
+        return conformed
+
+    def _portions(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The batch, cut where it alone is more than a row group."""
+        pieces = min(-(-batch.nbytes // self._group_bytes), batch.num_rows)
+        if pieces <= 1:
+            return [batch] if batch.num_rows else []
+        step = -(-batch.num_rows // pieces)
+        return [batch.slice(start, step) for start in range(0, batch.num_rows, step)]
+
+    def _take(self, values: Values, rows: pa.RecordBatch) -> None:
+        filling = self._open.get(values)
+        if filling is not None and filling.waiting_bytes + rows.nbytes > self._group_bytes:
+            self._flush(filling)  # may finish the file, too
+        under_way = self._open.pop(values, None) or self._start(values)
+        self._open[values] = under_way
+        under_way.waiting.append(rows)
+        under_way.waiting_bytes += rows.nbytes
+        while sum(f.waiting_bytes for f in self._open.values()) > self._group_bytes:
+            self._flush(max(self._open.values(), key=lambda f: f.waiting_bytes))
+
+    # --- files --------------------------------------------------------------------------
+
+    def _start(self, values: Values) -> _OpenFile:
+        if len(self._open) >= self._max_open:
+            self._finish(next(iter(self._open)))
+        ending = "parquet" if self._codec == "none" else f"{self._codec}.parquet"
+        name = f"part-{self._prefix}-{uuid.uuid4()}.{ending}"
+        inside = folder(self._layout.partition_by, values)
+        path = f"{inside}/{name}" if inside else name
+        stats = StatsCollector(self._schema, self._layout.stats_columns)
+        return _OpenFile(path, values, stats)
+
+    def _flush(self, under_way: _OpenFile) -> None:
+        """Writes the waiting rows as one row group; finishes the file when it is full."""
+        if not under_way.waiting:
+            return
+        table = pa.Table.from_batches(under_way.waiting, schema=self._schema)
+        try:
+            parquet = under_way.parquet or self._create(under_way, table)
+            parquet.write_table(table, row_group_size=table.num_rows)
+            size = under_way.sink.tell()
+        except OSError as error:
+            raise store_error(error, self._full(under_way.path), table.nbytes) from error
+        under_way.stats.add(table)
+        under_way.waiting = []
+        under_way.waiting_bytes = 0
+        if size >= self._target_bytes:
+            self._finish(under_way.values)
+
+    def _create(self, under_way: _OpenFile, first: pa.Table) -> pq.ParquetWriter:
+        full = self._full(under_way.path)
+        parent = full.rsplit("/", 1)[0]
+        if parent not in self._folders:
+            if not isinstance(self._store, pafs.S3FileSystem):  # which has no folders
+                self._store.create_dir(parent, recursive=True)
+            self._folders.add(parent)
+        self._started.append(under_way.path)
+        under_way.sink = self._store.open_output_stream(full)
+        row_bytes = max(1, first.nbytes // first.num_rows)
+        under_way.parquet = pq.ParquetWriter(
+            under_way.sink,
+            self._schema,
+            compression=self._codec,
+            compression_level=self._level,
+            data_page_size=PAGE_BYTES,
+            write_batch_size=max(1, min(1024, PAGE_BYTES // row_bytes)),
+            store_schema=False,
+            **_encodings(self._schema),
+        )
+        return under_way.parquet
+
+    def _finish(self, values: Values) -> None:
+        under_way = self._open[values]
+        if under_way.waiting:
+            self._flush(under_way)
+        if self._open.pop(values, None) is None or under_way.parquet is None:
+            return  # the flush has filled and finished it
+        try:
+            under_way.parquet.close()
+            size = under_way.sink.tell()
+            under_way.sink.close()
+            sync_file(self._store, self._full(under_way.path))
+        except OSError as error:
+            raise store_error(error, self._full(under_way.path)) from error
+        names = [column.name for column in self._layout.partition_by]
+        self._done.append(
+            DataFile(
+                path=under_way.path,
+                size_bytes=size,
+                rows=under_way.stats.rows,
+                stats=under_way.stats.as_json(),
+                modified_at_ms=time.time_ns() // 1_000_000,
+                partition_values=dict(zip(names, values, strict=True)),
+            )
+        )
+
+    def _sync_folders(self) -> None:
+        for path in self._folders:
+            try:
+                sync_file(self._store, path)
+            except OSError as error:
+                raise store_error(error, path) from error
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+
+def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> pa.Array:
+    index = by_name.get(target.name.lower())
+    if index is None:
+        raise TableRefused(f"the rows have no column {target.name}", column=target.name)
+    column = batch.column(index)
+    if column.type.equals(target.type):
+        return column
+    try:
+        return column.cast(target.type)
+    except pa.ArrowException as error:
+        raise TableRefused(
+            f"column {target.name} holds {column.type} that the table's {target.type} cannot",
+            why=str(error),
+            do="Convert it in the transform",
+            column=target.name,
+        ) from error
+
+
+def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
+    """Our error for what a store said about writing ``size_bytes`` to ``path``."""
+    what = f"writing {path}"
+    facts = {"path": path, "bytes": size_bytes, "errno": error.errno}
+    if error.errno in _DENIED:
+        return TableRefused(
+            what, why=str(error), do="Grant write permission on the table's folder", **facts
+        )
+    said = str(error)
+    if _DENIED_BY_S3.search(said):
+        do = "See that the keys in fs.s3a.* are right and may read and write the table's folder"
+        return TableRefused(what, why=said, do=do, **facts)
+    if _NO_BUCKET in said:
+        do = "See that the bucket exists and that fs.s3a.endpoint is its store"
+        return TableRefused(what, why=said, do=do, **facts)
+    if error.errno == errno.ENOSPC:
+        why = f"no room for the next {size_bytes} bytes on the table's store"
+        return StorageFailed(what, why=why, do="Make room and run again", **facts)
+    return StorageFailed(
+        what, why=str(error), do="See that the table's store is up, then run again", **facts
+    )
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Per leaf column: a dictionary where few values repeat, deltas for rising numbers."""
+    dictionary, deltas, statistics = [], {}, []
+    for f in schema:
+        if has_bounds(f.type):
+            statistics.append(f.name)
+        if pt.is_int64(f.type) or pt.is_timestamp(f.type):
+            deltas[f.name] = "DELTA_BINARY_PACKED"
+        elif pt.is_boolean(f.type) or pt.is_binary(f.type) or pt.is_large_binary(f.type):
+            continue
+        elif pt.is_list(f.type) and f.name.lower() == "headers":
+            dictionary.append(f"{f.name}.list.element.key")
+        elif not pt.is_nested(f.type):
+            dictionary.append(f.name)
+    return {
+        "use_dictionary": dictionary or False,
+        "column_encoding": deltas or None,
+        "write_statistics": statistics or False,
+    }
+
+
+def sync_file(store: pafs.FileSystem, path: str) -> None:
+    """Sees that a local file or folder is on the disk: a commit must not outlive its files
+    in a power cut. Other stores keep what they have acknowledged."""
+    if not isinstance(store, pafs.LocalFileSystem):
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _close_quietly(parquet: pq.ParquetWriter | None, sink: Any) -> None:
+    """The file goes away, so that its end cannot be written is no news."""
+    for thing in (parquet, sink):
+        if thing is not None:
+            try:
+                thing.close()
+            except (OSError, pa.ArrowException):
+                continue

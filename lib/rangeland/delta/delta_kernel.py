@@ -1,0 +1,411 @@
+"""The only door to Delta: loading, creating and appending through Delta Kernel.
+
+It runs in the driver, beside a started Spark session whose class path holds Delta Kernel, and
+speaks py4j, as ``hadoop`` does beside it. No decision about rows, ranges or plans is made here.
+
+A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file
+actions go in as one text of JSON lines that Kernel's own handler parses, and lists of files
+come out as one Parquet file that Kernel's own handler writes and pyarrow reads. Commits are
+made under the table's ``lock``.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from rangeland.delta import java_errors
+from rangeland.delta.blind_append import blind_committer
+from rangeland.delta.hadoop_configuration import HadoopConf
+from rangeland.delta.java_calls import translated
+from rangeland.delta.log_actions import add_lines, added_file, remove_lines
+from rangeland.delta.log_maintenance import Upkeep
+from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.table_history import History
+from rangeland.delta.table_lock import locked
+from rangeland.delta.table_metadata import AddedFile, CommitFacts, StoreFacts, TableFacts
+from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed, TableRefused
+from rangeland.model import DataFile
+
+ENGINE = "rangeland"
+_CHECKSUM = "CHECKSUM"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table, and Kernel's handle on it. Appending to an older snapshot is
+    sound: Kernel looks at the commits made since and refuses what they contradict."""
+
+    path: str
+    version: int
+    _kernel: Kernel = field(repr=False)
+    _java: Any = field(repr=False)
+    is_own: bool = field(default=False, repr=False)
+    """What our own commit has left: its checksum is known before it is written."""
+
+    @cached_property
+    def facts(self) -> TableFacts:
+        """Schema, features and the like: dozens of calls over py4j, so only when asked for."""
+        with translated(f"reading the metadata of {self.path}"):
+            return self._kernel.facts_of(self._java)
+
+    @cached_property
+    def table_id(self) -> str:
+        """Delta's own id of the table: one that is created anew has another."""
+        with translated(f"reading the metadata of {self.path}"):
+            return str(self._java.getMetadata().getId())
+
+    @cached_property
+    def schema_json(self) -> str:
+        """Delta's ``schemaString``."""
+        with translated(f"reading the metadata of {self.path}"):
+            return str(self._java.getMetadata().getSchemaString())
+
+    def property(self, name: str) -> str | None:
+        """A property of the table, None where it is not set."""
+        with translated(f"reading the metadata of {self.path}"):
+            found = self._java.getMetadata().getConfiguration().get(name)
+            return None if found is None else str(found)
+
+    def transaction_version(self, application: str) -> int | None:
+        """The newest transaction version of an application id, None if it has none."""
+        with translated(f"reading the transactions of {self.path}"):
+            found = self._java.getLatestTransactionVersion(self._kernel.engine, application)
+            return int(found.get()) if found.isPresent() else None
+
+    def files(self) -> Iterator[AddedFile]:
+        """The files this version holds, in no particular order, with their statistics."""
+        return self._kernel.files_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """This call made table version ``version``. Its upkeep may still be under way.
+    ``snapshot`` is that version, None where commits of others came just before it."""
+
+    version: int
+    snapshot: Snapshot | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyCommitted:
+    """The table has this transaction, or a later one of the same application.
+
+    ``transaction_version`` is the newest one; ``version`` is the table's version at which
+    that was seen, not the one the transaction made (``commit.landed_at`` finds that)."""
+
+    version: int
+    transaction_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotReady:
+    """The check that was asked for right before the commit said no: nothing was committed."""
+
+
+def _always() -> bool:
+    return True
+
+
+class Kernel:
+    """Delta Kernel in the JVM of a running Spark session. ``engine_info`` names the writer
+    in every commit."""
+
+    def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
+        self._jvm = spark.sparkContext._jvm
+        self._engine_info = engine_info
+        self._upkeep = Upkeep()
+        with translated("starting Delta Kernel"):
+            self._conf = HadoopConf(spark.sparkContext)
+            api = self._jvm.io.delta.kernel
+            try:
+                self._shared = api.defaults.engine.DefaultEngine.create(self._conf.java)
+            except TypeError as error:  # a package where py4j found no class
+                raise Bug(
+                    "Delta Kernel is not on the class path of this Spark session",
+                    why=str(error),
+                    do="Start Spark with the delta-spark package",
+                ) from error
+            self._blind = blind_committer(spark.sparkContext._gateway)
+            alone = self._conf.of_sole_writer()
+            self._sole = self._shared
+            if alone is not None:
+                self._sole = api.defaults.engine.DefaultEngine.create(alone)
+            self._find_classes(api)
+            self._use(self._shared)
+
+    def as_sole_writer(self) -> Kernel:
+        """This Kernel for tables that only we write to. On a local path our lock is then
+        enough, and a commit takes a third of the time: the store that guards against others
+        has Hadoop start a process for every link it might meet."""
+        other = copy.copy(self)
+        other._use(self._sole)
+        return other
+
+    def _use(self, engine: Any) -> None:
+        self.engine = engine
+        self._json = engine.getJsonHandler()
+
+    def _find_classes(self, api: Any) -> None:
+        """Every dotted name is a round trip to the JVM for each of its parts: once is enough."""
+        self._tables = api.TableManager
+        self._write = api.Operation.WRITE
+        self._iterable = api.utils.CloseableIterable
+        self._utils = api.internal.util.Utils
+        self._vectors = api.internal.util.VectorUtils
+        self._string = api.types.StringType.STRING
+        self._action_schema = api.internal.actions.SingleAction.FULL_SCHEMA
+        self._types = api.internal.types.DataTypeJsonSerDe
+        self._column = api.expressions.Column
+        self._layouts = api.transaction.DataLayoutSpec
+        self._empty = self._jvm.java.util.Optional.empty()
+        self._history = History(self._jvm)
+
+    # --- reading ------------------------------------------------------------------------
+
+    def resolve(self, path: str) -> str:
+        """The full URI of a path, by Spark's default file system."""
+        with translated(f"resolving {path}"):
+            return str(self._utils.resolvePath(self.engine, path))
+
+    def store(self, path: str) -> StoreFacts:
+        """What the table's store promises to several drivers; see ``stores``."""
+        uri = self.resolve(path)
+        with translated(f"reading the configuration for {path}"):
+            return self._conf.store(uri)
+
+    def storage(self, path: str) -> StoreSettings:
+        """How to reach the store of a path, as this session's Hadoop would; see ``storage``."""
+        uri = self.resolve(path)
+        with translated(f"reading the configuration for {path}"):
+            return self._conf.storage(uri)
+
+    def load(self, path: str) -> Snapshot | None:
+        """The newest version of the table, None where there is no table."""
+        try:
+            with translated(f"reading the Delta log of {path}"):
+                return self._load(path, blind=True)
+        except java_errors.NoTable:
+            return None
+
+    def _load(self, path: str, *, blind: bool) -> Snapshot:
+        """``blind``: what is committed on this snapshot says that it has read nothing."""
+        builder = self._tables.loadSnapshot(path)
+        if blind and self._blind is not None:
+            builder = builder.withCommitter(self._blind)
+        java = builder.build(self.engine)
+        return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
+
+    def facts_of(self, java: Any) -> TableFacts:
+        """See ``Snapshot.facts``."""
+        protocol, metadata = java.getProtocol(), java.getMetadata()
+        features = protocol.getImplicitlyAndExplicitlySupportedFeatures()
+        configuration = metadata.getConfiguration()
+        return TableFacts(
+            path=str(java.getPath()),
+            version=int(java.getVersion()),
+            schema_json=str(metadata.getSchemaString()),
+            partition_columns=tuple(java.getPartitionColumnNames()),
+            configuration={key: configuration[key] for key in configuration},
+            reader_version=int(protocol.getMinReaderVersion()),
+            writer_version=int(protocol.getMinWriterVersion()),
+            features=frozenset(feature.featureName() for feature in features),
+        )
+
+    def files_of(self, snapshot: Snapshot) -> Iterator[AddedFile]:
+        """See ``Snapshot.files``."""
+        with tempfile.TemporaryDirectory(prefix="rangeland-files-") as folder:
+            target = os.path.join(folder, "files.parquet")
+            with translated(f"listing the files of {snapshot.path}"):
+                batches = snapshot._java.getScanBuilder().build().getScanFiles(self.engine, True)
+                self.engine.getParquetHandler().writeParquetFileAtomically(target, batches)
+            if not os.path.exists(target):  # Kernel writes no file for no rows
+                return
+            with pq.ParquetFile(target) as found:
+                for batch in found.iter_batches(columns=["add"]):
+                    yield from map(added_file, batch.column(0).to_pylist())
+
+    def commits(self, path: str, since: int = 0) -> list[CommitFacts]:
+        """The entries of the log from version ``since`` on, oldest first. Entries that the
+        table's retention has taken away are left out."""
+        with translated(f"reading the history of {path}"):
+            return self._history.commits(self.engine, path, since)
+
+    # --- writing ------------------------------------------------------------------------
+
+    def create(
+        self,
+        path: str,
+        schema_json: str,
+        partition_columns: Sequence[str] = (),
+        configuration: Mapping[str, str] | None = None,
+    ) -> Snapshot:
+        """A new, empty table; the one that is there if somebody was first. Whether that one
+        fits is for ``fit`` to say."""
+        uri = self.resolve(path)
+        made = None
+        try:
+            with locked(uri), translated(f"creating the table {path}"):
+                made = self._create(uri, schema_json, partition_columns, configuration or {})
+        except java_errors.TableExists:
+            pass
+        except Conflict:  # a race on a store without our lock: theirs is as good
+            made = self.load(uri)
+            if made is None:
+                raise
+        made = made or self.load(uri)
+        if made is None:
+            raise StorageFailed(f"creating the table {path}", why="its log is not to be seen")
+        return made
+
+    def _create(
+        self, uri: str, schema: str, partition_columns: Sequence[str], conf: Mapping[str, str]
+    ) -> Snapshot | None:
+        columns = self._jvm.java.util.ArrayList()
+        for name in partition_columns:
+            columns.add(self._column(name))
+        builder = self._tables.buildCreateTableTransaction(
+            uri, self._types.deserializeStructType(schema), self._engine_info
+        ).withTableProperties(self._java_map(conf))
+        if partition_columns:
+            builder = builder.withDataLayoutSpec(self._layouts.partitioned(columns))
+        transaction = builder.build(self.engine)
+        result = transaction.commit(self.engine, self._iterable.emptyIterable())
+        self._upkeep.start(uri, lambda: self._run_hooks(result))
+        return self._left_by(result)
+
+    def _java_map(self, values: Mapping[str, str]) -> Any:
+        made = self._jvm.java.util.HashMap()
+        for key, value in values.items():
+            made.put(key, value)
+        return made
+
+    def append(
+        self,
+        table: str | Snapshot,
+        files: Sequence[DataFile],
+        transaction: tuple[str, int],
+        expected_version: int | None = None,
+        removed: Sequence[AddedFile] = (),
+        properties: Mapping[str, str] | None = None,
+        is_ready: Callable[[], bool] = _always,
+    ) -> Committed | AlreadyCommitted | NotReady:
+        """One commit that adds ``files``, takes ``removed`` out of the table, and sets the
+        transaction (application, version) and these table properties. ``is_ready`` is asked
+        while the table is locked, so nothing that honours the lock comes between its answer
+        and the commit.
+
+        Commits of others that came meanwhile are stepped over, unless they changed schema
+        or protocol, or have this transaction. With ``expected_version`` any commit after it
+        is a ``Conflict``. A given Snapshot saves loading one; it may be old."""
+        snapshot = self._loaded(table)
+        where, (application, version) = snapshot.path, transaction
+        if expected_version is not None and snapshot.version != expected_version:
+            raise _moved(where, expected_version)
+        newest = snapshot.transaction_version(application)
+        if newest is not None and newest >= version:
+            return AlreadyCommitted(snapshot.version, newest)
+        now_ms = time.time_ns() // 1_000_000
+        actions = "\n".join([add_lines(files), remove_lines(removed, now_ms)]).strip()
+        try:
+            with locked(where):
+                if not is_ready():
+                    return NotReady()
+                with translated(f"committing to {where}"):
+                    if removed:  # only what removes nothing may be called a blind append
+                        snapshot = self._load(where, blind=False)
+                        if expected_version not in (None, snapshot.version):
+                            raise _moved(where, expected_version)
+                    return self._append(
+                        snapshot, actions, transaction, expected_version, properties or {}
+                    )
+        except java_errors.StaleTransaction:
+            seen = self._loaded(where)
+            found = seen.transaction_version(application)
+            return AlreadyCommitted(seen.version, version if found is None else found)
+
+    def _loaded(self, table: str | Snapshot) -> Snapshot:
+        if isinstance(table, Snapshot):
+            return table
+        snapshot = self.load(table)
+        if snapshot is None:
+            raise TableRefused(
+                f"committing to {table}",
+                why="there is no Delta table",
+                do="See that nobody has moved or dropped it",
+            )
+        return snapshot
+
+    def _append(
+        self,
+        snapshot: Snapshot,
+        text: str,
+        transaction: tuple[str, int],
+        expected_version: int | None,
+        properties: Mapping[str, str],
+    ) -> Committed:
+        if not snapshot.is_own:
+            # What upkeep a commit needs depends on what the one before has left behind.
+            self._upkeep.wait_for(snapshot.path)
+        builder = snapshot._java.buildUpdateTableTransaction(self._engine_info, self._write)
+        builder = builder.withTransactionId(*transaction)
+        if properties:
+            builder = builder.withTablePropertiesAdded(self._java_map(properties))
+        if expected_version is not None:
+            builder = builder.withMaxRetries(0)
+        java = builder.build(self.engine)
+        result = java.commit(self.engine, self._actions(text))
+        self._upkeep.start(snapshot.path, lambda: self._run_hooks(result))
+        return Committed(int(result.getVersion()), self._left_by(result))
+
+    def _left_by(self, result: Any) -> Snapshot | None:
+        """The version a commit has made, without loading it."""
+        found = result.getPostCommitSnapshot()
+        if not found.isPresent():
+            return None
+        java = found.get()
+        return Snapshot(str(java.getPath()), int(java.getVersion()), self, java, True)
+
+    def _actions(self, text: str) -> Any:
+        """Kernel's iterable of the actions in these lines: three round trips, however many."""
+        if not text:
+            return self._iterable.emptyIterable()
+        tokens = self._jvm.java.util.StringTokenizer(text, "\n")
+        lines = self._jvm.java.util.Collections.list(tokens)
+        vector = self._vectors.buildColumnVector(lines, self._string)
+        batch = self._json.parseJson(vector, self._action_schema, self._empty)
+        return self._iterable.inMemoryIterable(batch.getRows())
+
+    def settle(self) -> tuple[str, ...]:
+        """Waits for the upkeep of all commits so far; a sentence for each that failed."""
+        return self._upkeep.settle()
+
+    def _run_hooks(self, result: Any) -> list[str]:
+        warnings: list[str] = []
+        for hook in result.getPostCommitHooks():
+            kind = str(hook.getType().toString())
+            # Nobody else writes the checksum of our commit.
+            engine = self._sole if kind.startswith(_CHECKSUM) else self._shared
+            try:
+                with translated(f"upkeep after the commit ({kind})"):
+                    hook.threadSafeInvoke(engine)
+            except (RangelandError, java_errors.NoTable, java_errors.StaleTransaction) as error:
+                warnings.append(str(error))
+        return warnings
+
+
+def _moved(where: str, expected: int | None) -> Conflict:
+    return Conflict(
+        f"committing to {where}",
+        why=f"the table is no longer at version {expected}",
+        do="Look at its history, then run again",
+        expected_version=expected,
+    )

@@ -1,0 +1,207 @@
+"""Delta's statistics of one file, collected batch by batch. Pure: Arrow in, JSON out.
+
+Delta skips files by them, so a bound may be loose but never wrong: strings are cut to 32
+characters with a tie-breaker on the upper bound, instants are given in milliseconds with
+the upper bound rounded up, a column with a NaN gets no bounds. Binary, boolean and nested
+columns have no order worth keeping: they get a null count alone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from rangeland.delta.table_metadata import AddedFile
+from rangeland.untrusted import Fields, Unreadable
+
+STRING_PREFIX = 32
+INDEXED_COLUMNS = 32
+
+_ASCII_MAX = "\x7f"
+_UNICODE_MAX = "\U0010ffff"
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+def has_bounds(kind: pa.DataType) -> bool:
+    """Whether Delta keeps minimum and maximum for columns of this type."""
+    if pt.is_dictionary(kind):
+        return has_bounds(kind.value_type)
+    return bool(
+        pt.is_integer(kind)
+        or pt.is_floating(kind)
+        or pt.is_decimal(kind)
+        or pt.is_date(kind)
+        or pt.is_timestamp(kind)
+        or pt.is_string(kind)
+        or pt.is_large_string(kind)
+    )
+
+
+def indexed_columns(schema: pa.Schema, limit: int = INDEXED_COLUMNS) -> frozenset[str]:
+    """The first columns, as many as Delta indexes by default; -1 means all."""
+    names = schema.names
+    return frozenset(names if limit < 0 else names[:limit])
+
+
+def may_hold(file: AddedFile, column: str, value: str) -> bool:
+    """Whether a file may have a row with this text in a column; False only where its partition
+    or its statistics say so."""
+    if column in file.partition_values:
+        return file.partition_values[column] == value
+    try:
+        stats = Fields.parse(file.stats or "{}")
+        if stats.get("numRecords") == 0:
+            return False
+        low, high = (stats.fields(side, {}).get(column) for side in ("minValues", "maxValues"))
+    except Unreadable:
+        return True  # any writer may have written them, and they say nothing
+    return not (isinstance(low, str) and isinstance(high, str)) or low <= value <= high
+
+
+class StatsCollector:
+    """Statistics of the rows given to ``add`` so far. Struct columns are left out: their
+    absence is allowed and loses nothing but skipping."""
+
+    def __init__(self, schema: pa.Schema, columns: frozenset[str] | None = None) -> None:
+        chosen = indexed_columns(schema) if columns is None else columns
+        self._fields = [f for f in schema if f.name in chosen and not pt.is_struct(f.type)]
+        self._bounded = [f for f in self._fields if has_bounds(f.type)]
+        self._rows = 0
+        self._nulls = {f.name: 0 for f in self._fields}
+        self._low: dict[str, Any] = {}
+        self._high: dict[str, Any] = {}
+        self._unbounded: set[str] = set()
+
+    def add(self, table: pa.Table) -> None:
+        self._rows += table.num_rows
+        for f in self._fields:
+            self._nulls[f.name] += table.column(f.name).null_count
+        for f in self._bounded:
+            if f.name not in self._unbounded:
+                self._widen(f, table.column(f.name))
+
+    def _widen(self, f: pa.Field, column: pa.ChunkedArray) -> None:
+        if pt.is_floating(f.type) and pc.any(pc.is_nan(column)).as_py():
+            self._unbounded.add(f.name)
+            self._low.pop(f.name, None)
+            self._high.pop(f.name, None)
+            return
+        low, high = _bounds(column)
+        if low is None:
+            return
+        name = f.name
+        self._low[name] = min(low, self._low.get(name, low))
+        self._high[name] = max(high, self._high.get(name, high))
+
+    @property
+    def rows(self) -> int:
+        return self._rows
+
+    def as_json(self) -> str:
+        """Delta's text. Bounds that JSON or Delta cannot say (years past 9999) are left out."""
+        low = {
+            f.name: _lower(self._low[f.name], f.type) for f in self._bounded if f.name in self._low
+        }
+        high = {
+            f.name: _upper(self._high[f.name], f.type)
+            for f in self._bounded
+            if f.name in self._high
+        }
+        return json.dumps(
+            {
+                "numRecords": self._rows,
+                "minValues": {name: value for name, value in low.items() if value is not None},
+                "maxValues": {name: value for name, value in high.items() if value is not None},
+                "nullCount": self._nulls,
+            },
+            separators=(",", ":"),
+        )
+
+
+def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
+    """Smallest and largest value as plain Python values that compare; instants as the
+    integers that Arrow holds, since years outside 1 to 9999 have no ``datetime``."""
+    if pt.is_dictionary(column.type):
+        column = pc.unique(column.cast(column.type.value_type))
+    if pt.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+    elif pt.is_date(column.type):
+        column = column.cast(pa.date32(), safe=False).cast(pa.int32())
+    found = pc.min_max(column)
+    return found["min"].as_py(), found["max"].as_py()
+
+
+def _lower(value: Any, kind: pa.DataType) -> Any:
+    if isinstance(value, str):
+        return value[:STRING_PREFIX] if _clean(value) else None
+    return _other(value, kind, up=False)
+
+
+def _upper(value: Any, kind: pa.DataType) -> Any:
+    if isinstance(value, str):
+        return upper_prefix(value) if _clean(value) else None
+    return _other(value, kind, up=True)
+
+
+def _clean(text: str) -> bool:
+    """Lone surrogates cannot come from valid UTF-8; a NUL some readers mistake for an end."""
+    return "\x00" not in text
+
+
+def upper_prefix(text: str, length: int = STRING_PREFIX) -> str | None:
+    """A short string that is not below ``text`` in UTF-8 order, None where none is short.
+
+    The tie-breaker must exceed the first character that was cut off, so characters that
+    nothing exceeds are kept."""
+    if len(text) <= length:
+        return text
+    for cut in range(length, min(len(text), 2 * length)):
+        if text[cut] < _ASCII_MAX:
+            return text[:cut] + _ASCII_MAX
+        if text[cut] < _UNICODE_MAX:
+            return text[:cut] + _UNICODE_MAX
+    return text if len(text) <= 2 * length else None
+
+
+def _other(value: Any, kind: pa.DataType, *, up: bool) -> Any:
+    if pt.is_dictionary(kind):
+        kind = kind.value_type
+    if pt.is_timestamp(kind):
+        return _instant(value, utc=kind.tz is not None, up=up)
+    if pt.is_date(kind):
+        return _day(value)
+    if isinstance(value, Decimal):
+        return _decimal(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _decimal(value: Decimal) -> int | float | None:
+    """JSON numbers lose digits past 15 in most parsers: such bounds are better left out."""
+    if value == value.to_integral_value() and abs(value) < 10**15:
+        return int(value)
+    return float(value) if Decimal(repr(float(value))) == value else None
+
+
+def _instant(micros: int, *, utc: bool, up: bool) -> str | None:
+    millis = -((-micros) // 1000) if up else micros // 1000
+    try:
+        when = _EPOCH + dt.timedelta(milliseconds=millis)
+    except OverflowError:
+        return None
+    return when.isoformat(timespec="milliseconds") + ("Z" if utc else "")
+
+
+def _day(days: int) -> str | None:
+    try:
+        return (_EPOCH + dt.timedelta(days=days)).date().isoformat()
+    except OverflowError:
+        return None

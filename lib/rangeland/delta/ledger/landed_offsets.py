@@ -1,0 +1,81 @@
+"""Which offsets are landed and which are held: arithmetic on spans. Pure.
+
+The coverage rule of the whole project rests on this: an offset lands once, by whichever way
+it came. All offsets of an outcome's ranges count as landed, also those that were control
+records or allowed losses: they were dealt with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rangeland.delta.ledger.events import HeldSpan, RangeEntry, Span, Spans
+from rangeland.model import Partition
+from rangeland.planning.intervals import Interval, merge
+
+_Offsets = list[Interval]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What is landed, and what live plans hold, per partition. ``entered`` is the number of
+    plans this was computed from: pass it to ``Ledger.enter``."""
+
+    entered: int = 0
+    landed: Spans = field(default_factory=dict)
+    held: Mapping[Partition, tuple[HeldSpan, ...]] = field(default_factory=dict)
+
+    def landed_of(self, partition: Partition, topic_id: str | None = None) -> _Offsets:
+        """Sorted, disjoint ``[from, until)``. An id that is not known on either side, as
+        with old brokers, counts as the same log."""
+        spans = self.landed.get(partition, ())
+        return merge((s.from_offset, s.until_offset) for s in spans if _same(s.topic_id, topic_id))
+
+    def held_of(self, partition: Partition, topic_id: str | None = None) -> list[HeldSpan]:
+        """The ranges of this log that live plans hold."""
+        held = self.held.get(partition, ())
+        return [h for h in held if _same(h.span.topic_id, topic_id)]
+
+
+def _same(left: str | None, right: str | None) -> bool:
+    return left is None or right is None or left == right
+
+
+def with_ranges(landed: Spans, ranges: Iterable[RangeEntry]) -> dict[Partition, tuple[Span, ...]]:
+    """``landed`` and these ranges, merged."""
+    added: dict[Partition, list[Span]] = {}
+    for entry in ranges:
+        r = entry.range
+        added.setdefault(r.partition, []).append(Span(r.from_offset, r.until_offset, r.topic_id))
+    touched = {p: merge_spans([*landed.get(p, ()), *spans]) for p, spans in added.items()}
+    return {**landed, **touched}
+
+
+def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Merged per topic id, in order of id and offset."""
+    by_id: dict[str | None, _Offsets] = {}
+    for span in spans:
+        by_id.setdefault(span.topic_id, []).append((span.from_offset, span.until_offset))
+    return tuple(
+        Span(start, end, topic_id)
+        for topic_id in sorted(by_id, key=lambda t: t or "")
+        for start, end in merge(by_id[topic_id])
+    )
+
+
+def held_by(
+    application: str, sequence: int, ranges: Iterable[RangeEntry]
+) -> list[tuple[Partition, HeldSpan]]:
+    """The spans that a live plan holds."""
+    return [
+        (
+            entry.range.partition,
+            HeldSpan(
+                Span(entry.range.from_offset, entry.range.until_offset, entry.range.topic_id),
+                application,
+                sequence,
+            ),
+        )
+        for entry in ranges
+    ]

@@ -1,0 +1,132 @@
+"""The ledger's rows in files: one small Parquet file for each commit's entries of a kind.
+
+A file's statistics tell which event its rows are, so most files are never opened. Files that
+others have made, by ``OPTIMIZE``, hold many events: those are opened and searched.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.dataset as pds
+import pyarrow.parquet as pq
+
+from rangeland.delta.data_files import store_error, sync_file
+from rangeland.delta.ledger.event_rows import SCHEMA, stats_of, to_row
+from rangeland.delta.ledger.events import PLAN, Entry
+from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.table_metadata import AddedFile
+from rangeland.errors import Bug, Conflict, StorageFailed
+from rangeland.model import DataFile
+from rangeland.untrusted import Fields, Unreadable
+
+OUR_FILES = "part-ledger-"
+_KEY_COLUMNS = ["event", "application", "sequence", "entered", "attempt"]
+
+
+@dataclass(frozen=True, slots=True)
+class EventKey:
+    """Which event a row is, and the file that holds it. ``entered`` is 0 but for plans;
+    ``attempt`` is a part's number. A file of losses has one key for all of its rows."""
+
+    event: str
+    application: str
+    sequence: int
+    entered: int
+    path: str
+    attempt: int = 0
+
+
+class LedgerFiles:
+    """The files of one ledger."""
+
+    def __init__(self, path: str, store: StoreSettings) -> None:
+        self.path = path
+        self._store, self._root = open_store(store)
+
+    def write(self, entries: Sequence[Entry]) -> DataFile:
+        """A file with entries of one event, alike in all that its statistics tell."""
+        rows = [to_row(entry) for entry in entries]
+        name = f"{OUR_FILES}{rows[0]['event']}-{uuid.uuid4()}.zstd.parquet"
+        full = f"{self._root}/{name}"
+        table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        try:
+            with self._store.open_output_stream(full) as sink:
+                pq.write_table(table, sink, compression="zstd", store_schema=False)
+                size = sink.tell()
+            sync_file(self._store, full)
+        except OSError as error:
+            raise store_error(error, full, table.nbytes) from error
+        stats = stats_of(rows[0], len(rows))
+        return DataFile(name, size, len(rows), stats, entries[0].written_at_ms)
+
+    def remove(self, file: DataFile) -> None:
+        self._store.delete_file(f"{self._root}/{file.path}")
+
+    def keys_of(self, file: AddedFile) -> Iterator[EventKey]:
+        """From the statistics where the file is one of ours, else from its rows."""
+        if file.has_deletion_vector:
+            raise self.broken(f"rows of {file.path} were deleted")
+        if file.stats and file.path.startswith(OUR_FILES):
+            yield self._key_in(file.stats, file.path)
+            return
+        for row in self.read(file.path, _KEY_COLUMNS):
+            yield key_of(row, file.path)
+
+    def _key_in(self, stats: str, path: str) -> EventKey:
+        try:
+            row = Fields.parse(stats).fields("minValues")
+            names = ("sequence", "entered", "attempt")
+            sequence, entered, attempt = (row.number(name, default=0) for name in names)
+            event, application = row.text("event"), row.text("application")
+        except Unreadable as error:
+            raise Conflict(
+                f"the statistics of {path} in the ledger {self.path} cannot be read",
+                why=str(error),
+                do="Restore the folder _rangeland of the table from a backup",
+            ) from error
+        return EventKey(event, application, sequence, entered, path, attempt)
+
+    def read(self, path: str, columns: list[str] | None = None) -> list[dict[str, object]]:
+        full = f"{self._root}/{path}"
+        try:
+            rows: list[dict[str, object]] = pq.read_table(
+                full, filesystem=self._store, columns=columns, partitioning=None
+            ).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise StorageFailed(f"reading the ledger file {full}", why=str(error)) from error
+        return rows
+
+    def read_all(self, paths: Iterable[str]) -> list[dict[str, object]]:
+        """The rows of many files, in one go."""
+        full = sorted({f"{self._root}/{path}" for path in paths})
+        if not full:
+            return []
+        try:
+            rows: list[dict[str, object]] = (
+                pds.dataset(full, schema=SCHEMA, format="parquet", filesystem=self._store)
+                .to_table()
+                .to_pylist()
+            )
+        except (OSError, pa.ArrowException) as error:
+            raise StorageFailed(f"reading the ledger {self.path}", why=str(error)) from error
+        return rows
+
+    def broken(self, why: str) -> Bug:
+        return Bug(f"the ledger {self.path} contradicts itself", why=why)
+
+
+def key_of(row: dict[str, object], path: str) -> EventKey:
+    numbers = {name: row.get(name) or 0 for name in ("sequence", "entered", "attempt")}
+    sequence, entered, attempt = (int(str(number)) for number in numbers.values())
+    return EventKey(str(row["event"]), str(row["application"]), sequence, entered, path, attempt)
+
+
+def in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
+    """Plans as they were entered, all else behind them."""
+    return tuple(
+        sorted(keys, key=lambda k: (k.event != PLAN, k.entered, k.application, k.sequence))
+    )

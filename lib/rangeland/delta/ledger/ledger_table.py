@@ -1,0 +1,376 @@
+"""The ledger: a plain Delta table of plans and outcomes beside the data they speak of.
+
+Plans of all jobs of a table are entered one after the other, by one transaction id: so two
+planners can never hold overlapping ranges, and whoever comes second plans again on what
+the first has entered. Outcomes are prepared once per plan, first writer wins. Drivers that
+share a plan hand in parts of it before, each on the ground of all that came before it.
+
+No Spark job runs here. A row is one small Parquet file, its statistics tell which event it
+is, and only the files that are needed are opened. ``OPTIMIZE`` by others is welcome: files
+with many rows are opened and searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rangeland.delta.arrow_schema import names_in, schema_json
+from rangeland.delta.delta_kernel import Committed, Kernel, Snapshot
+from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns, to_row
+from rangeland.delta.ledger.events import (
+    LOSS,
+    OUTCOME,
+    PART,
+    PLAN,
+    Entry,
+    HeldSpan,
+    LossEntry,
+    OutcomeEntry,
+    PartEntry,
+    PlanEntry,
+)
+from rangeland.delta.ledger.landed_offsets import Coverage, held_by, with_ranges
+from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
+from rangeland.delta.table_path import TablePath
+from rangeland.errors import Bug
+from rangeland.model import DataFile, Partition
+
+FOLDER = "_rangeland/ledger"
+PLANS = "rangeland/plans"
+LOSSES = "rangeland/losses"
+
+_CONFIGURATION = {
+    "delta.appendOnly": "true",
+    "delta.checkpointInterval": "20",
+    "delta.dataSkippingStatsColumns": "event,application,job,sequence,entered,attempt,plan",
+}
+
+
+@dataclass(frozen=True)
+class _View:
+    """One version of the ledger, as far as it was looked at."""
+
+    snapshot: Snapshot
+    keys: tuple[EventKey, ...]
+
+
+class Ledger:
+    """The ledger of the table at ``table_path``. Reads are of the version that ``refresh``
+    or the first read saw, and of what this object has written since."""
+
+    def __init__(self, kernel: Kernel, table_path: str) -> None:
+        self._kernel = kernel.as_sole_writer()
+        self.path = str(TablePath.parse(kernel.resolve(table_path)).child(FOLDER))
+        self._files = LedgerFiles(self.path, kernel.storage(self.path))
+        self._view: _View | None = None
+        self._stale: _View | None = None  # still good if nothing was written since
+        self._newest: tuple[EventKey, PlanEntry] | None = None
+
+    def open_or_create(self) -> Ledger:
+        """Makes the ledger where there is none. Concurrent callers end up with the same."""
+        if self._view is None:
+            made = self._kernel.create(self.path, schema_json(SCHEMA), (), _CONFIGURATION)
+            self._view = self._view_of(made)
+        return self
+
+    def exists(self) -> bool:
+        if self._view is None and (snapshot := self._kernel.load(self.path)) is not None:
+            self._view = self._view_of(snapshot)
+        return self._view is not None
+
+    def refresh(self) -> None:
+        """The next read sees what others have written since."""
+        self._stale, self._view = self._view or self._stale, None
+
+    # --- reading ------------------------------------------------------------------------
+
+    @property
+    def table_id(self) -> str:
+        """Delta's own id of the ledger: one that is made anew has another."""
+        return self._seen().snapshot.table_id
+
+    def entered(self) -> int:
+        """How many plans were ever entered, of all jobs of this table."""
+        return self._seen().snapshot.transaction_version(PLANS) or 0
+
+    def events(self) -> tuple[EventKey, ...]:
+        """All events, in the order of plans entered, outcomes last."""
+        return self._seen().keys
+
+    def plan(self, application: str, sequence: int) -> PlanEntry | None:
+        key = self._key(PLAN, application, sequence)
+        return None if key is None else self._plan_at(key)
+
+    def outcome(self, application: str, sequence: int) -> OutcomeEntry | None:
+        key = self._key(OUTCOME, application, sequence)
+        return None if key is None else self._outcome_at(key)
+
+    def parts(self, application: str, sequence: int) -> list[PartEntry]:
+        """What drivers have handed in of a plan that they share, in the order of numbers."""
+        wanted = (PART, application, sequence)
+        keys = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
+        found = [self._entry(key) for key in sorted(keys, key=lambda key: key.attempt)]
+        parts = [entry for entry in found if isinstance(entry, PartEntry)]
+        if [part.number for part in parts] != list(range(1, len(keys) + 1)):
+            raise self._files.broken(f"parts of {application} {sequence} are missing")
+        return parts
+
+    def plans(self, application: str | None = None) -> Iterator[PlanEntry]:
+        """All plans, or those of one application, newest first. Each is read when it is
+        asked for."""
+        return (
+            self._plan_at(key)
+            for key in reversed(self.events())
+            if key.event == PLAN and application in (None, key.application)
+        )
+
+    def outcomes(self, application: str) -> Iterator[OutcomeEntry]:
+        """All outcomes of one application, newest first, each read when it is asked for."""
+        mine = [k for k in self.events() if (k.event, k.application) == (OUTCOME, application)]
+        mine.sort(key=lambda key: key.sequence, reverse=True)
+        return (self._outcome_at(key) for key in mine)
+
+    def newest(self) -> PlanEntry | None:
+        """The plan that was entered last, of whichever job."""
+        plans = [key for key in self.events() if key.event == PLAN]
+        if not plans:
+            return None
+        if self._newest is None or self._newest[0] != plans[-1]:
+            self._newest = (plans[-1], self._plan_at(plans[-1]))
+        return self._newest[1]
+
+    def last_sequence(self, application: str) -> int:
+        """Of the newest plan of an application, 0 for none; told without opening a file."""
+        mine = (k for k in self.events() if (k.event, k.application) == (PLAN, application))
+        return max((key.sequence for key in mine), default=0)
+
+    def newest_of(self, job: str) -> PlanEntry | None:
+        """The plan of a job, of its runs or backfills, that was entered last."""
+        own = f"rangeland/{job}"
+        mine = [
+            key
+            for key in self.events()
+            if key.event == PLAN and f"{key.application}/".startswith(f"{own}/")
+        ]
+        return self._plan_at(mine[-1]) if mine else None
+
+    def prepared(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
+        """All plans that have an outcome, in the order they were entered, each with the
+        outcome that counts. Reads the whole ledger, in one go."""
+        outcomes: dict[tuple[str, int], OutcomeEntry] = {}
+        plans: dict[tuple[str, int], PlanEntry] = {}
+        wanted = (PLAN, OUTCOME)
+        for row in self._files.read_all(k.path for k in self.events() if k.event in wanted):
+            if row["event"] not in wanted:
+                continue
+            entry = from_row(row)
+            key = (entry.application, entry.sequence)
+            if isinstance(entry, PlanEntry):
+                plans[key] = entry
+            elif isinstance(entry, OutcomeEntry) and (
+                key not in outcomes or outcomes[key].attempt < entry.attempt
+            ):
+                outcomes[key] = entry
+        in_order = sorted(plans.values(), key=lambda plan: plan.entered)
+        found = [(plan, outcomes.get((plan.application, plan.sequence))) for plan in in_order]
+        return [(plan, outcome) for plan, outcome in found if outcome is not None]
+
+    def losses(self, application: str = "", sequence: int = 0) -> list[LossEntry]:
+        """All losses in the order they were written, or those of one plan. Of attempts at an
+        outcome the last counts."""
+        plan = (application, sequence)
+        keys = [k for k in self.events() if k.event == LOSS]
+        if application:
+            keys = [k for k in keys if (k.application, k.sequence) == plan]
+        found = [from_row(r) for r in self._files.read_all(k.path for k in keys) if _is_loss(r)]
+        losses = [one for one in found if isinstance(one, LossEntry) and self._counts(one)]
+        if application:
+            losses = [one for one in losses if (one.application, one.sequence) == plan]
+        return sorted(losses, key=lambda one: (one.written_at_ms, one.range))
+
+    def _counts(self, loss: LossEntry) -> bool:
+        if not loss.plan_hash:
+            return True
+        outcome = self._key(OUTCOME, loss.application, loss.sequence)
+        return outcome is not None and outcome.attempt == loss.attempt
+
+    def has_losses(self, application: str, sequence: int) -> bool:
+        """Told without opening a file."""
+        wanted = (LOSS, application, sequence)
+        return any((k.event, k.application, k.sequence) == wanted for k in self.events())
+
+    def live_plans(self) -> list[PlanEntry]:
+        """Plans without an outcome, oldest first: under way, or left by a run that died."""
+        return [self._plan_at(key) for key in self._live_keys()]
+
+    def live(self) -> list[tuple[str, int]]:
+        """(application, sequence) of the plans without an outcome, told without opening a
+        file."""
+        return [(key.application, key.sequence) for key in self._live_keys()]
+
+    def coverage(self) -> Coverage:
+        """What is landed and what is held. Opens the newest plan, and the events of plans
+        that were live when it was entered."""
+        newest = self.newest()
+        if newest is None:
+            return Coverage(self.entered())
+        landed = newest.covered
+        held: dict[Partition, tuple[HeldSpan, ...]] = {}
+        for application, sequence in (*newest.live, (newest.application, newest.sequence)):
+            outcome = self.outcome(application, sequence)
+            if outcome is not None:
+                landed = with_ranges(landed, outcome.ranges)
+                continue
+            plan = (
+                newest
+                if sequence == newest.sequence and application == newest.application
+                else self.plan(application, sequence)
+            )
+            if plan is None:
+                raise self._files.broken(f"plan {application} {sequence} is named and not there")
+            for partition, span in held_by(application, sequence, plan.ranges):
+                held[partition] = (*held.get(partition, ()), span)
+        return Coverage(self.entered(), landed, held)
+
+    # --- writing ------------------------------------------------------------------------
+
+    def recent(self) -> tuple[tuple[str, int], ...]:
+        """(application, sequence) of all plans that may not be in the table yet: the newest,
+        and those that were not known to be in it when that one was entered."""
+        newest = self.newest()
+        if newest is None:
+            return ()
+        return (*newest.live, (newest.application, newest.sequence))
+
+    def enter(
+        self, plan: PlanEntry, expected: int, unsettled: Sequence[tuple[str, int]] = ()
+    ) -> bool:
+        """Enters the plan as number ``expected + 1``. False where another plan has that
+        number: then refresh, look at the coverage and plan again. ``unsettled`` are plans
+        of ``recent`` that the table was not seen to hold: later planners look at them too."""
+        if self.entered() != expected:
+            self.refresh()
+            return False
+        coverage = self.coverage()
+        live = tuple(dict.fromkeys([*unsettled, *self.live()]))
+        row = replace(plan, entered=expected + 1, covered=coverage.landed, live=live)
+        return self._append(row, (PLANS, expected + 1))
+
+    def prepare(self, outcome: OutcomeEntry, losses: Sequence[LossEntry] = ()) -> bool:
+        """Writes the outcome of a plan, and its losses in the same commit. False where it has
+        one: that one counts. Outcomes of one application must come in the order of their
+        sequence; a later attempt at one stands in for it, and is written once as well."""
+        name = f"{outcome.application}/outcome"
+        transaction = (name, outcome.sequence)
+        if outcome.attempt:
+            transaction = (f"{name}/{outcome.sequence}", outcome.attempt)
+        if self._append(outcome, transaction, losses):
+            return True
+        if self.outcome(outcome.application, outcome.sequence) is None:
+            raise Bug(
+                f"the outcome of {outcome.application} {outcome.sequence} came too late",
+                why="a later sequence of the same application has an outcome already",
+            )
+        return False
+
+    def hand_in(self, part: PartEntry) -> bool:
+        """Writes a part of a plan. False where another has that number: then look at the
+        parts again. So whoever writes one has seen all that came before it."""
+        return self._append(part, (f"{part.application}/parts/{part.sequence}", part.number))
+
+    def note(self, losses: Sequence[LossEntry]) -> None:
+        """Writes losses that belong to no outcome, each once, however often it is seen: whoever
+        comes second looks at what is there by then. They are of one application and sequence."""
+        while True:
+            known = self.losses()
+            new = [one for one in losses if not any(one.is_same(other) for other in known)]
+            number = (self._seen().snapshot.transaction_version(LOSSES) or 0) + 1
+            if not new or self._append(new[0], (LOSSES, number), new[1:]):
+                return
+
+    def lacks(self) -> list[str]:
+        """The columns, as SQL adds them, that were not known when this ledger was made."""
+        return missing_columns(names_in(self._seen().snapshot.schema_json))
+
+    def _append(
+        self, entry: Entry, transaction: tuple[str, int], losses: Sequence[LossEntry] = ()
+    ) -> bool:
+        view = self._seen()
+        own: list[Entry] = [entry]
+        of_losses: list[Entry] = [*losses]
+        alike = isinstance(entry, LossEntry)
+        groups = [own + of_losses] if alike else [own, of_losses]
+        written = [(group[0], self._files.write(group)) for group in groups if group]
+        files: list[DataFile] = [file for _, file in written]
+        done = self._kernel.append(view.snapshot, files, transaction)
+        if isinstance(done, Committed):
+            added = [key_of(to_row(first), file.path) for first, file in written]
+            self._advance(view, done, added)
+            return True
+        self.refresh()
+        if any(key.path == files[0].path for key in self.events()):
+            return True  # the conflict was with our own commit, whose first answer was lost
+        for file in files:
+            self._files.remove(file)
+        return False
+
+    def _advance(self, view: _View, done: Committed, added: Sequence[EventKey]) -> None:
+        """The next view without listing the ledger again, where ours is all that is new."""
+        if done.snapshot is None or done.version != view.snapshot.version + 1:
+            self.refresh()
+            return
+        self._view = _View(done.snapshot, in_order([*view.keys, *added]))
+
+    # --- the view -----------------------------------------------------------------------
+
+    def _seen(self) -> _View:
+        if self._view is None:
+            snapshot = self._kernel.load(self.path)
+            if snapshot is None:
+                raise Bug(f"reading the ledger {self.path}", why="it was never created")
+            self._view = self._view_of(snapshot)
+        return self._view
+
+    def _view_of(self, snapshot: Snapshot) -> _View:
+        if self._stale and self._stale.snapshot.version == snapshot.version:
+            return self._stale
+        keys = [key for file in snapshot.files() for key in self._files.keys_of(file)]
+        return _View(snapshot, in_order(keys))
+
+    def _live_keys(self) -> list[EventKey]:
+        done = {(k.application, k.sequence) for k in self.events() if k.event == OUTCOME}
+        return [
+            k for k in self.events() if k.event == PLAN and (k.application, k.sequence) not in done
+        ]
+
+    def _key(self, event: str, application: str, sequence: int) -> EventKey | None:
+        wanted = (event, application, sequence)
+        found = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
+        return max(found, key=lambda k: k.attempt, default=None)
+
+    def _plan_at(self, key: EventKey) -> PlanEntry:
+        entry = self._entry(key)
+        if not isinstance(entry, PlanEntry):
+            raise self._files.broken(f"{key.path} should hold a plan")
+        return entry
+
+    def _outcome_at(self, key: EventKey) -> OutcomeEntry:
+        entry = self._entry(key)
+        if not isinstance(entry, OutcomeEntry):
+            raise self._files.broken(f"{key.path} should hold an outcome")
+        return entry
+
+    def _entry(self, key: EventKey) -> Entry:
+        for row in self._files.read(key.path):
+            if (row["event"], row["application"], row["sequence"]) == (
+                key.event,
+                key.application,
+                key.sequence,
+            ) and (row["attempt"] or 0) == key.attempt:
+                return from_row(row)
+        raise self._files.broken(f"{key.path} does not hold {key.event} {key.sequence}")
+
+
+def _is_loss(row: dict[str, object]) -> bool:
+    return row["event"] == LOSS

@@ -1,0 +1,96 @@
+"""Actions of the Delta log as JSON, to and from our values: pure.
+
+What goes in is one text of lines for all files of a commit; what comes out are the lines
+and rows that Kernel's own handlers write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from rangeland.delta.table_metadata import AddedFile, CommitFacts
+from rangeland.model import DataFile
+from rangeland.untrusted import Unreadable, decimal
+
+_URI_SAFE = "/=:-_.~!$&'()*+,;@"
+
+
+def add_lines(files: Iterable[DataFile]) -> str:
+    """An add action a line."""
+    return "\n".join(json.dumps({"add": _add_action(file)}) for file in files)
+
+
+def remove_lines(files: Iterable[AddedFile], now_ms: int) -> str:
+    """A remove action a line, for files that a version of the table holds."""
+    return "\n".join(json.dumps({"remove": _remove_action(file, now_ms)}) for file in files)
+
+
+def _remove_action(file: AddedFile, now_ms: int) -> dict[str, Any]:
+    action = {
+        "path": file.action["path"],
+        "deletionTimestamp": now_ms,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": dict(file.partition_values),
+        "size": file.size_bytes,
+    }
+    vector = file.action.get("deletionVector")
+    return action if vector is None else action | {"deletionVector": vector}
+
+
+def _add_action(file: DataFile) -> dict[str, Any]:
+    return {
+        "path": quote(file.path, safe=_URI_SAFE),
+        "partitionValues": dict(file.partition_values),
+        "size": file.size_bytes,
+        "modificationTime": file.modified_at_ms,
+        "dataChange": True,
+        "stats": file.stats,
+    }
+
+
+def added_file(add: Mapping[str, Any]) -> AddedFile:
+    return AddedFile(
+        path=unquote(add["path"]),
+        size_bytes=add["size"],
+        modified_at_ms=add["modificationTime"],
+        stats=add["stats"],
+        partition_values=dict(add["partitionValues"]),
+        has_deletion_vector=add["deletionVector"] is not None,
+        action={name: add.get(name) for name in ("path", "deletionVector")},
+    )
+
+
+def commit_facts(rows: Iterator[Mapping[str, Any]]) -> list[CommitFacts]:
+    infos: dict[int, tuple[int, Mapping[str, Any], dict[str, int]]] = {}
+    for row in rows:
+        version = int(row["version"])
+        stamp, info, transactions = infos.get(version, (int(row["timestamp"]), {}, {}))
+        info = row.get("commitInfo") or info
+        if found := row.get("txn"):
+            transactions[found["appId"]] = int(found["version"])
+        infos[version] = (stamp, info, transactions)
+    return [_one_commit(version, *facts) for version, facts in sorted(infos.items())]
+
+
+def _version(text: object) -> int | None:
+    """Of a commit's own words: any writer may have put anything there."""
+    try:
+        return decimal(str(text), "version", 0)
+    except Unreadable:
+        return None
+
+
+def _one_commit(
+    version: int, stamp: int, info: Mapping[str, Any], transactions: dict[str, int]
+) -> CommitFacts:
+    operation = str(info.get("operation") or "")
+    parameters = dict(info.get("operationParameters") or {})
+    target = parameters.get("version")
+    restored = _version(target) if operation == "RESTORE" else None
+    return CommitFacts(
+        version, stamp, operation, transactions, restored, parameters, operation == "RESTORE"
+    )

@@ -1,0 +1,138 @@
+"""Partition values: computed from rows, spelled for Delta's log, escaped for paths. Pure.
+
+Days and hours are those of UTC, whatever the time zone of the session, so that the same
+record lands in the same partition everywhere. A batch is cut by runs of equal values when
+there are few of them (logs are nearly in order of time), else gathered per value.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from rangeland.delta.table_metadata import Function, PartitionColumn
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+
+Values = tuple[str | None, ...]
+
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(chr(code) for code in range(1, 32))
+_RUNS_PER_VALUE = 4
+_EPOCH = dt.datetime(1970, 1, 1)
+_CALENDAR = (1 - _EPOCH.toordinal(), dt.date.max.toordinal() + 1 - _EPOCH.toordinal())
+"""From the first day of the year 1 to the day behind that of 9999, as days since 1970."""
+_UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+
+
+def escape(text: str) -> str:
+    """As Hive, and so Spark, escapes names and values in partition paths."""
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)
+
+
+def folder(columns: tuple[PartitionColumn, ...], values: Values) -> str:
+    """``name=value`` for each partition column, joined by ``/``; empty without any."""
+    pairs = zip(columns, values, strict=True)
+    return "/".join(f"{escape(c.name)}={NULL_FOLDER if v is None else escape(v)}" for c, v in pairs)
+
+
+def compute(column: pa.Array, function: Function) -> pa.Array:
+    """The partition values of a source column. A time outside of the years 1 to 9999 has none:
+    neither Spark nor Delta has a text for it, so its partition is null, as that of a record
+    without a time."""
+    column = _within_calendar(column)
+    if function is Function.DATE:
+        return _utc(column).cast(pa.date32(), safe=False)
+    if function is Function.HOUR:
+        hours = pc.floor_temporal(_utc(column), unit="hour")
+        return hours.cast(pa.timestamp(column.type.unit, "UTC"))
+    return column
+
+
+def _within_calendar(column: pa.Array) -> pa.Array:
+    if pt.is_timestamp(column.type):
+        numbers, units = column.cast(pa.int64()), _UNITS_PER_DAY[column.type.unit]
+    elif pt.is_date32(column.type):
+        numbers, units = column.cast(pa.int32()).cast(pa.int64()), 1
+    else:
+        return column
+    # What 64 bits of nanoseconds can say is all within.
+    first, behind = (max(-1 << 63, min(day * units, (1 << 63) - 1)) for day in _CALENDAR)
+    is_within = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, behind))
+    if pc.all(is_within).as_py() is not False:
+        return column
+    return pc.if_else(is_within, column, pa.scalar(None, column.type))
+
+
+def _utc(column: pa.Array) -> pa.Array:
+    """The same instants without a zone, so that no calendar but UTC's is asked."""
+    return column.cast(pa.int64()).cast(pa.timestamp(column.type.unit))
+
+
+def spell(value: pa.Scalar) -> str | None:
+    """Delta's text of a partition value. Instants are in the form that names their zone;
+    an empty string is null, as Delta holds it."""
+    kind, plain = value.type, value.as_py() if value.is_valid else None
+    if plain is None or plain == "":
+        return None
+    if pt.is_boolean(kind):
+        return "true" if plain else "false"
+    if pt.is_timestamp(kind):
+        micros = value.cast(pa.timestamp("us", kind.tz), safe=False).value
+        when = _EPOCH + dt.timedelta(microseconds=micros)
+        return when.isoformat("T" if kind.tz else " ", "microseconds") + ("Z" if kind.tz else "")
+    if pt.is_binary(kind):
+        return bytes(plain).decode("utf-8", "replace")
+    return str(plain)
+
+
+def split(
+    batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]
+) -> Iterator[tuple[Values, pa.RecordBatch]]:
+    """The batch cut by partition. The pieces share the batch's memory where they can."""
+    if not columns:
+        yield (), batch
+        return
+    codes, values = _encode(batch, columns)
+    edges = np.flatnonzero(np.diff(codes)) + 1
+    starts = np.concatenate(([0], edges)).tolist()
+    if len(starts) <= _RUNS_PER_VALUE * len(values):
+        ends = [*starts[1:], batch.num_rows]
+        for start, end in zip(starts, ends, strict=True):
+            yield values[int(codes[start])], batch.slice(start, end - start)
+        return
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(values) + 1))
+    for code, key in enumerate(values):
+        chosen = order[bounds[code] : bounds[code + 1]]
+        yield key, batch.take(pa.array(chosen))
+
+
+def _encode(
+    batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]
+) -> tuple[np.ndarray, list[Values]]:
+    """A small number for each row, and what each number stands for."""
+    codes = np.zeros(batch.num_rows, dtype=np.int64)
+    spelled: list[list[str | None]] = []
+    for column in columns:
+        found = compute(batch.column(column.source), column.function)
+        if not pt.is_dictionary(found.type):
+            found = found.dictionary_encode(null_encoding="encode")
+        texts = [spell(value) for value in found.dictionary]
+        indices = pc.fill_null(found.indices, len(texts))  # a null of a given dictionary
+        spelled.append([*texts, None])
+        codes = codes * (len(texts) + 1) + indices.to_numpy(zero_copy_only=False)
+    unique, dense = np.unique(codes, return_inverse=True)
+    return dense, [_decode(int(code), spelled) for code in unique]
+
+
+def _decode(code: int, spelled: list[list[str | None]]) -> Values:
+    values: list[str | None] = []
+    for texts in reversed(spelled):
+        code, index = divmod(code, len(texts))
+        values.append(texts[index])
+    return tuple(reversed(values))

@@ -1,0 +1,127 @@
+"""The quarantine: a plain Delta table of the bytes that could not be decoded, beside the ledger.
+
+Executors write what they keep aside to files of this table, which nobody sees. The outcome
+names them; they are committed under the outcome's own name just before the table's commit,
+which may be done any number of times. So what is counted as quarantined is here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from rangeland.delta.arrow_schema import schema_json
+from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.ledger.events import OutcomeEntry
+from rangeland.delta.quarantine_writer import SCHEMA, prefix_of
+from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.table_commit import missing_files
+from rangeland.delta.table_path import TablePath
+from rangeland.errors import StorageFailed
+from rangeland.model import Kept, Partition, Range
+
+FOLDER = "_rangeland/quarantine"
+Wanted = Callable[[str, int, Range], bool]
+"""Of application, sequence and range: whether the bytes that were kept of it are wanted."""
+_PLACE = ["topic", "partition", "broker", "topic_id", "from_offset", "until_offset"]
+_PLACE += ["application", "sequence"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptBatch:
+    """Bytes of the offsets ``range``, which an outcome has counted as quarantined."""
+
+    range: Range
+    application: str
+    sequence: int
+    reason: str
+    leader: str
+    size_bytes: int
+    kept: Kept
+    kept_at_ms: int = 0
+
+
+class Quarantine:
+    """The quarantine of the table at ``table_path``."""
+
+    def __init__(self, kernel: Kernel, table_path: str) -> None:
+        self._kernel = kernel
+        self.path = str(TablePath.parse(kernel.resolve(table_path)).child(FOLDER))
+
+    def storage(self) -> StoreSettings:
+        return self._kernel.storage(self.path)
+
+    def missing(self, outcome: OutcomeEntry) -> tuple[str, ...]:
+        """The paths of an outcome's kept files that are gone."""
+        return missing_files(self.storage(), outcome.kept)
+
+    def commit(self, outcome: OutcomeEntry) -> None:
+        """Makes visible what an outcome has kept, once and for all; the table is made where it
+        is not there. A later attempt stands in for what an earlier one had kept."""
+        made = self._kernel.load(self.path)
+        if made is None and not outcome.kept:
+            return
+        made = made or self._kernel.create(self.path, schema_json(SCHEMA))
+        files = {file.path for file in outcome.kept}
+        start = f"part-{prefix_of(outcome.plan_hash)}-"
+        stale = []
+        if outcome.attempt:
+            stale = [f for f in made.files() if f.path.startswith(start) and f.path not in files]
+        if not outcome.kept and not stale:
+            return
+        transaction = (f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1)
+        self._kernel.append(made, outcome.kept, transaction, removed=stale)
+
+    def batches(self, wanted: Wanted) -> Iterator[KeptBatch]:
+        """What is wanted of all that is kept, a file at a time: the bytes of other files are
+        not read. Nothing where nothing ever was."""
+        snapshot = self._kernel.load(self.path)
+        if snapshot is None:
+            return
+        store, root = open_store(self.storage())
+        for file in sorted(snapshot.files(), key=lambda f: f.path):
+            full = f"{root}/{file.path}"
+            places = map(_place, _read(store, full, _PLACE))
+            taken = [number for number, place in enumerate(places) if wanted(*place)]
+            if taken:
+                yield from map(_batch, _read(store, full, None, taken))
+
+
+def _read(
+    store: pafs.FileSystem, full: str, columns: list[str] | None, taken: list[int] | None = None
+) -> list[dict[str, object]]:
+    try:
+        table = pq.read_table(full, columns=columns, filesystem=store, partitioning=None)
+        rows: list[dict[str, object]] = (table if taken is None else table.take(taken)).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise StorageFailed(f"reading the quarantine {full}", why=str(error)) from error
+    return rows
+
+
+def _place(row: dict[str, object]) -> tuple[str, int, Range]:
+    partition = Partition(str(row["topic"]), int(str(row["partition"])), str(row["broker"] or ""))
+    first, until = (int(str(row[name])) for name in ("from_offset", "until_offset"))
+    topic_id = None if row["topic_id"] is None else str(row["topic_id"])
+    where = Range(partition, first, until, topic_id)
+    return str(row["application"]), int(str(row["sequence"])), where
+
+
+def _batch(row: dict[str, object]) -> KeptBatch:
+    aborted: list[dict[str, int]] = row["aborted"] or []  # type: ignore[assignment]
+    records: bytes = row["records"] or b""  # type: ignore[assignment]
+    application, sequence, where = _place(row)
+    reason = str(row["reason"] or "")
+    return KeptBatch(
+        where,
+        application,
+        sequence,
+        reason,
+        str(row["leader"] or ""),
+        len(records),
+        Kept(records, tuple((a["producer_id"], a["first_offset"]) for a in aborted), reason),
+        round(row["kept_at"].timestamp() * 1000),  # type: ignore[attr-defined]
+    )

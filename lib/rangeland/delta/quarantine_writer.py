@@ -1,0 +1,133 @@
+"""What an executor cannot decode is kept aside: its bytes, in files that nobody sees yet.
+
+The files are of the quarantine's table; the receipts name them, and the driver makes them
+visible with the outcome. What is held before it is written is bounded.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rangeland.delta.arrow_schema import UTC_MICROS
+from rangeland.delta.data_files import store_error, sync_file
+from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.model import DataFile, Kept, Range, Receipt
+
+FILE_BYTES = 8 << 20
+"""A file is written once a slice has kept this much."""
+
+_ABORTED = pa.struct([pa.field("producer_id", pa.int64()), pa.field("first_offset", pa.int64())])
+SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("broker", pa.string()),
+        pa.field("topic_id", pa.string()),
+        pa.field("from_offset", pa.int64()),
+        pa.field("until_offset", pa.int64()),
+        pa.field("job", pa.string()),
+        pa.field("application", pa.string()),
+        pa.field("sequence", pa.int64()),
+        pa.field("plan", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("leader", pa.string()),
+        pa.field("kept_at", UTC_MICROS),
+        pa.field("aborted", pa.list_(pa.field("element", _ABORTED))),
+        pa.field("records", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AsideSettings:
+    """Where a task of one plan keeps aside what it cannot decode."""
+
+    table: StoreSettings
+    job: str
+    application: str
+    sequence: int
+    plan: str
+
+
+class AsideWriter:
+    """What one task keeps aside. Use it once: ``add``, then ``close`` or ``abort``."""
+
+    def __init__(self, settings: AsideSettings) -> None:
+        self._settings = settings
+        self._rows: dict[int, list[dict[str, object]]] = {}
+        self._sizes: dict[int, int] = {}
+        self._files: dict[int, list[DataFile]] = {}
+
+    def add(self, index: int, where: Range, kept: Kept, leader: str) -> None:
+        """Raises StorageFailed and TableRefused, as writing rows does."""
+        aborted = [{"producer_id": a, "first_offset": b} for a, b in kept.aborted]
+        row: dict[str, object] = {
+            "topic": where.partition.topic,
+            "partition": where.partition.number,
+            "broker": where.partition.broker or None,
+            "topic_id": where.topic_id,
+            "from_offset": where.from_offset,
+            "until_offset": where.until_offset,
+            "job": self._settings.job,
+            "application": self._settings.application,
+            "sequence": self._settings.sequence,
+            "plan": self._settings.plan,
+            "reason": kept.reason,
+            "leader": leader or None,
+            "kept_at": dt.datetime.fromtimestamp(time.time(), dt.UTC),
+            "aborted": aborted,
+            "records": kept.records,
+        }
+        self._rows.setdefault(index, []).append(row)
+        self._sizes[index] = self._sizes.get(index, 0) + len(kept.records)
+        if self._sizes[index] >= FILE_BYTES:
+            self._write(index)
+
+    def close(self, receipts: Sequence[Receipt]) -> tuple[Receipt, ...]:
+        """The receipts with the files that hold what their slices have kept."""
+        for index in list(self._rows):
+            self._write(index)
+        kept = {index: tuple(files) for index, files in self._files.items()}
+        return tuple(replace(r, kept=kept.get(r.slice_index, ())) for r in receipts)
+
+    def abort(self) -> None:
+        """Takes back what was written: nobody will name it."""
+        if not self._files:
+            return
+        store, root = open_store(self._settings.table)
+        for file in [file for files in self._files.values() for file in files]:
+            try:
+                store.delete_file(f"{root}/{file.path}")
+            except OSError as error:
+                raise store_error(error, file.path) from error
+
+    def _write(self, index: int) -> None:
+        rows = self._rows.pop(index)
+        self._sizes[index] = 0
+        store, root = open_store(self._settings.table)
+        name = f"part-{prefix_of(self._settings.plan)}-{uuid.uuid4()}.zstd.parquet"
+        full = f"{root}/{name}"
+        table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        try:
+            store.create_dir(root, recursive=True)
+            with store.open_output_stream(full) as sink:
+                pq.write_table(table, sink, compression="zstd", store_schema=False)
+                size = sink.tell()
+            sync_file(store, full)
+        except OSError as error:
+            raise store_error(error, full, table.nbytes) from error
+        stats = f'{{"numRecords":{len(rows)}}}'
+        written = DataFile(name, size, len(rows), stats, time.time_ns() // 1_000_000)
+        self._files.setdefault(index, []).append(written)
+
+
+def prefix_of(plan_hash: str) -> str:
+    """What the names of a plan's files begin with."""
+    return plan_hash[:12]

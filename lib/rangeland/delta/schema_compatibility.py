@@ -1,0 +1,270 @@
+"""Do these rows fit this table, and how are they laid out in it? Pure decisions.
+
+Rows are an Arrow schema, the table is ``TableFacts``. Names match in any case, the table's
+spelling wins. A narrower number may go into a wider column; nothing else is converted. A
+column that only the table has stays null; one that only the rows have is refused with the
+statement that would add it. An existing table's partitioning wins over the job's, as long
+as it can be computed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from rangeland.delta.arrow_schema import UTC_MICROS, arrow_type, delta_type, schema_json, sql_type
+from rangeland.delta.file_statistics import INDEXED_COLUMNS, indexed_columns
+from rangeland.delta.table_features import check_features
+from rangeland.delta.table_metadata import Function, Layout, PartitionColumn, TableFacts
+from rangeland.errors import JobFileError, TableRefused
+
+_CALL = re.compile(r"(date|hour)\(\s*([^()\s]+)\s*\)")
+_WIDER = ("byte", "short", "integer", "long")
+_PARTITION_TYPES = {Function.DATE: "date", Function.HOUR: "timestamp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How rows go into the table. ``filled`` are the table's columns that stay null;
+    ``notes`` are sentences a person should see, such as a partitioning that was not used."""
+
+    layout: Layout
+    filled: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """What to create where there is no table, for ``Kernel.create``."""
+
+    schema_json: str
+    partition_columns: tuple[str, ...]
+    layout: Layout
+
+
+def parse_partition_by(words: Sequence[str], schema: pa.Schema) -> tuple[PartitionColumn, ...]:
+    """The job file's ``partition_by``: a column, ``date(column)`` or ``hour(column)``.
+
+    ``date(timestamp)`` makes a column ``date`` of type DATE; ``hour(timestamp)`` a column
+    ``hour`` of type TIMESTAMP that holds the start of the hour. Both are UTC."""
+    columns = tuple(_parse(word, schema) for word in words)
+    names = [column.name.lower() for column in columns]
+    if len(set(names)) < len(names):
+        raise JobFileError(
+            f"sink.partition_by {list(words)}", why="makes two columns of the same name"
+        )
+    for column in columns:
+        if column.function is not Function.VALUE and _index(schema, column.name) is not None:
+            raise JobFileError(
+                f"sink.partition_by {column.function}({column.source})",
+                why=f"the rows have a column {column.name} already",
+                do=f"Write {column.name}, or rename that column in the transform",
+            )
+    return columns
+
+
+def _parse(word: str, schema: pa.Schema) -> PartitionColumn:
+    call = _CALL.fullmatch(word.strip())
+    name = call[2] if call else word.strip()
+    index = _index(schema, name)
+    if index is None:
+        raise JobFileError(
+            f"sink.partition_by {word}",
+            why=f"the rows have no column {name}",
+            do=f"Choose among {', '.join(schema.names)}",
+        )
+    field = schema.field(index)
+    if call is None:
+        if pt.is_nested(field.type) or pt.is_binary(field.type):
+            raise JobFileError(
+                f"sink.partition_by {word}", why=f"a column of type {field.type} cannot partition"
+            )
+        return PartitionColumn(field.name, field.name)
+    if not pt.is_timestamp(field.type):
+        raise JobFileError(f"sink.partition_by {word}", why=f"{name} is not a timestamp")
+    return PartitionColumn(call[1], field.name, Function(call[1]))
+
+
+def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
+    """The table that holds exactly these rows."""
+    columns = parse_partition_by(partition_by, rows)
+    layout_schema = pa.schema([_written(f) for f in rows])
+    made = [_made_field(c) for c in columns if c.function is not Function.VALUE]
+    layout = Layout(layout_schema, columns)
+    return NewTable(
+        schema_json(pa.schema([*layout_schema, *made])),
+        tuple(column.name for column in columns),
+        replace(layout, stats_columns=indexed_columns(layout.file_schema)),
+    )
+
+
+def _written(field: pa.Field) -> pa.Field:
+    """The field as it is stored: types that Delta has, strings without dictionaries."""
+    kind = arrow_type(delta_type(field.type))
+    return pa.field(field.name, kind, nullable=field.nullable)
+
+
+def _made_field(column: PartitionColumn) -> pa.Field:
+    return pa.field(column.name, pa.date32() if column.function is Function.DATE else UTC_MICROS)
+
+
+def fit(facts: TableFacts, rows: pa.Schema, partition_by: Sequence[str] = ()) -> Fit:
+    """Decides, or raises TableRefused naming the feature or column and what to do.
+
+    That a column is NOT NULL in the table and nullable in the rows is not refused here:
+    the writer refuses a row that has the null (``Layout.required``)."""
+    check_features(facts)
+    table = {f["name"].lower(): f for f in json.loads(facts.schema_json)["fields"]}
+    wanted = parse_partition_by(partition_by, rows)
+    partitions = _partitions(facts, table, rows, wanted)
+    fields = [_placed(facts, f, table.get(f.name.lower())) for f in rows]
+    made = {c.name.lower() for c in partitions if c.function is not Function.VALUE}
+    filled = _filled(facts, table, {f.name.lower() for f in fields} | made)
+    schema = pa.schema(fields)
+    return Fit(
+        Layout(
+            schema,
+            partitions,
+            required=frozenset(
+                f.name
+                for f, given in zip(fields, rows, strict=True)
+                if given.nullable and not table[f.name.lower()]["nullable"]
+            ),
+            stats_columns=_stats_columns(facts, table, schema),
+        ),
+        filled,
+        _notes(wanted, partitions),
+    )
+
+
+def _placed(facts: TableFacts, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
+    """The field as the table spells and types it."""
+    ours = delta_type(given.type)
+    if column is None:
+        statement = f"ALTER TABLE {_sql_name(facts)} ADD COLUMNS ({given.name} {sql_type(ours)})"
+        raise TableRefused(
+            f"table {facts.path} has no column {given.name}",
+            why="the rows have it, and it would be lost",
+            do=f"Run {statement}",
+            column=given.name,
+            statement=statement,
+        )
+    theirs = column["type"]
+    kind = arrow_type(theirs)
+    if kind is None or not _goes_into(ours, theirs):
+        raise TableRefused(
+            f"column {column['name']} of table {facts.path} is {sql_type(theirs)}",
+            why=f"the rows have {sql_type(ours)} there",
+            do="Convert it in a transform, or land in another table",
+            column=column["name"],
+        )
+    return pa.field(column["name"], kind, nullable=column["nullable"])
+
+
+def _goes_into(ours: Any, theirs: Any) -> bool:
+    """Whether every value of one Delta type is a value of the other, names in any case."""
+    if isinstance(ours, str) or isinstance(theirs, str):
+        if ours in _WIDER and theirs in _WIDER:
+            return _WIDER.index(ours) <= _WIDER.index(theirs)
+        return bool(ours == theirs or (ours, theirs) == ("float", "double"))
+    if ours["type"] != theirs["type"]:
+        return False
+    if ours["type"] == "struct":
+        pairs = zip(ours["fields"], theirs["fields"], strict=False)
+        return len(ours["fields"]) == len(theirs["fields"]) and all(
+            a["name"].lower() == b["name"].lower() and _goes_into(a["type"], b["type"])
+            for a, b in pairs
+        )
+    parts = ("elementType",) if ours["type"] == "array" else ("keyType", "valueType")
+    return all(_goes_into(ours[part], theirs[part]) for part in parts)
+
+
+def _filled(
+    facts: TableFacts, table: Mapping[str, Mapping[str, Any]], given: set[str]
+) -> tuple[str, ...]:
+    missing = [f for name, f in table.items() if name not in given]
+    for f in missing:
+        if not f["nullable"]:
+            raise TableRefused(
+                f"column {f['name']} of table {facts.path} is NOT NULL",
+                why="the rows have no such column",
+                do=f"Run ALTER TABLE {_sql_name(facts)} ALTER COLUMN {f['name']} DROP NOT NULL, "
+                "or make the column in a transform",
+                column=f["name"],
+            )
+    return tuple(f["name"] for f in missing)
+
+
+def _partitions(
+    facts: TableFacts,
+    table: Mapping[str, Mapping[str, Any]],
+    rows: pa.Schema,
+    wanted: tuple[PartitionColumn, ...],
+) -> tuple[PartitionColumn, ...]:
+    by_name = {column.name.lower(): column for column in wanted}
+    chosen = []
+    for name in facts.partition_columns:
+        theirs = table[name.lower()]["type"]
+        if _index(rows, name) is not None:
+            chosen.append(PartitionColumn(name, name))
+            continue
+        job = by_name.get(name.lower())
+        if job is None or _PARTITION_TYPES[job.function] != theirs:
+            raise _no_partition(facts, name, theirs)
+        chosen.append(PartitionColumn(name, job.source, job.function))
+    sources = {f.name.lower(): table.get(f.name.lower(), {}).get("name", f.name) for f in rows}
+    return tuple(PartitionColumn(c.name, sources[c.source.lower()], c.function) for c in chosen)
+
+
+def _no_partition(facts: TableFacts, name: str, theirs: Any) -> TableRefused:
+    hint = {"date": "date(timestamp)", "timestamp": "hour(timestamp)"}.get(
+        theirs if isinstance(theirs, str) else ""
+    )
+    do = f"Make column {name} in a transform"
+    if hint is not None and hint.startswith(name.lower() + "("):
+        do = f"Put {hint} under sink.partition_by in the job file"
+    return TableRefused(
+        f"table {facts.path} is partitioned by {name} {sql_type(theirs)}",
+        why="the rows have no such column and the job file does not say how to compute it",
+        do=do,
+        column=name,
+    )
+
+
+def _stats_columns(
+    facts: TableFacts, table: Mapping[str, Mapping[str, Any]], schema: pa.Schema
+) -> frozenset[str]:
+    """The columns that the table wants statistics for."""
+    listed = facts.configuration.get("delta.dataSkippingStatsColumns")
+    if listed is not None:
+        wanted = {name.strip().strip("`").lower() for name in listed.split(",")}
+        return frozenset(name for name in schema.names if name.lower() in wanted)
+    limit = int(facts.configuration.get("delta.dataSkippingNumIndexedCols", INDEXED_COLUMNS))
+    if "clustering" in facts.features:
+        limit = -1  # clustering columns must have them, wherever they are
+    names = [f["name"] for f in table.values() if f["name"] not in facts.partition_columns]
+    return frozenset(schema.names) & frozenset(names if limit < 0 else names[:limit])
+
+
+def _notes(
+    wanted: tuple[PartitionColumn, ...], chosen: tuple[PartitionColumn, ...]
+) -> tuple[str, ...]:
+    if not wanted or [c.name.lower() for c in wanted] == [c.name.lower() for c in chosen]:
+        return ()
+    theirs = ", ".join(c.name for c in chosen) or "nothing"
+    return (f"The table is partitioned by {theirs}; sink.partition_by is not used.",)
+
+
+def _index(schema: pa.Schema, name: str) -> int | None:
+    lowered = [field.lower() for field in schema.names]
+    return lowered.index(name.lower()) if name.lower() in lowered else None
+
+
+def _sql_name(facts: TableFacts) -> str:
+    return f"delta.`{facts.path.removeprefix('file:')}`"

@@ -1,0 +1,60 @@
+"""What kind of store a table lives on, and what that means for drivers that run at once.
+
+Pure: decides on a URI and on the log store that is configured for its scheme. A Delta
+commit is safe when the store refuses to create a file that is already there. HDFS, Azure
+and Google storage do; S3 does through a log store that is made for it; a local disk does
+not as Hadoop uses it, which is why local commits take a lock.
+"""
+
+from __future__ import annotations
+
+from rangeland.delta.table_metadata import StoreFacts, StoreKind
+from rangeland.delta.table_path import TablePath
+
+_SAFE_SCHEMES = frozenset(
+    ["hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs", "oss", "cosn"]
+)
+S3_SCHEMES = frozenset(["s3", "s3a", "s3n"])
+
+
+def scheme_of(uri: str) -> str:
+    """The scheme of a table's URI, ``file`` where it has none."""
+    return TablePath.parse(uri).scheme or "file"
+
+
+def store_facts(uri: str, log_store: str = "") -> StoreFacts:
+    """``log_store`` is the class configured for the URI's scheme, empty for the default."""
+    scheme = scheme_of(uri)
+    if scheme == "file":
+        return StoreFacts(
+            StoreKind.LOCAL,
+            scheme,
+            log_store,
+            "On a local path our commits take a file lock; Spark's own writers do not know it, "
+            "so let nothing else write to this table while a run lands.",
+        )
+    if scheme in S3_SCHEMES:
+        return _s3(scheme, log_store)
+    if scheme in _SAFE_SCHEMES:
+        return StoreFacts(StoreKind.PUT_IF_ABSENT, scheme, log_store)
+    return StoreFacts(
+        StoreKind.UNKNOWN,
+        scheme,
+        log_store,
+        f"It is not known whether {scheme} refuses to overwrite a file; run one driver at a time.",
+    )
+
+
+def _s3(scheme: str, log_store: str) -> StoreFacts:
+    # Hadoop's S3A can refuse to overwrite, but only where it is asked to when a file is
+    # created, and Delta's log store does not ask: it looks, and then writes.
+    if log_store and "SingleDriver" not in log_store:
+        return StoreFacts(StoreKind.PUT_IF_ABSENT, scheme, log_store)
+    return StoreFacts(
+        StoreKind.SINGLE_DRIVER,
+        scheme,
+        log_store,
+        "With Delta's default log store for S3 two drivers that commit at the same moment can "
+        f"lose a commit. Set spark.delta.logStore.{scheme}.impl to a store with mutual exclusion "
+        "(such as io.delta.storage.S3DynamoDBLogStore), or run one driver at a time.",
+    )

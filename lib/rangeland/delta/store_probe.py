@@ -1,0 +1,123 @@
+"""Whether a table's store takes what a run does to it: a file is written, read, renamed, locked
+and removed again, in each folder that a run writes to.
+
+A table that is not there yet is tried in the folder that it would be made in. Object stores have
+no folders and no renames that commits depend on: there a file is written, read and removed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import posixpath
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pyarrow.fs as pafs
+
+from rangeland.delta.data_files import store_error
+from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.table_lock import LOCK_PATH
+from rangeland.errors import JobFileError, RangelandError, StorageFailed, TableRefused
+
+FOLDERS = ("", "_delta_log", "_rangeland", "_rangeland/ledger", "_rangeland/ledger/_delta_log")
+CONTENT = b"rangeland check\n"
+_NEVER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EISDIR, errno.ELOOP)
+
+
+def try_store(table: StoreSettings) -> None:
+    """Raises what stands in the way: TableRefused without permission, JobFileError for a path
+    that no table can have, StorageFailed for what may pass."""
+    store, root = table.open()
+    with _told(root):
+        folders = [root] if table.s3 is not None else _there(store, root)
+    for folder in folders:
+        _try_folder(store, folder, renames=table.s3 is None)
+    if isinstance(store, pafs.LocalFileSystem):
+        _try_lock_file(posixpath.join(root, LOCK_PATH))
+
+
+def _there(store: pafs.FileSystem, root: str) -> list[str]:
+    """The folders of the table, or the nearest one above it."""
+    folders = [posixpath.join(root, name).rstrip("/") or "/" for name in FOLDERS]
+    found = [info.path for info in store.get_file_info(folders) if _is_folder(info)]
+    above = root
+    while not found:
+        above = posixpath.dirname(above)
+        if _is_folder(store.get_file_info(above)) or above == posixpath.dirname(above):
+            found = [above]
+    return found
+
+
+def _is_folder(info: pafs.FileInfo) -> bool:
+    if info.type is pafs.FileType.File:
+        raise NotADirectoryError(errno.ENOTDIR, "it is a file and no folder", info.path)
+    return bool(info.type is pafs.FileType.Directory)
+
+
+def _try_folder(store: pafs.FileSystem, folder: str, *, renames: bool) -> None:
+    # Spark and Delta pass over names that begin with a dot.
+    path = posixpath.join(folder, f".rangeland-check-{uuid.uuid4()}")
+    left = [path]
+    try:
+        with _told(path):
+            with store.open_output_stream(path) as sink:
+                sink.write(CONTENT)
+            if renames:
+                left.append(f"{path}.renamed")
+                store.move(path, left[-1])
+            with store.open_input_stream(left[-1]) as source:
+                found = source.read()
+            if isinstance(store, pafs.LocalFileSystem):
+                _lock(left[-1])
+            store.delete_file(left[-1])
+            left.clear()
+    finally:
+        for name in left:
+            with suppress(OSError):
+                store.delete_file(name)
+    if found != CONTENT:
+        raise StorageFailed(
+            f"writing {path}", why=f"{len(CONTENT)} bytes were written, {len(found)} read back"
+        )
+
+
+def _lock(path: str) -> None:
+    with open(path, "a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _try_lock_file(path: str) -> None:
+    """The lock that is there already: it may be of another user. It is not waited for."""
+    try:
+        with open(path, "r+"):
+            pass
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _error(error, path) from error
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _error(error, path) from error
+
+
+def _error(error: OSError, path: str) -> RangelandError:
+    if error.errno in _NEVER:
+        return JobFileError(
+            f"{path} cannot be written",
+            why=str(error),
+            do="name a folder in sink.table that a table can be made in",
+        )
+    if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP):
+        return TableRefused(
+            f"{path} cannot be locked",
+            why=str(error),
+            do="put the table on a disk with file locks, or in an object store",
+        )
+    return store_error(error, path, len(CONTENT))

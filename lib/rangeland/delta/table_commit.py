@@ -1,0 +1,194 @@
+"""One commit makes a prepared outcome visible; and the look back whether it still is.
+
+``land`` may be called any number of times, by any number of drivers, for the same outcome:
+the table's transaction version lets one of them through and tells the others. It never
+reads the log; files that have gone since the outcome was prepared are a value, not an
+error, since the caller can make them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow.fs as pafs
+
+from rangeland.delta.data_files import store_error
+from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, Kernel, NotReady, Snapshot
+from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.delta.table_metadata import AddedFile, CommitFacts
+from rangeland.errors import Conflict, TableRefused
+from rangeland.model import DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The outcome is in the table. ``version`` is the commit that made it so, None where
+    the log no longer goes back that far; ``anew`` is False if it was there before."""
+
+    version: int | None
+    anew: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FilesMissing:
+    """Prepared files that are gone or have another size: nothing was committed."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A RESTORE took landings away while the table still says they were made.
+
+    ``version`` is the RESTORE's own commit, ``restored_to`` what it went back to; ``lost``
+    are the (application, sequence) of the landings between the two that the log still
+    tells of."""
+
+    version: int
+    restored_to: int
+    committed_at_ms: int
+    lost: tuple[tuple[str, int], ...]
+
+
+def land(
+    kernel: Kernel,
+    table: str | Snapshot,
+    application: str,
+    sequence: int,
+    files: Sequence[DataFile],
+    since: int = 0,
+    removed: Sequence[AddedFile] = (),
+    properties: Mapping[str, str] | None = None,
+) -> Landed | FilesMissing:
+    """Commits ``files`` with transaction (application, sequence), once and for all. Where
+    files are ``removed`` in the same commit, one that came meanwhile is a Conflict. The table
+    has ``properties`` afterwards.
+
+    ``since`` is a table version from before the landing (the plan's ``table_version``): it
+    only shortens the search for the version of a landing that was made before."""
+    snapshot = kernel.load(table) if isinstance(table, str) else table
+    if snapshot is None:
+        raise TableRefused(
+            f"landing in {table}",
+            why="there is no Delta table",
+            do="See that nobody has moved or dropped it, then run again",
+        )
+    where = snapshot.path
+    newest = snapshot.transaction_version(application)
+    if newest is not None and newest >= sequence:
+        return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
+    storage, missing = kernel.storage(where), list[str]()
+
+    def is_whole() -> bool:
+        _refuse_another(kernel, snapshot)
+        missing.extend(missing_files(storage, files))
+        return not missing
+
+    to_set = _to_set(snapshot, properties or {})
+    expected = snapshot.version if removed else None
+    try:
+        done = kernel.append(
+            snapshot, files, (application, sequence), expected, removed, to_set, is_whole
+        )
+    except Conflict:
+        # Of two first landings in a table one sets the properties, and the other comes again.
+        theirs = kernel.load(where)
+        if not to_set or theirs is None or _to_set(theirs, to_set):
+            raise
+        return land(kernel, theirs, application, sequence, files, since, removed, properties)
+    match done:
+        case NotReady():
+            return FilesMissing(tuple(missing))
+        case Committed(version=version):
+            return Landed(version, anew=True)
+        case AlreadyCommitted():
+            return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
+
+
+def _refuse_another(kernel: Kernel, snapshot: Snapshot) -> None:
+    """Reading may take hours; a commit on top of another table of that path would break its log."""
+    now = kernel.load(snapshot.path)
+    if now is None or now.table_id != snapshot.table_id:
+        raise Conflict(
+            f"landing in {snapshot.path}",
+            why="the table was dropped or created anew since this run has looked at it",
+            do="see who did it, then run again: it says what to do",
+        )
+
+
+def _to_set(snapshot: Snapshot, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Those that the table does not have yet: a change of its metadata fails the writers of
+    others that are under way, so it is made once."""
+    return {name: value for name, value in wanted.items() if snapshot.property(name) != value}
+
+
+def missing_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[str, ...]:
+    """The paths, relative to the table, of files that are not there in their full size."""
+    store, root = open_store(table)
+    paths = [f"{root}/{file.path}" for file in files]
+    try:
+        found = store.get_file_info(paths)
+    except OSError as error:
+        raise store_error(error, root) from error
+    return tuple(
+        file.path
+        for file, info in zip(files, found, strict=True)
+        if info.type != pafs.FileType.File or info.size != file.size_bytes
+    )
+
+
+def landed_at(
+    kernel: Kernel, table_uri: str, application: str, sequence: int, since: int = 0
+) -> int | None:
+    """The table version whose commit has this transaction, None if the log is too short."""
+    commit = landing_commit(kernel, table_uri, application, sequence, since)
+    return None if commit is None else commit.version
+
+
+def landing_commit(
+    kernel: Kernel, table_uri: str, application: str, sequence: int, since: int = 0
+) -> CommitFacts | None:
+    """The commit that has this transaction, None if the log is too short."""
+    for commit in reversed(kernel.commits(table_uri, since)):
+        if commit.transactions.get(application) == sequence:
+            return commit
+    return None
+
+
+def replaced(commits: Sequence[CommitFacts]) -> CommitFacts | None:
+    """The last of these that has replaced or removed all rows at once, if any."""
+    return next((commit for commit in reversed(commits) if commit.replaces_all), None)
+
+
+def restored(
+    kernel: Kernel, table: str | Snapshot, since: int, commits: Sequence[CommitFacts] | None = None
+) -> Restored | None:
+    """The last RESTORE after table version ``since`` that took landings away, if any. Its
+    ``commits`` may be given.
+
+    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Give
+    the version that the newest plan was made at: what came before was dealt with then."""
+    path = table if isinstance(table, str) else table.path
+    seen_until: int | None = None
+    for commit in reversed(kernel.commits(path, since + 1) if commits is None else commits):
+        if not commit.is_restore or (seen_until is not None and commit.version > seen_until):
+            continue
+        # To a time: how far back that was is not in the log, so it may be all the way.
+        target = since if commit.restored_to is None else commit.restored_to
+        undone = kernel.commits(path, target + 1)
+        if lost := _landings(undone, commit.version):
+            return Restored(commit.version, target, commit.committed_at_ms, lost)
+        # The table is as it was then: what lies between is neither there nor missed.
+        seen_until = target
+    return None
+
+
+def _landings(commits: Sequence[CommitFacts], before: int) -> tuple[tuple[str, int], ...]:
+    return tuple(
+        (application, sequence)
+        for commit in commits
+        if commit.version < before
+        for application, sequence in commit.transactions.items()
+        if application.startswith("rangeland/")
+    )

@@ -1,0 +1,295 @@
+"""Jafka's side of the dialect contract: questions into messages, messages into values.
+
+Pure. Every broker has partitions of its own and knows of no other broker, so each is asked
+for itself. There is no metadata: how many partitions a topic has is found by asking for
+records at places that cost nothing, and whether it is there at all by asking for its end.
+The sentinels of the wire (-1 latest, -2 earliest) end here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rangeland.decode.jafka.layout import POSITION
+from rangeland.dialects.dialect import (
+    Asked,
+    Asking,
+    ClusterView,
+    Credentials,
+    FetchAnswer,
+    Fetched,
+    FetchTerms,
+    Nature,
+    OffsetAnswer,
+    Question,
+    Search,
+    Silence,
+    TopicView,
+    nobody_answers,
+)
+from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.jafka import messages as m
+from rangeland.dialects.jafka.error_codes import NONE, OFFSET_OUT_OF_RANGE, WRONG_PARTITION, judge
+from rangeland.errors import JobFileError
+from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
+
+NATURE: Final = Nature(
+    numbered_per_broker=True, offsets_are_bytes=True, columns=(POSITION,), lists_topics=False
+)
+
+FIRST_LOOK: Final = 4
+"""Partitions asked for at first. A broker logs an error for each that is not there."""
+LAST_LOOK: Final = 1 << 12
+ALL_OFFSETS: Final = 2**31 - 1
+UNKNOWN_TOPIC: Final = "UNKNOWN_TOPIC_OR_PARTITION"
+"""No broker has a code for it. The name is that which other dialects' brokers give."""
+_NEVER_A_NAME: Final = re.compile(r"/|[\x00-\x1f\x7f-\x9f]|^\.{0,2}$|^.{256,}$", re.DOTALL)
+"""What brokers refuse as a topic's name, with the code that says nothing. Upstream:
+TopicNameValidator.java."""
+
+
+# --- leaders ----------------------------------------------------------------------------
+
+
+def find_leaders(
+    topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
+) -> Search:
+    """Asks every member. Raises JobFileError for a pattern and for brokers without names,
+    which partitions are named by, and Unreachable where none answers."""
+    if topics is None:
+        raise JobFileError(
+            "the topics of a pattern cannot be found",
+            why="brokers of this dialect do not list their topics; their registry does",
+            do="set source.zookeeper, or name the topics in source.topics",
+        )
+    if not members:
+        raise JobFileError(
+            "the brokers have no names",
+            why="each has partitions of its own, which are named by broker",
+            do="name them in source.servers, or set source.zookeeper",
+            seeds=[str(seed) for seed in seeds],
+        )
+    found: dict[str, dict[str, _Look]] = {}
+    silences: dict[str, Silence] = {}
+    for name, address in members.items():
+        looks = yield from _look_at(address, tuple(dict.fromkeys(topics)))
+        if isinstance(looks, Silence):
+            silences[name] = looks
+        else:
+            found[name] = looks
+    if not found:
+        raise nobody_answers(_joined(silences.values()))
+    unreachable = {name: "; ".join(s.tried.values()) for name, s in silences.items()}
+    views = [_view(topic, found, members, unreachable) for topic in topics]
+    addresses = tuple(members[name] for name in found)
+    return ClusterView(addresses, {view.name: view for view in views}, unreachable)
+
+
+class _Look:
+    """What one broker said of one topic. ``code`` is that of the partition that ended the count;
+    NONE where it is the one after the last. ``written`` once some partition has a log."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_counted = False
+        self.code = NONE
+        self.written = False
+
+    def take(self, parts: Sequence[m.FetchResponse]) -> None:
+        """The next partitions' answers, in order."""
+        for part in parts:
+            # Out of range: the log begins behind 0, so it is there.
+            if part.error_code not in (NONE, OFFSET_OUT_OF_RANGE):
+                self.is_counted = True
+                is_end = part.error_code == WRONG_PARTITION and self.count > 0
+                self.code = NONE if is_end else part.error_code
+                return
+            self.count += 1
+        self.is_counted = self.count >= LAST_LOOK
+
+
+def _look_at(
+    address: Address, topics: Sequence[str]
+) -> Generator[Asking, Any, dict[str, _Look] | Silence]:
+    looks = {topic: _Look() for topic in topics}
+    step = FIRST_LOOK
+    while uncounted := [topic for topic, look in looks.items() if not look.is_counted]:
+        questions = tuple(_ask_partitions(topic, looks[topic].count, step) for topic in uncounted)
+        answers = yield Asking((address,), questions)
+        if isinstance(answers, Silence):
+            return answers
+        for topic, answer in zip(uncounted, answers, strict=True):
+            looks[topic].take(answer.parts)
+        step *= 2
+    # Only of partitions that are there: for any other the broker closes the connection.
+    ends = [(topic, number) for topic, look in looks.items() for number in range(look.count)]
+    if not ends:
+        return looks
+    answers = yield Asking((address,), tuple(_ask_end(*end) for end in ends))
+    if isinstance(answers, Silence):
+        return answers
+    for (topic, _), answer in zip(ends, answers, strict=True):
+        looks[topic].written |= bool(answer.offsets)
+    return looks
+
+
+def _ask_partitions(topic: str, first: int, count: int) -> Question:
+    """No bytes of each: the error is what is asked for."""
+    numbers = range(first, first + count)
+    parts = (m.FetchRequest(topic=topic, partition=n, offset=0, max_bytes=0) for n in numbers)
+    return Question(m.MultiFetchRequest(tuple(parts)))
+
+
+def _ask_end(topic: str, number: int) -> Question:
+    return Question(
+        m.OffsetsRequest(topic=topic, partition=number, time_ms=m.LATEST_TIME, max_count=1)
+    )
+
+
+def _view(
+    topic: str,
+    found: Mapping[str, Mapping[str, _Look]],
+    members: Mapping[str, Address],
+    unreachable: Mapping[str, str],
+) -> TopicView:
+    there = {name: looks[topic] for name, looks in found.items() if looks[topic].written}
+    leaders = {
+        Partition(topic, number, name): Leader(members[name])
+        for name, look in there.items()
+        for number in range(look.count)
+    }
+    refused = [judge(looks[topic].code) for looks in found.values() if looks[topic].code != NONE]
+    is_counted = all(looks[topic].code in (NONE, WRONG_PARTITION) for looks in found.values())
+    if there and is_counted:
+        return TopicView(topic, Verdict.OK, "", is_internal=False, leaders=leaders)
+    if refused:
+        is_bad_name = refused[0].verdict is Verdict.UNKNOWN and _NEVER_A_NAME.search(topic)
+        verdict = Verdict.REFUSED if is_bad_name else refused[0].verdict
+        return TopicView(topic, verdict, refused[0].name, is_internal=False, leaders={})
+    if unreachable:
+        code = f"no topic at the brokers that answer; {', '.join(unreachable)} did not"
+        return TopicView(topic, Verdict.RETRY, code, is_internal=False, leaders={})
+    verdict = Verdict.FIND_LEADER
+    return TopicView(topic, verdict, UNKNOWN_TOPIC, is_internal=False, leaders={}, is_unknown=True)
+
+
+def _joined(silences: Iterable[Silence]) -> Silence:
+    every = list(silences)
+    tried = {address: why for silence in every for address, why in silence.tried.items()}
+    return Silence(tried, sum(silence.strangers for silence in every))
+
+
+# --- offsets ----------------------------------------------------------------------------
+
+
+def ask_offsets(
+    leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
+) -> list[Question]:
+    """One question per partition for the end, two for all else: a broker answers about one
+    partition, and only the question for the end lists all segments."""
+    match when:
+        case Earliest():
+            asked = [(m.EARLIEST_TIME, 1), (m.LATEST_TIME, ALL_OFFSETS)]
+        case Latest():
+            asked = [(m.LATEST_TIME, ALL_OFFSETS)]
+        case AtTime(time_ms):
+            asked = [(max(time_ms, 0), 1), (m.EARLIEST_TIME, 1)]
+    return [_ask(partition, time, count) for partition in leaders for time, count in asked]
+
+
+def _ask(partition: Partition, time_ms: int, max_count: int) -> Question:
+    return Question(
+        m.OffsetsRequest(
+            topic=partition.topic,
+            partition=partition.number,
+            time_ms=time_ms,
+            max_count=max_count,
+            broker=partition.broker,
+        )
+    )
+
+
+def read_offsets(answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
+    """A partition that nothing was ever written to begins and ends at 0. A time gives where a
+    segment begins, at or before it; the log's beginning, if the broker names none."""
+    by_partition: dict[Partition, list[m.OffsetsResponse]] = {}
+    for answer in answers:
+        asked = answer.request
+        partition = Partition(asked.topic, asked.partition, asked.broker)
+        by_partition.setdefault(partition, []).append(answer)
+    return {partition: _read_offset(given) for partition, given in by_partition.items()}
+
+
+def _read_offset(answers: Sequence[m.OffsetsResponse]) -> OffsetAnswer:
+    code = next((c for a in answers if (c := judge(a.error_code)).number != NONE), judge(NONE))
+    if code.verdict is not Verdict.OK:
+        return OffsetAnswer(code.verdict, code.name, None)
+    listed = {answer.request.time_ms: answer.offsets for answer in answers}
+    borders = tuple(sorted({offset for offsets in listed.values() for offset in offsets}))
+    at_times = [offsets for time, offsets in listed.items() if time >= 0]
+    earliest = min(listed.get(m.EARLIEST_TIME, ()), default=0)
+    if at_times:
+        offset = max(*at_times[0], earliest) if at_times[0] else earliest
+        return OffsetAnswer(code.verdict, code.name, offset, is_exact=False, borders=borders)
+    if m.EARLIEST_TIME in listed:
+        return OffsetAnswer(code.verdict, code.name, earliest, borders=borders)
+    return OffsetAnswer(code.verdict, code.name, max(borders, default=0), borders=borders)
+
+
+def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
+    """Nothing: where offsets are bytes, sizes are known."""
+    return []
+
+
+def read_sizes(answers: Sequence[Any]) -> dict[Partition, int]:
+    return {}
+
+
+# --- records ----------------------------------------------------------------------------
+
+
+def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
+    """Everything that is asked of one broker in one request. A broker neither waits for more
+    nor bounds the whole answer, so of ``terms`` nothing is sent."""
+    parts = tuple(
+        m.FetchRequest(
+            topic=a.partition.topic,
+            partition=a.partition.number,
+            offset=a.offset,
+            max_bytes=a.max_bytes,
+        )
+        for a in asked
+    )
+    return [Question(parts[0] if len(parts) == 1 else m.MultiFetchRequest(parts))]
+
+
+def read_records(
+    answers: Sequence[m.FetchResponse | m.MultiFetchResponse],
+    asked: Sequence[Asked],
+    isolation: Isolation,
+) -> FetchAnswer:
+    """Parts in the order they were asked for. How far a log can be read is not told."""
+    (answer,) = answers
+    is_one = isinstance(answer, m.FetchResponse)
+    whole = judge(NONE if is_one else answer.error_code)
+    given = (answer,) if isinstance(answer, m.FetchResponse) else answer.parts
+    parts = tuple(_fetched(a.partition, part) for a, part in zip(asked, given, strict=True))
+    return FetchAnswer(whole.verdict, whole.name, parts)
+
+
+def _fetched(partition: Partition, part: m.FetchResponse) -> Fetched:
+    code = judge(part.error_code)
+    return Fetched(partition, code.verdict, code.name, part.records)
+
+
+# --- what there is none of --------------------------------------------------------------
+
+
+def login(credentials: Credentials) -> Generator[Question, Any, None]:
+    raise JobFileError(
+        "brokers of this dialect have no logins",
+        why=f"{credentials.mechanism} was asked for",
+        do="remove source.security.sasl",
+    )

@@ -1,0 +1,93 @@
+"""Opens batches that lie in a row, many in one step: checksums, and what they have packed.
+
+Nothing is made of a batch that is not compressed but a row of numbers, so that a log of small
+batches is read as fast as one of large ones. Markers are checked, and have nothing to unpack.
+
+Rules: pure functions of bytes. Whatever is wrong with a batch is said by the batch itself, as
+if it had been opened alone; the first that is to blame is the one that is raised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+from rangeland.decode import Heads, Payload, Payloads
+from rangeland.decode.kafka.batch_table import HEAD_BYTES, LOG_APPEND, Head
+from rangeland.dialects.kafka.compression import Undecodable, check_records, decompress
+from rangeland.dialects.kafka.entry_scan import Batches
+from rangeland.dialects.kafka.log_entries import CHECKED, CODEC, CONTROL
+from rangeland.wire.memory_budget import HEADER_BYTES, RECORD_BYTES
+
+
+def open_run(
+    run: Batches, payloads: Payloads, max_bytes: int, max_batch_bytes: int
+) -> tuple[int, int]:
+    """Adds what is in the batches to ``payloads``, up to the one with which ``max_bytes`` are
+    reached; none of them may take more than ``max_batch_bytes``. Gives how many have been looked
+    at, and what they take in memory: the bytes unpacked, and ``RECORD_BYTES`` for each record.
+    Raises BadRecord."""
+    if (run.heads[:, Head.ATTRIBUTES] & CODEC).any():
+        return _open_packed(run, payloads, max_bytes, max_batch_bytes)
+    return _open_stored(run, payloads, max_bytes, max_batch_bytes)
+
+
+def is_control(heads: Heads) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = (heads[:, Head.ATTRIBUTES] & CONTROL) != 0
+    return found
+
+
+def _open_stored(
+    run: Batches, payloads: Payloads, max_bytes: int, max_batch_bytes: int
+) -> tuple[int, int]:
+    records, heads = run
+    sizes = heads[:, Head.END] - heads[:, Head.POSITION] - HEAD_BYTES
+    costs = sizes + RECORD_BYTES * heads[:, Head.RECORD_COUNT]
+    unpacked = np.cumsum(np.where(is_control(heads), 0, costs))
+    heads = heads[: int(np.searchsorted(unpacked, max_bytes)) + 1]
+    places = (heads[:, column].tolist() for column in (Head.POSITION, Head.END, Head.CRC))
+    for row, (position, end, crc) in enumerate(zip(*places, strict=True)):
+        if crc32c(records[position + CHECKED : end]) != crc:
+            run.entry(row).check()
+    for full in np.flatnonzero(heads[:, Head.RECORD_COUNT] > max_batch_bytes // RECORD_BYTES):
+        run.entry(int(full)).payload(max_batch_bytes)  # says what is wrong with it
+    payloads.extend(records, heads[~is_control(heads)], max_batch_bytes // HEADER_BYTES)
+    return len(heads), int(unpacked[len(heads) - 1])
+
+
+def _open_packed(
+    run: Batches, payloads: Payloads, max_bytes: int, max_batch_bytes: int
+) -> tuple[int, int]:
+    records, heads = run
+    taken = unpacked = 0
+    max_headers = max_batch_bytes // HEADER_BYTES
+    for position, end, base, last, count, _, attributes, base_ms, max_ms, crc in heads.tolist():
+        if crc32c(records[position + CHECKED : end]) != crc:
+            run.entry(taken).check()
+        taken += 1
+        if attributes & CONTROL:
+            continue
+        body = records[position + HEAD_BYTES : end]
+        data = _unpacked(attributes & CODEC, body, count, max_batch_bytes)
+        if data is None:  # the entry says what is wrong with it
+            data = run.entry(taken - 1).payload(max_batch_bytes).data
+        stamp = max_ms if attributes & LOG_APPEND else None
+        one = Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
+        payloads.append(one)
+        unpacked += len(data) + RECORD_BYTES * count
+        if unpacked >= max_bytes:
+            break
+    return taken, unpacked
+
+
+def _unpacked(codec: int, body: memoryview, count: int, max_bytes: int) -> Any:
+    """None where it cannot be. An empty batch keeps its codec and has no bytes to unpack."""
+    try:
+        data = decompress(codec, body, max_bytes) if body else body
+        check_records(count, len(data) if codec else 0, max_bytes)
+        return data
+    except Undecodable:
+        return None

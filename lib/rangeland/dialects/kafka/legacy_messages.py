@@ -1,0 +1,266 @@
+"""What log formats 0 and 1 had instead of batches: messages, and messages that hold others.
+
+A *run* is plain messages in a row, taken as one entry so that nobody here touches each of
+them. A *wrapper* is one message whose value is a packed run. It carries the offset of its
+last message, and a broker sends it whole for any offset inside, so where it begins is only
+known when it is opened: in format 0 the messages inside have their offsets, in format 1
+they count from the wrapper's beginning, which so is its offset less the last one's.
+
+Rules: pure functions of bytes, as in ``batches``; decoding is the decoder's.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from rangeland.decode import Form, MessageRun, Payload, decode_records, walk_messages
+from rangeland.dialects.kafka.compression import CODECS, Undecodable, decompress, mend_lz4
+from rangeland.errors import BadRecord
+from rangeland.wire.layouts import (
+    BATCH_PREFIX,
+    MESSAGE_V0,
+    MESSAGE_V1,
+    Layout,
+    MessageV0,
+    MessageV1,
+)
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
+
+MAX_RUN_BYTES: Final = 8 << 20
+"""A run ends with the message that passes this."""
+
+_MAGIC = MESSAGE_V0.position_of("magic")
+_ATTRIBUTES = MESSAGE_V0.position_of("attributes")
+_LAYOUTS: Final[dict[int, Layout[Any]]] = {0: MESSAGE_V0, 1: MESSAGE_V1}
+_CODEC, _LOG_APPEND = 0x07, 0x08
+_LZ4 = 3
+_VALUE_LENGTH_BYTES = 4
+_ENTIRE = 1 << 62
+
+
+def bad_batch(base_offset: int, why: str, **facts: Any) -> BadRecord:
+    """``next_offset`` among the facts is where reading could go on after the batch; it is
+    not there where the end of the batch is in doubt."""
+    return BadRecord(
+        f"the batch at offset {base_offset} cannot be decoded",
+        why=why,
+        do="Restore the log from a good replica, or go on without the batch with "
+        "`policy: {corrupt: skip}`, which records what is lost",
+        base_offset=base_offset,
+        **facts,
+    )
+
+
+def is_plain(records: memoryview, position: int) -> bool:
+    """Whether a message of format 0 or 1 is there that holds no others."""
+    if position + _ATTRIBUTES >= len(records) or records[position + _MAGIC] not in _LAYOUTS:
+        return False
+    return not records[position + _ATTRIBUTES] & _CODEC
+
+
+def read_messages(stored: memoryview, floor: int) -> Run | Wrapper:
+    """The entry that ``stored`` is. ``floor`` is the offset behind the entry before. Raises
+    BadRecord for bytes that are none."""
+    layout = _LAYOUTS[stored[_MAGIC]]
+    if len(stored) < layout.size + _VALUE_LENGTH_BYTES:
+        offset, length = BATCH_PREFIX.read(stored)
+        raise bad_batch(offset, f"its length is {length}", length=length)
+    if not is_plain(stored, 0):
+        return Wrapper(layout.read(stored), stored, floor)
+    run = walk_messages(stored, _ENTIRE)
+    if run.messages == 0 or run.end != len(stored):
+        offset = layout.read(stored).offset
+        raise bad_batch(offset, "its offsets are impossible")
+    return Run(stored, run.first_offset, run.last_offset, run.messages)
+
+
+class Run(NamedTuple):
+    """Plain messages in a row; an ``Entry``. Each carries its checksum, which is looked at
+    when it is decoded."""
+
+    stored: memoryview
+    base_offset: int
+    last_offset: int
+    record_count: int
+    producer_id: int = -1
+    transactional: bool = False
+    control: bool = False
+    after: int | None = None
+    """Where the next entry begins, if it is known and not right behind the last message."""
+
+    def check(self) -> None:
+        decode_records([self.payload()], self.base_offset, self.last_offset + 1)
+
+    def messages(self) -> Iterator[Run]:
+        """Each message as a run of its own."""
+        position = 0
+        while position < len(self.stored):
+            one = walk_messages(self.stored[position:], 1)
+            end = position + one.end
+            yield Run(self.stored[position:end], one.first_offset, one.last_offset, 1)
+            position = end
+
+    def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
+        width = self.last_offset - self.base_offset
+        return Payload(self.stored, self.base_offset, 0, None, self.record_count, width, Form.PLAIN)
+
+
+def split_run(run: Run, until_offset: int) -> list[Run]:
+    """The messages before ``until_offset``, and the first one from there on as an entry of its
+    own: where offsets are missing before it, it alone accounts for them, and must be checked.
+    A run without gaps stays as it is."""
+    if run.last_offset < until_offset:
+        return [run]
+    if run.base_offset < until_offset and run.record_count == _width(run):
+        return [run]
+    place = count = 0
+    last = run.base_offset
+    while True:
+        offset, length = BATCH_PREFIX.unpack_from(run.stored, place)
+        end = place + BATCH_PREFIX.size + length
+        if offset >= until_offset:
+            break
+        place, count, last = end, count + 1, offset
+    before = [Run(run.stored[:place], run.base_offset, last, count)] if count else []
+    return [*before, Run(run.stored[place:end], offset, offset, 1)]
+
+
+def _width(run: Run) -> int:
+    return run.last_offset + 1 - run.base_offset
+
+
+class Wrapper:
+    """A message that holds others; an ``Entry``. ``floor`` is the first offset that may be in
+    it: all that can be told of one that does not open."""
+
+    producer_id = -1
+    transactional = False
+    control = False
+
+    def __init__(self, header: MessageV0 | MessageV1, stored: memoryview, floor: int) -> None:
+        if header.offset < 0:
+            raise bad_batch(header.offset, "its offsets are impossible")
+        self.last_offset = header.offset
+        self._header = header
+        self._stored = stored
+        self._floor = floor
+        self.max_bytes = MAX_BATCH_BYTES
+
+    @property
+    def base_offset(self) -> int:
+        return self._run.first_offset + self._shift
+
+    @property
+    def record_count(self) -> int:
+        return self._run.messages
+
+    def check(self) -> None:
+        found = zlib.crc32(self._stored[_MAGIC:])
+        if found != self._header.crc:
+            raise self._bad(
+                f"its checksum is wrong (codec {self._codec_name})",
+                expected_crc=self._header.crc,
+                found_crc=found,
+                codec=self._codec,
+            )
+
+    def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
+        """Within what ``max_bytes`` of the wrapper say."""
+        header, stamp = self._header, None
+        if isinstance(header, MessageV1) and header.attributes & _LOG_APPEND:
+            stamp = header.timestamp_ms
+        base = self.base_offset
+        return Payload(
+            self._unpacked,
+            base,
+            0,
+            stamp,
+            self._run.messages,
+            self.last_offset - base,
+            Form.PACKED,
+            self._shift,
+        )
+
+    @property
+    def _codec(self) -> int:
+        return self._header.attributes & _CODEC
+
+    @property
+    def _codec_name(self) -> str:
+        return CODECS[self._codec].name if self._codec in CODECS else "none"
+
+    @property
+    def _shift(self) -> int:
+        """From the offsets inside to those of the log."""
+        return self.last_offset - self._run.last_offset if self._header.magic else 0
+
+    @cached_property
+    def _unpacked(self) -> Any:
+        self.check()
+        value = self._value()
+        try:
+            if self._codec == _LZ4 and self._header.magic == 0:
+                value = mend_lz4(value)
+            return decompress(self._codec, value, self.max_bytes)
+        except Undecodable as error:
+            raise self._bad(str(error), codec=self._codec) from None
+
+    @cached_property
+    def _run(self) -> MessageRun:
+        """Of what is inside: plain messages to the last byte, with offsets that it can have."""
+        data = self._unpacked
+        run = walk_messages(data, _ENTIRE)
+        size = memoryview(data).nbytes
+        if run.end != size:
+            raise self._bad(
+                f"what is packed in it is no plain message at byte {run.end} of {size}",
+                codec=self._codec,
+            )
+        if run.messages == 0:
+            raise self._bad("nothing is packed in it", codec=self._codec)
+        if (why := beyond(self.max_bytes, size, run.messages)) is not None:
+            raise self._bad(why, codec=self._codec)
+        shift = self.last_offset - run.last_offset if self._header.magic else 0
+        if run.first_offset + shift < self._floor or run.last_offset + shift > self.last_offset:
+            raise self._bad(
+                f"offsets {run.first_offset + shift} to {run.last_offset + shift} are in it, where "
+                f"{self._floor} to {self.last_offset} may be",
+                # It and what comes before it cannot both be where they say: neither is believed.
+                first=max(0, min(run.first_offset + shift, self._floor)),
+                codec=self._codec,
+            )
+        return run
+
+    def _value(self) -> memoryview:
+        layout = _LAYOUTS[self._header.magic]
+        position = layout.size + max(self._header.key_length, 0)
+        end = position + _VALUE_LENGTH_BYTES
+        length = int.from_bytes(self._stored[position:end], "big", signed=True)
+        if end + length != len(self._stored) or length < 0:
+            raise self._bad(f"its packed value has a length of {length}", codec=self._codec)
+        return self._stored[end:]
+
+    def _bad(self, why: str, first: int | None = None, **facts: Any) -> BadRecord:
+        first = min(self._floor, self.last_offset) if first is None else first
+        return bad_batch(first, why, next_offset=self.last_offset + 1, **facts)
+
+
+def bad_message(error: BadRecord, payload: Payload, after: int | None = None) -> BadRecord:
+    """What the decoder says of a run, said of the one message that is to blame. If it is the last
+    one, it may have been something longer: ``after`` is where the next entry begins."""
+    facts = {name: value for name, value in error.facts.items() if name != "payload"}
+    offset = _offset_of(payload, facts["record"])
+    why = f"it is one message, and {facts['reason']}"
+    is_last = facts["record"] + 1 == payload.record_count
+    following = after if is_last and after is not None else offset + 1
+    return bad_batch(offset, why, next_offset=following, **facts)
+
+
+def _offset_of(payload: Payload, record: int) -> int:
+    data, position = memoryview(payload.data), 0
+    for _ in range(record):
+        position += walk_messages(data[position:], 1).end
+    return walk_messages(data[position:], 1).first_offset

@@ -1,0 +1,120 @@
+"""What an entry of a Kafka log is, and the v2 batch among them: its header, and how it is opened.
+
+Checksum and decompression wait until an entry is opened, which many never are (before the
+wanted offsets, aborted).
+
+Rules: pure functions of bytes. Whether a batch is what its neighbours allow is said in
+``batches``; what becomes of its offsets is decided in ``records``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from crc32c import crc32c
+
+from rangeland.decode import Payload
+from rangeland.decode.kafka.batch_table import LOG_APPEND
+from rangeland.dialects.kafka.compression import CODECS, Undecodable, check_records, decompress
+from rangeland.dialects.kafka.legacy_messages import bad_batch
+from rangeland.errors import BadRecord
+from rangeland.wire.layouts import BATCH_V2, BatchHeader
+from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
+
+CHECKED = BATCH_V2.position_of("attributes")
+CODEC, CONTROL = 0x07, 0x20
+_TRANSACTIONAL = 0x10
+
+
+class Entry(Protocol):
+    """One entry of a log: what must be known before it is opened. ``last_offset`` counts
+    offsets that a cleaner has emptied; ``record_count`` does not. Of a wrapper only
+    ``last_offset`` is known: whoever asks for the others opens it, and may get BadRecord."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def transactional(self) -> bool: ...
+    @property
+    def control(self) -> bool: ...
+    def check(self) -> None:
+        """Raises BadRecord if the stored bytes do not have their checksum."""
+
+    def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
+        """Checked and decompressed, within ``max_bytes``. Raises BadRecord."""
+
+
+class BatchV2(NamedTuple):
+    """A v2 record batch (Kafka's DefaultRecordBatch); ``stored`` are all of its bytes."""
+
+    header: BatchHeader
+    stored: memoryview
+    base_offset: int
+    last_offset: int
+    record_count: int
+    producer_id: int
+    transactional: bool
+    control: bool
+    after: int | None = None
+    """Where the next entry begins, if the header does not say its own end for certain: that it
+    does is known once the checksum is right."""
+
+    def check(self) -> None:
+        found = crc32c(self.stored[CHECKED:])
+        if found != self.header.crc:
+            codec = self.header.attributes & CODEC
+            name = CODECS[codec].name if codec in CODECS else "none"
+            raise self.bad(
+                f"its checksum is wrong (codec {name})",
+                self.after,
+                expected_crc=self.header.crc,
+                found_crc=found,
+                codec=codec,
+            )
+
+    def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
+        """An empty batch keeps its codec and has no bytes to unpack."""
+        self.check()
+        header, body = self.header, self.stored[BATCH_V2.size :]
+        codec = header.attributes & CODEC
+        try:
+            data = decompress(codec, body, max_bytes) if body else body
+            check_records(header.record_count, len(data) if codec else 0, max_bytes)
+        except Undecodable as error:
+            raise self.bad(str(error), codec=codec) from None
+        stamped = header.attributes & LOG_APPEND
+        return Payload(
+            data,
+            header.base_offset,
+            header.base_timestamp_ms,
+            header.max_timestamp_ms if stamped else None,
+            header.record_count,
+            header.last_offset_delta,
+            max_headers=max_bytes // HEADER_BYTES,
+        )
+
+    def bad(self, why: str, after: int | None = None, **facts: Any) -> BadRecord:
+        """``after``: where it ends, if not where it says."""
+        after = self.last_offset + 1 if after is None else after
+        return bad_batch(self.base_offset, why, next_offset=after, **facts)
+
+
+def batch_of(stored: memoryview, header: BatchHeader | None = None) -> BatchV2:
+    """As its header says, whatever that is."""
+    header = header or BATCH_V2.read(stored)
+    return BatchV2(
+        header,
+        stored,
+        header.base_offset,
+        header.base_offset + header.last_offset_delta,
+        header.record_count,
+        header.producer_id,
+        bool(header.attributes & _TRANSACTIONAL),
+        bool(header.attributes & CONTROL),
+    )

@@ -1,0 +1,112 @@
+"""What Kafka tells of a log's past and future: leader epochs, and what retention allows.
+
+Pure. An epoch counts the leaders of a partition: it grows with each election, so records that
+a new leader never had show as an epoch that ends too early. Batches carry it in their header;
+metadata has it from 2.1 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rangeland.dialects.dialect import CleanupPolicy, Question
+from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.error_codes import judge
+from rangeland.model import Leader, Partition, Retention
+from rangeland.untrusted import Unreadable, decimal
+
+EPOCH_AT, MAGIC_AT = 12, 16
+CLEANUP = "cleanup.policy"
+RETENTION = (CLEANUP, "retention.ms", "retention.bytes")
+
+
+def ask_epochs(
+    leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
+) -> list[Question]:
+    """One request for all partitions; all must be led by the broker that is asked."""
+    topics: dict[str, list[m.EpochPartition]] = {}
+    for partition, epoch in epochs.items():
+        current = leaders[partition].epoch
+        topics.setdefault(partition.topic, []).append(
+            m.EpochPartition(
+                partition=partition.number,
+                current_leader_epoch=-1 if current is None else current,
+                leader_epoch=epoch,
+            )
+        )
+    wanted = tuple(m.EpochTopic(topic=t, partitions=tuple(p)) for t, p in topics.items())
+    return [Question(m.OffsetForLeaderEpochRequest(topics=wanted))]
+
+
+def read_epochs(answers: Sequence[m.OffsetForLeaderEpochResponse]) -> dict[Partition, int]:
+    """Where the epochs end. Those that the broker does not tell are left out."""
+    return {
+        Partition(topic.topic, part.partition): part.end_offset
+        for answer in answers
+        for topic in answer.topics
+        for part in topic.partitions
+        if judge(part.error_code).verdict is Verdict.OK and part.end_offset >= 0
+    }
+
+
+def epoch_of(records: memoryview) -> int | None:
+    """The leader epoch of the first batch; None for the formats before batches."""
+    if len(records) <= MAGIC_AT or records[MAGIC_AT] < 2:
+        return None
+    epoch = int.from_bytes(records[EPOCH_AT : EPOCH_AT + 4], "big", signed=True)
+    return epoch if epoch >= 0 else None
+
+
+def ask_retention(topics: Sequence[str]) -> list[Question]:
+    resources = tuple(
+        m.ConfigResource(resource_type=m.TOPIC, resource_name=t, configuration_keys=RETENTION)
+        for t in topics
+    )
+    return [Question(m.DescribeConfigsRequest(resources=resources))]
+
+
+def ask_cleanup(topic: str) -> list[Question]:
+    resource = m.ConfigResource(
+        resource_type=m.TOPIC, resource_name=topic, configuration_keys=(CLEANUP,)
+    )
+    return [Question(m.DescribeConfigsRequest(resources=(resource,)))]
+
+
+def read_cleanup(answers: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
+    found = next((one for answer in answers for one in answer.results), None)
+    if found is None:
+        return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
+    code = judge(found.error_code)
+    if code.verdict is not Verdict.OK:
+        why = f"the broker answered {code.name} when asked for its cleanup.policy"
+        return CleanupPolicy(None, why)
+    policy = next((c.value for c in found.configs if c.name == CLEANUP), None)
+    if policy is None:
+        return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
+    words = [word.strip() for word in policy.split(",")]
+    return CleanupPolicy("compact" in words, f"its cleanup.policy is {policy}")
+
+
+def read_retention(answers: Sequence[m.DescribeConfigsResponse]) -> dict[str, Retention]:
+    """Of those topics that this client may ask about."""
+    return {
+        found.resource_name: _retention({c.name: c.value for c in found.configs})
+        for answer in answers
+        for found in answer.results
+        if judge(found.error_code).verdict is Verdict.OK
+    }
+
+
+def _retention(settings: Mapping[str, str | None]) -> Retention:
+    if "delete" not in (settings.get(CLEANUP) or ""):
+        return Retention()
+    return Retention(_limit(settings.get("retention.ms")), _limit(settings.get("retention.bytes")))
+
+
+def _limit(value: str | None) -> int | None:
+    """-1: no limit."""
+    try:
+        return decimal(value or "", "the setting", 0)
+    except Unreadable:
+        return None

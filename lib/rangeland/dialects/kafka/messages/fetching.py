@@ -1,0 +1,159 @@
+"""Records, a range of bytes per partition.
+
+Upstream: FetchRequest.json, FetchResponse.json, as of Kafka 4.1. Versions 0 and 1 give
+messages of the oldest format, 2 and 3 may give the second, 4 and later record batches.
+Version 10 is the first that may give zstd. From 13 on topics have ids instead of names, so
+that a topic that was made again is not taken for the old one.
+"""
+
+from __future__ import annotations
+
+from rangeland.wire.encoding import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    String,
+    Uuid,
+    message,
+    since,
+    struct,
+    tagged,
+)
+
+NO_SESSION_EPOCH = -1
+"""A full fetch that neither has a fetch session nor opens one."""
+
+
+@struct
+class EpochEndOffset:
+    epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+@struct
+class LeaderIdAndEpoch:
+    """-1 in either: not known."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+@struct
+class SnapshotId:
+    end_offset: Int64 = -1
+    epoch: Int32 = -1
+
+
+@struct
+class AbortedTransaction:
+    """Data of ``producer_id`` from ``first_offset`` up to its next abort marker is void."""
+
+    producer_id: Int64
+    first_offset: Int64
+
+
+@struct
+class FetchedPartition:
+    """``high_watermark``, ``last_stable_offset``, ``log_start_offset`` -1: not known, as with
+    most errors. ``diverging_epoch`` only answers a request with ``last_fetched_epoch``: our
+    log and the broker's part ways before its end offset. ``current_leader`` comes with errors 6
+    and 74. ``aborted_transactions`` is None under read_uncommitted. ``preferred_read_replica``
+    -1: stay. ``records`` are batches as they lie in the log; the last may be cut off."""
+
+    partition_index: Int32
+    error_code: Int16
+    high_watermark: Int64
+    last_stable_offset: Int64 = since(4, default=-1, ignorable=True)
+    log_start_offset: Int64 = since(5, default=-1, ignorable=True)
+    aborted_transactions: Array[AbortedTransaction] | None = since(4, default=None, ignorable=True)
+    preferred_read_replica: Int32 = since(11, default=-1)
+    records: Records | None = None
+    diverging_epoch: EpochEndOffset | None = tagged(0, since=12, default=None)
+    current_leader: LeaderIdAndEpoch | None = tagged(1, since=12, default=None)
+    snapshot_id: SnapshotId | None = tagged(2, since=12, default=None)
+
+
+@struct
+class FetchedTopic:
+    topic: String = since(0, until=12, default="", ignorable=True)
+    topic_id: Uuid = since(13, default=None, ignorable=True)
+    partitions: Array[FetchedPartition]
+
+
+@struct
+class NodeEndpoint:
+    node_id: Int32
+    host: String
+    port: Int32
+    rack: String | None = None
+
+
+@message(key=1, versions=(0, 18), flexible_from=12, name="Fetch")
+class FetchResponse:
+    """Source: FetchResponse.json. ``error_code`` speaks for the whole request (session errors,
+    unknown ids); each partition has one of its own. ``node_endpoints``: addresses of the
+    leaders that partitions with errors 6 and 74 name."""
+
+    throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
+    error_code: Int16 = since(7, default=0, ignorable=True)
+    session_id: Int32 = since(7, default=0)
+    responses: Array[FetchedTopic]
+    node_endpoints: Array[NodeEndpoint] = tagged(0, since=16, default=(), ignorable=True)
+
+
+@struct
+class FetchPartition:
+    """Epochs -1: do not check. ``log_start_offset`` is a follower's. ``partition_max_bytes`` may
+    be exceeded by one batch, from version 3 on, so that a reader always gets on."""
+
+    partition: Int32
+    current_leader_epoch: Int32 = since(9, default=-1, ignorable=True)
+    fetch_offset: Int64
+    last_fetched_epoch: Int32 = since(12, default=-1)
+    log_start_offset: Int64 = since(5, default=-1, ignorable=True)
+    partition_max_bytes: Int32
+    replica_directory_id: Uuid = tagged(0, since=17, default=None, ignorable=True)
+    high_watermark: Int64 = tagged(1, since=18, default=2**63 - 1, ignorable=True)
+
+
+@struct
+class FetchTopic:
+    topic: String = since(0, until=12, default="", ignorable=True)
+    topic_id: Uuid = since(13, default=None, ignorable=True)
+    partitions: Array[FetchPartition]
+
+
+@struct
+class ForgottenTopic:
+    topic: String = since(7, until=12, default="", ignorable=True)
+    topic_id: Uuid = since(13, default=None, ignorable=True)
+    partitions: Array[Int32]
+
+
+@struct
+class ReplicaState:
+    replica_id: Int32 = -1
+    replica_epoch: Int64 = -1
+
+
+@message(key=1, versions=(0, 18), flexible_from=12, name="Fetch", answer=FetchResponse)
+class FetchRequest:
+    """Source: FetchRequest.json. The broker waits for ``min_bytes`` at most ``max_wait_ms``.
+    It fills partitions in the order they are in, up to ``max_bytes``. ``replica_id`` -1: we are
+    a client. Isolation 1 is refused here for brokers that have no transactions."""
+
+    cluster_id: String | None = tagged(0, since=12, default=None, ignorable=True)
+    replica_id: Int32 = since(0, until=14, default=-1)
+    replica_state: ReplicaState | None = tagged(1, since=15, default=None)
+    max_wait_ms: Int32
+    min_bytes: Int32
+    max_bytes: Int32 = since(3, default=2**31 - 1, ignorable=True)
+    isolation_level: Int8 = since(4, default=0)
+    session_id: Int32 = since(7, default=0, ignorable=True)
+    session_epoch: Int32 = since(7, default=NO_SESSION_EPOCH, ignorable=True)
+    topics: Array[FetchTopic]
+    forgotten_topics_data: Array[ForgottenTopic] = since(7, default=())
+    rack_id: String = since(11, default="", ignorable=True)

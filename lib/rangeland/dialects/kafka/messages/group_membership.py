@@ -1,0 +1,351 @@
+"""A member's life in a group, and what a group's coordinator tells of it.
+
+Upstream: JoinGroupRequest.json, SyncGroupRequest.json, HeartbeatRequest.json,
+LeaveGroupRequest.json, OffsetCommitRequest.json, DescribeGroupsRequest.json,
+ConsumerGroupDescribeRequest.json and their responses, as of Kafka 4.1.
+
+What a member says of itself and what it is assigned are bytes here: the coordinator does not
+look into them. Their layout is in ``consumer.py``. An instance id that is not None makes a
+static member, which nobody here is; the field is read, since other members may be.
+"""
+
+from __future__ import annotations
+
+from rangeland.dialects.kafka.messages.cluster import NOT_ASKED
+from rangeland.wire.encoding import (
+    Array,
+    Bool,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Uuid,
+    message,
+    since,
+    struct,
+)
+
+NO_GENERATION = -1
+"""Of a commit by somebody who is no member."""
+UNKNOWN_MEMBER = ""
+"""The member id of who has not been given one yet."""
+
+CLASSIC_MEMBER = 0
+"""Of a group of the newer kind: a member that joined as members of older groups do."""
+
+
+# --- JoinGroup --------------------------------------------------------------------------
+
+
+@struct
+class JoinGroupMember:
+    member_id: String
+    group_instance_id: String | None = since(5, default=None, ignorable=True)
+    metadata: Bytes
+
+
+@message(key=11, versions=(0, 9), flexible_from=6, name="JoinGroup")
+class JoinGroupResponse:
+    """Source: JoinGroupResponse.json. ``members`` is empty for all but the ``leader``. With
+    error 79 ``member_id`` is the one to join with."""
+
+    throttle_time_ms: Int32 = since(2, default=0, ignorable=True)
+    error_code: Int16
+    generation_id: Int32 = NO_GENERATION
+    protocol_type: String | None = since(7, default=None, ignorable=True)
+    protocol_name: String | None = since(0, default="", nullable_from=7)
+    leader: String
+    skip_assignment: Bool = since(9, default=False)
+    member_id: String
+    members: Array[JoinGroupMember] = ()
+
+
+@struct
+class JoinGroupProtocol:
+    """A way of assigning that the member knows, and what it says to whoever assigns so."""
+
+    name: String
+    metadata: Bytes
+
+
+@message(key=11, versions=(0, 9), flexible_from=6, name="JoinGroup", answer=JoinGroupResponse)
+class JoinGroupRequest:
+    """Source: JoinGroupRequest.json. ``protocols`` are in the order the member likes them;
+    the coordinator takes one that all members have. It answers when all have joined, or
+    after ``rebalance_timeout_ms``, which in version 0 is the session's time-out."""
+
+    group_id: String
+    session_timeout_ms: Int32
+    rebalance_timeout_ms: Int32 = since(1, default=-1, ignorable=True)
+    member_id: String = UNKNOWN_MEMBER
+    group_instance_id: String | None = since(5, default=None)
+    protocol_type: String
+    protocols: Array[JoinGroupProtocol]
+    reason: String | None = since(8, default=None, ignorable=True)
+
+
+# --- SyncGroup --------------------------------------------------------------------------
+
+
+@message(key=14, versions=(0, 5), flexible_from=4, name="SyncGroup")
+class SyncGroupResponse:
+    """Source: SyncGroupResponse.json. ``assignment`` is empty beside an error."""
+
+    throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
+    error_code: Int16
+    protocol_type: String | None = since(5, default=None, ignorable=True)
+    protocol_name: String | None = since(5, default=None, ignorable=True)
+    assignment: Bytes = b""
+
+
+@struct
+class SyncGroupAssignment:
+    member_id: String
+    assignment: Bytes
+
+
+@message(key=14, versions=(0, 5), flexible_from=4, name="SyncGroup", answer=SyncGroupResponse)
+class SyncGroupRequest:
+    """Source: SyncGroupRequest.json. Only the leader sends ``assignments``; the others are
+    answered when it has. From version 5 on type and name of the protocol must be right."""
+
+    group_id: String
+    generation_id: Int32
+    member_id: String
+    group_instance_id: String | None = since(3, default=None)
+    protocol_type: String | None = since(5, default=None, ignorable=True)
+    protocol_name: String | None = since(5, default=None, ignorable=True)
+    assignments: Array[SyncGroupAssignment] = ()
+
+
+# --- Heartbeat --------------------------------------------------------------------------
+
+
+@message(key=12, versions=(0, 4), flexible_from=4, name="Heartbeat")
+class HeartbeatResponse:
+    """Source: HeartbeatResponse.json."""
+
+    throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
+    error_code: Int16
+
+
+@message(key=12, versions=(0, 4), flexible_from=4, name="Heartbeat", answer=HeartbeatResponse)
+class HeartbeatRequest:
+    """Source: HeartbeatRequest.json."""
+
+    group_id: String
+    generation_id: Int32
+    member_id: String
+    group_instance_id: String | None = since(3, default=None)
+
+
+# --- LeaveGroup -------------------------------------------------------------------------
+
+
+@struct
+class LeftMember:
+    member_id: String
+    group_instance_id: String | None
+    error_code: Int16
+
+
+@message(key=13, versions=(0, 5), flexible_from=4, name="LeaveGroup")
+class LeaveGroupResponse:
+    """Source: LeaveGroupResponse.json. From version 3 on each member has its own error."""
+
+    throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
+    error_code: Int16
+    members: Array[LeftMember] = since(3, default=())
+
+
+@struct
+class LeavingMember:
+    member_id: String
+    group_instance_id: String | None = None
+    reason: String | None = since(5, default=None, ignorable=True)
+
+
+@message(key=13, versions=(0, 5), flexible_from=4, name="LeaveGroup", answer=LeaveGroupResponse)
+class LeaveGroupRequest:
+    """Source: LeaveGroupRequest.json. One ``member_id`` up to version 2, ``members`` later."""
+
+    group_id: String
+    member_id: String = since(0, until=2, default=UNKNOWN_MEMBER)
+    members: Array[LeavingMember] = since(3, default=())
+
+
+# --- OffsetCommit -----------------------------------------------------------------------
+
+
+@struct
+class CommittedPartition:
+    partition_index: Int32
+    error_code: Int16
+
+
+@struct
+class CommittedTopic:
+    name: String
+    partitions: Array[CommittedPartition]
+
+
+@message(key=8, versions=(0, 9), flexible_from=8, name="OffsetCommit")
+class OffsetCommitResponse:
+    """Source: OffsetCommitResponse.json. What is wrong with the member or its group is said
+    once for every partition."""
+
+    throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
+    topics: Array[CommittedTopic]
+
+
+@struct
+class CommitPartition:
+    """``committed_offset`` is the next one to be read."""
+
+    partition_index: Int32
+    committed_offset: Int64
+    committed_leader_epoch: Int32 = since(6, default=-1, ignorable=True)
+    commit_timestamp: Int64 = since(1, until=1, default=-1)
+    committed_metadata: String | None = ""
+
+
+@struct
+class CommitTopic:
+    name: String
+    partitions: Array[CommitPartition]
+
+
+@message(key=8, versions=(0, 9), flexible_from=8, name="OffsetCommit", answer=OffsetCommitResponse)
+class OffsetCommitRequest:
+    """Source: OffsetCommitRequest.json. Version 0 goes to ZooKeeper, all others to the
+    coordinator; version 10 knows topics only by their ids and is not declared. Without
+    generation and member id it is taken only for a group that has no members."""
+
+    group_id: String
+    generation_id_or_member_epoch: Int32 = since(1, default=NO_GENERATION, ignorable=True)
+    member_id: String = since(1, default=UNKNOWN_MEMBER, ignorable=True)
+    group_instance_id: String | None = since(7, default=None)
+    retention_time_ms: Int64 = since(2, until=4, default=-1, ignorable=True)
+    topics: Array[CommitTopic]
+
+
+# --- DescribeGroups ---------------------------------------------------------------------
+
+
+@struct
+class DescribedMember:
+    """Metadata and assignment are there only while the group is stable."""
+
+    member_id: String
+    group_instance_id: String | None = since(4, default=None, ignorable=True)
+    client_id: String
+    client_host: String
+    member_metadata: Bytes
+    member_assignment: Bytes
+
+
+@struct
+class DescribedGroup:
+    """``group_state`` is one of Empty, PreparingRebalance, CompletingRebalance (AwaitingSync
+    before 1.0), Stable, Dead. ``protocol_data`` is the name of the way of assigning."""
+
+    error_code: Int16
+    error_message: String | None = since(6, default=None, ignorable=True)
+    group_id: String
+    group_state: String
+    protocol_type: String
+    protocol_data: String
+    members: Array[DescribedMember]
+    authorized_operations: Int32 = since(3, default=NOT_ASKED, ignorable=True)
+
+
+@message(key=15, versions=(0, 6), flexible_from=5, name="DescribeGroups")
+class DescribeGroupsResponse:
+    """Source: DescribeGroupsResponse.json. A group that is not known, or that is of the newer
+    kind, is Dead; from version 6 on it has error 69 as well."""
+
+    throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
+    groups: Array[DescribedGroup]
+
+
+@message(
+    key=15, versions=(0, 6), flexible_from=5, name="DescribeGroups", answer=DescribeGroupsResponse
+)
+class DescribeGroupsRequest:
+    """Source: DescribeGroupsRequest.json."""
+
+    groups: Array[String]
+    include_authorized_operations: Bool = since(3, default=False, ignorable=True)
+
+
+# --- ConsumerGroupDescribe --------------------------------------------------------------
+
+
+@struct
+class HeldTopic:
+    topic_id: Uuid
+    topic_name: String
+    partitions: Array[Int32]
+
+
+@struct
+class HeldTopics:
+    topic_partitions: Array[HeldTopic]
+
+
+@struct
+class ConsumerMember:
+    """``target_assignment`` is what it will hold once others have let go. ``member_type`` -1:
+    unknown."""
+
+    member_id: String
+    instance_id: String | None = None
+    rack_id: String | None = None
+    member_epoch: Int32
+    client_id: String
+    client_host: String
+    subscribed_topic_names: Array[String]
+    subscribed_topic_regex: String | None = None
+    assignment: HeldTopics
+    target_assignment: HeldTopics
+    member_type: Int8 = since(1, default=-1, ignorable=True)
+
+
+@struct
+class ConsumerGroup:
+    """``group_state`` is one of Empty, Assigning, Reconciling, Stable, Dead."""
+
+    error_code: Int16
+    error_message: String | None = None
+    group_id: String
+    group_state: String
+    group_epoch: Int32
+    assignment_epoch: Int32
+    assignor_name: String
+    members: Array[ConsumerMember]
+    authorized_operations: Int32 = NOT_ASKED
+
+
+@message(key=69, versions=(0, 1), flexible_from=0, name="ConsumerGroupDescribe")
+class ConsumerGroupDescribeResponse:
+    """Source: ConsumerGroupDescribeResponse.json. Error 69: no group of the newer kind."""
+
+    throttle_time_ms: Int32
+    groups: Array[ConsumerGroup]
+
+
+@message(
+    key=69,
+    versions=(0, 1),
+    flexible_from=0,
+    name="ConsumerGroupDescribe",
+    answer=ConsumerGroupDescribeResponse,
+)
+class ConsumerGroupDescribeRequest:
+    """Source: ConsumerGroupDescribeRequest.json. Groups of the newer kind, whose coordinator
+    assigns by itself; DescribeGroups does not show them."""
+
+    group_ids: Array[String]
+    include_authorized_operations: Bool = False

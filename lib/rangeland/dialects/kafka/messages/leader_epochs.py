@@ -1,0 +1,66 @@
+"""Where the records of a leader epoch end in a log.
+
+Upstream: OffsetForLeaderEpochRequest.json and its response, as of Kafka 4.1; versions 0 and 1
+for brokers of 0.11 to 3, which ask a client for the rights of another broker.
+"""
+
+from __future__ import annotations
+
+from rangeland.wire.encoding import Array, Int16, Int32, Int64, String, message, since, struct
+
+CONSUMER = -1
+"""As a replica id: a client, not a broker."""
+
+
+@struct
+class EpochEnd:
+    """``leader_epoch``: the newest epoch in the log that is not above the one asked for, -1 not
+    known. ``end_offset``: behind the last record of it, -1 not known."""
+
+    error_code: Int16
+    partition: Int32
+    leader_epoch: Int32 = since(1, default=-1, ignorable=True)
+    end_offset: Int64 = -1
+
+
+@struct
+class EpochEndTopic:
+    topic: String
+    partitions: Array[EpochEnd]
+
+
+@message(key=23, versions=(0, 4), flexible_from=4, name="OffsetForLeaderEpoch")
+class OffsetForLeaderEpochResponse:
+    """Source: OffsetForLeaderEpochResponse.json."""
+
+    throttle_time_ms: Int32 = since(2, default=0, ignorable=True)
+    topics: Array[EpochEndTopic]
+
+
+@struct
+class EpochPartition:
+    """``current_leader_epoch`` -1: do not check it."""
+
+    partition: Int32
+    current_leader_epoch: Int32 = since(2, default=-1, ignorable=True)
+    leader_epoch: Int32
+
+
+@struct
+class EpochTopic:
+    topic: String
+    partitions: Array[EpochPartition]
+
+
+@message(
+    key=23,
+    versions=(0, 4),
+    flexible_from=4,
+    name="OffsetForLeaderEpoch",
+    answer=OffsetForLeaderEpochResponse,
+)
+class OffsetForLeaderEpochRequest:
+    """Source: OffsetForLeaderEpochRequest.json."""
+
+    replica_id: Int32 = since(3, default=CONSUMER, ignorable=True)
+    topics: Array[EpochTopic]

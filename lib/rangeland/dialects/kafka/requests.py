@@ -1,0 +1,272 @@
+"""Kafka's side of the dialect contract: questions into messages, messages into values.
+
+Pure. The sentinels of the wire (-1 latest, -2 earliest, -1 nothing) end here. A topic id
+goes into a fetch when every asked partition has one; otherwise the version is held below
+the one that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from rangeland.dialects.dialect import (
+    Asked,
+    Asking,
+    ClusterView,
+    FetchAnswer,
+    Fetched,
+    FetchTerms,
+    Nature,
+    OffsetAnswer,
+    Question,
+    Search,
+    Silence,
+    TopicView,
+    nobody_answers,
+)
+from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.error_codes import judge
+from rangeland.errors import Unreachable
+from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
+
+LAST_FETCH_BY_NAME = 12
+UNKNOWN_TOPIC = (3, 100)
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+"""Those of Kafka's own, which the oldest brokers do not mark."""
+T = TypeVar("T")
+
+
+MAGIC_AT = 16
+"""Where all formats have their number. The first has no times."""
+
+
+def is_timeless(records: memoryview) -> bool:
+    """Whether the first entry is of the format that brokers before 0.10 wrote."""
+    return len(records) > MAGIC_AT and records[MAGIC_AT] == 0
+
+
+NATURE = Nature(
+    has_epochs=True, has_transactions=True, log_tool="kafka-dump-log", is_timeless=is_timeless
+)
+
+
+def find_leaders(
+    topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
+) -> Search:
+    """The first seed that answers is believed: any broker knows the whole cluster."""
+    answers = yield Asking(tuple(seeds), (ask_cluster(topics),))
+    if isinstance(answers, Silence):
+        raise nobody_answers(answers)
+    answer: m.MetadataResponse = answers[0]
+    code = judge(answer.error_code)
+    if code.verdict is not Verdict.OK or not answer.brokers:
+        # A broker that has just started may know nothing of its cluster, not even itself.
+        raise Unreachable(
+            "the broker that was asked does not describe its cluster",
+            why=f"{code.name}: {code.description}" if answer.error_code else "it names no broker",
+            do="try again in a moment",
+        )
+    return _picked(read_cluster(answer), topics)
+
+
+def ask_cluster(topics: Sequence[str] | None) -> Question:
+    """None asks for all topics."""
+    wanted = None if topics is None else tuple(m.MetadataRequestTopic(name=t) for t in topics)
+    return Question(m.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+
+
+def _picked(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
+    """Older brokers are asked for all topics, and do not say which they do not know, nor which
+    they do not show to this client."""
+    if topics is None:
+        return view
+    missing = judge(UNKNOWN_TOPIC[0])
+    unknown = TopicView(
+        "", missing.verdict, missing.name, False, {}, is_unknown=True, may_be_hidden=True
+    )
+    found = {name: view.topics.get(name, replace(unknown, name=name)) for name in topics}
+    return replace(view, topics=found)
+
+
+def read_cluster(answer: m.MetadataResponse) -> ClusterView:
+    nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+    topics = {}
+    for topic in answer.topics:
+        if topic.name is None:
+            continue
+        code = judge(topic.error_code)
+        topics[topic.name] = TopicView(
+            name=topic.name,
+            verdict=code.verdict,
+            code=code.name if code.verdict is not Verdict.OK else "",
+            is_internal=topic.is_internal or topic.name in INTERNAL,
+            leaders={
+                Partition(topic.name, p.partition_index): _leader(p, topic.topic_id, nodes)
+                for p in topic.partitions
+            },
+            is_unknown=code.number in UNKNOWN_TOPIC,
+        )
+    return ClusterView(tuple(nodes.values()), topics, cluster_id=answer.cluster_id or "")
+
+
+def _leader(
+    partition: m.MetadataPartition, topic_id: str | None, nodes: Mapping[int, Address]
+) -> Leader:
+    # The partition's error code is not looked at: a replica that is down (9) does not make
+    # its leader any worse, and a missing leader says so by its number.
+    return Leader(
+        address=nodes.get(partition.leader_id),
+        epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
+        topic_id=topic_id,
+        replicas=tuple(nodes[n] for n in partition.replica_nodes if n in nodes),
+        replica_ids=tuple(n for n in partition.replica_nodes if n in nodes),
+        copies=len(partition.replica_nodes),
+    )
+
+
+def ask_offsets(
+    leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
+) -> list[Question]:
+    """One request for all partitions; all must be led by the broker that is asked."""
+    match when:
+        case Earliest():
+            timestamp = m.EARLIEST_TIMESTAMP
+        case Latest():
+            timestamp = m.LATEST_TIMESTAMP
+        case AtTime(time_ms):
+            timestamp = time_ms
+    topics = tuple(
+        m.ListOffsetsTopic(
+            name=topic,
+            partitions=tuple(
+                m.ListOffsetsPartition(
+                    partition_index=partition.number,
+                    current_leader_epoch=_or_unknown(leaders[partition].epoch),
+                    timestamp=timestamp,
+                )
+                for partition in partitions
+            ),
+        )
+        for topic, partitions in _by_topic(leaders, lambda p: p).items()
+    )
+    return [Question(m.ListOffsetsRequest(isolation_level=_level(isolation), topics=topics))]
+
+
+def read_offsets(answers: Sequence[m.ListOffsetsResponse]) -> dict[Partition, OffsetAnswer]:
+    found = {}
+    for topic in (topic for answer in answers for topic in answer.topics):
+        for part in topic.partitions:
+            found[Partition(topic.name, part.partition_index)] = _offset_answer(part)
+    return found
+
+
+def _offset_answer(part: m.ListOffsetsPartitionResponse) -> OffsetAnswer:
+    """Version 0 gives the beginning of the last segment that was not written to after the time
+    that was asked for, or nothing: then the log's beginning, wherever that is, is the best that
+    can be told. It is what it says only for the end and the beginning."""
+    code = judge(part.error_code)
+    if code.verdict is not Verdict.OK:
+        return OffsetAnswer(code.verdict, code.name, None)
+    if part.old_style_offsets is not None:
+        borders = tuple(sorted(part.old_style_offsets))
+        offset = borders[-1] if borders else 0
+        return OffsetAnswer(code.verdict, code.name, offset, is_exact=False, borders=borders)
+    return OffsetAnswer(code.verdict, code.name, part.offset if part.offset >= 0 else None)
+
+
+def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
+    topics = tuple(
+        m.DescribableLogDirTopic(topic=topic, partitions=tuple(p.number for p in group))
+        for topic, group in _by_topic(list(logs), lambda p: p).items()
+    )
+    return [Question(m.DescribeLogDirsRequest(topics=topics))]
+
+
+def read_sizes(answers: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, int]:
+    """Bytes on this broker's disks; empty where the broker will not say."""
+    sizes: dict[Partition, int] = {}
+    for directory in (directory for answer in answers for directory in answer.results):
+        for topic in directory.topics:
+            for part in topic.partitions:
+                if not part.is_future_key:
+                    sizes[Partition(topic.name, part.partition_index)] = part.partition_size
+    return sizes
+
+
+def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
+    """A full fetch without a session, in the order of ``asked``: a broker fills in order."""
+    topics = tuple(
+        m.FetchTopic(
+            topic=topic,
+            topic_id=group[0].topic_id,
+            partitions=tuple(
+                m.FetchPartition(
+                    partition=a.partition.number,
+                    current_leader_epoch=_or_unknown(a.epoch),
+                    fetch_offset=a.offset,
+                    partition_max_bytes=a.max_bytes,
+                )
+                for a in group
+            ),
+        )
+        for topic, group in _by_topic(asked, lambda a: a.partition).items()
+    )
+    request = m.FetchRequest(
+        max_wait_ms=terms.max_wait_ms,
+        min_bytes=terms.min_bytes,
+        max_bytes=terms.max_bytes,
+        isolation_level=_level(terms.isolation),
+        topics=topics,
+        rack_id=terms.rack,
+    )
+    with_ids = all(a.topic_id for a in asked)
+    return [Question(request, None if with_ids else LAST_FETCH_BY_NAME)]
+
+
+def read_records(
+    answers: Sequence[m.FetchResponse], asked: Sequence[Asked], isolation: Isolation
+) -> FetchAnswer:
+    """Parts in the order they came. A topic that comes by its id gets its name back."""
+    (answer,) = answers
+    names = {a.topic_id: a.partition.topic for a in asked if a.topic_id}
+    whole = judge(answer.error_code)
+    parts = []
+    for topic in answer.responses:
+        name = topic.topic or names.get(topic.topic_id or "", "")
+        for part in topic.partitions:
+            code = judge(part.error_code)
+            stable = isolation is Isolation.READ_COMMITTED and part.last_stable_offset >= 0
+            parts.append(
+                Fetched(
+                    partition=Partition(name, part.partition_index),
+                    verdict=code.verdict,
+                    code=code.name,
+                    records=part.records if part.records is not None else memoryview(b""),
+                    readable_end=part.last_stable_offset if stable else part.high_watermark,
+                    aborted=tuple(
+                        (a.producer_id, a.first_offset) for a in part.aborted_transactions or ()
+                    ),
+                    preferred=None
+                    if part.preferred_read_replica < 0
+                    else part.preferred_read_replica,
+                )
+            )
+    return FetchAnswer(whole.verdict, whole.name, tuple(parts), answer.throttle_time_ms)
+
+
+def _or_unknown(epoch: int | None) -> int:
+    return -1 if epoch is None else epoch
+
+
+def _level(isolation: Isolation) -> int:
+    return m.READ_COMMITTED if isolation is Isolation.READ_COMMITTED else m.READ_UNCOMMITTED
+
+
+def _by_topic(items: Iterable[T], partition_of: Any) -> dict[str, list[T]]:
+    groups: dict[str, list[T]] = {}
+    for item in items:
+        groups.setdefault(partition_of(item).topic, []).append(item)
+    return groups

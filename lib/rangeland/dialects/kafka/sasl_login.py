@@ -1,0 +1,260 @@
+"""Saying who we are: SASL PLAIN, SCRAM and OAUTHBEARER, as questions and answers.
+
+Pure but for the nonce of SCRAM, which `scramp` draws; it is imported when it is used, and
+so needed only where SCRAM is. The broker is checked too: its SCRAM signature must be right,
+and the number of rounds it asks for is bounded from both sides.
+
+Brokers before 1.0 take tokens in bare frames and close the connection when they refuse one.
+So may one that is going down: that error has ``closed_at``, and is not believed the first time.
+Upstream: SaslServerAuthenticator.java; RFC 4616 (PLAIN), 5802 and 7677 (SCRAM), 7628 (tokens).
+No error here has a password or a token in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rangeland.dialects.dialect import Credentials, NoVersion, Question
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.error_codes import judge
+from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
+from rangeland.untrusted import Fields, Unreadable
+
+MIN_ITERATIONS: Final = 4096
+"""What RFC 7677 asks for at least, and Kafka too."""
+MAX_ITERATIONS: Final = 1_000_000
+"""About half a second of one core. Kafka itself stores no more than 16,384."""
+
+ILLEGAL_STATE: Final = 34
+NO_SUCH_MECHANISM: Final = 33
+FAILED: Final = 58
+SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+Talk = Generator[Question, Any, int | None]
+Saying = Generator[Question, Any, m.SaslAuthenticateResponse]
+
+
+def login(credentials: Credentials) -> Talk:
+    """Gives the milliseconds after which it must be done again, 0 or None for never. Raises
+    JobFileError when the broker refuses the mechanism or who we are, and RemoteProtocolError
+    for a broker that does not prove that it knows the password."""
+    mechanism = credentials.mechanism
+    shaken = yield Question(m.SaslHandshakeRequest(mechanism=mechanism))
+    if shaken.error_code:
+        raise _no_mechanism(mechanism, shaken)
+    talks: dict[str, Callable[[_Exchange, Credentials], Saying]] = {
+        "PLAIN": _plain,
+        "OAUTHBEARER": _bearer,
+        **dict.fromkeys(SCRAM, _scram),
+    }
+    if mechanism not in talks:
+        raise JobFileError(
+            f"{mechanism} is no SASL mechanism of Kafka's that is spoken here",
+            do=f"use one of: {', '.join(talks)}",
+        )
+    last: m.SaslAuthenticateResponse = yield from talks[mechanism](
+        _Exchange(mechanism), credentials
+    )
+    return last.session_lifetime_ms
+
+
+def ask_mechanisms() -> list[Question]:
+    """A listener without SASL answers ILLEGAL_SASL_STATE. One with SASL lists its mechanisms,
+    whether or not PLAIN is among them; nothing is said of who asks."""
+    return [Question(m.SaslHandshakeRequest(mechanism="PLAIN"))]
+
+
+def read_mechanisms(answers: Sequence[m.SaslHandshakeResponse]) -> tuple[str, ...] | None:
+    (answer,) = answers
+    return tuple(answer.mechanisms) if answer.error_code in (0, NO_SUCH_MECHANISM) else None
+
+
+@dataclass
+class _Exchange:
+    """Tokens to the broker and back, in the way it knows."""
+
+    who: str
+    is_bare: bool = False
+    step: int = 0
+
+    def say(self, token: bytes) -> Saying:
+        self.step += 1
+        if not self.is_bare:
+            try:
+                answer: m.SaslAuthenticateResponse
+                answer = yield Question(m.SaslAuthenticateRequest(auth_bytes=token))
+                return answer
+            except NoVersion:
+                self.is_bare = True  # a broker before 1.0: it does not know the request
+        try:
+            answer = yield Question(m.BareToken(token))
+            return answer
+        except Unreachable as error:
+            if not error.facts.get("closed"):
+                raise
+            raise JobFileError(
+                f"the broker closed the connection while {self.who} logged in",
+                why="brokers before 1.0 do so instead of saying that they refuse",
+                do="check source.security.sasl: the name and where its password comes from",
+                closed_at=self.step,
+            ) from error
+
+
+def _plain(exchange: _Exchange, credentials: Credentials) -> Saying:
+    exchange.who = f"user {credentials.username}"
+    token = f"\0{credentials.username}\0{credentials.password}".encode()
+    answer = yield from exchange.say(token)
+    if answer.error_code:
+        raise _refused(credentials, answer)
+    return answer
+
+
+def _scram(exchange: _Exchange, credentials: Credentials) -> Saying:
+    exchange.who = f"user {credentials.username}"
+    scramp = _library()
+    try:
+        client = scramp.ScramClient([credentials.mechanism], credentials.username, "")
+        # Kafka takes a password's bytes as they are; the library would fold them by RFC 4013.
+        client.password = credentials.password.encode()
+        first = client.get_client_first()
+    except scramp.ScramException as error:
+        raise JobFileError(
+            f"the name of {exchange.who} cannot be used with SCRAM",
+            why=str(error),
+            do="correct source.security.sasl.username",
+        ) from None
+    answer = yield from exchange.say(first.encode())
+    if answer.error_code:
+        raise _refused(credentials, answer)
+    challenge = _text(answer.auth_bytes)
+    _check_iterations(challenge)
+    _heard(scramp, lambda: client.set_server_first(challenge))
+    proof: str = _heard(scramp, client.get_client_final)
+    answer = yield from exchange.say(proof.encode())
+    if answer.error_code:
+        raise _refused(credentials, answer)
+    final = _text(answer.auth_bytes)
+    if final.startswith("e="):
+        raise _refused(credentials, answer, final)
+    _heard(scramp, lambda: client.set_server_final(final))
+    return answer
+
+
+def _library() -> Any:
+    try:
+        import scramp
+    except ImportError as error:
+        raise JobFileError(
+            "SCRAM needs the package scramp, which this Python does not have",
+            why=str(error),
+            do="pip install scramp, for the driver's Python and the workers'",
+        ) from error
+    return scramp
+
+
+def _heard(scramp: Any, act: Callable[[], Any]) -> Any:
+    """What the broker said, checked by the library."""
+    try:
+        return act()
+    except (scramp.ScramException, ValueError, KeyError, IndexError) as error:
+        raise RemoteProtocolError(
+            "the broker's side of SCRAM is not right, so it may be another's",
+            why=str(error),
+            do="check that host and port are those of the broker, then ask its operator",
+        ) from None
+
+
+def _check_iterations(challenge: str) -> None:
+    """The password is not worked on before the number of rounds is found to be bearable."""
+    found = [part[2:] for part in challenge.split(",") if part.startswith("i=")]
+    number = found[0] if found else ""
+    is_number = number.isascii() and number.isdigit() and len(number) < 10
+    if is_number and MIN_ITERATIONS <= int(number) <= MAX_ITERATIONS:
+        return
+    raise RemoteProtocolError(
+        "the broker asks for a number of SCRAM rounds that is not taken",
+        why=f"it says {number[:20] or 'none'}; {MIN_ITERATIONS} to {MAX_ITERATIONS} are",
+        do="have the user's SCRAM credentials made with 4096 to 16384 iterations",
+    )
+
+
+def _bearer(exchange: _Exchange, credentials: Credentials) -> Saying:
+    exchange.who = "the bearer of the token"
+    pairs = [("auth", f"Bearer {credentials.token}"), *credentials.extensions]
+    said = "".join(f"{key}={value}\x01" for key, value in pairs)
+    answer = yield from exchange.say(f"n,,\x01{said}\x01".encode())
+    if not answer.error_code and answer.auth_bytes:
+        # A refusal has two steps: what is wrong, as JSON; then, when that is taken, the end.
+        reason = _text(answer.auth_bytes)
+        with suppress(JobFileError):  # of a broker before 1.0, which closes the connection
+            answer = yield from exchange.say(b"\x01")
+        raise _token_refused(reason, answer, credentials)
+    if answer.error_code:
+        raise _token_refused("", answer, credentials)
+    return answer
+
+
+def _text(data: Any) -> str:
+    return bytes(data).decode("utf-8", errors="replace")
+
+
+def _no_mechanism(mechanism: str, shaken: m.SaslHandshakeResponse) -> JobFileError:
+    if shaken.error_code == ILLEGAL_STATE:
+        return JobFileError(
+            "the port takes no SASL",
+            why=f"it answered {judge(shaken.error_code).name} to {mechanism}",
+            do="remove source.security.sasl, or use the brokers' port for SASL",
+            code=shaken.error_code,
+        )
+    offered = ", ".join(sorted(shaken.mechanisms)) or "nothing"
+    return JobFileError(
+        f"the broker does not take SASL {mechanism}",
+        why=f"it offers {offered}"
+        if shaken.error_code == NO_SUCH_MECHANISM
+        else f"it answered {judge(shaken.error_code).name} and offers {offered}",
+        do="set source.security.sasl.mechanism to what it offers",
+        code=shaken.error_code,
+        offered=list(shaken.mechanisms),
+    )
+
+
+def _refused(
+    credentials: Credentials, answer: m.SaslAuthenticateResponse, said: str = ""
+) -> JobFileError:
+    return JobFileError(
+        f"the broker refused user {credentials.username}",
+        why=_hidden(said or answer.error_message or "", credentials.password)
+        or judge(answer.error_code).name,
+        do="check source.security.sasl: the user name, where its password comes from, and that "
+        f"the user is there for {credentials.mechanism}",
+        code=answer.error_code,
+    )
+
+
+def _token_refused(
+    reason: str, answer: m.SaslAuthenticateResponse, credentials: Credentials
+) -> JobFileError:
+    told = [_hidden(text, credentials.token) for text in (_status(reason), answer.error_message)]
+    return JobFileError(
+        "the broker refused the token",
+        why="; ".join(dict.fromkeys(part for part in told if part)) or judge(FAILED).name,
+        do="check source.security.sasl.token: whom it is for, its scope and when it ends",
+        code=answer.error_code or FAILED,
+    )
+
+
+def _hidden(text: str | None, secret: str) -> str:
+    """Nothing that a broker says brings a secret back."""
+    return (text or "").replace(secret, "...") if secret else text or ""
+
+
+def _status(reason: str) -> str:
+    """``{"status":"invalid_token","scope":"x"}`` as a person reads it."""
+    try:
+        told = Fields.parse(reason)
+        return ", ".join(f"{key} {told.word(key)}" for key in told)[:300]
+    except Unreadable:
+        return reason[:200]

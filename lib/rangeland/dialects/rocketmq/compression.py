@@ -1,0 +1,98 @@
+"""Bodies as producers pack them: by codec, with a bound on what they may unpack to.
+
+Rules: pure functions of bytes; no offsets, no messages. Whatever the bytes, the result is a
+buffer or ``Undecodable``.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+import cramjam
+import pyarrow as pa
+
+from rangeland.decode import columns
+from rangeland.decode.rocketmq.layout import NOT_PACKED
+from rangeland.dialects.kafka.compression import CODECS, Undecodable
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond, said
+
+ZLIB_OF_OLD, LZ4, ZSTD, ZLIB = 0, 1, 2, 3
+_FRAMED: Final = {LZ4: 3, ZSTD: 4}
+"""By their numbers in Kafka's batches: the codecs are the same."""
+
+FIRST_VALUES_BYTES: Final = 1 << 20
+
+
+class Values:
+    """A column of values that grows. Each is unpacked to where it stays."""
+
+    def __init__(self, max_bytes: int = MAX_BATCH_BYTES) -> None:
+        """``max_bytes``: of one value."""
+        self._max_bytes = max_bytes
+        self.size = 0
+        self._ends = array("i", [0])
+        self._data = pa.allocate_buffer(FIRST_VALUES_BYTES, resizable=True)
+
+    def add(self, codec: int, data: memoryview) -> None:
+        """Raises Undecodable."""
+        if codec in _FRAMED:
+            _, bound, unpack = CODECS[_FRAMED[codec]]
+            place = self._room(self._bounded(bound, data))
+            try:
+                self.size += unpack(data, place)
+            except cramjam.DecompressionError as error:
+                raise Undecodable(f"its body cannot be unpacked: {error}") from None
+        else:
+            value = _plain(codec, data, self._max_bytes)
+            self._room(len(value))[:] = value
+            self.size += len(value)
+        self._ends.append(self.size)
+
+    def _bounded(self, bound: Callable[[memoryview], int], data: memoryview) -> int:
+        try:
+            size = bound(data)
+        except (struct.error, IndexError) as error:
+            raise Undecodable(f"its body cannot be unpacked: {error}") from None
+        if (why := beyond(self._max_bytes, size, 0)) is not None:
+            raise Undecodable(f"of its body, {why}")
+        return size
+
+    def _room(self, size: int) -> memoryview:
+        if self.size + size > self._data.size:
+            self._data.resize(max(self.size + size, 2 * self._data.size))
+        return memoryview(self._data).cast("B")[self.size : self.size + size]
+
+    def value(self) -> memoryview:
+        """All of them as one."""
+        return memoryview(self._data).cast("B")[: self.size]
+
+    def column(self) -> pa.Array:
+        data = self._data
+        data.resize(self.size, shrink_to_fit=True)
+        ends = pa.py_buffer(self._ends)
+        return pa.Array.from_buffers(columns.VALUE.type, len(self._ends) - 1, [None, ends, data], 0)
+
+
+def _plain(codec: int, data: memoryview, max_bytes: int) -> bytes | memoryview:
+    if codec == NOT_PACKED:
+        return data
+    if codec in (ZLIB_OF_OLD, ZLIB):
+        return _inflated(data, max_bytes)
+    raise Undecodable(f"codec {codec} is not known")
+
+
+def _inflated(data: memoryview, max_bytes: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        value = stream.decompress(data, max_bytes)
+    except zlib.error as error:
+        raise Undecodable(f"its zlib data cannot be unpacked: {error}") from None
+    if stream.unconsumed_tail:
+        raise Undecodable(f"its zlib data unpacks to more, {said(max_bytes)}")
+    if not stream.eof:
+        raise Undecodable("its zlib data ends too early")
+    return value

@@ -1,0 +1,164 @@
+"""Batches that brokers keep as one message, taken apart into the messages they hold.
+
+The decoder knows single messages only. So each message of a batch is written anew as one that
+a broker could have stored by itself: with the batch's times, hosts and place in the log, its
+own flag, body and properties, and its own offset, counted up from the batch's. This is what
+upstream's clients do with their objects. What is packed is the batch's body as a whole; the
+checksum is of that, as it is stored.
+
+Only topics that are made for batches come through here. Messages between batches pass as they
+are. The parts are of bounded size, whatever a batch unpacks to.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from rangeland.decode.rocketmq.layout import (
+    CODEC_BITS,
+    INNER_BATCH,
+    NEED_UNWRAP,
+    NOT_PACKED,
+    PACKED,
+    StoredFault,
+)
+from rangeland.dialects.kafka.compression import Undecodable
+from rangeland.dialects.rocketmq.compression import Values
+from rangeland.dialects.rocketmq.log_entries import Entry, Fields, Walk, fields_of
+from rangeland.dialects.rocketmq.pull_result import Given
+from rangeland.dialects.rocketmq.stored_messages import bad_message, bad_message_at
+from rangeland.errors import BadRecord
+
+PART_BYTES: Final = 64 << 20
+"""A part ends behind the entry with which its messages pass this."""
+
+_INNER: Final = struct.Struct(">iiiii")
+"""Whole length, two numbers that producers leave 0, flag, length of the body."""
+_LENGTH: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">h")
+_SMALLEST: Final = _INNER.size + _SHORT.size
+_CRC_AT, _FLAG_AT, _OFFSET_AT, _FLAGS_AT, _BORN_AT = 8, 16, 20, 36, 40
+
+
+@dataclass(slots=True)
+class Part:
+    """Single ``messages``, and the offset that they tell of everything before. ``places``:
+    where each entry begins in them, and where among those that came."""
+
+    messages: bytearray = field(default_factory=bytearray)
+    until_offset: int = 0
+    places: list[tuple[int, int]] = field(default_factory=list)
+
+    def place_of(self, position: int) -> int:
+        """Where a byte of a message that passed as it is has come from."""
+        at, place = self.places[bisect_right(self.places, (position, 1 << 62)) - 1]
+        return place + position - at
+
+
+def unfold(given: Given, from_offset: int, until_offset: int) -> Iterator[Part]:
+    """All messages of the range, and whole ones at its edges that came alone. Raises BadRecord
+    for a batch that is damaged, and where the walk ends at damage."""
+    walk, part = Walk(given.messages), Part()
+    for entry in walk.entries(until_offset):
+        if entry.until_offset <= from_offset:
+            continue
+        part.places.append((len(part.messages), entry.start))
+        if entry.is_batch:
+            _put_batch(part.messages, given, entry, from_offset, until_offset)
+        else:
+            part.messages += given.messages[entry.start : entry.end]
+        part.until_offset = entry.until_offset
+        if len(part.messages) >= PART_BYTES:
+            yield part
+            part = Part()
+    if walk.fault is not None:
+        raise bad_message(given, walk.walked(), from_offset)
+    part.until_offset = given.end_behind(walk.last_offset)
+    yield part
+
+
+def _put_batch(
+    to: bytearray, given: Given, entry: Entry, from_offset: int, until_offset: int
+) -> None:
+    """The batch's messages with offsets in the range, each as a stored one."""
+    raw = given.messages[entry.start : entry.end]
+    fields = fields_of(raw)
+    assert fields is not None  # else its number could not be told
+    flags = int.from_bytes(raw[_FLAGS_AT:_BORN_AT], "big")
+    number = entry.until_offset - entry.offset
+    found = _messages_of(_body(raw, flags, fields, entry, given), entry, given)
+    inner = list(islice(found, number + 1))
+    if len(inner) != number:
+        # Either number may be the right one, so nothing can go on behind it.
+        held = f"{len(inner)} messages" if len(inner) < number else "more messages"
+        why = f"it holds {held} and says {number}"
+        raise bad_message_at(entry.offset, why, position=given.start + entry.start)
+    flags &= ~(INNER_BATCH | NEED_UNWRAP | PACKED | CODEC_BITS)
+    magic, queue, physical = raw[4:_CRC_AT], raw[_CRC_AT + 4 : _FLAG_AT], raw[28:_FLAGS_AT]
+    hosts, topic = raw[_BORN_AT : fields.body - 4], raw[fields.body_end : fields.properties - 2]
+    fixed = fields.body + len(topic)  # all but the body and the properties with their length
+    first = max(from_offset, entry.offset)
+    wanted = inner[first - entry.offset : until_offset - entry.offset]
+    for offset, (flag, body, properties) in enumerate(wanted, first):
+        to += _LENGTH.pack(fixed + len(body) + len(properties))
+        to += magic
+        to += struct.pack(">I", zlib.crc32(body) & 0x7FFFFFFF)
+        to += queue
+        to += struct.pack(">iq", flag, offset)
+        to += physical
+        to += flags.to_bytes(4, "big")
+        to += hosts
+        to += _LENGTH.pack(len(body))
+        to += body
+        to += topic
+        to += properties
+
+
+def _body(raw: Any, flags: int, fields: Fields, entry: Entry, given: Given) -> memoryview:
+    """A batch's body unpacked."""
+    if not flags & NEED_UNWRAP:
+        # Upstream's clients give it to their users as one message.
+        raise _bad(entry, given, "it holds a batch that readers are not to take apart")
+    body = memoryview(raw)[fields.body : fields.body_end]
+    if zlib.crc32(body) & 0x7FFFFFFF != int.from_bytes(raw[_CRC_AT : _CRC_AT + 4], "big"):
+        raise _bad(entry, given, StoredFault.BAD_CHECKSUM.reason)
+    codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
+    if codec == NOT_PACKED:
+        return body
+    values = Values(given.context.max_batch_bytes)
+    try:
+        values.add(codec, body)
+    except Undecodable as error:
+        raise _bad(entry, given, str(error), codec=codec) from None
+    return values.value()
+
+
+def _messages_of(
+    body: memoryview, entry: Entry, given: Given
+) -> Iterator[tuple[int, memoryview, memoryview]]:
+    """Flag, body, and properties with their length in front. No magic and no checksum is
+    looked at: producers write none."""
+    place = 0
+    while place < len(body):
+        length = body_length = size = -1
+        if len(body) - place >= _SMALLEST:
+            length, _, _, flag, body_length = _INNER.unpack_from(body, place)
+        at = place + _INNER.size
+        if 0 <= body_length <= len(body) - at - _SHORT.size:
+            (size,) = _SHORT.unpack_from(body, at + body_length)
+        if size < 0 or length != _SMALLEST + body_length + size or length > len(body) - place:
+            raise _bad(entry, given, "a message of the batch in it is longer than its rest")
+        yield flag, body[at : at + body_length], body[at + body_length : place + length]
+        place += length
+
+
+def _bad(entry: Entry, given: Given, why: str, **facts: Any) -> BadRecord:
+    """Where the batch ends is not in doubt."""
+    facts |= {"position": given.start + entry.start, "next_offset": entry.until_offset}
+    return bad_message_at(entry.offset, why, **facts)

@@ -1,0 +1,196 @@
+"""Entries of a queue as they lie in a pull: messages, and batches that are stored as one.
+
+Brokers keep batches whole for topics that are made so (`queue.type=BatchCQ`). Such an entry
+says its first offset where a message says its own, and in a property how many messages it
+holds; so many offsets it takes up. A pull from inside of it brings all of it.
+
+Nothing is unpacked here. The kernel walks over messages alone and ends at the first batch;
+this walk is for what then lies there. What it must agree on with the kernel: the same faults
+at the same places, and no fault at bytes that are no whole entry.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from rangeland.decode.rocketmq.layout import (
+    BORN_V6,
+    INNER_BATCH,
+    MAGIC_1,
+    MAGIC_2,
+    SMALLEST,
+    STORE_V6,
+    StoredFault,
+    Walked,
+)
+
+NUMBER: Final = b"INNER_NUM"
+MOST: Final = (1 << 15) - 1
+"""Brokers keep the number as a short, and no batch that has more enters a queue."""
+MOST_DIGITS: Final = len(str(MOST))
+MAX_OFFSET: Final = (1 << 63) - 1
+"""Nothing is at this offset: what ends there could not be told."""
+
+_HEAD: Final = struct.Struct(">iI12xq8xI")
+_LENGTH: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">h")
+_TO_BORN_HOST: Final = 48
+_TO_BODY: Final = SMALLEST - 4 - 1 - 2
+"""From an entry's start to the length of its body, where hosts are of four bytes."""
+
+
+class Entry(NamedTuple):
+    """Offsets ``[offset, until_offset)`` at bytes ``[start, end)``."""
+
+    start: int
+    end: int
+    offset: int
+    until_offset: int
+    is_batch: bool
+
+
+class Fields(NamedTuple):
+    """Where an entry's last fields are: its body at ``[body, body_end)`` behind a length, then
+    the topic behind its own, then properties from ``properties`` on to the end."""
+
+    body: int
+    body_end: int
+    properties: int
+
+
+def first_offset(body: Any) -> int | None:
+    """Of the first entry in a pull's body. None where there is none."""
+    if len(body) < _HEAD.size:
+        return None
+    return int(_HEAD.unpack_from(body)[2])
+
+
+def is_batch(body: Any) -> bool:
+    """Whether the first entry of a pull's body is a batch."""
+    return len(body) >= _HEAD.size and bool(_HEAD.unpack_from(body)[3] & INNER_BATCH)
+
+
+def begins_at(body: Any, offset: int) -> int | None:
+    """Where what a pull from ``offset`` brought begins for its reader: there, if a batch that
+    holds the offset comes first, else at the first entry's offset. A batch that does not tell
+    where it ends may hold it: who takes it apart tells. None where nothing came."""
+    found = first_offset(body)
+    if found is None or found >= offset or not is_batch(body):
+        return found
+    first = next(iter(Walk(body).entries()), None)
+    return offset if first is None or first.until_offset > offset else found
+
+
+def stored_ms(body: Any) -> int | None:
+    """When the broker stored the first entry of a pull's body. None where there is none."""
+    if len(body) < SMALLEST:
+        return None
+    at = _TO_BORN_HOST + (20 if _HEAD.unpack_from(body)[3] & BORN_V6 else 8)
+    return int.from_bytes(body[at : at + 8], "big", signed=True)
+
+
+class Walk:
+    """From entry to entry, until bytes that are no whole one. Afterwards: ``end`` is where the
+    walk has ended, ``last_offset`` that of the last message before, and ``fault`` why it did
+    not go on, where it is one. A batch that does not tell its number is a fault of its own."""
+
+    def __init__(self, messages: Any) -> None:
+        self._data = messages
+        self.end = self.count = 0
+        self.last_offset = -1
+        self.fault: StoredFault | None = None
+
+    def entries(self, until_offset: int | None = None) -> Iterator[Entry]:
+        """Those that begin before ``until_offset``."""
+        while (entry := self._entry()) is not None:
+            if until_offset is not None and entry.offset >= until_offset:
+                return
+            if entry.until_offset <= entry.offset:
+                self.fault = StoredFault.INNER
+                return
+            yield entry
+            self.end, self.count = entry.end, self.count + 1
+            self.last_offset = entry.until_offset - 1
+
+    def _entry(self) -> Entry | None:
+        entry = hop(self._data, self.end)
+        if entry is StoredFault.CUT_SHORT:
+            return None
+        if isinstance(entry, StoredFault):
+            self.fault = entry
+            return None
+        if entry.offset <= self.last_offset:
+            self.fault = StoredFault.ORDER
+            return None
+        return entry if entry.offset < MAX_OFFSET else None
+
+    def walked(self) -> Walked:
+        return Walked(self.count, self.end, self.last_offset, self.fault)
+
+
+def hop(data: Any, start: int) -> Entry | StoredFault:
+    """The entry that begins at this byte, or why there is none. One whose number of messages is
+    not told ends where it begins."""
+    if len(data) - start < _LENGTH.size:
+        return StoredFault.CUT_SHORT
+    (length,) = _LENGTH.unpack_from(data, start)
+    if length < SMALLEST:
+        return StoredFault.TOO_SHORT
+    if length > len(data) - start:
+        return StoredFault.CUT_SHORT
+    _, magic, offset, flags = _HEAD.unpack_from(data, start)
+    if magic not in (MAGIC_1, MAGIC_2):
+        return StoredFault.UNKNOWN_MAGIC
+    is_one = bool(flags & INNER_BATCH)
+    number = _number(data[start : start + length]) if is_one else 1
+    return Entry(start, start + length, offset, offset + number, is_one)
+
+
+def walk_entries(messages: Any) -> Walked:
+    """All of them, without looking into any."""
+    walk = Walk(messages)
+    for _ in walk.entries():
+        pass
+    return walk.walked()
+
+
+def fields_of(entry: Any) -> Fields | None:
+    """None where they do not fit into the entry, or do not fill it."""
+    _, magic, _, flags = _HEAD.unpack_from(entry)
+    place = _TO_BODY + sum(12 for bit in (BORN_V6, STORE_V6) if flags & bit)
+    try:
+        (length,) = _LENGTH.unpack_from(entry, place)
+        body = place + _LENGTH.size
+        body_end = body + length
+        if length < 0:
+            return None
+        if magic == MAGIC_1:
+            width, topic = 1, entry[body_end]
+        else:
+            width, (topic,) = 2, _SHORT.unpack_from(entry, body_end)
+        at = body_end + width + topic
+        (size,) = _SHORT.unpack_from(entry, at)
+    except (struct.error, IndexError):
+        return None
+    at += _SHORT.size
+    fits = topic >= 0 and size >= 0 and at + size == len(entry)
+    return Fields(body, body_end, at) if fits else None
+
+
+def _number(entry: Any) -> int:
+    """How many messages a batch says that it holds; 0 where that cannot be told."""
+    fields = fields_of(entry)
+    if fields is None:
+        return 0
+    said = [b""]
+    for part in bytes(entry[fields.properties :]).split(b"\x02"):
+        name, _, value = part.partition(b"\x01")
+        if name == NUMBER:
+            said.append(value)
+    text = said[-1]
+    if not text.isdigit() or len(text) > MOST_DIGITS:
+        return 0
+    number = int(text)
+    return number if number <= MOST else 0

@@ -1,0 +1,217 @@
+"""Whether messages are where the broker says they are.
+
+The offset stored in a message is covered by no checksum. But a broker looks messages up by an
+index of its own and says which offsets its answer accounts for. An answer that has as many
+messages as it accounts for offsets leaves no doubt where each of them belongs. Where messages are
+left out (by tags, or compacted), their offsets must rise and stay within the answer.
+
+Rules: pure functions of bytes. What is wrong is a value here (``Misplaced``); who reads the
+messages raises it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
+
+from rangeland.decode import stored_decoder
+from rangeland.decode.rocketmq.layout import StoredFault, Walked
+from rangeland.dialects.dialect import Span
+from rangeland.dialects.rocketmq.log_entries import Entry, first_offset, hop
+from rangeland.dialects.rocketmq.pull_result import Given
+
+
+class Misplaced(NamedTuple):
+    """At bytes ``[start, end)`` and offsets ``[offset, until_offset)`` lies something else than
+    what is stored says. ``until_offset`` is None where it is not certain how far that goes."""
+
+    start: int
+    end: int
+    offset: int
+    until_offset: int | None
+    why: str
+    fault: StoredFault | None = None
+
+
+class Segment(NamedTuple):
+    """Messages at bytes ``[start, end)`` that account for ``[from_offset, until_offset)``, and
+    what is wrong behind them, if anything."""
+
+    start: int
+    end: int
+    from_offset: int
+    until_offset: int
+    misplaced: Misplaced | None
+
+
+def segments(given: Given) -> Iterator[Segment]:
+    """Everything that came, for messages whose broker has said what they account for."""
+    spans = given.context.spans
+    start, offset = 0, spans[0].from_offset
+    for one in misplaced(given):
+        yield Segment(start, one.start, offset, one.offset, one)
+        start = one.end
+        offset = one.offset if one.until_offset is None else one.until_offset
+    yield Segment(start, len(given.messages), offset, spans[-1].until_offset, None)
+
+
+def misplaced(given: Given) -> list[Misplaced]:
+    """In the order of the bytes. None behind one whose end is not known."""
+    spans, has_gaps = given.context.spans, given.context.has_gaps
+    if not has_gaps and is_tiled(given.messages, spans[0].from_offset, spans[-1].until_offset):
+        return []
+    found: list[Misplaced] = []
+    begin = 0
+    for span in spans:
+        body = given.messages[begin : span.end]
+        if has_gaps:
+            wrong = _with_gaps(body, span, is_exact=not given.context.tags)
+        else:
+            wrong = _without_gaps(body, span)
+        for one in wrong:
+            found.append(one._replace(start=begin + one.start, end=begin + one.end))
+            if one.until_offset is None:
+                return found
+        begin = span.end
+    return found
+
+
+def is_tiled(body: Any, from_offset: int, until_offset: int) -> bool:
+    """Whether plain messages follow each other at all of these offsets, to the last byte."""
+    if first_offset(body) != from_offset:
+        return False
+    walked = stored_decoder().walk_stored(body)
+    return walked == Walked(until_offset - from_offset, len(body), until_offset - 1, None)
+
+
+def is_complete(body: Any, from_offset: int, until_offset: int) -> bool:
+    """Whether there are as many messages as offsets, wherever they say that they are: then none
+    is left out, and each has its place."""
+    if is_tiled(body, from_offset, until_offset):
+        return True
+    entries, fault = _entries(body)
+    return fault is None and _count(entries) == until_offset - _begin(entries, from_offset)
+
+
+def before_gap(body: Any, from_offset: int) -> tuple[int, int | None]:
+    """Up to which byte messages follow each other from the offset on, and the offset there; None
+    where no gap comes, but bytes that cannot be walked over."""
+    entries, fault = _entries(body)
+    expected = _begin(entries, from_offset)
+    for entry in entries:
+        if entry.offset != expected:
+            return entry.start, max(expected, from_offset)
+        expected = entry.until_offset
+    return (len(body), None) if fault else (_end(entries), max(expected, from_offset))
+
+
+# --- within one answer --------------------------------------------------------------------
+
+
+def _without_gaps(body: Any, span: Span) -> Iterator[Misplaced]:
+    entries, fault = _entries(body)
+    offset = _begin(entries, span.from_offset)
+    has_all = fault is None and _count(entries) == span.until_offset - offset
+    for entry in entries:
+        number = entry.until_offset - entry.offset
+        if entry.offset != offset:
+            why = f"it is at offset {offset}, and says that it is at {entry.offset}"
+            end = offset + number if has_all else None
+            yield Misplaced(entry.start, entry.end, offset, end, why)
+            if end is None:
+                return
+        offset += number
+    if fault is not None:
+        yield Misplaced(_end(entries), len(body), offset, None, fault.reason, fault)
+    elif not has_all:
+        why = f"its broker's answer goes on to offset {span.until_offset}, and has no more messages"
+        yield Misplaced(len(body), len(body), offset, None, why)
+
+
+def _with_gaps(body: Any, span: Span, *, is_exact: bool) -> Iterator[Misplaced]:
+    """``is_exact``: the last message is the last offset that the answer accounts for."""
+    if _fits(body, span, is_exact=is_exact):
+        return
+    entries, fault = _entries(body)
+    bad = set(_out_of_place(entries, span, is_exact=is_exact and fault is None))
+    offset = span.from_offset
+    for is_bad, group in groupby(enumerate(entries), lambda each: each[0] in bad):
+        indexes = [index for index, _ in group]
+        first, last = entries[indexes[0]], entries[indexes[-1]]
+        if not is_bad:
+            offset = last.until_offset
+            continue
+        behind = entries[indexes[-1] + 1 :][:1]
+        end = behind[0].offset if behind else span.until_offset if fault is None else None
+        why = f"it says that it is at offset {first.offset}, where offsets {offset} to "
+        why += f"{(end or span.until_offset) - 1} may be"
+        if end is None or end <= offset:
+            yield Misplaced(first.start, len(body), offset, None, why)
+            return
+        yield Misplaced(first.start, last.end, offset, end, why)
+        offset = end
+    if fault is not None:
+        yield Misplaced(_end(entries), len(body), offset, None, fault.reason, fault)
+
+
+def _fits(body: Any, span: Span, *, is_exact: bool) -> bool:
+    walked = stored_decoder().walk_stored(body)
+    first = first_offset(body)
+    if walked.fault is not None or walked.end != len(body):
+        return False
+    if first is None:
+        return not is_exact
+    until = walked.last_offset + 1
+    is_within = span.from_offset <= first and until <= span.until_offset
+    return is_within and (until == span.until_offset or not is_exact)
+
+
+def _out_of_place(entries: list[Entry], span: Span, *, is_exact: bool) -> Iterator[int]:
+    """Which of the entries are not within the answer, or not behind the one before. Of two that
+    contradict each other either may be wrong."""
+    fitting = []
+    for index, entry in enumerate(entries):
+        if span.from_offset < entry.until_offset and entry.offset < span.until_offset:
+            fitting.append(index)
+        else:
+            yield index
+    for before, after in pairwise(fitting):
+        if entries[after].offset < entries[before].until_offset:
+            yield from (before, after)
+    if is_exact and entries and entries[-1].until_offset < span.until_offset:
+        yield len(entries) - 1
+
+
+def _entries(body: Any) -> tuple[list[Entry], StoredFault | None]:
+    """By their lengths alone, whatever offsets they say; and what ends them before the end."""
+    found: list[Entry] = []
+    place = 0
+    while place < len(body):
+        entry = hop(body, place)
+        if isinstance(entry, StoredFault):
+            return found, entry
+        if entry.until_offset <= entry.offset:
+            return found, StoredFault.INNER
+        found.append(entry)
+        place = entry.end
+    return found, None
+
+
+def _begin(entries: list[Entry], from_offset: int) -> int:
+    """A pull from inside of a batch brings all of it."""
+    if (
+        entries
+        and entries[0].is_batch
+        and entries[0].offset < from_offset < entries[0].until_offset
+    ):
+        return entries[0].offset
+    return from_offset
+
+
+def _count(entries: list[Entry]) -> int:
+    return sum(entry.until_offset - entry.offset for entry in entries)
+
+
+def _end(entries: list[Entry]) -> int:
+    return entries[-1].end if entries else 0

@@ -1,0 +1,48 @@
+"""The bytes of a message that cannot be decoded, out of a pull: to be kept as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rangeland.dialects.dialect import NO_CONTEXT, Context
+from rangeland.dialects.rocketmq.log_entries import Walk
+from rangeland.dialects.rocketmq.placement import segments
+from rangeland.dialects.rocketmq.pull_result import given_of
+
+
+def cut_out(
+    records: memoryview,
+    from_offset: int,
+    first: int,
+    until: int,
+    context: Context = NO_CONTEXT,
+) -> memoryview:
+    """The messages with offsets in ``[first, until)``, and batches that hold one of them, up
+    to where the bytes cannot be walked over. Where messages are is known from the broker's
+    answer, or they say it themselves: ``from_offset`` is for dialects whose bytes do not."""
+    given = given_of(records, context)
+    if not context.spans:
+        return _walked(given.messages, first, until)
+    for part in segments(given):
+        if first < part.until_offset:
+            return _walked(given.messages[part.start : part.end], first, until)
+        one = part.misplaced
+        if one is not None and (one.until_offset is None or first < one.until_offset):
+            return given.messages[one.start : one.end]
+    return given.messages[:0]
+
+
+def _walked(messages: memoryview, first: int, until: int) -> memoryview:
+    begins, ends = 0, 0
+    for entry in Walk(messages).entries(until):
+        if entry.until_offset <= first:
+            begins = entry.end
+        ends = entry.end
+    return messages[begins:ends]
+
+
+def aborted_within(
+    records: memoryview, first: int, until: int, aborted: Sequence[tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """There are no transactions."""
+    return ()

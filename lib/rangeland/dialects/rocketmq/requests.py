@@ -1,0 +1,373 @@
+"""RocketMQ's side of the dialect contract: questions into requests, answers into values.
+
+Pure. Name servers know who has which queues; each is asked in turn, and the next one for what
+the first does not know, since one that has just started knows little. A broker says 0 of a
+queue that it does not have, so whether a topic is there is told by its route alone.
+
+A queue's master is read from; a slave is where the master is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from rangeland.decode.rocketmq.layout import BORN_TIMESTAMP
+from rangeland.dialects.dialect import (
+    Asked,
+    Asking,
+    ClusterView,
+    Context,
+    Credentials,
+    FetchAnswer,
+    Fetched,
+    FetchTerms,
+    Nature,
+    OffsetAnswer,
+    Question,
+    Search,
+    Silence,
+    Span,
+    TopicView,
+    nobody_answers,
+)
+from rangeland.dialects.error_meaning import Code, Verdict
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.error_codes import (
+    MISSING,
+    NO_MATCHED_MESSAGE,
+    REQUEST_NOT_SUPPORTED,
+    SUCCESS,
+    TOPIC_NOT_EXIST,
+    judge,
+    judge_pull,
+)
+from rangeland.dialects.rocketmq.missing_messages import compacted_until, found_at
+from rangeland.dialects.rocketmq.placement import before_gap, is_complete, misplaced
+from rangeland.dialects.rocketmq.pull_result import Given, messages_from
+from rangeland.dialects.rocketmq.pull_series import number_of
+from rangeland.dialects.rocketmq.routes import (
+    MASTER,
+    is_system_topic,
+    read_brokers,
+    read_route,
+    read_topics,
+)
+from rangeland.errors import JobFileError
+from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
+
+NATURE: Final = Nature(numbered_per_broker=True, columns=(BORN_TIMESTAMP,), leader_id=MASTER)
+SIGNED: Final = "ACL"
+"""The mechanism of ``Credentials``: an access key, and the secret key that signs with it."""
+NOTHING: Final = memoryview(b"")
+MAX_INT64: Final = 2**63 - 1
+
+
+# --- leaders ----------------------------------------------------------------------------
+
+
+def find_leaders(
+    topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
+) -> Search:
+    """Raises Unreachable where no name server answers."""
+    silences: list[Silence] = []
+    views: dict[str, TopicView] = {}
+    registered: frozenset[str] = frozenset()
+    wanted = None if topics is None else list(dict.fromkeys(topics))
+    has_answered = False
+    for seed in seeds:
+        if has_answered and not _unknown(wanted, views):
+            break
+        found = yield from _ask_server(seed, wanted if not views else _unknown(wanted, views))
+        if isinstance(found, Silence):
+            silences.append(found)
+        elif found is not None:
+            has_answered = True
+            views |= {name: view for name, view in found.items() if _is_news(view, views)}
+            registered |= yield from _ask_for_brokers(seed)
+    if not has_answered:
+        raise nobody_answers(_joined(silences))
+    return ClusterView((), views, registered=registered)
+
+
+def _unknown(wanted: Sequence[str] | None, views: Mapping[str, TopicView]) -> list[str]:
+    if wanted is None:
+        return []
+    return [name for name in wanted if name not in views or views[name].is_unknown]
+
+
+def _is_news(view: TopicView, views: Mapping[str, TopicView]) -> bool:
+    return view.name not in views or not view.is_unknown
+
+
+def _ask_server(
+    seed: Address, wanted: Sequence[str] | None
+) -> Generator[Asking, Any, dict[str, TopicView] | Silence | None]:
+    """None: it is no name server, but a broker."""
+    if wanted is None:
+        answers = yield Asking((seed,), (Question(m.all_topics()),))
+        if isinstance(answers, Silence):
+            return answers
+        if answers[0].code == REQUEST_NOT_SUPPORTED:
+            return None
+        wanted = [] if answers[0].code != SUCCESS else read_topics(answers[0].body)
+        wanted = [name for name in wanted if not is_system_topic(name)]
+    if not wanted:
+        return {}
+    answers = yield Asking((seed,), tuple(Question(m.route(topic)) for topic in wanted))
+    if isinstance(answers, Silence):
+        return answers
+    if all(answer.code == REQUEST_NOT_SUPPORTED for answer in answers):
+        return None
+    return {t: _view(t, answer) for t, answer in zip(wanted, answers, strict=True)}
+
+
+def _ask_for_brokers(seed: Address) -> Generator[Asking, Any, frozenset[str]]:
+    """None where the server does not say: then a broker without a route may be away."""
+    answers = yield Asking((seed,), (Question(m.all_brokers()),))
+    if isinstance(answers, Silence) or answers[0].code != SUCCESS:
+        return frozenset()
+    return read_brokers(answers[0].body)
+
+
+def _view(topic: str, answer: m.Answer) -> TopicView:
+    code = judge(answer.code)
+    if answer.code != SUCCESS:
+        return TopicView(
+            topic,
+            code.verdict,
+            f"{code.name}: {answer.remark}" if answer.remark else code.name,
+            is_internal=is_system_topic(topic),
+            leaders={},
+            is_unknown=answer.code == TOPIC_NOT_EXIST,
+        )
+    route = read_route(answer.body)
+    return TopicView(topic, Verdict.OK, "", route.is_internal(topic), route.leaders(topic))
+
+
+def _joined(silences: Sequence[Silence]) -> Silence:
+    tried = {address: why for silence in silences for address, why in silence.tried.items()}
+    return Silence(tried, sum(silence.strangers for silence in silences))
+
+
+# --- offsets ----------------------------------------------------------------------------
+
+
+def ask_offsets(
+    leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
+) -> list[Question]:
+    """One question per queue. Times are those at which brokers stored messages."""
+    match when:
+        case Earliest():
+            return [Question(m.min_offset(queue)) for queue in leaders]
+        case Latest():
+            return [Question(m.max_offset(queue)) for queue in leaders]
+        case AtTime(time_ms):
+            return [Question(m.TimeSearch(queue, max(time_ms, 0))) for queue in leaders]
+
+
+def read_offsets(answers: Sequence[m.Answer]) -> dict[Partition, OffsetAnswer]:
+    found = {}
+    for answer in answers:
+        assert answer.request.about is not None
+        code = judge(answer.code)
+        # What has no code for success has no offset either.
+        offset = _told_offset(answer) if answer.code == SUCCESS else None
+        name = f"{code.name}: {answer.remark}" if answer.remark and offset is None else code.name
+        verdict = code.verdict
+        if offset is None and verdict is Verdict.OK and answer.code != SUCCESS:
+            verdict = Verdict.UNKNOWN
+        found[answer.request.about] = OffsetAnswer(verdict, name, offset)
+    return found
+
+
+def _told_offset(answer: m.Answer) -> int | None:
+    """A queue for batches says -1 until it has one: it begins at 0, and none is that late."""
+    offset = number_of(answer, "offset")
+    if offset >= 0:
+        return offset
+    return None if answer.request.code == m.SEARCH_OFFSET else 0
+
+
+# --- records ----------------------------------------------------------------------------
+
+
+def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
+    """A series of pulls for each queue, all of them on their way at once."""
+    return [
+        Question(
+            m.PullSeries(
+                about=a.partition,
+                offset=a.offset,
+                until_offset=MAX_INT64 if a.until_offset is None else a.until_offset,
+                max_bytes=a.max_bytes,
+                tags=terms.tags,
+            )
+        )
+        for a in asked
+    ]
+
+
+def read_records(
+    answers: Sequence[m.SeriesAnswer], asked: Sequence[Asked], isolation: Isolation
+) -> FetchAnswer:
+    """Of each series what came without a gap."""
+    parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(asked, answers, strict=True))
+    return FetchAnswer(Verdict.OK, "", parts)
+
+
+@dataclass(slots=True)
+class _Joined:
+    """The pulls of a series behind each other: the bodies of those before ``position`` and what
+    each accounts for, the end of the queue and who should be read, as the last of them say.
+    ``has_gaps``: offsets may be missing from them."""
+
+    position: int
+    has_gaps: bool
+    tags: tuple[bytes, ...]
+    bodies: list[Any] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    end: int = -1
+    preferred: int | None = None
+
+    def note(self, answer: m.Answer) -> None:
+        if "maxOffset" in answer.fields:
+            self.end = max(self.end, number_of(answer, "maxOffset"))
+        if "suggestWhichBrokerId" in answer.fields:
+            self.preferred = number_of(answer, "suggestWhichBrokerId")
+
+    def add(self, answer: m.Answer) -> bool:
+        """What it has brought behind the position. Pulls overlap by tags, and where batches lie
+        across their ends. False where what follows cannot be joined."""
+        start, until = self.position, number_of(answer, "nextBeginOffset")
+        if until <= start:
+            return True
+        body = answer.body if answer.code == SUCCESS else NOTHING
+        if answer.pull.offset < start:
+            if self._is_misplaced(body, answer.pull.offset, until):
+                return False  # asked for alone, it will show what is wrong with it
+            body = messages_from(body, start)
+        if not self.has_gaps and not is_complete(body, start, until):
+            # What is missing is asked for once more, from its beginning on.
+            size, gap = before_gap(body, start)
+            body, until = body[:size], until if gap is None else gap
+        is_whole = until == number_of(answer, "nextBeginOffset")
+        if until > start:
+            self._put(body, until)
+        return is_whole
+
+    def _is_misplaced(self, body: Any, from_offset: int, until: int) -> bool:
+        spans = (Span(len(body), from_offset, until),)
+        return bool(misplaced(Given(memoryview(body), self._context(spans))))
+
+    def _context(self, spans: Sequence[Span]) -> Context:
+        return Context(spans=tuple(spans), has_gaps=self.has_gaps, tags=self.tags)
+
+    def _put(self, body: Any, until: int) -> None:
+        end = (self.spans[-1].end if self.spans else 0) + len(body)
+        self.spans.append(Span(end, self.position, until))
+        self.bodies.append(body)
+        self.position = until
+
+    def fetched(self, partition: Partition) -> Fetched:
+        if not self.spans:
+            return self.nothing(partition, "PULL_NOT_FOUND")
+        bodies = self.bodies
+        records = memoryview(b"".join(bodies) if bodies[1:] else bodies[0])
+        found = self.nothing(partition, "FOUND")
+        return replace(found, records=records, context=self._context(self.spans))
+
+    def nothing(self, partition: Partition, name: str) -> Fetched:
+        return Fetched(partition, Verdict.OK, name, NOTHING, self.end, preferred=self.preferred)
+
+
+def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
+    """Where nothing came without a gap, the first pull's answer says why."""
+    start = series.request.offset
+    compacted = compacted_until(series)
+    by_tags = any(answer.pull.tags for answer in series.answers)
+    firsts = [series.answers[0], *(series.behind[:1] if by_tags else ())]
+    for answer in firsts:
+        first = _judge(answer, start, is_known=compacted is not None)
+        if first.verdict is not Verdict.OK or found_at(answer) != found_at(firsts[0]):
+            name = f"{first.name}: {answer.remark}" if answer.remark else first.name
+            return Fetched(partition, first.verdict, name, NOTHING)
+    tags = tuple(tag.encode() for tag in series.request.tags)
+    joined = _Joined(start, by_tags or series.is_compacted, tags)
+    joined.note(series.answers[0])
+    if by_tags:
+        return _by_tags(partition, series, joined)
+    for answer in series.answers:
+        at = answer.pull.offset
+        if at > joined.position:
+            break
+        is_known = compacted is not None and at == start
+        if _judge(answer, at, is_known=is_known).verdict is not Verdict.OK:
+            break
+        joined.note(answer)
+        if answer.code != SUCCESS or not joined.add(answer):
+            break
+    return joined.fetched(partition)
+
+
+def _by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
+    """The first of the answers has told that the log holds the offset, and one behind them all
+    that it still did. A broker looks further than to the last message it gives, and pulls may
+    overlap."""
+    for answer in series.answers[1:]:
+        if answer.pull.offset > joined.position:
+            break
+        is_found = answer.code == SUCCESS
+        if not is_found and answer.remark != NO_MATCHED_MESSAGE:
+            break
+        joined.note(answer)
+        if not joined.add(answer):
+            break
+    if not joined.spans:
+        return _nothing_by_tags(partition, series, joined)
+    return joined.fetched(partition)
+
+
+def _nothing_by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
+    """The first pull by tags says why, unless the end of the queue does."""
+    answer = series.answers[1]
+    code = judge_pull(answer.code, answer.remark, joined.position)
+    if code.verdict is Verdict.OK:
+        return joined.nothing(partition, code.name)
+    return Fetched(partition, code.verdict, f"{code.name}: {answer.remark}", NOTHING)
+
+
+def _judge(answer: m.Answer, offset: int, *, is_known: bool = False) -> Code:
+    """A broker that finds the offset's message gone goes on at the next one that is there.
+    Whether that is for the log's beginning to have moved, its next question tells. ``is_known``:
+    what comes before the next one is known to be compacted."""
+    code = judge_pull(answer.code, answer.remark, offset)
+    found = found_at(answer)
+    if found is None or found == offset or is_known:
+        return code
+    # An answer that leaves nothing out has the offset's message, whatever that says of itself.
+    until = number_of(answer, "nextBeginOffset")
+    return code if is_complete(answer.body, offset, until) else MISSING
+
+
+# --- access -----------------------------------------------------------------------------
+
+
+def login(credentials: Credentials) -> Generator[Question, Any, None]:
+    """Nobody logs in: each request is signed. Whether the signature is good is told by the
+    first request that needs it. Raises JobFileError for another mechanism."""
+    if credentials.mechanism != SIGNED:
+        raise JobFileError(
+            "servers of this dialect know access keys only",
+            why=f"{credentials.mechanism} was asked for",
+            do="set source.security.acl, and remove source.security.sasl",
+        )
+    answer = yield Question(m.Login(credentials))
+    code = judge(answer.code)
+    if code.verdict is Verdict.REFUSED:
+        raise JobFileError(
+            f"the access key {credentials.username} was refused",
+            why=f"{code.name}: {answer.remark}",
+            do="check the access key and where its secret key comes from",
+        )

@@ -1,0 +1,484 @@
+"""The thread that fetches ahead: obeys the loop, hands raw pieces over in the order they came.
+
+It peeks where an answer ends, sends the next request at once, and only then hands the answer
+over, so the broker works while the other side decodes. What is fetched and not yet decoded is
+bounded in bytes. Whatever goes wrong here is raised where the pieces are taken.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rangeland.connection.broker_connection import Lost
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import (
+    NO_CONTEXT,
+    Asked,
+    ClusterView,
+    Context,
+    FetchAnswer,
+    Fetched,
+    FetchTerms,
+    Nature,
+    NoVersion,
+    Question,
+)
+from rangeland.dialects.error_meaning import Verdict
+from rangeland.errors import BadRecord, Unreachable
+from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.loop_actions import (
+    Ask,
+    AskLogRange,
+    FindLeaders,
+    Finished,
+    Patience,
+    WaitUntil,
+    Want,
+)
+from rangeland.fetch.slice_state import look_at
+from rangeland.fetch.throttle import Manners, slowed
+from rangeland.model import (
+    Address,
+    Earliest,
+    Isolation,
+    Latest,
+    Leader,
+    Partition,
+    Slice,
+)
+from rangeland.planning.policy import Loss
+from rangeland.survey.leaders import ask_leaders
+
+MAX_WAIT_MS = 500
+PREFETCH_BYTES = 48 << 20
+NOTHING = memoryview(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Raw bytes of one slice, from the offset they were asked at; or a loss."""
+
+    index: int
+    from_offset: int
+    until_offset: int
+    records: memoryview = NOTHING
+    aborted: tuple[tuple[int, int], ...] = ()
+    leader: str = ""
+    loss: Loss | None = None
+    context: Context = NO_CONTEXT
+    is_doubtful: bool = False
+    """Not surely the leader's own: another copy may be whole where this one is damaged."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is to be decoded."""
+        return not len(self.records) and not self.context.spans
+
+
+class _Budget:
+    """A bound on bytes that are fetched and not yet decoded. One piece always fits."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._held = 0
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def take(self, size: int) -> bool:
+        """Waits until there is room. False once closed."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._held == 0 or self._held + size <= self._limit
+            )
+            self._held += size
+            return not self._closed
+
+    def give_back(self, size: int) -> None:
+        with self._changed:
+            self._held -= size
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class Fetcher:
+    """The fetching thread: obeys the loop, hands raw pieces over in the order they came."""
+
+    def __init__(
+        self,
+        slices: Sequence[Slice],
+        settings: ClusterSettings,
+        patience: Patience,
+        *,
+        leader_only: bool = False,
+        floors: Mapping[int, int] | None = None,
+    ) -> None:
+        """``floors``: up to where slices have been read already, by their index."""
+        self.brokers = Brokers(settings)
+        self._settings = settings
+        self._slices = {s.index: s for s in slices}
+        patience = slowed(patience, settings.rates)
+        self._patience = patience
+        self._terms = FetchTerms(
+            settings.isolation,
+            MAX_WAIT_MS,
+            patience.request_bytes,
+            rack=settings.rack,
+            tags=settings.tags,
+        )
+        self._floors = dict(floors or {})
+        self._members = _named(settings) if self.brokers.dialect.NATURE.numbered_per_broker else {}
+        led = [self._led(s) for s in slices]
+        nature = self.brokers.dialect.NATURE
+        manners = Manners(dict(settings.rates))
+        self._loop = FetchLoop(
+            led, patience, settings.policy, _now_ms(), nature, manners, leader_only
+        )
+        self._pieces: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
+        self._budget = _Budget(PREFETCH_BYTES)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
+
+    def _led(self, piece: Slice) -> Slice:
+        """Where brokers number partitions of their own, the slice as its broker is found now:
+        at its old address another may listen, and answer with other records."""
+        if not self._members:
+            return piece
+        return replace(piece, leader=self._members.get(piece.partition.broker))
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; the caller has all it wants, or has failed."""
+        self._stopped.set()
+        self._budget.close()
+        self.brokers.close()
+        self._thread.join()
+
+    def pieces(self) -> Iterator[Piece]:
+        while True:
+            item = self._pieces.get()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+            self._budget.give_back(len(item.records))
+
+    def _run(self) -> None:
+        try:
+            self._work()
+            self._pieces.put(None)
+        except BaseException as error:  # handed to the caller's thread, whatever it is
+            self._pieces.put(error)
+
+    def _work(self) -> None:
+        sent: Ask | None = None
+        while not self._stopped.is_set():
+            step = sent if sent is not None else self._loop.next(_now_ms())
+            self._hand_over_losses()
+            match step:
+                case Finished():
+                    return
+                case WaitUntil(at_ms):
+                    self._stopped.wait(max(0, at_ms - _now_ms()) / 1000)
+                case FindLeaders():
+                    self._find(step)
+                case AskLogRange(leader, want):
+                    self._measure(leader, want)
+                case Ask():
+                    sent = self._fetch(step, is_sent=step is sent)
+
+    def _hand_over_losses(self) -> None:
+        for index, loss in self._loop.gone:
+            self._pieces.put(Piece(index, loss.from_offset, loss.until_offset, loss=loss))
+        self._loop.gone.clear()
+
+    # --- records ----------------------------------------------------------------------
+
+    def _fetch(self, ask: Ask, *, is_sent: bool) -> Ask | None:
+        """Takes one answer. Gives the next request, sent before the answer is handed over."""
+        asked = self._asked(ask)
+        try:
+            answer = self._answer(ask, asked, is_sent)
+        except Lost as error:
+            if not self._stopped.is_set():
+                self._loop.on_lost(ask.leader, f"{error.what}: {error.why}")
+            return None
+        size = sum(len(part.records) for part in answer.parts)
+        self._loop.on_answer(ask.leader, size, answer.throttle_ms, _now_ms())
+        if answer.verdict is not Verdict.OK:
+            for want in ask.wants:
+                self._loop.on_verdict(want, answer.verdict, answer.code)
+            return None
+        parts = {part.partition: part for part in answer.parts}
+        throttled = answer.throttle_ms > 0
+        taken = [
+            self._take(ask.leader, want, parts.get(want.partition), throttled) for want in ask.wants
+        ]
+        sent = self._send_ahead()
+        for piece in taken:
+            if piece is None:
+                continue
+            if not self._budget.take(len(piece.records)):
+                return None
+            self._pieces.put(piece)
+        return sent
+
+    def _asked(self, ask: Ask) -> list[Asked]:
+        return [
+            Asked(
+                w.partition,
+                w.topic_id,
+                w.epoch,
+                w.offset,
+                w.max_bytes,
+                self._slices[w.index].until_offset,
+            )
+            for w in ask.wants
+        ]
+
+    def _questions(self, ask: Ask, asked: list[Asked]) -> list[Question]:
+        terms = replace(self._terms, rack="") if ask.stays else self._terms
+        return self.brokers.dialect.ask_records(asked, terms)
+
+    def _answer(self, ask: Ask, asked: list[Asked], is_sent: bool) -> FetchAnswer:
+        leader = ask.leader
+        questions = self._questions(ask, asked)
+        if is_sent:
+            try:
+                answers = self.brokers.receive_all(leader, questions)
+            except Lost:
+                # The once-more of SimpleConsumer: a fresh connection, the same request.
+                self.brokers.drop(leader)
+                answers = self.brokers.call_all(leader, questions)
+        else:
+            answers = self.brokers.call_all(leader, questions)
+        return self.brokers.dialect.read_records(answers, asked, self._settings.isolation)
+
+    def _send_ahead(self) -> Ask | None:
+        """Sends the next fetch if the loop wants one now; its answer is taken later."""
+        step = self._loop.next(_now_ms())
+        if not isinstance(step, Ask):
+            return None
+        try:
+            self.brokers.send_all(step.leader, self._questions(step, self._asked(step)))
+        except Lost:
+            self.brokers.drop(step.leader)
+            return None
+        return step
+
+    def _take(
+        self, leader: Address, want: Want, part: Fetched | None, throttled: bool
+    ) -> Piece | None:
+        """Tells the loop what came for one slice; gives what is to be decoded, if anything."""
+        until_offset = self._slices[want.index].until_offset
+        if part is None or (part.verdict is Verdict.OK and part.is_empty):
+            if part is None or not self._goes_elsewhere(want, part):
+                end = part.readable_end if part is not None else -1
+                self._loop.on_empty(want, end, throttled)
+            return None
+        if part.verdict is not Verdict.OK:
+            self._loop.on_verdict(want, part.verdict, part.code)
+            return None
+        is_damaged = False
+        most = self._settings.max_batch_bytes
+        known = replace(part.context, floor=self._floor(want), asked_at=want.offset)
+        context = replace(known, max_batch_bytes=most)
+        try:
+            next_offset = self.brokers.dialect.next_offset(part.records, want.offset, context)
+        except BadRecord as error:
+            next_offset = self._before(error, want, leader)
+            is_damaged = True
+            if next_offset is None:
+                return None
+        if next_offset is None:
+            self._loop.on_too_small(want)
+            return None
+        if is_damaged:  # how far that goes is on the word of damaged bytes: decoding judges it
+            next_offset = min(next_offset, until_offset)
+        elif 0 <= part.readable_end < next_offset:
+            next_offset = self._believed(leader, want, part, next_offset)
+            if next_offset is None:
+                return None
+        is_doubtful = self._loop.is_doubtful(want)
+        if not self._advanced(want, next_offset, is_damaged):
+            return None
+        self._goes_elsewhere(want, part)
+        return Piece(
+            want.index,
+            want.offset,
+            min(next_offset, until_offset),
+            part.records,
+            part.aborted,
+            str(leader),
+            context=context,
+            is_doubtful=is_doubtful,
+        )
+
+    def _advanced(self, want: Want, next_offset: int, is_damaged: bool) -> bool:
+        if not self._loop.on_records(want, next_offset):
+            return False
+        if not is_damaged:
+            self._floors[want.index] = next_offset
+        return True
+
+    def _floor(self, want: Want) -> int:
+        """The offset, if an entry ended there: then what comes next begins there or later. Where
+        a slice begins in the middle of a batch, the batch begins before."""
+        return want.offset if self._floors.get(want.index) == want.offset else 0
+
+    def _goes_elsewhere(self, want: Want, part: Fetched) -> bool:
+        named = part.preferred
+        return named is not None and self._loop.on_preferred(want.index, named)
+
+    def _believed(self, leader: Address, want: Want, part: Fetched, next_offset: int) -> int | None:
+        """How far to go where records end behind what is readable: a broker looks where that
+        ends before it reads, so the log may have grown; or the offset is damaged that is
+        stored with the last of them. What comes before it is taken."""
+        dialect, end = self.brokers.dialect, part.readable_end
+        context = replace(part.context, floor=self._floor(want))
+        within = dialect.cut_out(part.records, want.offset, want.offset, end, context)
+        known = Context(floor=context.floor)
+        before = dialect.next_offset(within, want.offset, known) if len(within) else None
+        if before is not None and want.offset < before <= end:
+            return before
+        try:
+            latest = self._edge(leader, want, Latest())
+        except Lost:
+            self._loop.on_empty(want, -1, throttled=False)
+            return None
+        if next_offset <= latest:
+            return next_offset
+        error = BadRecord(
+            f"the batch at offset {want.offset} cannot be decoded",
+            why=f"it ends at offset {next_offset}, and the log ends at {latest}",
+        )
+        self._loop.on_damaged(want, located(error, want.partition, str(leader), dialect.NATURE))
+        return None
+
+    def _before(self, error: BadRecord, want: Want, leader: Address) -> int | None:
+        """Where the damage ends, if that is known, or begins, if something stands before it:
+        then it shows in decoding, which needs to see what is around it. Else the loop decides."""
+        # What a replica alone has damaged is not walked past, but read at its leader.
+        edges = ("next_offset", "base_offset")
+        for edge in edges[1:] if self._loop.is_replica(want) else edges:
+            offset: int = error.facts.get(edge, want.offset)
+            if offset > want.offset:
+                return offset
+        nature = self.brokers.dialect.NATURE
+        self._loop.on_damaged(want, located(error, want.partition, str(leader), nature))
+        return None
+
+    # --- leaders ----------------------------------------------------------------------
+
+    def _find(self, step: FindLeaders) -> None:
+        topics = tuple(sorted({p.topic for p in step.partitions}))
+        # Replicas know their cluster, but not where brokers only know their own partitions.
+        replicas = () if self.brokers.dialect.NATURE.numbered_per_broker else step.seeds
+        try:
+            view = ask_leaders(self.brokers, topics, (*replicas, *self.brokers.settings.seeds))
+        except Unreachable as error:
+            self._loop.on_no_metadata(f"{error.what}: {error.why}")
+            return
+        known = [topic.leaders for topic in view.topics.values() if topic.verdict is Verdict.OK]
+        leaders = {p: leader for found in known for p, leader in found.items()}
+        away = {p: why for p in step.partitions if (why := self._away(view, p))}
+        unknown = {
+            p
+            for p in step.partitions
+            if p not in leaders and p not in away and _is_unknown(view, p)
+        }
+        self._loop.on_leaders(leaders, unknown, away)
+
+    def _away(self, view: ClusterView, partition: Partition) -> str | None:
+        """Why the one broker that has a partition cannot be asked for it; None if it can."""
+        name = partition.broker
+        if name in view.unreachable:
+            return f"broker {name}: {view.unreachable[name]}"
+        if self._members and name not in self._members:
+            return f"broker {name}: no broker of that name is registered"
+        return None
+
+    def _measure(self, address: Address, want: Want) -> None:
+        """Asks the leader itself where its log begins and ends, as it is readable for all, and
+        where it ends with what is not."""
+        try:
+            begin = self._edge(address, want, Earliest())
+            end = self._edge(address, want, Latest())
+            written_end = self._written_end(address, want, end)
+        except Lost as error:
+            self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
+            return
+        self._loop.on_log_range(want, begin, end, written_end)
+
+    def _written_end(self, address: Address, want: Want, readable_end: int) -> int | None:
+        """A leader's high watermark may be behind its log for a while, the end of its epoch is
+        not. None where it does not tell."""
+        dialect = self.brokers.dialect
+        leader = self._loop.readings[want.index].server.leader
+        if not dialect.NATURE.has_epochs:
+            return readable_end
+        told = None
+        if want.epoch is not None:
+            questions = dialect.ask_epochs({want.partition: leader}, {want.partition: want.epoch})
+            try:
+                answers = self.brokers.call_all(address, questions)
+                told = dialect.read_epochs(answers).get(want.partition)
+            except NoVersion:  # a broker that is too old to be asked
+                pass
+        # With one replica there is nobody whom the high watermark waits for.
+        return readable_end if told is None and leader.copies == 1 else told
+
+    def _edge(self, address: Address, want: Want, when: Earliest | Latest) -> int:
+        """Raises Lost, also where the answer has no offset."""
+        dialect = self.brokers.dialect
+        leader = {want.partition: Leader(address, want.epoch)}
+        questions = dialect.ask_offsets(leader, when, Isolation.READ_UNCOMMITTED)
+        answers = self.brokers.call_all(address, questions)
+        part = dialect.read_offsets(answers).get(want.partition)
+        if part is None:
+            raise Lost(f"{address} left {want.partition} out of its answer about offsets")
+        if part.offset is None:
+            raise Lost(f"{address} answered {part.code} to an offset request")
+        return part.offset
+
+
+def _named(settings: ClusterSettings) -> dict[str, Address]:
+    """The brokers by name, if they have names of their own."""
+    return {name: at for name, at in settings.members if name != str(at)}
+
+
+def _is_unknown(view: ClusterView, partition: Partition) -> bool:
+    """True where the cluster says that there is no such topic, or no such partition in it."""
+    topic = view.topics.get(partition.topic)
+    return topic is None or topic.verdict is Verdict.OK or topic.is_unknown
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def located(error: BadRecord, partition: Partition, leader: str, nature: Nature) -> BadRecord:
+    """The same error with the partition and leader that only the consumer knows."""
+    here = ("topic", "partition", "broker", "leader")
+    facts = {k: v for k, v in error.facts.items() if k not in here}
+    return BadRecord(
+        f"{partition}: {error.what}",
+        why=error.why,
+        do=error.do or look_at("the log segment", nature),
+        topic=partition.topic,
+        partition=partition.number,
+        broker=partition.broker or None,
+        leader=leader,
+        **facts,
+    )

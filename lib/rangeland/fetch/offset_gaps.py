@@ -1,0 +1,120 @@
+"""Offsets between two entries of a log: compacted, or missing.
+
+A decoder that meets a gap does not know why it is there. Compaction explains it where the
+topic's configuration says `compact`, or the job file does (`source.compacted`). Nothing else
+does: a log that has lost a segment looks the same. So the brokers are asked when the first gap
+of a topic is met, which in most logs is never.
+
+What cannot be known is not called compacted. Brokers before 0.11 and those that refuse
+DescribeConfigs do not say, and an empty override in ZooKeeper says nothing either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import Lost
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import CleanupPolicy, NoVersion
+from rangeland.errors import RangeLost, Unreachable
+from rangeland.model import Address, Slice
+from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.policy import Action, Loss
+from rangeland.planning.policy import Verdict as LossVerdict
+
+MAX_LOSSES = 10_000
+"""Gaps of one slice that are recorded as lost, at most."""
+
+
+class Gaps:
+    """What is known of the gaps in the logs of one task. Not for several threads at once."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+        self._known: dict[str, CleanupPolicy] = {}
+        self._lost: dict[int, int] = {}
+
+    def are_explained(self, topic: str) -> bool:
+        """Whether gaps of this topic are known to be compaction's, by now."""
+        known = self._known.get(topic)
+        return known is not None and known.compacts is True
+
+    def explain(self, topic: str, asked: Sequence[Address]) -> bool:
+        """Whether compaction makes gaps in this topic's log. The brokers in ``asked`` are tried
+        first. Raises Unreachable where nobody can be asked now."""
+        if topic not in self._known:
+            self._known[topic] = self._find_out(topic, asked)
+        return self.are_explained(topic)
+
+    def loss_of(self, piece: Slice, from_offset: int, until_offset: int) -> Loss:
+        """The gap as a loss, with what the policy does about it. Raises RangeLost where that is
+        to fail."""
+        partition = piece.partition
+        evidence = (
+            "the log has nothing at these offsets and goes on after them, and compaction is not "
+            f"known to be the reason: {self._known[partition.topic].evidence}"
+        )
+        action = self._settings.policy.of(LossVerdict.MISSING, partition.topic)
+        loss = Loss(partition, from_offset, until_offset, LossVerdict.MISSING, evidence, action)
+        if action not in (Action.SKIP, Action.HOLD):
+            raise range_lost([loss])
+        self._count(piece, loss)
+        if action is Action.SKIP:
+            return loss
+        return Loss(partition, from_offset, piece.until_offset, loss.verdict, evidence, action)
+
+    def _count(self, piece: Slice, loss: Loss) -> None:
+        self._lost[piece.index] = self._lost.get(piece.index, 0) + 1
+        if self._lost[piece.index] > MAX_LOSSES:
+            error = range_lost([loss])
+            raise RangeLost(
+                f"{piece} has more than {MAX_LOSSES} gaps, the last of them {loss}",
+                why=error.why,
+                do="If it is or was compacted, name the topic in `source.compacted`.",
+                **error.facts,
+            )
+
+    def _find_out(self, topic: str, asked: Sequence[Address]) -> CleanupPolicy:
+        settings = self._settings
+        for pattern in settings.compacted:
+            if topic == pattern or re.fullmatch(pattern, topic):
+                return CleanupPolicy(True, f"source.compacted names {pattern}")
+        told = self._ask(topic, asked)
+        if told.compacts is not None or not settings.asks_registry:
+            return told
+        if settings.registered_cleanup is None:
+            raise self._unanswered(topic, "ZooKeeper could not be asked when the reading began")
+        registered = dict(settings.registered_cleanup).get(topic, "")
+        why = f"{told.evidence}; its cleanup.policy in ZooKeeper is {registered or 'not set'}"
+        # Where it is not set the brokers' own default holds, which is not told.
+        return CleanupPolicy("compact" in registered.split(",") if registered else None, why)
+
+    def _ask(self, topic: str, asked: Sequence[Address]) -> CleanupPolicy:
+        """Any broker knows every topic's configuration."""
+        silent: dict[str, str] = {}
+        with Brokers(self._settings) as brokers:
+            questions = brokers.dialect.ask_cleanup(topic)
+            if not questions:
+                return brokers.dialect.read_cleanup([])
+            for address in dict.fromkeys((*asked, *self._settings.seeds)):
+                try:
+                    answers = brokers.call_all(address, questions)
+                except Lost as error:
+                    silent[str(address)] = error.why or error.what
+                    continue
+                except NoVersion:
+                    why = f"{address} is too old to say what its cleanup.policy is"
+                    return CleanupPolicy(None, why)
+                return brokers.dialect.read_cleanup(answers)
+        why = "; ".join(f"{address}: {why}" for address, why in silent.items())
+        raise self._unanswered(topic, why)
+
+    def _unanswered(self, topic: str, why: str) -> Unreachable:
+        return Unreachable(
+            f"the log of {topic} has a gap, and nobody could be asked whether it is compacted",
+            why=why,
+            do="run again when the brokers are up: the same plan is read again",
+            topic=topic,
+        )

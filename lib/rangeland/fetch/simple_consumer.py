@@ -1,0 +1,332 @@
+"""SimpleConsumer: slices in, decoded chunks out. Drives the loop with real connections.
+
+A thread fetches ahead: it peeks where an answer ends, sends the next request at once, and
+only then hands the answer over, so the broker works while this side decodes. What is
+fetched and not yet decoded is bounded in bytes. Decoding happens in the caller's thread.
+Whatever goes wrong in either ends both, and the caller gets the error.
+
+Batches that were quarantined come through here once more to be decoded: the same pieces,
+from the settings and not from a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.dialects.dialect import Context, Dialect, Gap, Span, load_dialect
+from rangeland.errors import BadRecord, Bug
+from rangeland.fetch.fetch_thread import Fetcher, Piece, located
+from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.offset_gaps import Gaps
+from rangeland.fetch.receipts import Chunk
+from rangeland.fetch.slice_state import end_unknown
+from rangeland.model import Address, Counts, Kept, Slice
+from rangeland.planning.policy import Action, Loss
+from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.untrusted import parse_address
+
+
+def read_slices(
+    slices: Sequence[Slice], settings: ClusterSettings, patience: Patience | None = None
+) -> Generator[Chunk, None, None]:
+    """Chunks of all slices, each slice's in order and without a gap, slices interleaved. A
+    chunk whose loss is to be held is its slice's last.
+
+    Batches have the columns of ``decode.columns`` with topic and partition added. Raises
+    RangeLost, BadRecord, Unreachable, RemoteProtocolError; never ends short."""
+    if settings.kept:
+        kept = _kept_pieces(slices, settings)
+        yield from _read(kept, slices, load_dialect(settings.dialect), settings)
+        return
+    patience = patience or Patience(no_progress_ms=settings.no_progress_ms)
+    fetcher = Fetcher(slices, settings, patience)
+    fetcher.start()
+    try:
+        yield from _read(fetcher.pieces(), slices, fetcher.brokers.dialect, settings)
+    finally:
+        fetcher.stop()
+
+
+def _kept_pieces(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[Piece]:
+    for s in slices:
+        kept = settings.kept[s.index]
+        records = memoryview(kept.records)
+        spans = (Span(len(records), s.from_offset, s.until_offset),)
+        tags = tuple(tag.encode() for tag in settings.tags)
+        context = Context(
+            spans=spans,
+            has_gaps=True,
+            tags=tags,
+            is_kept=True,
+            max_batch_bytes=settings.max_batch_bytes,
+        )
+        bounds = (s.from_offset, s.until_offset)
+        yield Piece(s.index, *bounds, records, kept.aborted, context=context)
+
+
+def _read(
+    pieces: Iterator[Piece], slices: Sequence[Slice], dialect: Dialect, settings: ClusterSettings
+) -> Iterator[Chunk]:
+    from rangeland.decode.columns import with_partition
+
+    by_index = {s.index: s for s in slices}
+    gaps = Gaps(settings)
+    held: set[int] = set()
+    for piece in pieces:
+        if piece.index in held:  # fetched ahead of the news
+            continue
+        if piece.loss is not None:
+            chunk = _without_rows(piece, in_bytes=dialect.NATURE.offsets_are_bytes)
+            held |= _held(chunk)
+            yield chunk
+            continue
+        size = len(piece.records)
+        partition = by_index[piece.index].partition
+        for chunk in _decoded(piece, by_index[piece.index], dialect, settings, gaps):
+            batch = chunk.batch
+            if batch is not None:
+                batch = with_partition(batch, partition)
+            held |= _held(chunk)
+            yield replace(chunk, batch=batch, bytes_read=size)
+            size = 0
+
+
+def _held(chunk: Chunk) -> set[int]:
+    is_held = chunk.loss is not None and chunk.loss.action is Action.HOLD
+    return {chunk.slice_index} if is_held else set()
+
+
+def _without_rows(piece: Piece, *, in_bytes: bool) -> Chunk:
+    if piece.loss is None:
+        raise Bug(f"a piece of offsets from {piece.from_offset} on has neither bytes nor a loss")
+    return _lost(piece.index, piece.loss, in_bytes=in_bytes, leader=piece.leader)
+
+
+def _lost(
+    index: int, loss: Loss, *, in_bytes: bool, leader: str = "", kept: Kept | None = None
+) -> Chunk:
+    """What is skipped or quarantined has its width, what is held has none."""
+    is_held = loss.action is Action.HOLD
+    until_offset = loss.from_offset if is_held else loss.until_offset
+    width = until_offset - loss.from_offset
+    quarantined = loss.action is Action.QUARANTINE
+    return Chunk(
+        index,
+        loss.from_offset,
+        until_offset,
+        Counts(quarantined=width) if quarantined else Counts(lost=width),
+        leader=leader,
+        loss=loss,
+        taken_up=width if in_bytes else None,
+        kept=kept if quarantined else None,
+    )
+
+
+class _Unconfirmed(Exception):
+    """What was seen is believed only once the leader has been read again."""
+
+
+def _decoded(
+    piece: Piece, piece_slice: Slice, dialect: Dialect, settings: ClusterSettings, gaps: Gaps
+) -> Iterator[Chunk]:
+    """The piece to its end. Where it cannot be decoded and may be a replica's, or has a gap that
+    nothing explains, the rest of it is read at the leader: only the leader, asked again, is
+    believed in a loss."""
+    position = piece.from_offset
+    try:
+        for chunk in _decode(piece, piece_slice, dialect, settings, gaps):
+            position = chunk.until_offset
+            yield replace(chunk, leader=piece.leader)
+        return
+    except _Unconfirmed:
+        pass
+    except BadRecord:
+        if not piece.is_doubtful:
+            raise
+    rest = replace(piece_slice, from_offset=position, until_offset=piece.until_offset, leader=None)
+    floor = piece.context.floor if position == piece.from_offset else position
+    with closing(_at_leader(rest, floor, dialect, settings, gaps)) as chunks:
+        for chunk in chunks:
+            if chunk.loss is None or chunk.loss.action is not Action.HOLD:
+                yield chunk
+                continue
+            # What is held is the rest of the slice, not of the piece.
+            loss = replace(chunk.loss, until_offset=piece_slice.until_offset)
+            yield replace(chunk, loss=loss)
+            return
+
+
+def _at_leader(
+    rest: Slice, floor: int, dialect: Dialect, settings: ClusterSettings, gaps: Gaps
+) -> Generator[Chunk, None, None]:
+    patience = Patience(no_progress_ms=settings.no_progress_ms)
+    floors = {rest.index: floor}
+    fetcher = Fetcher([rest], settings, patience, leader_only=True, floors=floors)
+    fetcher.start()
+    try:
+        for piece in fetcher.pieces():
+            if piece.loss is not None:
+                yield _without_rows(piece, in_bytes=dialect.NATURE.offsets_are_bytes)
+                continue
+            sure = replace(piece, is_doubtful=False)
+            for chunk in _decode(sure, rest, dialect, settings, gaps, is_confirmed=True):
+                yield replace(chunk, leader=piece.leader)
+    finally:
+        fetcher.stop()
+
+
+def _decode(
+    piece: Piece,
+    piece_slice: Slice,
+    dialect: Dialect,
+    settings: ClusterSettings,
+    gaps: Gaps,
+    *,
+    is_confirmed: bool = False,
+) -> Iterator[Chunk]:
+    """The piece to its end. A batch that cannot be decoded ends the run, unless the policy
+    says otherwise: then what stands before it is decoded, and it is skipped, kept aside, or
+    the slice ends there. Gaps that nothing explains are treated the same way."""
+    position, until_offset = piece.from_offset, piece.until_offset
+    end_of_good = until_offset
+    nature = dialect.NATURE
+    in_bytes = nature.offsets_are_bytes
+    while position < until_offset:
+        # Where offsets are bytes, the first byte of the records is at the position.
+        records = piece.records[position - piece.from_offset :] if in_bytes else piece.records
+        good = replace(piece, from_offset=position, until_offset=end_of_good, records=records)
+        try:
+            for chunk in _chunks(good, piece_slice, dialect, settings, gaps, is_confirmed):
+                yield chunk
+                position = chunk.until_offset
+                if _held(chunk):
+                    return
+            if end_of_good == until_offset:
+                return
+        except BadRecord as error:
+            if piece.is_doubtful:
+                raise
+            bad = located(error, piece_slice.partition, piece.leader, nature)
+            first = max(position, _begin(bad))
+            if first >= end_of_good:  # what lies between is on the word of damaged bytes
+                untold = position if first >= until_offset else first
+                first = max(position, bad.facts.get("good_until", untold))
+            loss = _judged(bad, settings, piece_slice, first, until_offset)
+            if first > position and first < end_of_good:
+                end_of_good = first
+                continue
+        if position < first:
+            raise Bug(f"{piece_slice}: what stands before offset {first} was not decoded")
+        kept = None
+        if loss.action is Action.QUARANTINE:
+            kept = _kept(dialect, records, position, piece, bad)
+        yield _lost(piece.index, loss, in_bytes=in_bytes, kept=kept)
+        if loss.action is Action.HOLD:
+            return
+        position, end_of_good = loss.until_offset, until_offset
+
+
+def _chunks(
+    piece: Piece,
+    piece_slice: Slice,
+    dialect: Dialect,
+    settings: ClusterSettings,
+    gaps: Gaps,
+    is_confirmed: bool,
+) -> Iterator[Chunk]:
+    """What the bytes of a piece hold, and the gaps between: compacted, or lost. Raises
+    _Unconfirmed at the first that is lost, unless the leader has been read again for it."""
+    position, topic = piece.from_offset, piece_slice.partition.topic
+    in_bytes = dialect.NATURE.offsets_are_bytes
+    is_going_on = True
+    while is_going_on:
+        is_going_on = False
+        are_explained = bool(settings.kept) or gaps.are_explained(topic)
+        context = replace(piece.context, names_gaps=not are_explained)
+        for part in dialect.decode_chunks(
+            piece.records,
+            position,
+            piece.until_offset,
+            settings.isolation,
+            piece.aborted,
+            context,
+        ):
+            if isinstance(part, Gap):
+                if gaps.explain(topic, _asked(piece)):
+                    is_going_on = True  # from the gap on, with all gaps explained
+                    break
+                if not is_confirmed:
+                    raise _Unconfirmed
+                loss = gaps.loss_of(piece_slice, position, part.next_offset)
+                yield _lost(piece.index, loss, in_bytes=in_bytes)
+            else:
+                if settings.kept and part.counts.compacted == part.next_offset - position:
+                    raise _strange(position, part.next_offset)
+                taken_up = part.next_offset - position if in_bytes else None
+                yield Chunk(
+                    piece.index,
+                    position,
+                    part.next_offset,
+                    part.counts,
+                    part.batch,
+                    taken_up=taken_up,
+                )
+            position = part.next_offset
+
+
+def _asked(piece: Piece) -> tuple[Address, ...]:
+    return (parse_address(piece.leader),) if piece.leader else ()
+
+
+def _kept(
+    dialect: Dialect,
+    records: memoryview,
+    position: int,
+    piece: Piece,
+    bad: BadRecord,
+) -> Kept:
+    """The bytes of what cannot be decoded, and what else it takes to decode them alone."""
+    first, until = _begin(bad), bad.facts["next_offset"]
+    stored = dialect.cut_out(records, position, first, until, piece.context)
+    open_there = dialect.aborted_within(records, max(first, 0), until, piece.aborted)
+    return Kept(bytes(stored), open_there, bad.why)
+
+
+def _begin(error: BadRecord) -> int:
+    """Where the batch begins that cannot be decoded."""
+    if "base_offset" not in error.facts:
+        raise error
+    return int(error.facts["base_offset"])
+
+
+def _strange(first: int, after: int) -> BadRecord:
+    """What was kept as the bytes of these offsets says that it is of others."""
+    return BadRecord(
+        f"the bytes that were kept of offsets {first} to {after - 1} have none of them",
+        why="the offset that is stored with them is not theirs, and no checksum covers it",
+        do="land the offsets from the log, where another replica has them whole",
+        base_offset=first,
+        next_offset=after,
+    )
+
+
+def _judged(
+    error: BadRecord, settings: ClusterSettings, piece: Slice, first: int, until_offset: int
+) -> Loss:
+    """What the policy makes of a batch that cannot be decoded. Raises the error where that is
+    to fail, and where reading cannot go on since its end is not known."""
+    action = settings.policy.of(LossVerdict.CORRUPT, piece.partition.topic)
+    if action is Action.FAIL:
+        raise error
+    evidence = f"{error.what}: {error.why}"
+    if action is Action.HOLD:
+        where = (first, piece.until_offset)
+        return Loss(piece.partition, *where, LossVerdict.CORRUPT, evidence, action)
+    after = error.facts.get("next_offset")
+    if after is None or after <= first:
+        raise end_unknown(error, action)
+    where = (first, min(until_offset, after))
+    return Loss(piece.partition, *where, LossVerdict.CORRUPT, evidence, action)

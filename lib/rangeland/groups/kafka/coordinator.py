@@ -1,0 +1,130 @@
+"""Where a group is kept: found through the seeds, asked, found again when it has moved.
+
+A coordinator that moves or is not ready yet is asked again after a pause, until the asker's
+patience is over; then it is ``Unreachable``. What else it says is the asker's to judge, and
+``refusal`` turns what nobody expects into an error. Everything goes through the ``Edge``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from rangeland.dialects.dialect import Question
+from rangeland.dialects.error_meaning import Code, Verdict
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.error_codes import judge
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.groups.backend import Edge
+from rangeland.model import Address
+
+PAUSE_MS: Final = 250
+_LAST_BY_ONE_KEY: Final = 3
+
+
+def ask_coordinator(group: str) -> Question:
+    # Up to version 3 the key stands alone, which any broker that is still run understands.
+    return Question(m.FindCoordinatorRequest(key=group), max_version=_LAST_BY_ONE_KEY)
+
+
+class Coordinators:
+    """The coordinators of groups, as far as they are known. Not for several threads at once."""
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+        self._known: dict[str, Address] = {}
+
+    def of(self, group: str) -> Address | None:
+        """The one that was asked last."""
+        return self._known.get(group)
+
+    def ask(
+        self,
+        group: str,
+        question: Question,
+        code_of: Callable[[Any], int],
+        patience_ms: int,
+    ) -> tuple[Any, Code]:
+        """The answer and its code, which is none of those that pass by themselves. Raises
+        Unreachable once they have not passed for ``patience_ms``."""
+        deadline_ms = self.edge.now_ms() + patience_ms
+        while True:
+            try:
+                answer = self.edge.ask(self._find(group), question)
+            except Unreachable as error:
+                trouble: RangelandError = error
+                self._known.pop(group, None)
+            else:
+                code = judge(code_of(answer))
+                if not code.verdict.may_pass:
+                    return answer, code
+                trouble = self._not_ready(group, code)
+            if self.edge.now_ms() >= deadline_ms:
+                raise trouble
+            self.edge.pause(PAUSE_MS)
+
+    def _not_ready(self, group: str, code: Code) -> Unreachable:
+        address = self._known.get(group)
+        if code.verdict is Verdict.FIND_LEADER:
+            self._known.pop(group, None)
+        return Unreachable(
+            f"the coordinator of group {group} at {address} does not do what it is asked",
+            why=f"{code.name}: {code.description}",
+            do="try again in a moment",
+            group=group,
+            broker=str(address),
+            code=code.name,
+        )
+
+    def _find(self, group: str) -> Address:
+        """The coordinator as it is known, or as the first seed that knows it says. Raises
+        Unreachable where none does."""
+        if group not in self._known:
+            self._known[group] = self._look_up(group)
+        return self._known[group]
+
+    def _look_up(self, group: str) -> Address:
+        tried: dict[str, str] = {}
+        for seed in self.edge.seeds:
+            try:
+                answer = self.edge.ask(seed, ask_coordinator(group))
+            except Unreachable as error:
+                tried[str(seed)] = error.why or error.what
+                continue
+            code = judge(answer.error_code)
+            if code.verdict is Verdict.OK:
+                return Address(answer.host, answer.port)
+            if not code.verdict.may_pass:
+                raise refusal(code, group, "the coordinator was asked for")
+            tried[str(seed)] = f"{code.name}: {code.description}"
+        raise Unreachable(
+            f"the coordinator of group {group} is not to be had",
+            why="; ".join(f"{seed}: {why}" for seed, why in tried.items()),
+            do="try again in a moment",
+            group=group,
+            tried=tried,
+        )
+
+
+_REMEDIES: Final = {
+    "GROUP_AUTHORIZATION_FAILED": "grant the user of source.security READ on the group {group}",
+    "TOPIC_AUTHORIZATION_FAILED": "grant the user of source.security READ on the topics",
+    "INVALID_SESSION_TIMEOUT": "keep the session between the brokers' group.min.session.timeout.ms"
+    " and group.max.session.timeout.ms",
+    "INVALID_GROUP_ID": "use another group.id",
+}
+
+
+def refusal(code: Code, group: str, when: str) -> RangelandError:
+    """What a code means that nobody was prepared for: the same would be refused again, or
+    the coordinator has failed. ``when`` is a whole sentence without its end."""
+    why = f"{code.name}: {code.description}, when {when}"
+    facts = {"group": group, "code": code.name}
+    if code.verdict in (Verdict.REFUSED, Verdict.UNSUPPORTED):
+        remedy = _REMEDIES.get(code.name, "check the group and the brokers' settings")
+        return JobFileError(
+            f"the brokers refuse group {group}", why=why, do=remedy.format(group=group), **facts
+        )
+    return Unreachable(
+        f"the coordinator of group {group} has failed", why=why, do="try again in a moment", **facts
+    )

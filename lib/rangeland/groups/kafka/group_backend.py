@@ -1,0 +1,249 @@
+"""Kafka's home of groups: the coordinator on one of the brokers.
+
+Who is a driver of the same job says so in the user data of its subscription; while a group
+shares out anew the coordinator shows no subscriptions, and the client id must do. Groups of
+the newer kind, whose coordinator assigns by itself, are looked at too: a batch does not
+join them, but it must not overlook a consumer there.
+
+One lock guards all of it, since heartbeats come from another thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rangeland.dialects.dialect import NotTaken, Question
+from rangeland.dialects.error_meaning import Code, Verdict
+from rangeland.dialects.kafka import messages as m
+from rangeland.errors import Conflict, RemoteProtocolError
+from rangeland.groups.backend import Edge, GroupView, Holder, Joining, Membership
+from rangeland.groups.kafka.coordinator import PAUSE_MS, Coordinators, refusal
+from rangeland.groups.kafka.member import Member
+from rangeland.groups.kafka.offset_commits import (
+    ask_commit,
+    ask_group_offsets,
+    code_of_commit,
+    code_of_group_offsets,
+    read_group_offsets,
+)
+from rangeland.groups.kafka.subscriptions import owner_of, read_assignment, read_owner
+from rangeland.model import Partition
+
+PATIENCE_MS: Final = 30_000
+"""How long a coordinator may be moving or loading before a question is given up."""
+
+REBALANCING: Final = "rebalancing"
+ABSENT: Final = "absent"
+_STATES: Final = {
+    "Empty": "empty",
+    "Stable": "stable",
+    "Dead": ABSENT,
+    "PreparingRebalance": REBALANCING,
+    "CompletingRebalance": REBALANCING,
+    "AwaitingSync": REBALANCING,
+    "Assigning": REBALANCING,
+    "Reconciling": REBALANCING,
+}
+_NO_SUCH_GROUP: Final = ("GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION")
+_HAS_MEMBERS: Final = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS")
+_DEFAULT_CLIENT_ID: Final = "rangeland"
+
+
+def open_home(edge: Edge) -> KafkaHome:
+    """The home of all groups of the cluster that ``edge`` reaches."""
+    return KafkaHome(edge)
+
+
+class KafkaHome:
+    """A ``groups.Home``. A driver has one, and one membership of it at a time: a join blocks
+    whoever else asks."""
+
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+        self._coordinators = Coordinators(edge)
+        self._lock = threading.RLock()
+        self._joined: dict[str, Joining] = {}
+        self._asked = ""
+
+    @property
+    def name(self) -> str:
+        address = self._coordinators.of(self._asked)
+        if address is None:
+            return f"the coordinator of group {self._asked}" if self._asked else "the coordinators"
+        return f"the coordinator of group {self._asked} at {address}"
+
+    def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
+        if not partitions:
+            return {}
+        question = ask_group_offsets(group, partitions)
+        with self._lock:
+            answer, code = self._ask(group, question, code_of_group_offsets)
+        if code.verdict is not Verdict.OK:
+            raise refusal(code, group, "its offsets were asked for")
+        return dict.fromkeys(partitions) | read_group_offsets(answer)
+
+    def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        if not offsets:
+            return
+        with self._lock:
+            _, code = self._ask(group, ask_commit(group, offsets), code_of_commit)
+            if code.name in _HAS_MEMBERS:
+                raise self._taken(group, self.view(group).members)
+        if code.verdict is not Verdict.OK:
+            raise refusal(code, group, "its offsets were committed")
+
+    def view(self, group: str) -> GroupView:
+        """``is_ours`` means the job that joined this group here, or any job of this library
+        where none has."""
+        with self._lock:
+            question = Question(m.DescribeGroupsRequest(groups=(group,)))
+            try:
+                answer, code = self._ask(group, question, _code_of)
+            except NotTaken:
+                return GroupView(ABSENT)  # before 0.9 coordinators kept offsets, and no members
+            if code.name == "GROUP_ID_NOT_FOUND":
+                return self._newer_view(group)
+        if code.verdict is not Verdict.OK:
+            raise refusal(code, group, "its members were asked for")
+        (found,) = answer.groups
+        is_consumers = found.protocol_type == m.PROTOCOL_TYPE
+        members = tuple(self._holder(group, x, is_consumers) for x in found.members)
+        return GroupView(_STATES.get(found.group_state, REBALANCING), members)
+
+    def join(self, joining: Joining) -> Membership:
+        group = joining.group
+        with self._lock:
+            self._joined[group] = joining
+            strangers = [x for x in self._settled(joining).members if not x.is_ours]
+            if strangers:
+                raise self._taken(group, strangers)
+            member = Member(
+                self._coordinators,
+                self._lock,
+                joining,
+                lambda code: self._kept_out(joining, code),
+            )
+            member.rejoin()
+            return member
+
+    def close(self) -> None:
+        self._edge.close()
+
+    # --- who is there ------------------------------------------------------------------
+
+    def _settled(self, joining: Joining) -> GroupView:
+        """Who is in the group; if there may be others than drivers of this job, not before
+        its rebalance is over or has taken too long."""
+        deadline_ms = self._edge.now_ms() + joining.rebalance_ms
+        while True:
+            seen = self.view(joining.group)
+            may_change = seen.state == REBALANCING and not all(x.is_ours for x in seen.members)
+            if not may_change or self._edge.now_ms() >= deadline_ms:
+                return seen
+            self._edge.pause(PAUSE_MS)
+
+    def _newer_view(self, group: str) -> GroupView:
+        question = Question(m.ConsumerGroupDescribeRequest(group_ids=(group,)))
+        answer, code = self._ask(group, question, _code_of)
+        if code.name in _NO_SUCH_GROUP:
+            return GroupView(ABSENT)
+        if code.verdict is not Verdict.OK:
+            raise refusal(code, group, "its members were asked for")
+        (found,) = answer.groups
+        members = tuple(
+            Holder(
+                member_id=x.member_id,
+                client_id=x.client_id,
+                host=x.client_host.removeprefix("/"),
+                partitions=frozenset(
+                    Partition(topic.topic_name, number)
+                    for topic in x.assignment.topic_partitions
+                    for number in topic.partitions
+                ),
+                is_ours=x.member_type == m.CLASSIC_MEMBER and self._is_our_client(group, x),
+            )
+            for x in found.members
+        )
+        return GroupView(_STATES.get(found.group_state, REBALANCING), members)
+
+    def _holder(self, group: str, member: m.DescribedMember, is_consumer: bool) -> Holder:
+        held = read_assignment(member.member_assignment) if is_consumer else frozenset()
+        return Holder(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            host=member.client_host.removeprefix("/"),
+            partitions=held,
+            is_ours=is_consumer and self._is_ours(group, member),
+        )
+
+    def _is_ours(self, group: str, member: m.DescribedMember) -> bool:
+        if not member.member_metadata:
+            return self._is_our_client(group, member)
+        joined = self._joined.get(group)
+        owner = read_owner(member.member_metadata)
+        return owner == owner_of(joined.job) if joined else owner != ""
+
+    def _is_our_client(self, group: str, member: m.DescribedMember | m.ConsumerMember) -> bool:
+        joined = self._joined.get(group)
+        return member.client_id == (joined.client_id if joined else _DEFAULT_CLIENT_ID)
+
+    # --- how it is said ----------------------------------------------------------------
+
+    def _ask(self, group: str, question: Question, code_of: Any) -> tuple[Any, Code]:
+        self._asked = group
+        return self._coordinators.ask(group, question, code_of, PATIENCE_MS)
+
+    def _taken(self, group: str, members: Sequence[Holder]) -> Conflict:
+        return Conflict(
+            f"group {group} is in use",
+            why=_named(members) or "it has members, who have left by now",
+            do="stop them, or give the job a group of its own (group.id)",
+            group=group,
+            members=[_facts(member) for member in members],
+        )
+
+    def _kept_out(self, joining: Joining, code: Code) -> Conflict:
+        members = self.view(joining.group).members
+        remedy = "let all its members use one assignment, or give the job a group of its own"
+        if code.name == "GROUP_MAX_SIZE_REACHED":
+            remedy = "start fewer drivers, or raise the brokers' group.max.size"
+        return Conflict(
+            f"group {joining.group} does not take a member with assignment {joining.assignment}",
+            why="; ".join(filter(None, (f"{code.name}: {code.description}", _named(members)))),
+            do=remedy,
+            group=joining.group,
+            assignment=joining.assignment,
+            code=code.name,
+            members=[_facts(member) for member in members],
+        )
+
+
+def _code_of(answer: m.DescribeGroupsResponse | m.ConsumerGroupDescribeResponse) -> int:
+    if len(answer.groups) != 1:
+        raise RemoteProtocolError(
+            "the coordinator was asked about one group",
+            why=f"it described {len(answer.groups)}",
+            do="Check that the servers are Kafka's brokers, then try again",
+        )
+    return answer.groups[0].error_code
+
+
+def _named(members: Sequence[Holder]) -> str:
+    return "; ".join(_sentence(member) for member in members)
+
+
+def _sentence(member: Holder) -> str:
+    held = ", ".join(map(str, sorted(member.partitions))) or "nothing"
+    who = ", ".join(filter(None, (f"client {member.client_id}", f"host {member.host}")))
+    return f"member {member.member_id} ({who}) holds {held}"
+
+
+def _facts(member: Holder) -> dict[str, Any]:
+    return {
+        "member": member.member_id,
+        "client": member.client_id,
+        "host": member.host,
+        "partitions": [str(partition) for partition in sorted(member.partitions)],
+    }

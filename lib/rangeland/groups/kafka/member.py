@@ -1,0 +1,290 @@
+"""One driver's place in a Kafka group: join, sync, beat, commit, leave.
+
+The order is the classic group protocol's. A member joins until it holds: it is given an id,
+joins with it, and syncs; the leader computes everybody's share first. What it held goes along
+when it joins again, so that a sticky assignment can give it back. A generation that is over
+is never committed in: that is the fence.
+
+Nothing here has a socket or a clock. A lock, shared with the home, keeps heartbeats of
+another thread from mixing with anything else; a beat waits while its member joins.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rangeland.dialects.dialect import Question
+from rangeland.dialects.error_meaning import Code, Verdict
+from rangeland.dialects.kafka import messages as m
+from rangeland.errors import RangelandError, Unreachable
+from rangeland.groups.backend import Fenced, Joining, Standing
+from rangeland.groups.kafka.assignment import Assignment, assign
+from rangeland.groups.kafka.coordinator import PAUSE_MS, Coordinators, refusal
+from rangeland.groups.kafka.offset_commits import ask_commit, code_of_commit
+from rangeland.groups.kafka.subscriptions import (
+    assignment_bytes,
+    owner_of,
+    read_assignment,
+    read_owner,
+    read_subscription,
+    subscription_bytes,
+)
+from rangeland.model import Partition
+
+JOIN_SLACK_MS: Final = 5_000
+"""How much later than the rebalance's own time the answer to a join may come."""
+LONGEST_BEAT_MS: Final = 3_000
+"""A member that joins waits for the others to hear of it at their next beat."""
+BEATS_PER_SESSION: Final = 3
+_LAST_WITH_ONE_MEMBER: Final = 2
+
+_OVER: Final = frozenset(
+    {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "GROUP_ID_NOT_FOUND"}
+)
+_CONFLICTS: Final = frozenset({"INCONSISTENT_GROUP_PROTOCOL", "GROUP_MAX_SIZE_REACHED"})
+
+Explain = Callable[[Code], RangelandError]
+"""Makes a Conflict that names the group's members, of the code that keeps us out."""
+
+
+class Member:
+    """A ``groups.Membership``. Holds nothing before its first ``rejoin``."""
+
+    def __init__(
+        self,
+        coordinators: Coordinators,
+        lock: threading.RLock,
+        joining: Joining,
+        explain: Explain,
+    ) -> None:
+        self._coordinators = coordinators
+        self._lock = lock
+        self._joining = joining
+        self._explain = explain
+        self._member_id = m.UNKNOWN_MEMBER
+        self._generation = m.NO_GENERATION
+        self._held: frozenset[Partition] = frozenset()
+        self._holds = False
+
+    @property
+    def member_id(self) -> str:
+        return self._member_id
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    @property
+    def owned(self) -> frozenset[Partition]:
+        return self._held if self._holds else frozenset()
+
+    @property
+    def beat_ms(self) -> int:
+        return min(LONGEST_BEAT_MS, self._joining.session_ms // BEATS_PER_SESSION)
+
+    # --- joining -----------------------------------------------------------------------
+
+    def rejoin(self) -> None:
+        with self._lock:
+            self._holds = False
+            edge = self._coordinators.edge
+            deadline_ms = edge.now_ms() + 2 * self._joining.rebalance_ms
+            while not self._holds:
+                joined = self._join()
+                if joined is not None and self._sync(joined):
+                    return
+                if edge.now_ms() >= deadline_ms:
+                    raise Unreachable(
+                        f"group {self._joining.group} does not come to rest",
+                        why=f"members came and went for {2 * self._joining.rebalance_ms} ms",
+                        do="try again in a moment",
+                        group=self._joining.group,
+                        member=self._member_id,
+                    )
+
+    def _join(self) -> m.JoinGroupResponse | None:
+        """None: the coordinator wants it said again, with the member id that is kept now."""
+        joining = self._joining
+        topics = {partition.topic for partition in joining.partitions}
+        said = subscription_bytes(topics, self._held, self._generation, owner_of(joining.job))
+        request = m.JoinGroupRequest(
+            group_id=joining.group,
+            session_timeout_ms=joining.session_ms,
+            rebalance_timeout_ms=joining.rebalance_ms,
+            member_id=self._member_id,
+            protocol_type=m.PROTOCOL_TYPE,
+            protocols=(m.JoinGroupProtocol(name=joining.assignment, metadata=said),),
+        )
+        answer, code = self._ask(request, joining.rebalance_ms, joining.rebalance_ms)
+        if code.verdict is Verdict.OK:
+            self._member_id = answer.member_id
+            found: m.JoinGroupResponse = answer
+            return found
+        if code.name == "MEMBER_ID_REQUIRED":
+            self._member_id = answer.member_id
+        else:
+            self._join_anew_or_raise(code, "a member joined")
+        return None
+
+    def _sync(self, joined: m.JoinGroupResponse) -> bool:
+        """Whether the member holds its share now. False: join again."""
+        leads = joined.leader == joined.member_id and not joined.skip_assignment
+        shares = self._shares(joined) if leads else {}
+        request = m.SyncGroupRequest(
+            group_id=self._joining.group,
+            generation_id=joined.generation_id,
+            member_id=self._member_id,
+            protocol_type=m.PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name or self._joining.assignment,
+            assignments=tuple(
+                m.SyncGroupAssignment(member_id=member, assignment=assignment_bytes(share))
+                for member, share in shares.items()
+            ),
+        )
+        answer, code = self._ask(request, self._joining.rebalance_ms, self._joining.rebalance_ms)
+        if code.verdict is not Verdict.OK:
+            self._join_anew_or_raise(code, "a member asked for its share")
+            return False
+        self._generation = joined.generation_id
+        # Another client that leads may give us partitions that the job leaves out.
+        self._held = read_assignment(answer.assignment) & frozenset(self._joining.partitions)
+        self._holds = True
+        return True
+
+    def _join_anew_or_raise(self, code: Code, when: str) -> None:
+        if code.name in _CONFLICTS:
+            raise self._explain(code)
+        if code.name in _OVER:
+            self._forget(code)
+        elif code.name != "REBALANCE_IN_PROGRESS":
+            raise refusal(code, self._joining.group, when)
+        self._coordinators.edge.pause(PAUSE_MS)
+
+    def _shares(self, joined: m.JoinGroupResponse) -> Assignment:
+        """Everybody's share. Members of other kinds have a right to all of their topics: what
+        the job leaves out is shared among them alone."""
+        joining = self._joining
+        strategy = joined.protocol_name or joining.assignment
+        members = {
+            x.member_id: read_subscription(x.metadata, strategy, x.group_instance_id)
+            for x in joined.members
+        }
+        shares = assign(strategy, joining.partitions, members)
+        owner = owner_of(joining.job)
+        ours = {x.member_id for x in joined.members if read_owner(x.metadata) == owner}
+        others = {member: said for member, said in members.items() if member not in ours}
+        topics = {topic for said in others.values() for topic in said.topics}
+        if topics:
+            left_out = self._partitions_of(topics) - frozenset(joining.partitions)
+            for member, more in assign(strategy, left_out, others).items():
+                shares[member] += more
+        return shares
+
+    def _partitions_of(self, topics: set[str]) -> set[Partition]:
+        wanted = tuple(m.MetadataRequestTopic(name=topic) for topic in sorted(topics))
+        question = Question(m.MetadataRequest(topics=wanted))
+        group, patience_ms = self._joining.group, self._joining.rebalance_ms
+        answer, _ = self._coordinators.ask(group, question, lambda _: 0, patience_ms)
+        return {
+            Partition(topic.name, part.partition_index)
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+
+    # --- while it holds ----------------------------------------------------------------
+
+    def beat(self) -> Standing:
+        with self._lock:
+            if not self._holds:
+                return Standing.LOST
+            request = m.HeartbeatRequest(
+                group_id=self._joining.group,
+                generation_id=self._generation,
+                member_id=self._member_id,
+            )
+            _, code = self._ask(request, self.beat_ms)
+            if code.verdict is Verdict.OK:
+                return Standing.HOLDS
+            if code.name == "REBALANCE_IN_PROGRESS":
+                return Standing.REBALANCING
+            if code.name in _OVER:
+                self._forget(code)
+                return Standing.LOST
+            raise refusal(code, self._joining.group, "a member sent its heartbeat")
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        with self._lock:
+            if not self._holds:
+                raise self._fenced("it does not hold its place any more")
+            if not offsets:
+                return
+            group = self._joining.group
+            question = ask_commit(group, offsets, self._generation, self._member_id)
+            # No heartbeat goes out meanwhile, so this must end well within the session.
+            patience_ms = self._joining.session_ms // BEATS_PER_SESSION
+            deadline_ms = self._coordinators.edge.now_ms() + patience_ms
+            while True:
+                _, code = self._coordinators.ask(group, question, code_of_commit, patience_ms)
+                # Old coordinators say so to members of any generation, newer ones only to one
+                # that has not synced: which it is shows once the others have their shares.
+                if code.name != "REBALANCE_IN_PROGRESS":
+                    break
+                if self._coordinators.edge.now_ms() >= deadline_ms:
+                    break
+                self._coordinators.edge.pause(PAUSE_MS)
+            if code.name in _OVER:
+                fenced = self._fenced(f"{code.name}: {code.description}")
+                self._forget(code)
+                raise fenced
+            if code.verdict is not Verdict.OK:
+                raise refusal(code, group, "a member committed its offsets")
+
+    def leave(self) -> None:
+        with self._lock:
+            leaving, self._holds = self._member_id, False
+            self._member_id = m.UNKNOWN_MEMBER
+            if leaving == m.UNKNOWN_MEMBER:
+                return
+            request = m.LeaveGroupRequest(group_id=self._joining.group, member_id=leaving)
+            question = Question(request, max_version=_LAST_WITH_ONE_MEMBER)
+            try:
+                self._coordinators.ask(
+                    self._joining.group, question, lambda answer: answer.error_code, self.beat_ms
+                )
+            except RangelandError:
+                # The session ends by itself: whatever went wrong here, we are gone.
+                return
+
+    # --- how it is done ----------------------------------------------------------------
+
+    def _ask(
+        self, request: Any, patience_ms: int, rebalance_ms: int | None = None
+    ) -> tuple[Any, Code]:
+        wait_ms = None if rebalance_ms is None else rebalance_ms + JOIN_SLACK_MS
+        return self._coordinators.ask(
+            self._joining.group,
+            Question(request, wait_ms=wait_ms),
+            lambda answer: answer.error_code,
+            patience_ms,
+        )
+
+    def _forget(self, code: Code) -> None:
+        """What was held is void. With a wrong generation the member itself may still be known:
+        under its old id it replaces itself, under a new one all would wait for the old."""
+        self._holds = False
+        if code.name != "ILLEGAL_GENERATION":
+            self._member_id = m.UNKNOWN_MEMBER
+
+    def _fenced(self, why: str) -> Fenced:
+        joining = self._joining
+        return Fenced(
+            f"member {self._member_id or '(none)'} of group {joining.group} is fenced"
+            f" in generation {self._generation}",
+            why=why,
+            do="run the job again",
+            group=joining.group,
+            member=self._member_id,
+            generation=self._generation,
+        )

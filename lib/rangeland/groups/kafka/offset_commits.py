@@ -1,0 +1,80 @@
+"""A group's offsets as questions and answers: commit them, fetch them.
+
+Pure. -1 on the wire means that there is none, and ends here. Error codes of partitions are
+brought down to the one that decides: what is said of the group is said of each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rangeland.dialects.dialect import Question
+from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.error_codes import judge
+from rangeland.model import Partition
+
+LAST_BY_ONE_GROUP = 7
+
+
+def ask_commit(
+    group: str,
+    offsets: Mapping[Partition, int],
+    generation: int = m.NO_GENERATION,
+    member_id: str = m.UNKNOWN_MEMBER,
+) -> Question:
+    """``offsets`` are the next ones to be read. As it stands: by nobody who is a member."""
+    topics: dict[str, list[m.CommitPartition]] = {}
+    for partition, offset in sorted(offsets.items()):
+        part = m.CommitPartition(partition_index=partition.number, committed_offset=offset)
+        topics.setdefault(partition.topic, []).append(part)
+    request = m.OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        topics=tuple(m.CommitTopic(name=t, partitions=tuple(p)) for t, p in topics.items()),
+    )
+    return Question(request)
+
+
+def code_of_commit(answer: m.OffsetCommitResponse) -> int:
+    return _deciding(part.error_code for topic in answer.topics for part in topic.partitions)
+
+
+def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> Question:
+    """Offsets that an open transaction may still change are an error that passes."""
+    topics: dict[str, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.number)
+    request = m.OffsetFetchRequest(
+        group_id=group,
+        topics=tuple(
+            m.OffsetFetchTopic(name=topic, partition_indexes=tuple(numbers))
+            for topic, numbers in topics.items()
+        ),
+        require_stable=True,
+    )
+    return Question(request, max_version=LAST_BY_ONE_GROUP)
+
+
+def code_of_group_offsets(answer: m.OffsetFetchResponse) -> int:
+    parts = (part.error_code for topic in answer.topics for part in topic.partitions)
+    return answer.error_code or _deciding(parts)
+
+
+def read_group_offsets(answer: m.OffsetFetchResponse) -> dict[Partition, int | None]:
+    """None: the group has committed nothing there."""
+    return {
+        Partition(topic.name, part.partition_index): (
+            part.committed_offset if part.committed_offset >= 0 else None
+        )
+        for topic in answer.topics
+        for part in topic.partitions
+    }
+
+
+def _deciding(codes: Iterable[int]) -> int:
+    """The first that does not pass by itself, or else the first that is one at all, or 0."""
+    failed = [code for code in codes if judge(code).verdict is not Verdict.OK]
+    lasting = [code for code in failed if not judge(code).verdict.may_pass]
+    return next(iter(lasting or failed), 0)

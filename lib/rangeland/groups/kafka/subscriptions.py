@@ -1,0 +1,107 @@
+"""What members of a group say to each other, as values: Kafka's consumer protocol.
+
+Bytes of other clients are read as far as they are understood: a subscription that makes no
+sense subscribes to nothing, an assignment that makes none holds nothing. Our own members
+say in their user data which job they work for, behind what Kafka's StickyAssignor writes
+there, so that any client may lead the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from rangeland.dialects.kafka import messages as m
+from rangeland.errors import RemoteProtocolError
+from rangeland.groups.kafka.assignment import Subscribed
+from rangeland.model import Partition
+from rangeland.wire.encoding import decode, decode_from, encode, spec_of
+
+OWNER_PREFIX = "rangeland/"
+
+_SENT_VERSION = 1
+"""The first that has what is held. Older clients read its beginning, newer ones all of it."""
+
+_STICKY = "sticky"
+T = TypeVar("T")
+
+
+def owner_of(job: str) -> str:
+    return OWNER_PREFIX + job
+
+
+def subscription_bytes(
+    topics: Iterable[str], held: Iterable[Partition], generation: int, owner: str
+) -> bytes:
+    """``held`` of ``generation`` (-1: none) is what the member comes from."""
+    owned = _by_topic(held)
+    user_data = m.StickyUserData(previous_assignment=owned, generation=generation, owner=owner)
+    said = m.ConsumerProtocolSubscription(
+        topics=tuple(sorted(topics)), user_data=encode(user_data, 2), owned_partitions=owned
+    )
+    return _headed(said)
+
+
+def read_subscription(data: bytes, strategy: str, instance_id: str | None = None) -> Subscribed:
+    """As the assignor of ``strategy`` must see it: the sticky one believes the user data."""
+    said = _read_headed(m.ConsumerProtocolSubscription, data)
+    if said is None:
+        return Subscribed(frozenset(), instance_id=instance_id)
+    held, generation = said.owned_partitions, said.generation_id
+    if strategy == _STICKY:
+        sticky = _user_data(said.user_data)
+        held, generation = sticky.previous_assignment, sticky.generation
+    return Subscribed(frozenset(said.topics), frozenset(_flat(held)), generation, instance_id)
+
+
+def read_owner(data: bytes) -> str:
+    """Whose driver sent this subscription: ``rangeland/<job>``; empty for all others."""
+    said = _read_headed(m.ConsumerProtocolSubscription, data)
+    owner = "" if said is None else _user_data(said.user_data).owner
+    return owner if owner.startswith(OWNER_PREFIX) else ""
+
+
+def assignment_bytes(partitions: Iterable[Partition]) -> bytes:
+    return _headed(m.ConsumerProtocolAssignment(assigned_partitions=_by_topic(partitions)))
+
+
+def read_assignment(data: bytes) -> frozenset[Partition]:
+    """Empty too for a member that was left out, whose assignment has no bytes at all."""
+    said = _read_headed(m.ConsumerProtocolAssignment, data)
+    return frozenset(() if said is None else _flat(said.assigned_partitions))
+
+
+def _headed(message: Any) -> bytes:
+    header = encode(m.ConsumerProtocolHeader(version=_SENT_VERSION), 0)
+    return header + encode(message, _SENT_VERSION)
+
+
+def _read_headed(cls: type[T], data: bytes) -> T | None:
+    """A version that is newer than all we know begins like the newest that we know."""
+    try:
+        header, start = decode_from(m.ConsumerProtocolHeader, 0, data)
+        version = max(0, min(header.version, spec_of(cls).versions[1]))
+        return decode_from(cls, version, data, start)[0]
+    except RemoteProtocolError:
+        return None
+
+
+def _user_data(data: bytes | None) -> m.StickyUserData:
+    """No version stands before it: the longest layout that fits all bytes is the right one."""
+    for version in (2, 1, 0):
+        try:
+            return decode(m.StickyUserData, version, data or b"")
+        except RemoteProtocolError:
+            continue
+    return m.StickyUserData(previous_assignment=())
+
+
+def _by_topic(partitions: Iterable[Partition]) -> tuple[m.TopicPartitions, ...]:
+    topics: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        topics.setdefault(partition.topic, []).append(partition.number)
+    return tuple(m.TopicPartitions(topic=t, partitions=tuple(n)) for t, n in topics.items())
+
+
+def _flat(topics: Iterable[m.TopicPartitions]) -> list[Partition]:
+    return [Partition(t.topic, number) for t in topics for number in t.partitions]

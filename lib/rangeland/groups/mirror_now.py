@@ -1,0 +1,155 @@
+"""The checkpoint of a job, pushed to its group now: what a run does after it has landed.
+
+For groups that a run could not reach, or that somebody has moved since. A group with live
+members is left alone: a consumer would not notice, and go on from where it is.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rangeland.errors import Conflict, JobFileError
+from rangeland.groups.backend import GroupView, Home
+from rangeland.groups.backend_choice import open_home
+from rangeland.groups.offset_mirror import Mirrored, mirror, positions
+from rangeland.job import Group, Job
+from rangeland.job.source_settings import cluster_settings, wanted_of
+from rangeland.landing.job_survey import survey_of
+from rangeland.landing.target_state import Target
+from rangeland.landing.verification import refuse_undone
+from rangeland.model import LogState, Partition
+from rangeland.progress import Progress
+from rangeland.results import partition_json
+
+State = Literal["mirrored", "unchanged", "nothing-landed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """One partition: the checkpoint, and the group's offset before and now."""
+
+    partition: Partition
+    checkpoint: int
+    before: int | None
+    after: int | None
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - self.checkpoint)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **partition_json(self.partition),
+            "checkpoint": self.checkpoint,
+            "group_before": self.before,
+            "group_after": self.after,
+            "end": self.end,
+            "lag": self.lag,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PushResult:
+    """Of ``mirror``."""
+
+    job: str
+    group: str
+    home: str
+    state: State
+    partitions: tuple[Pushed, ...]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "group": self.group,
+            "home": self.home,
+            "state": self.state,
+            "partitions": [pushed.to_json() for pushed in self.partitions],
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def group_of(job: Job) -> Group:
+    """The group of a job. Raises JobFileError where it has none."""
+    if job.group is None:
+        raise JobFileError(
+            f"the job {job.job} has no group to mirror its checkpoint to",
+            do="add group: {id: NAME} to the job file",
+        )
+    return job.group
+
+
+def push(job: Job, spark: Any, progress: Progress) -> PushResult:
+    """Raises Conflict where somebody is a member of the group, Unreachable where its home
+    cannot be asked, JobFileError for a job without a group."""
+    started = time.monotonic()
+    group = group_of(job)
+    progress.step(f"looking at the table {job.sink.table}")
+    target = Target(spark, job)
+    target.refuse_disagreement()
+    refuse_undone(spark, target, job, progress)
+    standing = target.standing(job.application)
+    progress.step("asking for leaders and offsets")
+    cluster = cluster_settings(job)
+    survey = survey_of(job, wanted_of(job, standing.topics), settings=cluster)
+    cluster, logs = cluster.knowing(survey), survey.logs
+    checkpoint = positions(standing.checkpoint, logs)
+    progress.step(f"mirroring the checkpoint to the group {group.id}")
+    home = open_home(job, cluster)
+    try:
+        found = _push(home, group.id, checkpoint)
+        name = home.name
+    finally:
+        home.close()
+    state: State = "mirrored" if found.changed else "unchanged"
+    return PushResult(
+        job=job.job,
+        group=group.id,
+        home=name,
+        state=state if checkpoint else "nothing-landed",
+        partitions=_pushed(found, logs),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _push(home: Home, group: str, checkpoint: dict[Partition, int]) -> Mirrored:
+    refuse_members(group, home.view(group))
+    found = mirror(home, group, checkpoint, lambda offsets: home.commit(group, offsets))
+    if found.differing:
+        p = found.differing[0]
+        raise Conflict(
+            f"the group {group} is at {found.after.get(p)} of {p} after the checkpoint "
+            f"{checkpoint[p]} was committed",
+            why="somebody else commits to it",
+            do="see who does, give the job a group of its own, or try again",
+        )
+    return found
+
+
+def refuse_members(group: str, view: GroupView) -> None:
+    """Raises Conflict naming the live members."""
+    if not view.members:
+        return
+    members = [
+        f"{m.client_id or m.member_id}{f' at {m.host}' if m.host else ''}" for m in view.members
+    ]
+    ours = all(member.is_ours for member in view.members)
+    raise Conflict(
+        f"the group {group} has live members: {', '.join(members[:5])}",
+        why="a run of this job is under way" if ours else "a consumer is reading with it",
+        do="wait for its end, it mirrors the checkpoint itself"
+        if ours
+        else "stop it, or give the job another group",
+        members=[member.member_id for member in view.members],
+    )
+
+
+def _pushed(found: Mirrored, logs: dict[Partition, LogState]) -> tuple[Pushed, ...]:
+    return tuple(
+        Pushed(p, offset, found.before.get(p), found.after.get(p), logs[p].end_offset)
+        for p, offset in found.checkpoint.items()
+    )

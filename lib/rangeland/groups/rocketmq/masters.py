@@ -1,0 +1,245 @@
+"""Where a group is kept: on the masters of the brokers that have its queues.
+
+Name servers say which brokers there are and where they listen. A master that does not answer
+is looked up again, and one that has too much to do is asked again, until the asker's patience
+is over; then it is ``Unreachable``. Offsets of many queues are asked for, or written, in one go
+for each master. Slaves hear that a client is there, and nothing else: an
+offset that is written to a slave stays there. Everything goes through the ``Edge``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from rangeland.dialects.dialect import Question
+from rangeland.dialects.error_meaning import Code, Verdict
+from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.error_codes import SUCCESS, TOPIC_NOT_EXIST, judge
+from rangeland.dialects.rocketmq.pull_series import number_of
+from rangeland.dialects.rocketmq.routes import MASTER, Route, read_route
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.groups.backend import Edge
+from rangeland.groups.rocketmq import group_requests as g
+from rangeland.model import Address, Partition
+
+PAUSE_MS: Final = 250
+PATIENCE_MS: Final = 10_000
+"""How long a master may be away or busy before a question is given up."""
+
+
+class Masters:
+    """The masters of brokers, as far as they are known. Not for several threads at once."""
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+        self._addresses: dict[str, Mapping[int, Address]] = {}
+
+    def ask(
+        self, broker: str, topic: str, request: m.Request, patience_ms: int = PATIENCE_MS
+    ) -> tuple[m.Answer, Code]:
+        """The answer and its code, which is none of those that pass by themselves. ``topic``:
+        one that the broker has queues of. Raises Unreachable."""
+        deadline_ms = self.edge.now_ms() + patience_ms
+        while True:
+            try:
+                address = self._master(broker, topic)
+                answer: m.Answer = self.edge.ask(address, Question(request))
+            except Unreachable as error:
+                trouble = error
+                self._addresses.pop(broker, None)
+            else:
+                code = judge(answer.code)
+                if not code.verdict.may_pass:
+                    return answer, code
+                trouble = _not_ready(broker, address, code, answer.remark)
+                if code.verdict is Verdict.FIND_LEADER:
+                    self._addresses.pop(broker, None)
+            if self.edge.now_ms() >= deadline_ms:
+                raise trouble
+            self.edge.pause(PAUSE_MS)
+
+    def ask_each(
+        self, requests: Sequence[m.Request], patience_ms: int = PATIENCE_MS
+    ) -> list[tuple[m.Answer, Code]]:
+        """As ``ask``, about queues: those of a broker in one go. What that does not settle is
+        asked once more by itself. Raises Unreachable."""
+        settled: dict[int, tuple[m.Answer, Code]] = {}
+        for broker, places in _by_broker(requests).items():
+            questions = [Question(requests[place]) for place in places]
+            try:
+                address = self._master(broker, _queue(requests[places[0]]).topic)
+                answers: list[m.Answer] = self.edge.ask_all(address, questions)
+            except Unreachable:
+                self._addresses.pop(broker, None)
+                continue
+            for place, answer in zip(places, answers, strict=True):
+                code = judge(answer.code)
+                if not code.verdict.may_pass:
+                    settled[place] = answer, code
+        return [
+            settled.get(place) or self._ask_alone(request, patience_ms)
+            for place, request in enumerate(requests)
+        ]
+
+    def _ask_alone(self, request: m.Request, patience_ms: int) -> tuple[m.Answer, Code]:
+        queue = _queue(request)
+        return self.ask(queue.broker, queue.topic, request, patience_ms)
+
+    def slaves(self, brokers: Collection[str]) -> list[Address]:
+        """Of brokers that were asked before."""
+        known = [self._addresses.get(broker, {}) for broker in brokers]
+        return [listed[number] for listed in known for number in sorted(listed) if number != MASTER]
+
+    def route(self, topic: str) -> Route | None:
+        """None: the topic is unknown to all name servers that answer. Raises Unreachable where
+        none does."""
+        tried: dict[str, str] = {}
+        is_unknown = False
+        for seed in self.edge.seeds:
+            try:
+                answer: m.Answer = self.edge.ask(seed, Question(m.route(topic)))
+            except Unreachable as error:
+                tried[str(seed)] = error.why or error.what
+                continue
+            if answer.code == SUCCESS:
+                return self._learned(read_route(answer.body))
+            is_unknown = is_unknown or answer.code == TOPIC_NOT_EXIST
+            tried[str(seed)] = f"{judge(answer.code).name}: {answer.remark}"
+        if is_unknown:
+            return None
+        raise Unreachable(
+            f"no name server says who has topic {topic}",
+            why="; ".join(f"{seed}: {why}" for seed, why in tried.items()),
+            do="try again in a moment",
+            topic=topic,
+            tried=tried,
+        )
+
+    def _learned(self, route: Route) -> Route:
+        for broker, (_, addresses) in route.brokers.items():
+            self._addresses[broker] = addresses
+        return route
+
+    def _master(self, broker: str, topic: str) -> Address:
+        if broker not in self._addresses:
+            self.route(topic)
+        listed = self._addresses.get(broker, {})
+        if MASTER not in listed:
+            raise Unreachable(
+                f"broker {broker} has no master",
+                why="the name servers do not know of one",
+                do="start it, or try again in a moment",
+                broker=broker,
+                topic=topic,
+            )
+        return listed[MASTER]
+
+
+def _queue(request: m.Request | m.Pull) -> Partition:
+    assert request.about is not None
+    return request.about
+
+
+def _by_broker(requests: Sequence[m.Request]) -> dict[str, list[int]]:
+    """The places of the requests."""
+    found: dict[str, list[int]] = {}
+    for place, request in enumerate(requests):
+        found.setdefault(_queue(request).broker, []).append(place)
+    return found
+
+
+# --- offsets ----------------------------------------------------------------------------
+
+
+def read_offsets(
+    masters: Masters, group: str, queues: Sequence[Partition]
+) -> dict[Partition, int | None]:
+    answers = masters.ask_each([g.query_offset(group, queue) for queue in queues])
+    found: dict[Partition, int | None] = {}
+    for queue, (answer, code) in zip(queues, answers, strict=True):
+        if answer.code not in (SUCCESS, g.QUERY_NOT_FOUND):
+            raise refusal(code, answer.remark, group, f"its offset of {queue} was asked for")
+        found[queue] = number_of(answer, "offset") if answer.code == SUCCESS else None
+    return found
+
+
+def write_offsets(masters: Masters, group: str, offsets: Mapping[Partition, int], me: str) -> None:
+    """Makes the group where there is none. ``me`` is a client id of nobody who is a member
+    over another connection."""
+    requests = [g.update_offset(group, queue, offset) for queue, offset in sorted(offsets.items())]
+    requests, later = _firsts(requests)
+    answers = _written(masters, group, requests)
+    asked = zip(requests, answers, strict=True)
+    if strange := [r for r, answer in asked if answer.code == g.GROUP_NOT_EXIST]:
+        # A broker makes a group that it has to look at for whoever takes his leave from it,
+        # and nobody has to join for that.
+        for broker, places in _by_broker(strange).items():
+            masters.ask(broker, _queue(strange[places[0]]).topic, g.unregister(me, group))
+        answers = _written(masters, group, strange)
+    for answer in (*answers, *_written(masters, group, later)):
+        if answer.code == g.GROUP_NOT_EXIST:
+            raise _not_written(answer, group)
+
+
+def _firsts(requests: Sequence[m.Request]) -> tuple[list[m.Request], list[m.Request]]:
+    """One of each broker and topic, to be answered before the others are sent. A broker of
+    5.5.0 loses one of two offsets that are the first of a group and topic and that come at
+    once: ``ConsumerOffsetManager.commitOffset`` makes their map without a lock."""
+    queues = [_queue(request) for request in requests]
+    first = {(queue.broker, queue.topic): n for n, queue in reversed([*enumerate(queues)])}
+    places = set(first.values())
+    return (
+        [request for n, request in enumerate(requests) if n in places],
+        [request for n, request in enumerate(requests) if n not in places],
+    )
+
+
+def _written(masters: Masters, group: str, requests: Sequence[m.Request]) -> list[m.Answer]:
+    """The answers, which are successes or say that there is no such group."""
+    answers = [answer for answer, _ in masters.ask_each(requests)]
+    for answer in answers:
+        if answer.code not in (SUCCESS, g.GROUP_NOT_EXIST):
+            raise _not_written(answer, group)
+    return answers
+
+
+def _not_written(answer: m.Answer, group: str) -> RangelandError:
+    when = f"its offset of {_queue(answer.request)} was written"
+    return refusal(judge(answer.code), answer.remark, group, when)
+
+
+# --- how it is said ---------------------------------------------------------------------
+
+
+def _not_ready(broker: str, address: Address, code: Code, remark: str) -> Unreachable:
+    return Unreachable(
+        f"the master of {broker} at {address} does not do what it is asked",
+        why=f"{code.name}: {remark or code.description}",
+        do="try again in a moment",
+        broker=broker,
+        address=str(address),
+        code=code.name,
+    )
+
+
+_REMEDIES: Final = {
+    "NO_PERMISSION": "grant the user of source.security SUB on the group {group} and the topics",
+    "SUBSCRIPTION_GROUP_NOT_EXIST": "create the group {group}, or let the brokers do it"
+    " (autoCreateSubscriptionGroup)",
+}
+
+
+def refusal(code: Code, remark: str, group: str, when: str) -> RangelandError:
+    """What a code means that nobody was prepared for: the same would be refused again, or
+    the broker has failed. ``when`` is a whole sentence without its end."""
+    why = f"{code.name}: {remark or code.description}, when {when}"
+    facts = {"group": group, "code": code.name}
+    if code.verdict in (Verdict.REFUSED, Verdict.UNSUPPORTED):
+        remedy = _REMEDIES.get(code.name, "check the group and the brokers' settings")
+        return JobFileError(
+            f"the brokers refuse group {group}", why=why, do=remedy.format(group=group), **facts
+        )
+    return Unreachable(
+        f"the brokers of group {group} have failed", why=why, do="try again in a moment", **facts
+    )

@@ -1,0 +1,106 @@
+"""Who is in a group, as each of its brokers shows it.
+
+Every broker has a list of its own: who sends it heartbeats. They agree once all members have
+reached all brokers, and only then is there one answer to who gets what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rangeland.dialects.rocketmq.error_codes import SUCCESS
+from rangeland.errors import Conflict
+from rangeland.groups.rocketmq import group_requests as g
+from rangeland.groups.rocketmq.assignment import in_order
+from rangeland.groups.rocketmq.client_ids import job_of
+from rangeland.groups.rocketmq.masters import Masters, refusal
+from rangeland.model import Partition
+
+_SHOWN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """``seen`` by broker."""
+
+    seen: Mapping[str, g.Connections]
+
+    @property
+    def clients(self) -> tuple[g.Client, ...]:
+        """Each once, in upstream's order."""
+        by_id = {c.client_id: c for found in self.seen.values() for c in found.clients}
+        return tuple(by_id[client] for client in in_order(by_id))
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(client.client_id for client in self.clients)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(topic for found in self.seen.values() for topic in found.topics)
+
+    @property
+    def is_agreed(self) -> bool:
+        """Of the brokers that know of any members."""
+        lists = {frozenset(c.client_id for c in found.clients) for found in self.seen.values()}
+        return len(lists - {frozenset()}) <= 1
+
+    def lists_everywhere(self, client: str) -> bool:
+        return all(
+            any(c.client_id == client for c in found.clients) for found in self.seen.values()
+        )
+
+    def strangers(self, job: str) -> list[g.Client]:
+        """Whoever is no driver of the job. A group has one set of subscriptions, so what each
+        of them reads is not known; the group would give it a share of all."""
+        return [client for client in self.clients if job_of(client.client_id) != job]
+
+
+def take_census(
+    masters: Masters, group: str, brokers: Mapping[str, str], patience_ms: int
+) -> Census:
+    """``brokers``: each with one of its topics. Raises Unreachable."""
+    seen: dict[str, g.Connections] = {}
+    for broker, topic in sorted(brokers.items()):
+        answer, code = masters.ask(broker, topic, g.connections(group), patience_ms)
+        if answer.code not in (SUCCESS, g.NOBODY_ONLINE):
+            raise refusal(code, answer.remark, group, "its members were asked for")
+        is_there = answer.code == SUCCESS
+        seen[broker] = g.read_connections(answer) if is_there else g.Connections()
+    return Census(seen)
+
+
+def brokers_of(partitions: Iterable[Partition]) -> dict[str, str]:
+    """The brokers that have these, each with one of its topics."""
+    return {partition.broker: partition.topic for partition in partitions}
+
+
+# --- sentences --------------------------------------------------------------------------
+
+
+def occupied(group: str, there: Sequence[g.Client], what: str) -> Conflict:
+    """Somebody is in the group who stands in the way; ``what`` was not done for that."""
+    return Conflict(
+        f"{what}: group {group} is in use",
+        why=f"it has {told(there)}",
+        do="stop that consumer, or give the job a group of its own (group.id)",
+        group=group,
+        members=facts(there),
+    )
+
+
+def told(clients: Sequence[g.Client]) -> str:
+    """``client 10.0.0.7@88#4711 (host 10.0.0.7, JAVA)``, and so on."""
+    more = f" and {len(clients) - _SHOWN} more" if len(clients) > _SHOWN else ""
+    return "; ".join(_told(each) for each in clients[:_SHOWN]) + more
+
+
+def _told(client: g.Client) -> str:
+    where = ", ".join(filter(None, (client.host and f"host {client.host}", client.language)))
+    return f"client {client.client_id}{f' ({where})' if where else ''}"
+
+
+def facts(clients: Sequence[g.Client]) -> list[dict[str, Any]]:
+    return [{"client": c.client_id, "host": c.host, "language": c.language} for c in clients]

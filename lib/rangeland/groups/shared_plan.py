@@ -1,0 +1,193 @@
+"""Reading a plan together with the other drivers of its group.
+
+Each driver reads what ``planning.sharing`` gives it and hands that in as a part of the
+plan, in the ledger. Whoever sees the plan complete proves all of it and prepares the
+outcome. A driver that is to give up its partitions stops its tasks first and hands in
+what they have finished; what is left is read by whoever owns the partitions then.
+
+Handing in is first come, first served: what another has handed in meanwhile is dropped here
+and its files are never named. So a driver that has lost its place without knowing it, or
+that works without a group, costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from rangeland.delta.ledger.events import FileEntry, OutcomeEntry, PartEntry
+from rangeland.errors import RangelandError
+from rangeland.groups.lease import Place
+from rangeland.landing.target_state import Target
+from rangeland.model import Range, Receipt, Slice, TaskResult
+from rangeland.planning.plan import Plan
+from rangeland.planning.proof import prove
+from rangeland.planning.slice_assignment import (
+    Complete,
+    Read,
+    Seats,
+    Wait,
+    next_step,
+    not_handed_in,
+)
+from rangeland.progress import Progress
+
+POLL_SECONDS = 1.0
+STALLED_SECONDS = 600.0
+"""Others that hold partitions, and have handed in nothing for so long, may never do: a driver
+without executors, say, whose heartbeat goes on. What they were to read is then read here, too."""
+
+Finished = tuple[list[TaskResult], RangelandError | None]
+Reader = Callable[[Sequence[Slice], Callable[[], bool], dict[int, int]], Finished]
+"""Reads slices until all are read, one fails or the stop says so: what was finished, and the
+error. The third argument is what was read before, as widths by slice."""
+
+
+class SharedReading:
+    """One plan, read by one driver of several. ``whole``: it cannot be split. ``confirm`` raises
+    where receipts are of logs that are not those of the plan any more."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target,
+        place: Place,
+        read: Reader,
+        files_of: Callable[[Sequence[TaskResult]], list[FileEntry]],
+        confirm: Callable[[Mapping[int, Receipt]], None],
+        progress: Progress,
+        *,
+        whole: bool,
+    ) -> None:
+        self.with_others = False
+        """Other members have held partitions, or handed in parts, while this one worked."""
+        self._plan = plan
+        self._target = target
+        self._place = place
+        self._read = read
+        self._files_of = files_of
+        self._confirm = confirm
+        self._progress = progress
+        self._whole = whole
+        self._partitions = frozenset(s.partition for s in plan.slices)
+        self._waits_for = ""
+        self._seen = 0
+        self._since = time.monotonic()
+
+    def outcome(self) -> OutcomeEntry:
+        """The outcome of the plan, prepared here or by another driver."""
+        while True:
+            parts, outcome = self._handed_in()
+            outcome = outcome or self._step(parts)
+            if outcome is not None:
+                return outcome
+
+    def _handed_in(self) -> tuple[list[PartEntry], OutcomeEntry | None]:
+        parts, outcome = self._target.handed_in(self._plan)
+        # Parts of a plan that is not split were read without the transform that it has now.
+        return ([] if self._whole else parts), outcome
+
+    def _step(self, parts: Sequence[PartEntry]) -> OutcomeEntry | None:
+        done = _receipts(parts)
+        self._place.settle()
+        if self._place.must_stop:  # the home did not answer; until it is gone it may yet
+            time.sleep(POLL_SECONDS)
+            return None
+        with self._place.reading():
+            seats = self._place.seats(self._partitions)
+            if self._is_stalled(len(parts)):
+                seats = Seats(seats.me, self._partitions, {}, (seats.me,))
+            self._note_others(seats)
+            step = next_step(self._plan.slices, done, seats, whole=self._whole)
+            if isinstance(step, Read):
+                found = self._read_slices(step, done)
+        if isinstance(step, Complete):
+            return self._prepare(parts, [])
+        if isinstance(step, Wait):
+            self._wait(step, seats)
+            return None
+        units, error = found
+        if self._whole and units:
+            return self._prepare([], units)
+        outcome = self._hand_in(units)
+        if outcome is None and error is not None:
+            raise error
+        return outcome
+
+    def _is_stalled(self, parts: int) -> bool:
+        if parts != self._seen:
+            self._seen, self._since = parts, time.monotonic()
+        return time.monotonic() - self._since > STALLED_SECONDS
+
+    def _note_others(self, seats: Seats) -> None:
+        others = {owner for owner in seats.owners.values() if owner != seats.me}
+        self.with_others = self.with_others or bool(others)
+
+    def _read_slices(self, step: Read, done: dict[int, Receipt]) -> Finished:
+        self._waits_for = ""
+        before = {index: r.until_offset - r.from_offset for index, r in done.items()}
+        found = self._read(step.slices, self._must_stop, before)
+        self._since = time.monotonic()  # others are waited for from now on
+        return found
+
+    def _must_stop(self) -> bool:
+        if not self._place.must_stop:
+            return False
+        if not self._whole:
+            return True
+        # All that was read would be lost, so it goes on beside the rebalance, and ends only
+        # where somebody else is to read it now.
+        self._place.settle()
+        seats = self._place.seats(self._partitions)
+        return not seats.reads(self._plan.slices[0].partition)
+
+    def _wait(self, step: Wait, seats: Seats) -> None:
+        if (text := step.told(seats)) != self._waits_for:
+            self._waits_for = text
+            self._progress.step(text)
+        time.sleep(POLL_SECONDS)
+
+    # --- writing it down ------------------------------------------------------------------
+
+    def _hand_in(self, units: Sequence[TaskResult]) -> OutcomeEntry | None:
+        """Makes what was read here everybody's. The outcome where there is one by then."""
+        while True:
+            parts, outcome = self._handed_in()
+            if outcome is not None:
+                return outcome
+            done = _receipts(parts)
+            kept = not_handed_in(units, done)
+            if len(done) + sum(len(unit.receipts) for unit in kept) == len(self._plan.slices):
+                return self._prepare(parts, kept)
+            if not kept:
+                return None
+            self._refuse_unproved(kept)
+            self._progress.step(f"handing in {sum(len(u.receipts) for u in kept)} slices")
+            part = (self._place.member_id, len(parts) + 1)
+            if self._target.hand_in(self._plan, *part, kept, self._files_of(kept)):
+                return None
+
+    def _refuse_unproved(self, units: Sequence[TaskResult]) -> None:
+        """A part that does not add up would be in the way of the plan for ever."""
+        receipts = {r.slice_index: r for unit in units for r in unit.receipts}
+        slices = tuple(s for s in self._plan.slices if s.index in receipts)
+        ranges = tuple(Range(s.partition, s.from_offset, s.until_offset) for s in slices)
+        prove(replace(self._plan, ranges=ranges, slices=slices, losses=()), receipts)
+        self._confirm(receipts)
+
+    def _prepare(self, parts: Sequence[PartEntry], units: Sequence[TaskResult]) -> OutcomeEntry:
+        receipts = _receipts(parts)
+        receipts |= {r.slice_index: r for unit in units for r in unit.receipts}
+        files = [entry for part in parts for entry in part.files]
+        outcomes = prove(self._plan, receipts)
+        self._confirm(receipts)
+        self._progress.step("preparing the outcome")
+        outcome, _ = self._target.prepare(
+            self._plan, outcomes, [*files, *self._files_of(units)], receipts
+        )
+        return outcome
+
+
+def _receipts(parts: Sequence[PartEntry]) -> dict[int, Receipt]:
+    return {receipt.slice_index: receipt for part in parts for receipt in part.receipts}

@@ -1,0 +1,127 @@
+"""Groups that live in ZooKeeper: Jafka's, and those of Kafka's old consumers.
+
+A home has a session for what it reads and for offsets of groups that nobody is in; each
+membership has one of its own. It connects when it is first asked something, and whoever
+joined through it has left when it is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rangeland.errors import Conflict, JobFileError
+from rangeland.groups.backend import GroupView, Joining
+from rangeland.groups.zookeeper.member import ZooKeeperMembership, setting, stuck
+from rangeland.groups.zookeeper.membership_view import Census, occupied, take_census
+from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, parent, read_offset
+from rangeland.model import Partition
+from rangeland.zookeeper.connect_string import read_ensemble
+from rangeland.zookeeper.znodes import Create, Delete, Operation, Reason, Refused
+from rangeland.zookeeper.zookeeper_client import ZooKeeper, connect
+
+_PER_TRANSACTION = 500
+_TRIES = 10
+
+
+class ZooKeeperHome:
+    """See ``groups.Home``. ``job`` tells in ``view`` whose drivers are ours. Raises
+    JobFileError where ``zookeeper`` cannot be read."""
+
+    def __init__(self, zookeeper: str, job: str = "", *, connect_ms: int = 10_000) -> None:
+        self._zookeeper = str(read_ensemble(zookeeper))
+        self._job = job
+        self._connect_ms = connect_ms
+        self._session: ZooKeeper | None = None
+        self._memberships: list[ZooKeeperMembership] = []
+
+    @property
+    def name(self) -> str:
+        return f"the ZooKeeper at {self._zookeeper}"
+
+    def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
+        """Raises RemoteProtocolError for a node that holds no offset."""
+        paths = {p: offset_path(group, p) for p in partitions}
+        nodes = self._connected().read_all(paths.values())
+        found: dict[Partition, int | None] = {}
+        for partition, path in paths.items():
+            node = nodes[path]
+            found[partition] = None if node is None else read_offset(path, node.content)
+        return found
+
+    def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """All or nothing for up to 500 partitions; above that in several transactions."""
+        partitions = sorted(offsets)
+        for first in range(0, len(partitions), _PER_TRANSACTION):
+            some = partitions[first : first + _PER_TRANSACTION]
+            self._commit(group, {p: offsets[p] for p in some})
+
+    def view(self, group: str) -> GroupView:
+        census = self._census(group)
+        return GroupView("absent") if census is None else GroupView(census.state, census.holders())
+
+    def join(self, joining: Joining) -> ZooKeeperMembership:
+        """Raises JobFileError for an assignment other than range."""
+        if joining.assignment != "range":
+            raise JobFileError(
+                f"group {joining.group} cannot share partitions by {joining.assignment}",
+                why="in ZooKeeper all members share by range",
+                do="leave group.assignment out",
+                group=joining.group,
+            )
+        membership = ZooKeeperMembership(
+            lambda: connect(
+                self._zookeeper, connect_ms=self._connect_ms, session_ms=joining.session_ms
+            ),
+            joining,
+        )
+        self._memberships.append(membership)
+        try:
+            membership.rejoin()
+        except BaseException:
+            membership.leave()
+            raise
+        return membership
+
+    def close(self) -> None:
+        # A session that was not ended would hold its partitions as long as this process runs.
+        for membership in self._memberships:
+            membership.leave()
+        self._memberships.clear()
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    # --- how it is done ----------------------------------------------------------------
+
+    def _connected(self) -> ZooKeeper:
+        if self._session is None:
+            self._session = connect(self._zookeeper, connect_ms=self._connect_ms)
+        return self._session
+
+    def _census(self, group: str) -> Census | None:
+        return take_census(self._connected(), group, self._job)
+
+    def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        refused: Refused | None = None
+        for _ in range(_TRIES):
+            refused = self._connected().apply(self._committing(group, offsets))
+            if refused is None:
+                return
+            if refused.reason is Reason.NOT_EMPTY:
+                raise self._in_use(group)
+        raise stuck(group, refused, _TRIES)
+
+    def _committing(self, group: str, offsets: Mapping[Partition, int]) -> list[Operation]:
+        """A node that has others below it cannot be deleted: so the transaction itself sees
+        to it that nobody is registered, and nobody can register meanwhile."""
+        zookeeper, ids = self._connected(), ids_path(group)
+        written = zookeeper.read_all(offset_path(group, p) for p in offsets)
+        missing = [parent(path) for path, node in written.items() if node is None]
+        zookeeper.make([ids, *missing])
+        nobody_is_in: list[Operation] = [Delete(ids), Create(ids)]
+        return nobody_is_in + [setting(group, p, o, written) for p, o in offsets.items()]
+
+    def _in_use(self, group: str) -> Conflict:
+        census = self._census(group)
+        members = census.holders() if census else ()
+        return occupied(group, members, "the offsets were not written")

@@ -1,0 +1,144 @@
+"""Who is in a group and who holds what, read in a few rounds and judged as a value.
+
+A look is not one moment: a member may go between two of its rounds. What must hold in one
+moment is checked by the transaction that relies on it, not here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from rangeland.errors import Conflict
+from rangeland.groups.backend import Holder
+from rangeland.groups.zookeeper.znode_layout import (
+    group_path,
+    holder,
+    ids_path,
+    read_owner,
+    read_partition,
+    read_topics,
+)
+from rangeland.model import Partition
+from rangeland.zookeeper.zookeeper_client import ZooKeeper
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """``topics`` are what each registered member reads, None where that cannot be told.
+    ``owners`` may name members that are not registered. ``job`` tells whose drivers are ours."""
+
+    group: str
+    job: str
+    topics: Mapping[str, frozenset[str] | None]
+    owners: Mapping[Partition, str]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(sorted(self.topics))
+
+    def holders(self) -> tuple[Holder, ...]:
+        """All members, those that only own something too."""
+        held: dict[str, set[Partition]] = {member: set() for member in self.topics}
+        for partition, member in self.owners.items():
+            held.setdefault(member, set()).add(partition)
+        return tuple(holder(self.group, self.job, m, held[m]) for m in sorted(held))
+
+    def drivers(self) -> tuple[str, ...]:
+        """The registered drivers of this job."""
+        return tuple(
+            h.member_id for h in self.holders() if h.is_ours and h.member_id in self.topics
+        )
+
+    def strangers(self, partitions: Collection[Partition]) -> list[Holder]:
+        """Registered members that are no drivers of this job and read its topics. One that
+        holds nothing as yet counts: the group would give it a share."""
+        wanted = {p.topic for p in partitions}
+
+        def reads(member: str) -> bool:
+            topics = self.topics[member]
+            return topics is None or not wanted.isdisjoint(topics)
+
+        others = [h for h in self.holders() if not h.is_ours and h.member_id in self.topics]
+        return [h for h in others if reads(h.member_id) or h.partitions & set(partitions)]
+
+    @property
+    def state(self) -> str:
+        """ZooKeeper knows no state of a group: it is taken as rebalancing while somebody owns
+        who is not registered, or shares differ by more than range assignment lets them. With
+        drivers of the job in it, only they and their topics count."""
+        if not self.topics and not self.owners:
+            return "empty"
+        seated = self.drivers() or self.ids
+        read = {topic for member in seated for topic in self.topics[member] or ()}
+        owners = {p: m for p, m in self.owners.items() if p.topic in read or not seated}
+        if set(owners.values()) - self.topics.keys() or self._is_uneven(seated):
+            return "rebalancing"
+        return "stable"
+
+    def _is_uneven(self, seated: Sequence[str]) -> bool:
+        owned = Counter((member, p.topic) for p, member in self.owners.items())
+        shares: dict[str, list[int]] = defaultdict(list)
+        for member in seated:
+            for topic in self.topics[member] or ():
+                shares[topic].append(owned[member, topic])
+        return any(max(counts) - min(counts) > 1 for counts in shares.values())
+
+
+def take_census(zookeeper: ZooKeeper, group: str, job: str) -> Census | None:
+    """None where nothing is known of the group. Raises Unreachable."""
+    zookeeper.catch_up()
+    ids, owners = ids_path(group), f"{group_path(group)}/owners"
+    listed = zookeeper.children_of((group_path(group), ids, owners))
+    if listed[group_path(group)] is None:
+        return None
+    nodes = zookeeper.read_all(f"{ids}/{member}" for member in listed[ids] or ())
+    topics = {
+        path.removeprefix(f"{ids}/"): read_topics(node.content)
+        for path, node in nodes.items()
+        if node is not None
+    }
+    return Census(group, job, topics, _read_owners(zookeeper, owners, listed[owners] or ()))
+
+
+def _read_owners(zookeeper: ZooKeeper, owners: str, topics: Sequence[str]) -> dict[Partition, str]:
+    names = zookeeper.children_of(f"{owners}/{topic}" for topic in topics)
+    paths: dict[str, Partition] = {}
+    for topic in topics:
+        for name in names[f"{owners}/{topic}"] or ():
+            if (partition := read_partition(topic, name)) is not None:
+                paths[f"{owners}/{topic}/{name}"] = partition
+    nodes = zookeeper.read_all(paths)
+    return {paths[p]: read_owner(node.content) for p, node in nodes.items() if node is not None}
+
+
+# --- sentences --------------------------------------------------------------------------
+
+
+def told(holders: Sequence[Holder]) -> str:
+    """``g_host-1795233329683-c81507e9 on host (orders/1-0, orders/1-1)``, and so on."""
+    return "; ".join(_told(each) for each in holders)
+
+
+def _told(member: Holder) -> str:
+    owned = sorted(member.partitions, key=lambda p: (p.topic, p.broker, p.number))
+    shown = ", ".join(map(str, owned[:_SHOWN]))
+    more = f" and {len(owned) - _SHOWN} more" if len(owned) > _SHOWN else ""
+    where = f" on {member.host}" if member.host else ""
+    return f"{member.member_id}{where} ({f'owns {shown}{more}' if owned else 'owns nothing'})"
+
+
+def occupied(group: str, there: Sequence[Holder], what: str) -> Conflict:
+    """Somebody is in the group who stands in the way; ``what`` was not done for that."""
+    return Conflict(
+        f"{what}: group {group} is in use",
+        why=f"it has {told(there)}",
+        do="stop that consumer or give the job a group of its own; one that was killed just "
+        "now is gone when its session ends, so run again then",
+        group=group,
+        members=[member.member_id for member in there],
+        partitions={m.member_id: [str(p) for p in sorted(m.partitions)] for m in there},
+    )

@@ -1,0 +1,155 @@
+"""How a consumer group is written down in ZooKeeper: names of nodes and what is in them.
+
+Pure. Below ``/consumers/<group>``: ``ids/<member>`` says which topics a member reads, by how
+many threads; ``owners/<topic>/<partition>`` names the thread that has a partition; both are
+held by sessions. ``offsets/<topic>/<partition>`` is where to go on.
+
+Two dialects differ in little: Jafka's partition is ``<broker>-<number>`` and a member's node
+is a bare map; Kafka's old consumers write ``<number>``, and put the map into an envelope.
+Upstream's consumers read what is written here, and the other way round: Jafka
+``ZkGroupDirs``, ``ZkGroupTopicDirs``, ``TopicCount``; Kafka 0.8 ``ZkUtils``, ``TopicCount``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rangeland.errors import JobFileError, RemoteProtocolError
+from rangeland.groups.backend import Holder
+from rangeland.model import Partition
+from rangeland.untrusted import MAX_INT32, Fields, Unreadable, decimal
+
+THREAD = "-0"
+"""A member reads by one thread, whose name is the member's with this behind."""
+
+# A driver shows its job where upstream has only the host. No host name has an @.
+_MEMBER = re.compile(r"(?:(?P<client>[^@]+)@)?(?P<host>.+)-(?P<ms>\d+)-(?P<random>[0-9a-f]{8})")
+_DRIVER = "rangeland"
+
+
+def group_path(group: str) -> str:
+    """Raises JobFileError for a name that ZooKeeper cannot have."""
+    if not group or group in (".", "..") or "/" in group or not group.isprintable():
+        raise JobFileError(
+            f"{group!r} cannot be a group in ZooKeeper",
+            why="it is not the name of a node",
+            do="choose a name without /",
+            group=group,
+        )
+    return f"/consumers/{group}"
+
+
+def ids_path(group: str, member_id: str = "") -> str:
+    return f"{group_path(group)}/ids" + (f"/{member_id}" if member_id else "")
+
+
+def owner_path(group: str, partition: Partition) -> str:
+    return f"{group_path(group)}/owners/{partition.topic}/{partition_name(partition)}"
+
+
+def offset_path(group: str, partition: Partition) -> str:
+    return f"{group_path(group)}/offsets/{partition.topic}/{partition_name(partition)}"
+
+
+def parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+# --- partitions -------------------------------------------------------------------------
+
+
+def partition_name(partition: Partition) -> str:
+    return f"{partition.broker}-{partition.number}" if partition.broker else str(partition.number)
+
+
+def read_partition(topic: str, name: str) -> Partition | None:
+    """None for a name that is not a partition's."""
+    broker, _, number = name.rpartition("-")
+    try:
+        return Partition(topic, decimal(number, "the number", 0, MAX_INT32), broker)
+    except Unreadable:
+        return None
+
+
+def read_offset(path: str, content: bytes) -> int:
+    """Raises RemoteProtocolError for what is no offset."""
+    text = content.decode(errors="replace").strip()
+    try:
+        return decimal(text, "the offset")
+    except Unreadable:
+        raise RemoteProtocolError(
+            f"the node {path} in ZooKeeper cannot be read",
+            why=f"it holds {text[:200]!r}, not an offset",
+            do="write an offset there, or remove the node",
+            path=path,
+        ) from None
+
+
+# --- members ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What a member's id tells. ``job`` is empty for who is no driver of ours."""
+
+    host: str = ""
+    client_id: str = ""
+    job: str = ""
+
+
+def member_name(group: str, job: str, host: str, now_ms: int, random: str) -> str:
+    """``random`` is 8 hexadecimal digits."""
+    return f"{group}_{_DRIVER}.{job}@{host.replace('/', '_')}-{now_ms}-{random}"
+
+
+def read_name(group: str, member_id: str) -> Name:
+    found = _MEMBER.fullmatch(member_id.removeprefix(f"{group}_"))
+    if found is None:
+        return Name()
+    client, dot, job = (found["client"] or "").partition(".")
+    is_driver = client == _DRIVER and bool(dot)
+    return Name(found["host"], _DRIVER if is_driver else "", job if is_driver else "")
+
+
+def registration(partitions: Iterable[Partition], now_ms: int) -> bytes:
+    """What a member's node holds: one thread for each of its topics."""
+    all_of = list(partitions)
+    topics = {topic: 1 for topic in sorted({p.topic for p in all_of})}
+    if any(p.broker for p in all_of):
+        return json.dumps(topics, separators=(",", ":")).encode()
+    envelope = {
+        "version": 1,
+        "subscription": topics,
+        "pattern": "static",
+        "timestamp": str(now_ms),
+    }
+    return json.dumps(envelope, separators=(",", ":")).encode()
+
+
+def read_topics(content: bytes) -> frozenset[str] | None:
+    """The topics that a member reads; None where they cannot be told: a pattern, or a form
+    that is not known here."""
+    try:
+        said = Fields.parse(content)
+    except Unreadable:
+        return None
+    if isinstance(subscription := said.get("subscription"), dict):
+        return frozenset(subscription) if said.get("pattern") in (None, "static") else None
+    return frozenset(said) if all(isinstance(said.get(n), int) for n in said) else None
+
+
+def read_owner(content: bytes) -> str:
+    """The member whose thread an owner's node names."""
+    text = content.decode(errors="replace")
+    member_id, dash, thread = text.rpartition("-")
+    return member_id if dash and thread.isdigit() else text
+
+
+def holder(group: str, job: str, member_id: str, partitions: Iterable[Partition]) -> Holder:
+    """A member as others see it; ours if it is a driver of this job."""
+    name = read_name(group, member_id)
+    is_ours = bool(job) and name.job == job
+    return Holder(member_id, name.client_id, name.host, frozenset(partitions), is_ours)

@@ -1,0 +1,361 @@
+"""What a job is: the pydantic models of a job file, and their meaning as values.
+
+Unknown keys are errors. The words of a field are read by ``words``; each field says here what
+it means, and from here the JSON schema and the table of settings are made. A secret is only
+ever a reference (``${env:NAME}``, ``${file:PATH}``); it is looked up when a connection needs
+it and has no place in a plan, the ledger or a message.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from rangeland.delta.table_path import TablePath
+from rangeland.job.job_errors import refuse
+from rangeland.job.located_values import JobText, override, parse_job_text, read_job_text
+from rangeland.job.section import Misplaced, Part
+from rangeland.job.source_section import Source
+from rangeland.job.value_parsers import (
+    FirstRun,
+    From,
+    Milliseconds,
+    Size,
+    Until,
+    Whole,
+    without_secrets,
+)
+from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
+from rangeland.patterns import check_pattern
+from rangeland.planning.bounds import Request
+from rangeland.planning.limits import Limits
+from rangeland.planning.policy import Action, Policy, TopicRule, Verdict
+from rangeland.planning.slices import Slicing
+
+OnLoss = Literal["fail", "skip", "hold"]
+OnSilence = Literal["fail", "hold"]
+OnCorrupt = Literal["fail", "skip", "hold", "quarantine"]
+
+
+class RangeSpec(Part):
+    """What to land: where to begin, where to end, and what `checkpoint` means at first."""
+
+    from_: From = Field(
+        default=Bounds(FromCheckpoint()),
+        alias="from",
+        json_schema_extra={"default": "checkpoint"},
+        description="The first offset to land. A time is the first record at or after it; a "
+        "mapping lands the partitions it lists and no others.",
+    )
+    until: Until = Field(
+        default=Bounds(Latest()),
+        json_schema_extra={"default": "latest"},
+        description="The first offset not to land, in the same words but `checkpoint`. Resolved "
+        "once per run.",
+    )
+    first_run: FirstRun = Field(
+        default=Earliest(),
+        json_schema_extra={"default": "earliest"},
+        description="What `checkpoint` means in the job's first run, which settles where each "
+        "partition begins. One that appears later is landed from its beginning.",
+    )
+
+
+class LimitSpec(Part):
+    """The most that one run lands, shared out fairly over partitions; the next goes on."""
+
+    max_records: Whole | None = Field(default=None, gt=0, description="Offsets per run.")
+    max_bytes: Size | None = Field(
+        default=None, description="Bytes of the log per run, as the brokers store them."
+    )
+    broker_bytes_per_second: Size | None = Field(
+        default=None,
+        description="How fast each broker is read, by all tasks of a run together. A broker's "
+        "own quotas are kept to in any case.",
+    )
+
+
+class SliceSpec(Part):
+    """How ranges are cut into pieces that tasks read."""
+
+    target_bytes: Size = Field(
+        default=128 << 20, description="Bytes of the log per slice, and per task."
+    )
+    min_slices: Whole = Field(
+        default=0,
+        ge=0,
+        description="At least so many, where there is enough to read; 0 is one for each core.",
+    )
+
+
+class TopicPolicy(Part):
+    """What is done for some topics; of what is not named here, the general word holds."""
+
+    expired: OnLoss | None = None
+    recreated: OnLoss | None = None
+    truncated: OnLoss | None = None
+    vanished: OnLoss | None = None
+    unreachable: OnSilence | None = None
+    corrupt: OnCorrupt | None = None
+    missing: OnLoss | None = None
+
+    def rule(self, pattern: str) -> TopicRule:
+        named = self.model_dump(exclude_none=True)
+        actions = tuple((Verdict(name), Action(word)) for name, word in named.items())
+        return TopicRule(pattern, actions)
+
+
+class PolicySpec(Part):
+    """What to do about offsets that cannot be had: `fail` ends the run, `skip` goes on and
+    records the loss in the ledger, `hold` leaves that partition where it is and lands the
+    others."""
+
+    expired: OnLoss = Field(
+        default="fail", description="Retention removed them before they were landed."
+    )
+    recreated: OnLoss = Field(
+        default="fail",
+        description="The topic was deleted and made anew: its offsets mean other records now.",
+    )
+    truncated: OnLoss = Field(
+        default="fail",
+        description="The log ends before what was asked for or landed, as after an unclean "
+        "leader election.",
+    )
+    vanished: OnLoss = Field(
+        default="fail", description="A partition or topic with a checkpoint is no longer there."
+    )
+    unreachable: OnSilence = Field(
+        default="fail",
+        description="Nobody serves the partition, after `source.timeouts.survey_ms` of waiting. "
+        "That is no loss: `fail` ends the run for another try later.",
+    )
+    corrupt: OnCorrupt = Field(
+        default="fail",
+        description="A batch that cannot be decoded: checksum, codec or layout. `quarantine` "
+        "keeps its bytes beside the table and goes on; `rangeland redrive` lands what decodes "
+        "later.",
+    )
+    missing: OnLoss = Field(
+        default="fail",
+        description="The log has a gap that nothing explains: the topic is not compacted, as far "
+        "as brokers say, and what follows the gap is there. So a log looks that has lost a "
+        "segment.",
+    )
+    topics: dict[str, TopicPolicy] = Field(
+        default={},
+        json_schema_extra={
+            "title": "{topic: {verdict: action}}",
+            "examples": [{"orders": {"expired": "fail"}, "audit-.*": {"corrupt": "hold"}}],
+        },
+        description="Other words for some topics: a topic's name, or a pattern that matches all "
+        "of it. The first that fits a topic counts; what it leaves out is as above.",
+    )
+
+    @field_validator("topics")
+    @classmethod
+    def _patterns(cls, topics: dict[str, TopicPolicy]) -> dict[str, TopicPolicy]:
+        for pattern in topics:
+            try:
+                check_pattern(pattern)
+            except ValueError as error:
+                raise ValueError(
+                    f"a topic or a regular expression of RE2: {pattern}: {error}"
+                ) from None
+        return topics
+
+    @property
+    def values(self) -> Policy:
+        general = self.model_dump(exclude={"topics"})
+        return Policy(
+            **{name: Action(word) for name, word in general.items()},
+            topics=tuple(one.rule(pattern) for pattern, one in self.topics.items()),
+        )
+
+
+class Sink(Part):
+    """Where records land, and how they are written."""
+
+    table: str = Field(
+        min_length=1,
+        json_schema_extra={"examples": ["lake/orders", "s3a://lake/orders", "main.sales.orders"]},
+        description="Path or URI of a Delta table, or schema.table or catalog.schema.table. "
+        "It is made if it is not there. A path is taken as it is, as Spark does: `%20` and `#` "
+        "are part of a folder's name.",
+    )
+    partition_by: tuple[str, ...] = Field(
+        default=(),
+        json_schema_extra={"examples": [["date(timestamp)"], ["hour(timestamp)", "topic"]]},
+        description="Columns, or `date(column)` and `hour(column)`, which make a column `date` "
+        "or `hour` in UTC. For a new table; one that is there keeps its own.",
+    )
+    compression: Literal["zstd", "snappy", "none"] = Field(
+        default="zstd", description="Of the Parquet files."
+    )
+    target_file_bytes: Size = Field(
+        default=256 << 20, description="A task begins another file at about this size."
+    )
+    transform: str | None = Field(
+        default=None,
+        json_schema_extra={"pattern": r"^[\w.]+:[\w.]+$", "examples": ["my_module:my_function"]},
+        description="module:function from DataFrame to DataFrame, applied to the rows before "
+        "they are written.",
+    )
+
+    @field_validator("table")
+    @classmethod
+    def _possible(cls, table: str) -> str:
+        """What no file system here could ever take."""
+        if re.match(r"[A-Za-z]:[\\/]|\\\\", table):
+            raise ValueError(
+                "a path of this system, such as lake/orders, or a URI, not a path of Windows"
+            )
+        if not table.strip() or "\0" in table:
+            raise ValueError("a path, a URI or the name of a table")
+        if re.match(r"(?i)(https?|ftp|jdbc):", table):
+            scheme = table.partition(":")[0]
+            raise ValueError(f"a path or the URI of a store that can be written, not {scheme}:")
+        where = TablePath.parse(table)
+        if any(ord(c) < 32 or ord(c) == 127 for c in table):
+            raise ValueError("a path without control characters")
+        if where.scheme and not where.authority and not where.path.startswith("/"):
+            raise ValueError("a path, or a URI with a slash after its scheme")
+        return without_secrets(table)
+
+    @field_validator("transform")
+    @classmethod
+    def _dotted_function(cls, transform: str | None) -> str | None:
+        if transform is not None and not re.fullmatch(r"[\w.]+:[\w.]+", transform):
+            raise ValueError("module:function")
+        return transform
+
+    @property
+    def is_catalog_name(self) -> bool:
+        return re.fullmatch(r"[\w`-]+(\.[\w`-]+){1,2}", self.table) is not None
+
+
+class Group(Part):
+    """A consumer group beside the job. Exactly-once never depends on it."""
+
+    id: str = Field(
+        min_length=1,
+        description="Drivers that run the job at once share its partitions as members of this "
+        "group; after landing it gets the checkpoint as its offsets.",
+    )
+    assignment: Literal["range", "roundrobin", "sticky"] = Field(
+        default="range",
+        description="How members share partitions. In ZooKeeper it is range; RocketMQ's way of "
+        "sharing queues averagely goes by that name, too.",
+    )
+    session_ms: Milliseconds = Field(
+        default=30_000,
+        description="A driver that is silent for so long has lost its partitions, in ms.",
+    )
+    rebalance_ms: Milliseconds = Field(
+        default=60_000,
+        description="How long to wait for the other members when they share anew, in ms: longer "
+        "than a session, since a driver that was killed holds its partitions for so long.",
+    )
+
+    @model_validator(mode="after")
+    def _outlasts(self) -> Group:
+        if self.rebalance_ms <= self.session_ms:
+            expected = f"more than group.session_ms, which is {self.session_ms}"
+            raise Misplaced(expected, "rebalance_ms")
+        return self
+
+
+class Job(Part):
+    """One job file, checked."""
+
+    job: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9._-]*$",
+        description="Names the checkpoint: a renamed job begins anew, at `range.first_run`.",
+    )
+    source: Source
+    range: RangeSpec = RangeSpec()
+    limits: LimitSpec = LimitSpec()
+    slices: SliceSpec = SliceSpec()
+    policy: PolicySpec = PolicySpec()
+    sink: Sink
+    group: Group | None = Field(default=None, description="A consumer group beside the job.")
+
+    @model_validator(mode="after")
+    def _listed_topics(self) -> Job:
+        for side, bounds in (("from", self.range.from_), ("until", self.range.until)):
+            for topic in (partition.topic for partition in bounds.listed):
+                if not self.source.reads(topic):
+                    expected = f"ranges of topics of this job, not of {topic!r}"
+                    raise Misplaced(expected, "range", side, topic)
+        return self
+
+    @model_validator(mode="after")
+    def _policies_of_topics(self) -> Job:
+        for pattern in self.policy.topics if self.source.topics else ():
+            rule = TopicRule(pattern, ())
+            if not any(rule.matches(topic) for topic in self.source.topics):
+                expected = f"topics of this job, and {pattern!r} is none"
+                raise Misplaced(expected, "policy", "topics", pattern)
+        return self
+
+    @model_validator(mode="after")
+    def _layout(self) -> Job:
+        column = r"(?i)(?:(?:date|hour)\(\s*)?timestamp(?:type)?\s*\)?"
+        timed = [w for w in self.sink.partition_by if re.fullmatch(column, w.strip())]
+        if self.source.dialect == "jafka" and timed and not self.sink.transform:
+            expected = f"other columns than {timed[0]}: messages of jafka have no timestamp"
+            raise Misplaced(expected, "sink", "partition_by")
+        return self
+
+    @staticmethod
+    def load(path: str | Path, overrides: list[str] | None = None) -> Job:
+        """The job of a file, with ``a.b=c`` overrides laid over it. Raises JobFileError, and
+        UsageError for what is no such override."""
+        return Job.of(override(read_job_text(Path(path)), overrides or []))
+
+    @staticmethod
+    def parse(text: str, name: str = "job") -> Job:
+        """The job of a YAML text; ``name`` stands for the file in messages."""
+        return Job.of(parse_job_text(text, name))
+
+    @staticmethod
+    def of(text: JobText) -> Job:
+        try:
+            return Job.model_validate(text.values)
+        except ValidationError as error:
+            found = error
+        # Not from there: what pydantic says repeats the names of fields, whatever they are.
+        refuse(text, found)
+
+    # --- the same as values -----------------------------------------------------------
+
+    @property
+    def application(self) -> str:
+        """Delta's application id of this job's sequence of landings."""
+        return f"rangeland/{self.job}"
+
+    @property
+    def request(self) -> Request:
+        return Request(
+            self.range.from_,
+            self.range.until,
+            self.range.first_run,
+            self.policies,
+            self.source.topic_pattern or "",
+            self.source.topics,
+        )
+
+    @property
+    def policies(self) -> Policy:
+        return self.policy.values
+
+    @property
+    def run_limits(self) -> Limits:
+        return Limits(self.limits.max_records, self.limits.max_bytes)
+
+    @property
+    def slicing(self) -> Slicing:
+        return Slicing(self.slices.target_bytes, self.slices.min_slices)

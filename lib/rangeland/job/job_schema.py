@@ -1,0 +1,118 @@
+"""The JSON schema of a job file, made from the models of ``job``: for editors and checkers.
+
+A file may be whole, or a part that another file extends. What must be there is therefore
+asked only of a file that names a job and extends nothing; types, words and unknown fields
+are looked at in all. The keywords are those of draft 7, which every editor knows, and no
+definition is referred to: the models are a small tree.
+
+What a schema cannot say (a topic of ``range`` that is not among ``topics``) is left to
+``job``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from rangeland.job.job_file import Job
+from rangeland.job.located_values import EXTENDS
+from rangeland.job.value_parsers import UNITS
+
+Schema = dict[str, Any]
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+EXTENDS_SCHEMA: Schema = {
+    "description": "A file, or a list of files, that this one is laid over: mappings are merged, "
+    "all else is replaced, and what comes later wins. Paths are relative to this file.",
+    "anyOf": [
+        {"type": "string", "minLength": 1, "examples": ["base.yaml"]},
+        {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
+    ],
+}
+_DEMANDS = ("required", "oneOf", "anyOf")
+"""What a model asks to be there; a field has other uses for the last two."""
+
+
+class _Plain(GenerateJsonSchema):
+    """Titles are ours, where a kind of word has one, and not the fields' names again."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def job_schema() -> Schema:
+    """The schema as JSON values; equal models give equal text."""
+    made = Job.model_json_schema(by_alias=True, schema_generator=_Plain)
+    parts = made.pop("$defs")
+    whole = _inlined(made, parts)
+    demands = _take_demands(whole)
+    return {
+        "$schema": DRAFT,
+        "title": "Rangeland job file",
+        "description": "A file that names a job and extends nothing must be whole.",
+        "type": "object",
+        "properties": {EXTENDS: EXTENDS_SCHEMA, **whole["properties"]},
+        "additionalProperties": False,
+        "if": {"required": ["job"], "not": {"required": [EXTENDS]}},
+        "then": demands,
+    }
+
+
+def schema_text() -> str:
+    """The schema as it is kept in a file."""
+    return json.dumps(job_schema(), indent=2) + "\n"
+
+
+def _inlined(node: Any, parts: Schema) -> Any:
+    """The node with definitions in place of references; a field's own words win."""
+    if isinstance(node, list):
+        return [_inlined(item, parts) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        part = parts[node["$ref"].rpartition("/")[2]]
+        node = {**{k: v for k, v in part.items() if k != "title"}, **node}
+        del node["$ref"]
+    node = {key: _inlined(value, parts) for key, value in node.items()}
+    if isinstance(node.get("description"), str):
+        node["description"] = " ".join(node["description"].split())
+    return _with_plain_default(node)
+
+
+def _with_plain_default(node: Schema) -> Schema:
+    """Defaults as one would write them; those of a section are those of its fields."""
+    if node.get("type") == "object" or isinstance(node.get("default"), dict):
+        node.pop("default", None)
+    if "size" in (node.get("title"), *(one.get("title") for one in node.get("anyOf", ()))):
+        default = node.get("default")
+        if isinstance(default, int):
+            node["default"] = size_text(default)
+    return node
+
+
+def size_text(size_bytes: int) -> str:
+    """``134217728`` as ``128MiB``: the largest unit that divides it."""
+    units = [(factor, f"{name[0]}iB") for name, factor in UNITS.items() if name.endswith("IB")]
+    for factor, name in sorted(units, reverse=True):
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{name}"
+    return str(size_bytes)
+
+
+def _take_demands(node: Schema) -> Schema:
+    """Takes out of a model's schema what it asks to be there, down to its last section."""
+    demands: Schema = {}
+    for part in [node, *(one for one in node.get("anyOf", ()) if "properties" in one)]:
+        if "properties" not in part:
+            continue
+        demands |= {key: part.pop(key) for key in _DEMANDS if key in part}
+        inner = {name: _take_demands(field) for name, field in part["properties"].items()}
+        needed = {name: found for name, found in inner.items() if found}
+        if needed:
+            demands["properties"] = needed
+    return demands
+
+
+__all__ = ["job_schema", "schema_text", "size_text"]

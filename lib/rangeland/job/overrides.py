@@ -1,0 +1,120 @@
+"""What was typed, laid over a job file: ``--set``, ``--from`` and ``--until``.
+
+A flag that cannot be read is a UsageError and names the flag; a mistake in the file stays a
+JobFileError and names the file and line, and so does a ``--set`` of what the job file does
+not know. Nothing here prints or ends anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rangeland.dialects.dialect import load_dialect
+from rangeland.errors import JobFileError, UsageError
+from rangeland.job.job_file import Job
+from rangeland.job.located_values import JobText, override, put, read_job_text
+from rangeland.job.value_parsers import EXPECTED_BOUND, parse_bounds, parse_partition
+from rangeland.model import Bounds, FromCheckpoint, Partition
+from rangeland.untrusted import Unreadable, parse_json
+
+SIDES = {"--from": "from", "--until": "until"}
+
+
+def load_job(
+    path: Path,
+    settings: Sequence[str] = (),
+    from_bound: str | None = None,
+    until_bound: str | None = None,
+) -> tuple[Job, JobText]:
+    """The job as this command means it, and its text with the flags in it.
+
+    Raises JobFileError for the file and for fields that it cannot have, UsageError for a
+    flag that cannot be read."""
+    asked = {
+        flag: (given, read_bound(flag, given))
+        for flag, given in (("--from", from_bound), ("--until", until_bound))
+        if given is not None
+    }
+    text = override(read_job_text(path), settings)
+    job = Job.of(text)
+    for flag, (given, value) in asked.items():
+        text = put(text, ("range", SIDES[flag]), value)
+        try:
+            job = Job.of(text)
+        except JobFileError as error:
+            raise _bad_flag(flag, given, error.facts["mistakes"][0]["expected"]) from error
+    return job, text
+
+
+def read_bound(flag: str, given: str) -> Any:
+    """The plain value of a bound: a word, a time, or a mapping given as JSON.
+
+    Raises UsageError when it is neither."""
+    value: Any = given.strip()
+    if value.startswith(("{", "[", '"')):
+        try:
+            value = parse_json(value, unique_keys=True)
+        except Unreadable as error:
+            raise _bad_flag(flag, given, f"JSON ({error})") from error
+    try:
+        parse_bounds(value)
+    except ValueError as error:
+        raise _bad_flag(flag, given, str(error)) from error
+    return value
+
+
+def read_partition(job: Job, topic: str, which: str, broker: str = "") -> Partition:
+    """The partition that is meant by a number, or by ``1-0``, which names the broker too; it
+    has none where only the table can tell which broker is meant.
+
+    Raises UsageError for neither, and where a broker is named that should not be."""
+    try:
+        named = parse_partition(topic, which)
+    except ValueError as error:
+        raise _bad_partition(which, str(error)) from error
+    if broker and named.broker not in ("", broker):
+        raise _bad_partition(which, f"one of broker {broker}, which --broker names")
+    per_broker = load_dialect(job.source.dialect).NATURE.numbered_per_broker
+    found = Partition(topic, named.number, named.broker or broker)
+    if found.broker and not per_broker:
+        raise _bad_partition(which, "a number: brokers share partitions")
+    return found
+
+
+def _bad_partition(which: str, expected: str) -> UsageError:
+    return UsageError(
+        f"the partition {which} is not understood",
+        why=f"expected {expected}",
+        do="Write its number, or broker-number such as 1-0 where brokers number their own",
+    )
+
+
+def _bad_flag(flag: str, given: str, expected: str) -> UsageError:
+    return UsageError(
+        f"{flag} {given} is not understood",
+        why=f"expected {expected.removeprefix('expected ')}",
+        do=f"Write it as {flag} 2026-01-31T06:00:00Z or "
+        f"""{flag} '{{"orders": {{"0": 23, "1": 40}}}}'""",
+        flag=flag,
+    )
+
+
+def require_closed_range(text: JobText, job: Job) -> None:
+    """A backfill says itself where it begins and ends; the checkpoint is not its business.
+
+    Raises UsageError naming what is missing."""
+    written = text.values.get("range") or {}
+    missing = [flag for flag, side in SIDES.items() if side not in written]
+    begins: Bounds = job.range.from_
+    if any(isinstance(b, FromCheckpoint) for b in (begins.default, *begins.listed.values())):
+        missing = ["--from", *(flag for flag in missing if flag != "--from")]
+    if missing:
+        raise UsageError(
+            f"a backfill needs {' and '.join(missing)}",
+            why="the range of the job file does not say it, and a backfill does not follow "
+            "the checkpoint",
+            do=f"Give each as one of {EXPECTED_BOUND.removeprefix('checkpoint, ')}",
+            missing=missing,
+        )

@@ -1,0 +1,245 @@
+"""A job's source as the settings that connections need; the one place where secrets are read.
+
+A reference becomes its secret here, in the driver, just before it is used. Nothing that
+this gives is written anywhere. A job that names a registry in place of its brokers has it
+asked here, each time: brokers come and go.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rangeland.connection.cluster_settings import (
+    ClusterSettings,
+    SaslSettings,
+    TlsSettings,
+    TokenSource,
+)
+from rangeland.errors import JobFileError, Unreachable
+from rangeland.job.job_file import Job
+from rangeland.job.source_section import Security, Tls, Token
+from rangeland.model import Partition
+from rangeland.planning.bounds import groups_asked, times_asked
+from rangeland.planning.incarnation import Mark
+from rangeland.survey.cluster_survey import Wanted
+
+if TYPE_CHECKING:
+    from rangeland.zookeeper.broker_registry import Registry
+
+
+MAX_SECRET_BYTES = 1 << 16
+SECRET_IS_KEPT = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Mechanisms that prove a password without sending it."""
+
+
+def cluster_settings(job: Job) -> ClusterSettings:
+    """Raises JobFileError for a secret whose reference leads nowhere, naming the reference,
+    and Unreachable where the registry cannot be asked or has no broker."""
+    source = job.source
+    members = source.members
+    if source.zookeeper and not source.names_brokers:
+        # A registry knows the brokers' own names, which partitions and groups go by.
+        members = tuple(sorted(registry_of(job).brokers.items()))
+        if not members:
+            raise Unreachable(
+                f"no broker is registered in {source.zookeeper}",
+                do="start the brokers, or correct source.zookeeper",
+            )
+    return ClusterSettings(
+        dialect=source.dialect,
+        seeds=tuple(address for _, address in members),
+        members=members,
+        client_id=source.client_id,
+        isolation=source.isolation,
+        tls=_tls(source.security.tls),
+        sasl=_login(source.security),
+        connect_ms=source.timeouts.connect_ms,
+        request_ms=source.timeouts.request_ms,
+        survey_ms=source.timeouts.survey_ms,
+        no_progress_ms=source.timeouts.no_progress_ms,
+        max_answer_bytes=source.max_answer_bytes,
+        max_batch_bytes=source.max_batch_bytes,
+        policy=job.policies,
+        rack=source.rack,
+        tags=source.tags,
+        compacted=source.compacted,
+    )
+
+
+def with_cleanup(job: Job, settings: ClusterSettings, topics: Iterable[str]) -> ClusterSettings:
+    """The same, with what ZooKeeper has of how these topics are cleaned, if the job names one:
+    brokers before 0.11 do not say. That it cannot be asked matters only if a log has a gap."""
+    source = job.source
+    if source.dialect != "kafka" or not source.zookeeper:
+        return settings
+    from rangeland.zookeeper.broker_registry import read_cleanup_policies
+
+    try:
+        found = read_cleanup_policies(
+            source.zookeeper, sorted(set(topics)), connect_ms=source.timeouts.connect_ms
+        )
+    except Unreachable:
+        return replace(settings, asks_registry=True)
+    return replace(settings, asks_registry=True, registered_cleanup=tuple(found.items()))
+
+
+def registry_of(job: Job) -> Registry:
+    """The brokers and topics that are registered now."""
+    from rangeland.zookeeper.broker_registry import read_registry
+
+    return read_registry(job.source.zookeeper or "", connect_ms=job.source.timeouts.connect_ms)
+
+
+def groups_in_zookeeper(job: Job) -> bool:
+    """Jafka knows no other home; Kafka's old consumers had theirs there, and a job that names
+    a ZooKeeper beside its brokers means those."""
+    return job.source.zookeeper is not None
+
+
+def wanted_of(
+    job: Job, known: Iterable[str] = (), checkpoint: Mapping[Partition, Mark] | None = None
+) -> Wanted:
+    """What a survey must look at to resolve the job's range. ``known`` are topics that the job
+    has landed before, up to the ``checkpoint``."""
+    source = job.source
+    return Wanted(
+        topics=source.topics,
+        topic_pattern=source.topic_pattern,
+        partitions=source.partitions,
+        times_ms=tuple(times_asked(job.request)),
+        groups=tuple(groups_asked(job.request)),
+        bounds=(job.request.from_bounds, job.request.until_bounds),
+        known=frozenset(known),
+        marks=tuple((p, mark.until_offset) for p, mark in (checkpoint or {}).items()),
+        checkpoint=dict(checkpoint or {}),
+    )
+
+
+def exposed(job: Job) -> tuple[str, ...]:
+    """What of this job's secrets is sent where others on the way can read it, as sentences."""
+    sasl, tls = job.source.security.sasl, job.source.security.tls
+    if sasl is None or tls is True or isinstance(tls, Tls) or sasl.mechanism in SECRET_IS_KEPT:
+        return ()
+    addresses = job.source.addresses
+    if addresses and all(_is_this_host(address.host) for address in addresses):
+        return ()
+    secret = "token" if sasl.mechanism == "OAUTHBEARER" else "password"
+    return (
+        f"the {secret} of source.security.sasl is sent to the brokers in the clear: "
+        f"{sasl.mechanism} without source.security.tls",
+    )
+
+
+def login_packages(job: Job) -> tuple[str, ...]:
+    """What of Python has to be installed wherever a connection is made, to log in there."""
+    sasl = job.source.security.sasl
+    return ("scramp",) if sasl is not None and sasl.mechanism.startswith("SCRAM") else ()
+
+
+def tls_files(job: Job) -> dict[str, Path]:
+    """The PEM files that each connection needs, by the field that names them."""
+    tls = job.source.security.tls
+    if isinstance(tls, bool):
+        return {}
+    named = {"ca": tls.ca, "certificate": tls.certificate, "key": tls.key}
+    return {field: Path(os.path.abspath(path)) for field, path in named.items() if path}
+
+
+def _is_this_host(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+
+
+def _login(security: Security) -> SaslSettings | None:
+    if security.acl is not None:
+        return SaslSettings("ACL", security.acl.access_key, look_up(security.acl.secret_key))
+    if security.sasl is None:
+        return None
+    sasl = security.sasl
+    return SaslSettings(
+        sasl.mechanism,
+        sasl.username or "",
+        look_up(sasl.password) if sasl.password else "",
+        None if sasl.token is None else _token(sasl.token),
+        tuple(sasl.extensions.items()),
+    )
+
+
+def _token(token: Token) -> TokenSource:
+    return TokenSource(
+        command=token.command,
+        file=_path(token.file),
+        function=token.callable,
+        endpoint=token.endpoint,
+        client_id=token.client_id or "",
+        client_secret=look_up(token.client_secret) if token.client_secret else "",
+        scope=token.scope or "",
+        ca=_path(token.ca),
+    )
+
+
+def _path(path: str | None) -> str | None:
+    """A relative path starts where the command is called, for executors too."""
+    return None if path is None else os.path.abspath(path)
+
+
+def _tls(tls: Tls | bool) -> TlsSettings | None:
+    if isinstance(tls, bool):
+        return TlsSettings() if tls else None
+    return TlsSettings(
+        ca=_path(tls.ca),
+        certificate=_path(tls.certificate),
+        key=_path(tls.key),
+        key_password=None if tls.key_password is None else look_up(tls.key_password),
+        verify_hostname=tls.verify_hostname,
+    )
+
+
+def look_up(reference: str) -> str:
+    """The secret behind ``${env:NAME}`` or ``${file:PATH}``, without a trailing newline. An error
+    names the reference; neither it nor what it comes of has any part of the secret."""
+    found = re.fullmatch(r"\$\{(env|file):([^}]+)\}", reference)
+    if found is None:
+        raise JobFileError("a secret must be a reference", do="write ${env:NAME} or ${file:PATH}")
+    kind, name = found.groups()
+    if kind == "file":
+        return _secret_in(name, reference)
+    if name not in os.environ:
+        raise JobFileError(f"the environment has no {name}", do=f"set it, or correct {reference}")
+    secret = os.environ[name]
+    if not secret.isascii() and any("\ud800" <= letter <= "\udfff" for letter in secret):
+        raise JobFileError(
+            f"the secret in the environment variable {name} is not UTF-8",
+            do=f"set it in UTF-8, or correct {reference}",
+        )
+    return secret
+
+
+def _secret_in(path: str, reference: str) -> str:
+    text, why = None, "it is not UTF-8"
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_SECRET_BYTES + 1)
+        if len(content) > MAX_SECRET_BYTES:
+            why = f"it has more than {MAX_SECRET_BYTES} bytes"
+        else:
+            text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        pass  # raised below, since this one holds the secret
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or type(error).__name__
+    if text is None:
+        raise JobFileError(
+            f"the secret file {path} cannot be read",
+            why=why,
+            do=f"make it readable, or correct {reference}",
+        )
+    return text.rstrip("\r\n")

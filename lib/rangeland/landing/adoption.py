@@ -1,0 +1,136 @@
+"""A person's decision that a table is as it should be, written down in its ledger.
+
+Where table and ledger disagree, nothing lands until somebody has looked (see ``vouching``).
+Adopting says: go on with this table. What the ledger calls landed stays so; and rows of the
+job's topics that the ledger does not know of count as landed from now on. It is a plan of the
+job's own sequence that reads nothing, so everything that follows needs no special case. Rows
+that the ledger has and the table has not are holes, which ``backfill --missing`` lands again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rangeland.delta.table_commit import Landed
+from rangeland.dialects.dialect import load_dialect
+from rangeland.errors import Conflict
+from rangeland.job import Job
+from rangeland.landing.job_history import Unfinished
+from rangeland.landing.target_state import Target
+from rangeland.model import Counts, Partition, Range
+from rangeland.planning.coverage_rule import Coverage, leave_out
+from rangeland.planning.incarnation import Mark
+from rangeland.planning.plan import Plan, advance
+from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.table_audit import Runs
+from rangeland.progress import Progress
+from rangeland.results import range_json
+from rangeland.spark.table_offsets import runs_in, table_frame
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptResult:
+    """Of ``adopt``. ``ranges`` are the offsets that count as landed since."""
+
+    job: str
+    table: str
+    sequence: int
+    table_version: int | None
+    ranges: tuple[Range, ...]
+
+    @property
+    def width(self) -> int:
+        return sum(r.width for r in self.ranges)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "table": self.table,
+            "sequence": self.sequence,
+            "table_version": self.table_version,
+            "adopted": self.width,
+            "ranges": [range_json(r) for r in self.ranges],
+        }
+
+
+def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptResult:
+    """Takes the table as it is now for the job's own, with all rows that it has."""
+    progress.step(f"looking at the table {job.sink.table}")
+    target = Target(spark, job)
+    checkpoint, landed, sequence = target.last_known(job.application)
+    ranges: list[Range] = []
+    if target.version is not None:
+        progress.step(f"reading the offsets in {job.sink.table}")
+        ranges = _unknown(job, spark, target, landed)
+    plan = _plan(job, ranges, checkpoint, sequence + 1)
+    target.open_or_create(rows)
+    if not target.enter(plan, _unfinished(target)):
+        raise Conflict(
+            f"the table {job.sink.table} was not adopted",
+            why="another driver has entered a plan at the same time",
+            do="stop the runs of this table, then adopt it again",
+        )
+    outcomes = [RangeOutcome(r, Counts(landed=r.width)) for r in ranges]
+    outcome, _ = target.prepare(plan, outcomes, (), {})
+    landed_at = target.land(outcome, target.version)
+    target.kernel.settle()
+    version = landed_at.version if isinstance(landed_at, Landed) else target.version
+    return AdoptResult(job.job, job.sink.table, plan.sequence, version, tuple(ranges))
+
+
+def _unfinished(target: Target) -> list[Unfinished]:
+    """Plans that are known not to be in the table: runs finish them afterwards. Where that
+    cannot be told, which may be why the table is adopted, they count as landed."""
+    try:
+        return target.unfinished()
+    except Conflict:
+        return []
+
+
+def _unknown(job: Job, spark: Any, target: Target, landed: Coverage) -> list[Range]:
+    """The offsets of the job's topics that have rows which the ledger does not know."""
+    nature = load_dialect(job.source.dialect).NATURE
+    frame = table_frame(spark, target.there())
+    found = runs_in(spark, frame, by_broker=nature.numbered_per_broker)
+    mine = {p: runs for p, runs in found.items() if job.source.reads(p.topic)}
+    ranges = [r for p, runs in sorted(mine.items()) for r in _ranges(p, runs)]
+    left = leave_out(ranges, landed)
+    if left and nature.offsets_are_bytes:
+        raise Conflict(
+            f"rows of {left[0].partition} in {job.sink.table} cannot be taken as landed",
+            why="offsets of this dialect are bytes, so rows do not say where an entry ends",
+            do="land in another table",
+        )
+    return left
+
+
+def _ranges(partition: Partition, runs: Runs) -> list[Range]:
+    """Runs joined where they touch or overlap: an offset may have several rows."""
+    joined: list[Range] = []
+    for first, until in sorted(zip(*(side.tolist() for side in runs), strict=True)):
+        if joined and first <= joined[-1].until_offset:
+            first, until = joined[-1].from_offset, max(until, joined.pop().until_offset)
+        joined.append(Range(partition, first, until))
+    return joined
+
+
+def _plan(
+    job: Job, ranges: list[Range], checkpoint: Mapping[Partition, Mark], sequence: int
+) -> Plan:
+    return Plan(
+        job=job.job,
+        application=job.application,
+        sequence=sequence,
+        dialect=job.source.dialect,
+        isolation=job.source.isolation,
+        tags=job.source.tags,
+        ranges=tuple(ranges),
+        slices=(),
+        checkpoint=advance(checkpoint, tuple(ranges)),
+        made_at_ms=time.time_ns() // 1_000_000,
+    )

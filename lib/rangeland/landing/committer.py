@@ -1,0 +1,406 @@
+"""One plan to its end: read, prove, prepare, commit; from wherever it was left.
+
+A plan may come fresh from ``run``, from the ledger without an outcome, or with one. Each
+step is written down before the next begins, so a plan that was left in the middle goes on
+where it stood. Which plan is to be finished is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.delta.ledger.events import FileEntry, OutcomeEntry
+from rangeland.delta.table_commit import FilesMissing, Landed, landed_at
+from rangeland.errors import (
+    BadRecord,
+    Bug,
+    Conflict,
+    RangelandError,
+    RangeLost,
+    StorageFailed,
+    TableRefused,
+    TransformFailed,
+)
+from rangeland.fetch.throttle import shared_rates
+from rangeland.groups.lease import Place
+from rangeland.groups.shared_plan import SharedReading
+from rangeland.job import Job
+from rangeland.job.source_settings import cluster_settings, login_packages, with_cleanup
+from rangeland.landing.job_history import Unfinished
+from rangeland.landing.log_confirmation import Confirmation
+from rangeland.landing.loss_records import losses_in
+from rangeland.landing.redrive import HOLD_ALL, redrives, rereads, settings_of
+from rangeland.landing.replacement import Replacement, refuse_lost
+from rangeland.landing.target_state import Target, refuse_other_plan
+from rangeland.landing.task_output import file_entries, refuse_less, refuse_unseen
+from rangeland.landing.untimed_records import without_time
+from rangeland.model import DataFile, Partition, Receipt, Slice, Survey, TaskResult
+from rangeland.planning.plan import Plan, Way
+from rangeland.planning.policy import Loss
+from rangeland.planning.proof import prove
+from rangeland.planning.slices import pack
+from rangeland.planning.table_audit import Replaced
+from rangeland.progress import Progress
+from rangeland.spark.executor_tasks import WriterSettings
+from rangeland.spark.plan_frames import land_transformed
+from rangeland.spark.python_workers import start_workers
+from rangeland.spark.spark_jobs import Stopped, land_tasks, land_until, translated
+from rangeland.spark.transform import Transform
+from rangeland.wording import counted
+
+_Reading = tuple[
+    list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]
+]
+_HOPELESS = (RangeLost, BadRecord, TableRefused, TransformFailed)
+"""What another try at the same plan would meet again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One plan that is in the table now. ``recovered``: it was left by another driver or an
+    earlier one. ``read_here``: this driver has read the log for it, or waited for those that
+    it shares a plan with: its landing is theirs together."""
+
+    plan: Plan
+    outcome: OutcomeEntry
+    landed: Landed
+    recovered: bool
+    read_here: bool
+    is_shared: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        """This driver has brought it into the table, alone or with others."""
+        return self.landed.anew or self.is_shared
+
+
+class Finisher:
+    """Finishes plans of one job's table. ``warn`` takes what a person should know;
+    ``replaced`` counts what plans that replace rows have changed."""
+
+    def __init__(
+        self,
+        spark: Any,
+        job: Job,
+        target: Target,
+        rows: pa.Schema,
+        transform: Transform | None,
+        progress: Progress,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.spark = spark
+        self.job = job
+        self.target = target
+        self.rows = rows
+        self.transform = transform
+        self.progress = progress
+        self.replacement = Replacement(spark, target)
+        self.confirmation = Confirmation(job, lambda: target.clusters())
+        self.replaced: Replaced | None = None
+        self.survey: Survey | None = None
+        """The last look at the cluster, if there was one."""
+        self.place: Place | None = None
+        """In the group of the job's runs, for as long as one holds."""
+        self._warn = warn
+        self._said: set[str] = set()
+
+    def finish(self, plan: Plan, left: Unfinished | None, *, recovered: bool) -> Finished:
+        self.progress.planned(plan, recovered)
+        outcome = left.outcome if left is not None else None
+        since = left.table_version if left is not None else self.target.version
+        read_here = outcome is None
+        shared = self._shared(plan) if outcome is None and plan.slices else None
+        if shared is not None:
+            outcome = shared.outcome()
+            recovered = recovered and not shared.with_others
+        elif outcome is None:
+            outcome = self._read(plan, not recovered)
+        refuse_other_plan(plan, outcome)
+        landed = self._land(plan, outcome, since)
+        if isinstance(landed, FilesMissing):
+            outcome = self._read_again(plan, outcome, landed)
+            landed = self._land(plan, outcome, since)
+        if isinstance(landed, FilesMissing):
+            raise StorageFailed(
+                f"files of {plan.application} {plan.sequence} are gone again",
+                why=f"there are {len(landed.paths)}; the first is {landed.paths[0]}",
+                do="see what removes files from the table's folder, then run again",
+            )
+        nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
+        if landed.anew and nulls:
+            for text in without_time(nulls, self.target.layout(self.rows)):
+                self._warn(text)
+        return Finished(plan, outcome, landed, recovered, read_here, shared is not None)
+
+    def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
+        if not self._is_open(plan):  # which a table without its transaction would not tell
+            where = (self.target.kernel, self.target.there(), plan.application, plan.sequence)
+            return Landed(landed_at(*where, since or 0), anew=False)
+        if self._is_open(plan) and (outcome.kept or outcome.attempt):
+            if outcome.kept:
+                self.progress.step(f"keeping {counted(len(outcome.kept), 'file')} in quarantine")
+            if (unkept := self.target.keep(outcome)) is not None:
+                return unkept
+        if plan.replaces and not outcome.ranges:
+            self._warn(f"{plan.application} was given up: the rows that the table has stay")
+            return self.target.land(outcome, since)
+        if not plan.replaces:
+            self.progress.step(f"committing {counted(len(outcome.files), 'file')}")
+            if not mends(plan):
+                return self.target.land(outcome, since)
+            if self._is_open(plan) and self.replacement.has_rows_of(plan):
+                # Somebody has brought them back in another way: put ours in their place.
+                return self.replacement.land(plan, outcome, since)
+            return self.target.land(outcome, since, self.target.dead_files())
+        if self._is_open(plan):
+            if gone := self.target.missing(outcome):
+                return FilesMissing(gone)
+            self._compare(plan, outcome)
+            self.progress.step("replacing rows")
+        return self.replacement.land(plan, outcome, since)
+
+    def _is_open(self, plan: Plan) -> bool:
+        return self.target.landed_sequence(plan.application) < plan.sequence
+
+    def _compare(self, plan: Plan, outcome: OutcomeEntry) -> None:
+        """What the replacement changes. It is for people: that rows of some type cannot be
+        compared must not keep the plan from its end."""
+        self.progress.step("comparing with the rows that are there")
+        try:
+            found = self.replacement.differences(plan, outcome)
+        except StorageFailed as error:
+            self._warn(str(error))
+            return
+        self.replaced = (self.replaced or Replaced()) + found
+
+    def _read(self, plan: Plan, is_new: bool) -> OutcomeEntry:
+        """Reads all slices, proves the counts and prepares the outcome."""
+        try:
+            receipts, files = self._read_unchanged(plan, is_new=is_new)
+            outcomes = prove(plan, receipts)
+            if plan.replaces:
+                refuse_lost(plan, receipts)
+                self.replacement.refuse_strays(plan, files)
+        except _HOPELESS as error:
+            return self._given_up(plan, error)
+        self.progress.step("preparing the outcome")
+        outcome, is_mine = self.target.prepare(plan, outcomes, files, receipts)
+        if not is_mine:
+            self._warn("another driver has read the same plan; its files are landed")
+        return outcome
+
+    def _read_again(self, plan: Plan, outcome: OutcomeEntry, missing: FilesMissing) -> OutcomeEntry:
+        """Prepared files have gone: the plan says which offsets they held."""
+        n = len(missing.paths)
+        gone = (
+            "1 prepared file is gone and is" if n == 1 else f"{n} prepared files are gone and are"
+        )
+        self._warn(f"{gone} read from the log again")
+        try:
+            receipts, files = self._read_unchanged(plan, is_new=False)
+            outcomes = prove(plan, receipts)
+            if plan.replaces:
+                refuse_lost(plan, receipts)
+            refuse_less(outcome, outcomes)
+        except _HOPELESS as error:
+            return self._given_up(plan, error, outcome.attempt + 1)
+        return self.target.replace_outcome(outcome, plan, outcomes, files, receipts)
+
+    def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEntry:
+        """A replacement that can come to no good end ends here, without a change to the table:
+        it would be in the way of every later run. Raises the error; unless another driver has
+        read the plan well, whose outcome counts."""
+        if not plan.replaces:
+            raise error
+        self.progress.step("giving up the replacement")
+        outcome = self.target.give_up(plan, losses_in(error), attempt)
+        if outcome.ranges:
+            return outcome
+        self.target.land(outcome, None)
+        raise error
+
+    def _read_unchanged(
+        self, plan: Plan, *, is_new: bool
+    ) -> tuple[dict[int, Receipt], list[FileEntry]]:
+        """Reads all slices, from logs that are the same at the end as when they were planned."""
+        return self.confirmation.confirmed(
+            lambda again: self._read_slices(plan, is_new=is_new and not again),
+            lambda: self._before(plan),
+            lambda receipts, before: self._changes(plan, receipts, before),
+            self._warn,
+        )
+
+    def _before(self, plan: Plan) -> dict[Partition, int]:
+        return {} if redrives(plan) else self.confirmation.before(self._cluster(plan), plan)
+
+    def _changes(
+        self, plan: Plan, receipts: Mapping[int, Receipt], before: Mapping[Partition, int]
+    ) -> list[Loss]:
+        """What has happened to the logs of a plan since it was made."""
+        if redrives(plan):
+            return []
+        return self.confirmation.changes(self._cluster(plan), plan, receipts.values(), before)
+
+    def _read_slices(
+        self, plan: Plan, *, is_new: bool
+    ) -> tuple[dict[int, Receipt], list[FileEntry]]:
+        """A plan that is not new names leaders that may lead another log by now: then readers
+        ask for them first, and see that it is the same."""
+        if plan.job != self.job.job:
+            raise Conflict(
+                f"a plan of the job {plan.job} has to be read again to be finished",
+                why=f"{plan.application} {plan.sequence} is prepared, and its files are gone; "
+                f"{self.job.job} has other brokers, or another transform",
+                do=f"run {plan.job} to its end first",
+            )
+        if not plan.slices:
+            return {}, []
+        self.wait_for_workers()
+        reading = self._reading(plan, plan.slices, {}, is_new=is_new)
+        try:
+            if self.transform is None:
+                results = land_tasks(self.spark, *reading)
+                receipts = {r.slice_index: r for result in results for r in result.receipts}
+                entries = file_entries(results, plan)
+            else:
+                receipts, files = self._read_transformed(plan, reading)
+                entries = [FileEntry(file) for file in files]
+        finally:
+            self.progress.done()
+        refuse_unseen(self.spark, self.target, entries)
+        return receipts, entries
+
+    def _reading(
+        self,
+        plan: Plan,
+        slices: Sequence[Slice],
+        before: Mapping[int, int],
+        *,
+        is_new: bool = False,
+    ) -> _Reading:
+        """What a job of tasks needs: its tasks, where they read, how they write, who is told."""
+        writer = WriterSettings(
+            table=self.target.kernel.storage(str(self.target.path)),
+            layout=self.target.layout(self.rows),
+            compression=self.job.sink.compression,
+            target_file_bytes=self.job.sink.target_file_bytes,
+            prefix=plan.hash[:12],
+            aside=self.target.aside(plan),
+        )
+        tasks, cluster = self.tasks(slices), self._cluster(plan)
+        if rate := self.job.limits.broker_bytes_per_second:
+            cluster = replace(cluster, rates=shared_rates(tasks, self._slots(), rate))
+        if not is_new and not redrives(plan):
+            tasks = [[replace(piece, leader=None) for piece in task] for task in tasks]
+        return tasks, cluster, writer, self._reporter(plan, before)
+
+    def _cluster(self, plan: Plan) -> ClusterSettings:
+        """Where a plan is read: from the log, or what was kept of it."""
+        if redrives(plan):
+            return settings_of(plan, self.target)
+        cluster = replace(cluster_settings(self.job), isolation=plan.isolation, tags=plan.tags)
+        cluster = with_cleanup(self.job, cluster, (s.partition.topic for s in plan.slices))
+        if self.survey is not None:
+            cluster = cluster.knowing(self.survey)
+        return replace(cluster, policy=HOLD_ALL) if rereads(plan) else cluster
+
+    def _read_transformed(
+        self, plan: Plan, reading: _Reading, stop: Callable[[], bool] = lambda: False
+    ) -> tuple[dict[int, Receipt], list[DataFile]]:
+        if self.transform is None:
+            raise Bug("there is no transform to read through")
+        tasks, cluster, writer, on_read = reading
+        how = (cluster, writer, self.transform, on_read, stop)
+        return land_transformed(self.spark, plan, tasks, *how)
+
+    # --- together with others -----------------------------------------------------------
+
+    def _shared(self, plan: Plan) -> SharedReading | None:
+        """The reading of a plan that the group's drivers share; None for one of another
+        sequence, and where there is no group."""
+        of_runs = plan.application == self.job.application and not plan.replaces
+        if self.place is None or not self.place.is_member or not of_runs:
+            return None
+        self.wait_for_workers()
+        before = self._before(plan)
+        return SharedReading(
+            plan,
+            self.target,
+            self.place,
+            lambda slices, stop, before: self._read_some(plan, slices, stop, before),
+            lambda units: self._entries(plan, units),
+            lambda receipts: self.confirmation.refuse(self._changes(plan, receipts, before)),
+            self.progress,
+            whole=self.transform is not None,
+        )
+
+    def _read_some(
+        self,
+        plan: Plan,
+        slices: Sequence[Slice],
+        stop: Callable[[], bool],
+        before: Mapping[int, int],
+    ) -> tuple[list[TaskResult], RangelandError | None]:
+        """What of the slices could be read, as units, and what has ended it."""
+        reading = self._reading(plan, slices, before)
+        error: RangelandError | None = None
+        try:
+            if self.transform is None:
+                units, error = land_until(self.spark, *reading, stop)
+            else:
+                receipts, files = self._read_transformed(plan, reading, stop)
+                units = [TaskResult(tuple(receipts.values()), tuple(files))]
+        except Stopped:
+            units = []
+        finally:
+            self.progress.done()
+        refuse_unseen(self.spark, self.target, self._entries(plan, units))
+        return units, error
+
+    def _entries(self, plan: Plan, units: Sequence[TaskResult]) -> list[FileEntry]:
+        if self.transform is None:
+            return file_entries(units, plan)
+        return [FileEntry(file) for unit in units for file in unit.files]
+
+    # --- what both need -------------------------------------------------------------------
+
+    def _reporter(self, plan: Plan, before: Mapping[int, int]) -> Callable[[dict[int, int]], None]:
+        """Tells how far the plan is; ``before`` are the widths of slices read until now."""
+        partitions = {s.index: s.partition for s in plan.slices}
+
+        def on_read(widths: dict[int, int]) -> None:
+            offsets: dict[Any, int] = {}
+            for index, width in {**before, **widths}.items():
+                partition = partitions[index]
+                offsets[partition] = offsets.get(partition, 0) + width
+            self.progress.read(offsets)
+
+        return on_read
+
+    def wait_for_workers(self) -> None:
+        """Nothing is entered that the workers could not read."""
+        workers = start_workers(self.spark, login_packages(self.job))
+        if not workers.is_ready:
+            self.progress.step("waiting for the cluster's workers")
+        for text in workers.wait(translated):
+            if text not in self._said:
+                self._said.add(text)
+                self._warn(text)
+
+    def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
+        """Slices packed by leader; enough tasks for every core, and no more than bytes need."""
+        return pack(slices, self.job.slices.target_bytes, self._slots())
+
+    def _slots(self) -> int:
+        """How many tasks run at the same time."""
+        return int(self.spark.sparkContext.defaultParallelism)
+
+
+def mends(plan: Plan) -> bool:
+    """True where a plan lands what the table has lost."""
+    return plan.application.startswith(f"rangeland/{plan.job}/{Way.MISSING.value}/")

@@ -1,0 +1,89 @@
+"""Partitions that were held since their log is damaged or has a gap: whether it still has.
+
+What has expired or was cut short shows in a survey. Damage and gaps show only in reading. So
+before a run plans, it reads the place at which it had to stop: as long as nothing has
+changed there, the partition stays out of its plans, and no plan is entered for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.delta.ledger.events import LossEntry
+from rangeland.fetch.simple_consumer import read_slices
+from rangeland.landing.target_state import Target
+from rangeland.model import LogState, Partition, Slice, Survey
+from rangeland.planning.incarnation import Mark, recreated
+from rangeland.planning.plan_builder import Standing
+from rangeland.planning.policy import Action, Loss, Verdict
+
+SHOWN_BY_READING = (Verdict.CORRUPT, Verdict.MISSING)
+
+
+def damaged(
+    target: Target, cluster: ClusterSettings, standing: Standing, survey: Survey
+) -> list[Loss]:
+    """The logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
+    few records of each; raises what reading raises."""
+    found = []
+    for loss in _held(target, standing).values():
+        partition = loss.range.partition
+        log = survey.logs.get(partition)
+        policy = cluster.policy.of(Verdict(loss.verdict), partition.topic)
+        if log is None or policy is not Action.HOLD:
+            continue
+        if log.leader.topic_id not in (None, loss.range.topic_id or log.leader.topic_id):
+            continue  # another life of the topic: a survey tells
+        if log.end_offset > loss.range.from_offset:
+            still = _look(log, loss.range.from_offset, cluster)
+            found += [] if still is None else [still]
+    return found
+
+
+def held_now(losses: Iterable[LossEntry], mark: Mark | None, log: LogState) -> LossEntry | None:
+    """The loss for which a partition stays at its checkpoint, as far as a survey can tell: of
+    damage it is told until a run has come past it."""
+    at = 0 if mark is None else mark.until_offset
+    mine = [loss for loss in losses if loss.range.partition == log.partition]
+    held = [x for x in mine if x.action == Action.HOLD and x.range.from_offset == at]
+    if not held:
+        return None
+    gone = {
+        Verdict.EXPIRED: at < log.start_offset,
+        Verdict.TRUNCATED: at > log.end_offset,
+        Verdict.RECREATED: mark is not None and recreated(mark, log),
+        Verdict.CORRUPT: at < log.end_offset,
+        Verdict.MISSING: at < log.end_offset,
+    }
+    return held[-1] if gone.get(Verdict(held[-1].verdict), False) else None
+
+
+def _held(target: Target, standing: Standing) -> dict[Partition, LossEntry]:
+    """The last time that each partition was held for damage, where its checkpoint still is."""
+    found = {}
+    for loss in target.losses():
+        mark = standing.checkpoint.get(loss.range.partition)
+        is_held = loss.verdict in SHOWN_BY_READING and loss.action == Action.HOLD
+        if is_held and mark is not None and mark.until_offset == loss.range.from_offset:
+            found[loss.range.partition] = loss
+    return found
+
+
+def _look(log: LogState, at: int, cluster: ClusterSettings) -> Loss | None:
+    piece = Slice(
+        0,
+        log.partition,
+        at,
+        log.end_offset,
+        topic_id=log.leader.topic_id,
+        leader=log.leader.address,
+    )
+    with closing(read_slices([piece], cluster)) as chunks:
+        for chunk in chunks:
+            if chunk.until_offset > at:
+                return None
+            if chunk.loss is not None and chunk.loss.verdict in SHOWN_BY_READING:
+                return chunk.loss
+    return None

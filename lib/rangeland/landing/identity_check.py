@@ -1,0 +1,215 @@
+"""Whether the table and the ledger beside it belong together, and what has landed by both.
+
+Each names the other. The table has the ledger's id in its property ``rangeland.ledger``, and
+its transactions say what has landed; every plan in the ledger has the table's id. Where they
+disagree nothing may land until a person has decided: silence here would land records twice, or
+never. The decision is written down by ``adopting``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from rangeland.delta.file_statistics import may_hold
+from rangeland.delta.ledger.events import PlanEntry
+from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.errors import Conflict
+from rangeland.job import Job
+from rangeland.landing.job_history import TargetLedger
+from rangeland.landing.target_table import RETENTION_PROPERTY
+
+LEDGER_PROPERTY = "rangeland.ledger"
+_ADOPT = (
+    "or, if the table is as it should be, `rangeland adopt JOB.yaml`, which takes the rows that it "
+    "has now as landed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What is known of one plan that has an outcome, apart from the table's transaction."""
+
+    is_settled: bool
+    """A later plan was entered by somebody who saw it in the table."""
+    is_in_history: bool
+    """The table's log has the commit with its transaction."""
+    is_history_whole: bool
+    """That log goes back to before the plan was made."""
+    has_files: bool
+    """The table has at least one of its files now."""
+
+    @property
+    def has_landed(self) -> bool | None:
+        """None where nothing tells."""
+        if self.is_settled or self.is_in_history or self.has_files:
+            return True
+        return False if self.is_history_whole else None
+
+
+class VouchedLedger(TargetLedger):
+    """See the head of this file."""
+
+    def __init__(self, spark: Any, job: Job) -> None:
+        self._known: dict[tuple[str, int, int | None], int] = {}
+        super().__init__(spark, job)
+
+    # --- what has landed ----------------------------------------------------------------
+
+    def landed_sequence(self, application: str) -> int:
+        """The last sequence of an application that is in the table, 0 for none.
+
+        The table's transaction says so, as long as it is there: a checkpoint drops those that
+        are older than ``delta.setTransactionRetentionDuration``. Then the ledger and the
+        table's history tell. Raises Conflict where neither does."""
+        told = self.transaction_version(application)
+        if self._ledger is None:
+            return told
+        last = self._ledger.last_sequence(application)
+        if told >= last or 0 < told == last - 1:
+            return told
+        if told:
+            raise self._contradiction(application, told, last)
+        key = (application, last, self.version)
+        if key not in self._known:
+            self._known[key] = self._without_transaction(self._ledger, application, last)
+        return self._known[key]
+
+    def _without_transaction(self, ledger: Ledger, application: str, last: int) -> int:
+        plan, outcome = ledger.plan(application, last), ledger.outcome(application, last)
+        if plan is None or outcome is None or self._snapshot is None:
+            return last - 1  # nothing is committed before its outcome is in the ledger
+        landed = self._landing(ledger, plan).has_landed
+        if landed is None:
+            raise Conflict(
+                f"nothing tells whether {application} {last} has landed in {self.name}",
+                why="the table's transaction of that name is gone, and so is the part of its "
+                f"history that would have it; its property {RETENTION_PROPERTY} may have done it",
+                do="see with `rangeland verify JOB.yaml` whether its rows are there, then run "
+                "`rangeland adopt JOB.yaml`, and `rangeland backfill JOB.yaml --missing` for "
+                "those that are not",
+            )
+        return last if landed else last - 1
+
+    def _landing(self, ledger: Ledger, plan: PlanEntry) -> Landing:
+        """Asks what costs least first, and no more than is needed."""
+        application, sequence, since = plan.application, plan.sequence, plan.table_version or 0
+        if (application, sequence) not in ledger.recent():
+            return Landing(True, False, False, False)
+        commits = [c for c in self.kernel.commits(self.there(), since) if c.version > since]
+        named = any(c.transactions.get(application) == sequence for c in commits)
+        first = commits[0].version if commits else (self.version or 0) + 1
+        if named or first == since + 1:
+            return Landing(False, named, first == since + 1, False)
+        return Landing(False, False, False, self._has_files_of(ledger, plan))
+
+    def _has_files_of(self, ledger: Ledger, plan: PlanEntry) -> bool:
+        outcome = ledger.outcome(plan.application, plan.sequence)
+        if outcome is None or self._snapshot is None:
+            return False
+        paths = {entry.file.path for entry in outcome.files}
+        return any(file.path in paths for file in self._snapshot.files()) if paths else False
+
+    def _contradiction(self, application: str, told: int, last: int) -> Conflict:
+        return Conflict(
+            f"the table {self.name} has landed {told} of {application}, its ledger {last}",
+            why="the table's folder and _rangeland are not of the same time, as after one of them "
+            "was brought back from a backup",
+            do=f"bring both back as they were at the same time, {_ADOPT}",
+        )
+
+    def unknown(self, topics: Collection[str], *, now: bool = False) -> list[str]:
+        """Those of the topics of which the ledger has no landing: as it was at the last
+        ``refresh``, or as it is ``now``."""
+        ledger = self._look_for_ledger() if now else self._ledger
+        known = {} if ledger is None else ledger.coverage().landed
+        return sorted(set(topics) - {partition.topic for partition in known})
+
+    def may_hold(self, topics: Collection[str]) -> list[str]:
+        """Those of the topics that the ledger does not know and the table may have rows of, by
+        the statistics of its files."""
+        new = self.unknown(topics)
+        if not new or self._snapshot is None:
+            return []
+        files = list(self._snapshot.files())
+        return [topic for topic in new if any(may_hold(f, "topic", topic) for f in files)]
+
+    # --- whether they belong together ----------------------------------------------------
+
+    def refuse_disagreement(self) -> None:
+        """Raises Conflict where table and ledger do not vouch for each other."""
+        if (found := self.disagreement()) is not None:
+            raise found
+
+    def disagreement(self) -> Conflict | None:
+        """Costs a few calls where all is well."""
+        if self._ledger is None:
+            return self._without_ledger()
+        newest = self._ledger.newest()
+        if self._snapshot is None:
+            return None if newest is None else self._without_table(newest)
+        claimed = self._snapshot.property(LEDGER_PROPERTY)
+        if claimed not in (None, self._ledger.table_id) and self._has_files():
+            return self._of_another_ledger()
+        if newest is None or self._is_table_of(self._ledger, newest):
+            return None
+        return Conflict(
+            f"the table {self.name} is not the one that its ledger is of",
+            why=f"the ledger's newest plan, {newest.application} {newest.sequence}, was made for "
+            "another table of that path: it was created anew or replaced since, and what the "
+            "ledger calls landed may not be in it",
+            do="bring the former table back; or move its folder _rangeland away, to land "
+            f"everything again; {_ADOPT}",
+            table_id=self._snapshot.table_id,
+            ledger_table_id=newest.table_id,
+        )
+
+    def _has_files(self) -> bool:
+        return self._snapshot is not None and next(self._snapshot.files(), None) is not None
+
+    def _without_ledger(self) -> Conflict | None:
+        if self._snapshot is None:
+            return None
+        application = self._job.application
+        sequence = self.transaction_version(application)
+        claimed = self._snapshot.property(LEDGER_PROPERTY)
+        if not sequence and (claimed is None or not self._has_files()):
+            return None  # CREATE TABLE ... LIKE takes properties over, and no rows
+        why = f"{application} has landed {sequence} in it" if sequence else "records were landed"
+        return Conflict(
+            f"the table {self.name} has no ledger",
+            why=f"{why}, so the folder _rangeland was deleted, or this is a copy or clone of "
+            "another table; what has landed cannot be told",
+            do=f"bring the folder _rangeland back from where the table came from, {_ADOPT}",
+        )
+
+    def _without_table(self, newest: PlanEntry) -> Conflict:
+        return Conflict(
+            f"the table {self.name} is gone, and its ledger is still there",
+            why=f"the ledger's newest plan is {newest.application} {newest.sequence}; a new table "
+            "would lack what it calls landed",
+            do="bring the table back; or move the folder _rangeland away, to land everything "
+            "again; or `rangeland adopt JOB.yaml`, to go on with an empty table",
+        )
+
+    def _of_another_ledger(self) -> Conflict:
+        return Conflict(
+            f"the ledger beside the table {self.name} is not the one that the table names",
+            why="the folder _rangeland was created anew, or comes from another table",
+            do=f"bring the former folder back, {_ADOPT}",
+        )
+
+    def _is_table_of(self, ledger: Ledger, newest: PlanEntry) -> bool:
+        """By its id; ledgers of version 0.1.0 know none, so there something that has landed has
+        to be in the table."""
+        if self._snapshot is None:
+            return False
+        if newest.table_id is not None:
+            return newest.table_id == self._snapshot.table_id
+        recent = ledger.recent()
+        settled = [o for _, o in ledger.prepared() if (o.application, o.sequence) not in recent]
+        if not settled or any(self.transaction_version(o.application) for o in settled[-5:]):
+            return True
+        paths = {entry.file.path for outcome in settled for entry in outcome.files}
+        return any(file.path in paths for file in self._snapshot.files())

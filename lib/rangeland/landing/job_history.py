@@ -1,0 +1,321 @@
+"""What the ledger and the table it is beside say together: where a job stands, and what came
+of its plans.
+
+A plan is landed when the table says so, by its transaction; what it held, lost and brought is
+in the ledger. Nothing is written here, and nothing asked of a broker: see ``target``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from rangeland.delta import table_commit
+from rangeland.delta.ledger.events import LossEntry, OutcomeEntry, PlanEntry
+from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.table_metadata import CommitFacts
+from rangeland.errors import Bug, Conflict
+from rangeland.job import Job
+from rangeland.landing.target_table import TargetTable
+from rangeland.model import Cluster, Isolation, Partition, Range
+from rangeland.planning.coverage_rule import Coverage, common, coverage_of, leave_out
+from rangeland.planning.incarnation import Mark
+from rangeland.planning.plan import Plan
+from rangeland.planning.plan_builder import Standing
+from rangeland.planning.policy import Action
+from rangeland.planning.read_options import Ask, Landed
+
+Kinds = Callable[[Isolation, Sequence[str], Cluster | None], Ask]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A plan that is in the ledger and not in the table. ``outcome`` is set once prepared."""
+
+    plan: Plan
+    table_version: int | None
+    outcome: OutcomeEntry | None
+
+
+class TargetLedger(TargetTable):
+    """See the head of this file. Reads are of the moment of the last ``refresh``."""
+
+    def __init__(self, spark: Any, job: Job) -> None:
+        super().__init__(spark, job)
+        self._ledger: Ledger | None = None
+        self._entered = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """The next answers are of now. The ledger is looked at before the table: what the
+        table says it has landed is then never older than what the ledger knows of. An outcome
+        may be prepared and committed between the two looks, or a ledger made and its first plan
+        landed: then both are looked at again."""
+        seen: set[tuple[str, int]] = set()
+        while True:
+            self._ledger = self._look_for_ledger()
+            self._entered = 0 if self._ledger is None else self._ledger.entered()
+            self.look_again()
+            if self._ledger is None and self.version is not None and self._look_for_ledger():
+                continue
+            straddled = self._landed_without_outcome()
+            if straddled <= seen:
+                return
+            seen |= straddled
+
+    def _landed_without_outcome(self) -> set[tuple[str, int]]:
+        """Plans that the table has landed and the ledger was seen to have no outcome of."""
+        live = [] if self._ledger is None else self._ledger.live()
+        return {(name, last) for name, last in live if self.transaction_version(name) >= last}
+
+    def landed_sequence(self, application: str) -> int:
+        """The last sequence of an application that is in the table, 0 for none."""
+        return self.transaction_version(application)
+
+    def _has_landed(self, application: str, sequence: int) -> bool:
+        return self.landed_sequence(application) >= sequence
+
+    def _look_for_ledger(self) -> Ledger | None:
+        if self.path is None:
+            return None
+        ledger = Ledger(self.kernel, self.path)
+        return ledger if ledger.exists() else None
+
+    def _open_ledger(self) -> Ledger:
+        if self._ledger is None:
+            raise Bug(f"the ledger of {self.name} is not open")
+        return self._ledger
+
+    # --- where the job stands ----------------------------------------------------------
+
+    def standing(self, application: str) -> Standing:
+        """Where the next plan of an application begins: always after a ``refresh``."""
+        sequence = self.landed_sequence(application)
+        newest = self._plan_entry(
+            self._job.application, self.landed_sequence(self._job.application)
+        )
+        checkpoint = self._checkpoint(newest) if newest is not None else {}
+        return Standing(
+            checkpoint,
+            self._coverage(),
+            sequence + 1,
+            self._held_at_first(checkpoint),
+            None if newest is None else _plan_of(newest).cluster,
+        )
+
+    def last_known(self, application: str) -> tuple[dict[Partition, Mark], Coverage, int]:
+        """The checkpoint of the last landing that the ledger tells of, what it calls landed, and
+        the last sequence that it or the table knows; without asking whether the two agree."""
+        sequence = self.transaction_version(application)
+        if self._ledger is None:
+            return {}, Coverage(), sequence
+        outcome = next(self._ledger.outcomes(application), None)
+        plan = self._ledger.plan(application, outcome.sequence) if outcome else None
+        checkpoint = {} if plan is None else self._checkpoint(plan)
+        last = max(sequence, self._ledger.last_sequence(application))
+        return checkpoint, self._coverage(), last
+
+    def _held_at_first(self, checkpoint: Mapping[Partition, Mark]) -> frozenset[Partition]:
+        """What the job's first run has held back, and none has landed since."""
+        first = self.losses(self._job.application, 1) if checkpoint else []
+        held = {loss.range.partition for loss in first if loss.action == Action.HOLD}
+        return frozenset(held - checkpoint.keys())
+
+    def _checkpoint(self, landed: PlanEntry) -> dict[Partition, Mark]:
+        """Where a landed plan has brought its job: what its outcome holds stays where it is."""
+        marks = dict(_plan_of(landed).checkpoint)
+        for loss in self.losses(landed.application, landed.sequence):
+            mark = marks.get(loss.range.partition)
+            held = loss.action == Action.HOLD and loss.plan_hash
+            if held and mark is not None and mark.until_offset > loss.range.from_offset:
+                at, is_known = loss.range.from_offset, mark.epoch is not None
+                marks[loss.range.partition] = replace(
+                    mark, until_offset=at, epoch_is_later=is_known
+                )
+        return marks
+
+    def losses(self, application: str = "", sequence: int = 0) -> list[LossEntry]:
+        """What the ledger has of losses, of one plan or of all."""
+        if self._ledger is None:
+            return []
+        if application and not self._ledger.has_losses(application, sequence):
+            return []
+        return self._ledger.losses(application, sequence)
+
+    def _plan_entry(self, application: str, sequence: int) -> PlanEntry | None:
+        if self._ledger is None or sequence <= 0:
+            return None
+        entry = self._ledger.plan(application, sequence)
+        if entry is None:
+            self._ledger.refresh()
+            entry = self._ledger.plan(application, sequence)
+        if entry is None:
+            raise Conflict(
+                f"the table says that {application} has landed {sequence}, and the ledger has "
+                "no such plan",
+                why="the ledger was deleted, or the table is a copy of another one",
+                do="restore the folder _rangeland beside the table's files, or land under "
+                "another job name",
+            )
+        return entry
+
+    def _coverage(self) -> Coverage:
+        if self._ledger is None:
+            return Coverage()
+        spans = self._ledger.coverage().landed
+        landed: dict[tuple[Partition, str | None], list[tuple[int, int]]] = {}
+        for partition, found in spans.items():
+            for span in found:
+                key = (partition, span.topic_id)
+                landed.setdefault(key, []).append((span.from_offset, span.until_offset))
+        return Coverage(landed)
+
+    def landed_as(self, ranges: Sequence[Range], kinds: Kinds) -> list[Landed]:
+        """What each of these landed ranges was asked for: by the landing that came last. Reads
+        the whole ledger. ``kinds`` tells whether isolation makes a difference."""
+        found: list[Landed] = []
+        left = list(ranges)
+        for entry, outcome in reversed([] if self._ledger is None else self._ledger.prepared()):
+            if not left:
+                break
+            covered = coverage_of(one.range for one in outcome.ranges)
+            if parts := common(left, covered):
+                plan = _plan_of(entry)
+                ask = kinds(plan.isolation, plan.tags, plan.cluster)
+                found += [Landed(part, ask, plan.application, plan.sequence) for part in parts]
+                left = leave_out(left, covered)
+        return found
+
+    def clusters(self) -> set[Cluster]:
+        """All clusters that landings of this table are known to be of."""
+        if self._ledger is None:
+            return set()
+        plans = (_plan_of(entry) for entry, _ in self._ledger.prepared())
+        return {plan.cluster for plan in plans if plan.cluster is not None}
+
+    def unfinished(self) -> list[Unfinished]:
+        """Plans of any job that are entered and not in the table, oldest first."""
+        if self._ledger is None:
+            return []
+        found = []
+        for application, sequence in self._ledger.recent():
+            if self._has_landed(application, sequence):
+                continue
+            entry = self._ledger.plan(application, sequence)
+            if entry is None:
+                raise Bug(f"plan {application} {sequence} is named in the ledger and not there")
+            outcome = self._ledger.outcome(application, sequence)
+            found.append(Unfinished(_plan_of(entry), entry.table_version, outcome))
+        return found
+
+    def landed_plan(self, plan: Plan) -> Unfinished | None:
+        """This very plan with its outcome, if it has been entered before and has one."""
+        if self._ledger is None:
+            return None
+        outcome = self._ledger.outcome(plan.application, plan.sequence)
+        if outcome is None or outcome.plan_hash != plan.hash:
+            return None
+        return Unfinished(plan, None, outcome)
+
+    def undone(self) -> table_commit.Restored | CommitFacts | None:
+        """A RESTORE, or what has replaced all rows at once, since the job's newest plan: it may
+        have taken rows of this job out of the table."""
+        if self._ledger is None or self._snapshot is None:
+            return None
+        newest = self._ledger.newest_of(self._job.job)
+        if newest is None or newest.table_version is None:
+            return None
+        since = newest.table_version
+        commits = self.kernel.commits(self.there(), since + 1)
+        restored = table_commit.restored(self.kernel, self._snapshot, since, commits)
+        return restored or table_commit.replaced(commits)
+
+    def refuse_undone(self, found: table_commit.Restored | CommitFacts) -> None:
+        """Raises Conflict for rows that are gone by it."""
+        if isinstance(found, CommitFacts):
+            raise Conflict(
+                f"all rows of the table {self.name} were replaced at version {found.version}",
+                why=f"{found.operation} took out rows that were landed; the checkpoint is ahead "
+                "of the data, and landing on top would leave a hole",
+                do=f"restore the table to version {found.version - 1}; or land them again with "
+                "`rangeland backfill JOB.yaml --missing`; or, if they are not wanted any more, "
+                "run `rangeland adopt JOB.yaml`",
+                at_version=found.version,
+            )
+        lost = ", ".join(f"{application} {sequence}" for application, sequence in found.lost)
+        raise Conflict(
+            f"the table {self.name} was restored to version {found.restored_to}",
+            why=f"rows of these landings are gone: {lost}; the checkpoint is ahead of the data, "
+            "and landing on top would leave a hole",
+            do=f"restore the table to version {found.version - 1}, or land them again with "
+            "`rangeland backfill JOB.yaml --missing`",
+            restored_to=found.restored_to,
+            at_version=found.version,
+        )
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing can have landed here yet: there is no ledger, and no table or one that nobody
+        has written to since it was made."""
+        if self._ledger is not None:
+            return False
+        if self._snapshot is None:
+            return True
+        return self.version == 0 and not any(True for _ in self._snapshot.files())
+
+    def landings(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
+        """All plans of all jobs that are in the table, in the order they were entered, each
+        with its outcome. Raises Conflict where the table has rows and no ledger."""
+        if self._ledger is None:
+            raise Conflict(
+                f"the table {self.name} has no ledger",
+                why="nothing was landed in it by this library, or its folder _rangeland is gone",
+                do="land something first, or restore the folder _rangeland",
+            )
+        sequences: dict[str, int] = {}
+        found = []
+        for plan, outcome in self._ledger.prepared():
+            application = plan.application
+            if application not in sequences:
+                sequences[application] = self.landed_sequence(application)
+            if plan.sequence <= sequences[application]:
+                found.append((plan, outcome))
+        return found
+
+    def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
+        """Where the newest plans of an application begin and end: a group may have stood at
+        either, since a first run may begin where the group was."""
+        if self._ledger is None:
+            return set()
+        entries = list(islice(self._ledger.plans(application), limit))
+        plans = [_plan_of(entry) for entry in entries]
+        ends = {(p, m.until_offset) for e in entries for p, m in self._checkpoint(e).items()}
+        ends |= {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
+        return ends | {(r.partition, r.from_offset) for plan in plans for r in plan.ranges}
+
+    def history(self, application: str, limit: int) -> list[OutcomeEntry]:
+        """The newest outcomes of an application, newest first."""
+        if self._ledger is None:
+            return []
+        found = []
+        for outcome in self._ledger.outcomes(application):
+            found.append(outcome)
+            if len(found) == limit:
+                break
+        return found
+
+    def pace(self, application: str, limit: int = 2) -> list[tuple[int, float]]:
+        """(bytes of the log, seconds from plan to outcome) of the newest, newest first."""
+        found = []
+        for outcome in self.history(application, limit):
+            plan = self._open_ledger().plan(application, outcome.sequence)
+            if plan is not None:
+                size = sum(entry.range.estimated_bytes for entry in outcome.ranges)
+                found.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))
+        return found
+
+
+def _plan_of(entry: PlanEntry) -> Plan:
+    return Plan.parse(entry.document)

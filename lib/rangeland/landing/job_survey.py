@@ -1,0 +1,58 @@
+"""A look at a job's cluster: the one way from a job to a survey.
+
+Puts together what a survey needs: connections, and the home of the groups whose offsets it
+is to have. Where a registry knows the topics, a pattern is matched against its list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.errors import JobFileError
+from rangeland.groups.backend_choice import open_home
+from rangeland.job import Job
+from rangeland.job.source_settings import cluster_settings, registry_of
+from rangeland.model import Isolation, Survey
+from rangeland.patterns import matching
+from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.wording import counted
+
+
+def survey_of(
+    job: Job,
+    wanted: Wanted,
+    isolation: Isolation | None = None,
+    settings: ClusterSettings | None = None,
+) -> Survey:
+    """``settings`` of the job, where they are known already: a registry is asked for them.
+    Raises what ``take_survey`` raises, and Unreachable where a registry or the home of a
+    group that is wanted cannot be asked."""
+    settings = settings or cluster_settings(job)
+    if isolation is not None:
+        settings = replace(settings, isolation=isolation)
+    home = open_home(job, settings) if wanted.groups else None
+    try:
+        with Brokers(settings) as brokers:
+            if wanted.topic_pattern and not brokers.dialect.NATURE.lists_topics:
+                wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
+            survey = take_survey(brokers, wanted, home=home)
+            cluster = job.source.called(survey.cluster)
+            return replace(survey, ages=brokers.ages, cluster=cluster)
+    finally:
+        if home is not None:
+            home.close()
+
+
+def _matching(job: Job, wanted: Wanted) -> tuple[str, ...]:
+    pattern = wanted.topic_pattern or ""
+    topics = {*registry_of(job).topics, *wanted.known}
+    found = tuple(matching(pattern, sorted(topics)))
+    if not found:
+        raise JobFileError(
+            f"no topic matches {pattern}",
+            why=f"{counted(len(topics), 'topic')} registered; the pattern is anchored",
+            do="correct source.topic_pattern, or create the topic",
+        )
+    return found

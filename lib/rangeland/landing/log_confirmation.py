@@ -1,0 +1,217 @@
+"""A last look at the cluster before what was read of a plan is written down.
+
+One request for metadata where brokers have topic ids and nobody was elected meanwhile; else a
+look at the ends and epochs of the logs in doubt, two of them where something is odd.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.delta.ledger.events import FileEntry
+from rangeland.errors import Conflict, Unreachable
+from rangeland.job import Job
+from rangeland.model import Cluster, Leader, Partition, Receipt, Survey
+from rangeland.planning.incarnation import Mark, may_be_behind
+from rangeland.planning.log_identity import changed, doubtful, marks_of
+from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Action, Loss, Verdict
+from rangeland.planning.read_options import known_as
+from rangeland.survey.attempt import Look, UnknownTopic
+from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.fingerprints import fingerprints
+
+BEHIND_SECONDS = 10
+Seen = dict[Partition, int]
+Receipts = dict[int, Receipt]
+Files = list[FileEntry]
+
+
+class Confirmation:
+    """Of plans of one job. ``known`` gives the clusters of earlier landings."""
+
+    def __init__(self, job: Job, known: Callable[[], Iterable[Cluster]]) -> None:
+        self._job = job
+        self._known = known
+
+    def before(self, settings: ClusterSettings, plan: Plan) -> dict[Partition, int]:
+        """The logs as they are before they are read, where topics have no ids to know them by."""
+        nameless = {r.partition for r in plan.ranges if r.topic_id is None}
+        last = {s.partition: s for s in sorted(plan.slices, key=lambda s: s.from_offset)}
+        leaders = {p: Leader(s.leader) for p, s in last.items() if p in nameless and s.leader}
+        if not leaders:
+            return {}
+        with Brokers(settings) as brokers:
+            return fingerprints(brokers, leaders, _known_by(brokers, plan, leaders))
+
+    def changes(
+        self,
+        settings: ClusterSettings,
+        plan: Plan,
+        receipts: Iterable[Receipt],
+        before: Mapping[Partition, int],
+    ) -> list[Loss]:
+        """What has happened to the logs of a plan since it was made. Raises Conflict where they
+        are of another cluster, and Unreachable where it cannot be told now, or they are not what
+        they were ``before``; except where each partition is its broker's own and that is away:
+        nobody else can have written to it meanwhile."""
+        marks = marks_of(plan, receipts)
+        if not marks:
+            return []
+        with Brokers(settings) as brokers:
+            is_own = brokers.dialect.NATURE.numbered_per_broker
+            try:
+                return self._changes(brokers, plan, marks, before)
+            except UnknownTopic as error:
+                raise _untold(error.what) from error
+            except Unreachable as error:
+                if is_own and not isinstance(error, Rewritten):
+                    return []
+                raise
+
+    def refuse(self, losses: Iterable[Loss]) -> None:
+        """Raises RangeLost for what has happened."""
+        if found := list(losses):
+            raise range_lost(found)
+
+    def confirmed(
+        self,
+        read: Callable[[bool], tuple[Receipts, Files]],
+        before: Callable[[], Seen],
+        changes: Callable[[Receipts, Seen], list[Loss]],
+        warn: Callable[[str], None],
+    ) -> tuple[Receipts, Files]:
+        """What ``read`` gives, of logs that have not changed meanwhile. Where one has, and the
+        policy does not fail, all is read once ``again``: readers then see what has become of it
+        before they begin. Raises RangeLost for what has happened, and Unreachable where a log
+        does not stay the same."""
+        seen = before()
+        receipts, files = read(False)
+        losses: list[Loss] = []
+        try:
+            losses = changes(receipts, seen)
+            again = f"{losses[0]} while it was read: {losses[0].evidence}" if losses else ""
+        except Rewritten as error:
+            again = str(error)
+        if again and self._goes_on_without(losses):
+            warn(f"{again}; it is read once more")
+            seen = before()
+            receipts, files = read(True)
+            losses = changes(receipts, seen)
+        self.refuse(losses)
+        return receipts, files
+
+    def _goes_on_without(self, losses: Iterable[Loss]) -> bool:
+        """True where readers that know of them from the beginning can do as the policy says."""
+        return all(
+            loss.verdict is Verdict.RECREATED
+            and self._job.policies.of(loss.verdict, loss.partition.topic) is not Action.FAIL
+            for loss in losses
+        )
+
+    def refuse_other_cluster(self, settings: ClusterSettings, plan: Plan) -> None:
+        """Raises Conflict where a plan was made of another cluster than the job leads to."""
+        wanted = {r.partition: Mark(r.until_offset, r.topic_id) for r in plan.ranges}
+        if plan.cluster is None or not wanted:
+            return
+        with Brokers(settings) as brokers:
+            look = Look(brokers, _wanted(wanted))
+            try:
+                leaders = look.leaders()
+            except UnknownTopic:
+                leaders = {}
+            self._refuse_other(plan, look, leaders)
+
+    def _refuse_other(self, plan: Plan, look: Look, leaders: Mapping[Partition, Leader]) -> None:
+        now, then = self._job.source.called(look.cluster(leaders.values())), plan.cluster
+        if now is None or then is None or not now.is_other(then):
+            return
+        if not known_as(now, [*self._known(), then]).is_other(then):
+            return
+        raise Conflict(
+            f"the plan {plan.application} {plan.sequence} is of another cluster",
+            why=f"it was made of the cluster {then}, and source leads to {now} now",
+            do="apply it where it was made, or make a new plan; if it is the same cluster, say so "
+            f"with `source.cluster: {then.id or then.addresses[0]}`",
+        )
+
+    def _changes(
+        self,
+        brokers: Brokers,
+        plan: Plan,
+        marks: Mapping[Partition, Mark],
+        before: Mapping[Partition, int],
+    ) -> list[Loss]:
+        look = Look(brokers, _wanted(marks))
+        leaders = look.leaders()
+        self._refuse_other(plan, look, leaders)
+        odd = {p: marks[p] for p in doubtful(marks, leaders)}
+        if not odd:
+            return []
+        survey = self._settled(brokers, odd)
+        missing = [p for p in odd if p not in survey.logs]
+        if missing and not brokers.dialect.NATURE.numbered_per_broker:
+            raise _untold(f"{missing[0]} was read and is not there any more")
+        if losses := changed(odd, survey):
+            return losses
+        led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
+        now = fingerprints(brokers, led, _known_by(brokers, plan, before))
+        for p, crc in now.items():
+            if p in marks and crc != before[p]:
+                raise Rewritten(p)
+        return []
+
+    def _settled(self, brokers: Brokers, marks: Mapping[Partition, Mark]) -> Survey:
+        """A look at these logs. The high watermark of a leader that has just taken over may be
+        behind for a while: that is waited for."""
+        deadline = time.monotonic() + BEHIND_SECONDS
+        while True:
+            survey = take_survey(brokers, _wanted(marks))
+            is_behind = any(may_be_behind(marks[p], log) for p, log in survey.logs.items())
+            if not is_behind or not changed(marks, survey) or time.monotonic() > deadline:
+                return survey
+            time.sleep(0.5)
+
+
+class Rewritten(Unreachable):
+    """The log of a topic without an id has other bytes than before it was read."""
+
+    def __init__(self, partition: Partition) -> None:
+        super().__init__(
+            f"the log of {partition} has changed while it was read",
+            why="the topic was created again, or its log was cut off or compacted: topics of "
+            "these brokers have no ids to tell it by; nothing is committed",
+            do="run again",
+        )
+
+
+def _known_by(
+    brokers: Brokers, plan: Plan, partitions: Container[Partition]
+) -> dict[Partition, int]:
+    """The offset of each partition whose bytes are compared: the last that is read, or where
+    the last slice begins, since not every offset begins an entry where they are bytes."""
+    if brokers.dialect.NATURE.offsets_are_bytes:
+        ends = sorted((s.partition, s.from_offset) for s in plan.slices)
+    else:
+        ends = sorted((r.partition, r.until_offset - 1) for r in plan.ranges)
+    return {p: at for p, at in ends if p in partitions}
+
+
+def _untold(what: str) -> Unreachable:
+    return Unreachable(
+        what,
+        why="whether all of it was read from one log cannot be told; nothing is committed",
+        do="run again: what has become of it is decided then",
+    )
+
+
+def _wanted(marks: Mapping[Partition, Mark]) -> Wanted:
+    topics = tuple(sorted({p.topic for p in marks}))
+    only: dict[str, list[int | str]] = {topic: [] for topic in topics}
+    for p in marks:
+        only[p.topic].append(f"{p.broker}-{p.number}" if p.broker else p.number)
+    return Wanted(topics, partitions=only, known=frozenset(topics), checkpoint=dict(marks))

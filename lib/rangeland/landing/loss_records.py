@@ -1,0 +1,129 @@
+"""Losses as the ledger keeps them: of outcomes, and of what was seen without one. Pure.
+
+One entry for each verdict: of a plan's own losses, of what its receipts have skipped, kept
+aside or held, and of what a policy has held back or passed over before anything was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rangeland.delta.ledger.events import LossEntry
+from rangeland.errors import BadRecord, RangelandError, RangeLost
+from rangeland.model import Partition, Range, Receipt
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import CAUSES, Action, Loss, Seen, Verdict
+
+
+def losses_of(
+    plan: Plan, receipts: Mapping[int, Receipt], now_ms: int, attempt: int = 0
+) -> list[LossEntry]:
+    """What an outcome has of losses, in the order of the log."""
+
+    def entry(where: Range, verdict: str, action: Action, evidence: str, at_ms: int) -> LossEntry:
+        cause = CAUSES[Verdict(verdict)]
+        name = (plan.application, plan.job, plan.sequence)
+        why = (verdict, action.value, cause, evidence)
+        return LossEntry(*name, where, *why, at_ms, now_ms, plan.hash, attempt)
+
+    found = []
+    for loss in plan.losses:
+        where = _range(loss, _topic_id(plan, loss))
+        found.append(entry(where, loss.verdict, Action.SKIP, loss.evidence, plan.made_at_ms))
+    ids = _topic_ids(plan)
+    for receipt in receipts.values():
+        told = [(Action.SKIP, one) for one in receipt.losses]
+        told += [(Action.QUARANTINE, one) for one in receipt.quarantined]
+        told += [(Action.HOLD, one) for one in (receipt.held,) if one is not None]
+        for action, (start, end, verdict, evidence) in told:
+            where = Range(receipt.partition, start, end, ids.get(receipt.slice_index))
+            found.append(entry(where, verdict, action, evidence, now_ms))
+    return sorted(found, key=lambda one: (one.range.partition, one.range.from_offset))
+
+
+def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) -> list[LossEntry]:
+    """The losses for which a plan has ended without landing anything: nothing was done about
+    them, whatever the policy."""
+    name = (plan.application, plan.job, plan.sequence)
+    ids = {r.partition: r.topic_id for r in plan.ranges}
+    seen = [Seen(loss, Action.FAIL, ids.get(loss.partition)) for loss in losses]
+    found = seen_losses(*name, seen, now_ms, now_ms)
+    return [replace(one, plan_hash=plan.hash, attempt=attempt) for one in found]
+
+
+def seen_losses(
+    application: str,
+    job: str,
+    sequence: int,
+    seen: Iterable[Seen],
+    seen_at_ms: int,
+    now_ms: int,
+) -> list[LossEntry]:
+    """Losses of no outcome: what a run was about to land when it saw them is ``sequence``."""
+    return [
+        LossEntry(
+            application,
+            job,
+            sequence,
+            _range(one.loss, one.topic_id),
+            one.loss.verdict.value,
+            one.action.value,
+            CAUSES[one.loss.verdict],
+            one.loss.evidence,
+            seen_at_ms,
+            now_ms,
+        )
+        for one in seen
+    ]
+
+
+def losses_in(error: RangelandError) -> list[Loss]:
+    """The losses that have ended a run, as its error names them."""
+    if isinstance(error, RangeLost):
+        return [_of_facts(facts) for facts in error.facts.get("losses", ())]
+    names = ("topic", "partition")
+    if not isinstance(error, BadRecord) or not all(name in error.facts for name in names):
+        return []
+    facts = error.facts
+    first = facts.get("base_offset", facts.get("position", 0))
+    until = facts.get("next_offset", first)
+    partition = Partition(facts["topic"], facts["partition"], facts.get("broker") or "")
+    evidence = f"{error.what}: {error.why}"
+    return [Loss(partition, first, max(first, until), Verdict.CORRUPT, evidence)]
+
+
+def _of_facts(facts: Mapping[str, Any]) -> Loss:
+    partition = Partition(facts["topic"], facts["partition"], facts["broker"] or "")
+    ends = (facts["from_offset"], facts["until_offset"])
+    return Loss(partition, *ends, Verdict(facts["verdict"]), facts["evidence"])
+
+
+def _topic_ids(plan: Plan) -> dict[int, str | None]:
+    """Of which life of its topic each slice is: a plan may have ranges of several."""
+    found = {}
+    for s in plan.slices:
+        here = [r for r in plan.ranges if r.partition == s.partition]
+        holding = [r for r in here if r.from_offset <= s.from_offset < r.until_offset]
+        ids = [r.topic_id for r in holding or here]
+        found[s.index] = s.topic_id or next(iter(ids), None)
+    return found
+
+
+def _topic_id(plan: Plan, loss: Loss) -> str | None:
+    """Of which life a plan's loss is: of a range that holds it, and that no slice reads there."""
+    here = [r for r in plan.ranges if r.partition == loss.partition]
+    holding = [r for r in here if r.from_offset <= loss.from_offset < r.until_offset]
+    read = {
+        s.topic_id
+        for s in plan.slices
+        if s.partition == loss.partition and s.from_offset <= loss.from_offset < s.until_offset
+    }
+    unread = [r for r in holding if r.topic_id not in read]
+    return next((r.topic_id for r in unread or holding or here), None)
+
+
+def _range(loss: Loss, topic_id: str | None) -> Range:
+    until = max(loss.from_offset, loss.until_offset)
+    return Range(loss.partition, loss.from_offset, until, topic_id)

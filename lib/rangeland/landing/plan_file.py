@@ -1,0 +1,253 @@
+"""A plan in a file: made by ``plan --out``, reviewed by a person, done by ``apply``.
+
+The file is JSON with line breaks, so that it can be read and compared. It carries the plan
+as the ledger would, the losses that were seen beside it, the job's values as they stood in
+the job file (references to secrets stay references), where the table is, and a summary. A
+seal over all of it tells an edited file from a whole one: what was reviewed is what is done,
+or nothing is.
+
+The seal is a checksum and not a signature: it finds an edit or a damaged copy, and whoever
+means to change a file can seal it again. So what is in a file is checked as any input is, and
+a file should be trusted as far as those who can write to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rangeland.delta.table_path import TablePath
+from rangeland.errors import Conflict, JobFileError, UsageError
+from rangeland.job import Job, Sink
+from rangeland.job.located_values import JobText, override
+from rangeland.planning.plan import Plan, canonical, contradiction, loss_of_fields, loss_to_json
+from rangeland.planning.policy import Action, Seen
+from rangeland.results import PlanPreview
+from rangeland.untrusted import Fields, Unreadable, parse_json
+
+FORMAT = 3
+WITHOUT_SEEN = 2
+"""An earlier format, which does not say of what was held or passed over for the ledger."""
+WITHOUT_LOCATION = 1
+"""An earlier format, which does not say in which folder a relative table was meant, either."""
+MARK = "rangeland_plan_file"
+MAX_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """What a plan file holds. ``location`` is the table's URI when the plan was made, None for
+    a table that its catalog finds."""
+
+    text: JobText
+    plan: Plan
+    location: str | None
+    seen: tuple[Seen, ...] = ()
+
+    @property
+    def job(self) -> Job:
+        """The job as it was planned."""
+        return Job.of(self.text)
+
+    def job_with(self, settings: Sequence[str]) -> Job:
+        """The job with ``a.b=c`` overrides laid over it."""
+        return Job.of(override(self.text, settings))
+
+    def in_place(self, job: Job) -> Job:
+        """The job with the table that was reviewed: from another folder, a relative path would
+        name another one."""
+        if self.location is None:
+            return job
+        sink = Sink.model_validate({**job.sink.model_dump(), "table": self.location})
+        return job.model_copy(update={"sink": sink})
+
+
+def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None:
+    """Writes the whole file or none. Raises UsageError where it cannot be written."""
+    plan = preview.draft.plan
+    document = {
+        MARK: FORMAT,
+        "summary": {
+            "table": preview.table,
+            "records": plan.width,
+            "estimated_bytes": plan.estimated_bytes,
+            "tasks": preview.tasks,
+            "already_landed": [str(r) for r in preview.draft.already],
+            "held": [f"{loss}: {loss.evidence}" for loss in preview.draft.held],
+        },
+        "hash": plan.hash,
+        "location": preview.location,
+        "job": _json_values(job_text),
+        "plan": plan.to_json(),
+        "seen": [_seen_json(one) for one in preview.seen],
+    }
+    document["seal"] = _seal(document)
+    text = json.dumps(document, indent=2) + "\n"
+    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        try:
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the plan file {path} cannot be written",
+            why=error.strerror or str(error),
+            do="Name a file in a folder that exists and can be written to",
+        ) from error
+
+
+def read_plan_file(path: Path) -> Reviewed:
+    """The job and the plan of a file. Raises UsageError where there is none, JobFileError for
+    a file that is something else, Conflict for one that was edited or is of another version."""
+    document = _read(path)
+    number = document[MARK]
+    if isinstance(number, bool) or number not in (FORMAT, WITHOUT_SEEN, WITHOUT_LOCATION):
+        raise Conflict(
+            f"{path} is a plan file of format {number!r}",
+            why=f"this version reads format {FORMAT}",
+            do="Apply it with the version that made it, or make the plan again",
+        )
+    plan = document.get("plan")
+    if not isinstance(plan, dict) or _sha256(plan) != document.get("hash"):
+        raise _edited(path, "the plan in it does not fit its hash")
+    if _seal(document) != document.get("seal"):
+        raise _edited(path, "the job or the summary in it does not fit its seal")
+    found = _reviewed(path, Fields(document), plan)
+    if number == WITHOUT_LOCATION:
+        _refuse_relative(path, found.job.sink)
+    return found
+
+
+def _reviewed(path: Path, document: Fields, plan: Mapping[str, Any]) -> Reviewed:
+    """What it holds, whoever has sealed it: each value of its type, and all of one piece."""
+    try:
+        values = document.get("job")
+        if not isinstance(values, dict):
+            raise Unreadable("job: expected an object")
+        seen = tuple(_seen_of(entry) for entry in document.each("seen", ()))
+        location = document.text_or_none("location")
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    found = Reviewed(JobText(f"{path} (job)", values), Plan.from_json(plan), location, seen)
+    if wrong := contradiction(found.plan) or _mismatch(found):
+        raise _damaged(path, wrong)
+    return found
+
+
+def _mismatch(found: Reviewed) -> str:
+    job, plan = found.job, found.plan
+    is_own = plan.application == job.application
+    if plan.job != job.job or not (is_own or plan.application.startswith(f"{job.application}/")):
+        return f"its plan is of the job {plan.job} ({plan.application}), and its job is {job.job}"
+    strange = [r.partition for r in plan.ranges if not job.source.reads(r.partition.topic)]
+    if strange and not plan.replaces and plan.application == job.application:
+        return f"its plan reads {strange[0]}, which its job does not ask for"
+    if found.location is not None:
+        found.in_place(job)
+    return ""
+
+
+def _refuse_relative(path: Path, sink: Sink) -> None:
+    """Nobody can tell any more which table was reviewed."""
+    where = TablePath.parse(sink.table)
+    if sink.is_catalog_name or where.scheme or where.path.startswith("/"):
+        return
+    raise Conflict(
+        f"{path} does not say in which folder its table {sink.table} is",
+        why=f"plan files of format {WITHOUT_LOCATION} do not keep it",
+        do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
+        file=str(path),
+    )
+
+
+def is_plan_file(path: Path) -> bool:
+    """Whether the file says of itself that it is one; False also where it cannot be read."""
+    try:
+        _read(path)
+    except (UsageError, JobFileError):
+        return False
+    return True
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(
+            f"the plan file {path} cannot be read",
+            why=error.strerror or str(error),
+            do="Name a file that `rangeland plan JOB.yaml --out FILE` has written",
+        ) from error
+    try:
+        document = parse_json(text, max_bytes=MAX_BYTES, unique_keys=True)
+    except Unreadable as error:
+        raise _no_plan_file(path, str(error)) from error
+    if not isinstance(document, dict) or MARK not in document:
+        raise _no_plan_file(path, f"it has no field {MARK}")
+    return document
+
+
+def _no_plan_file(path: Path, why: str) -> JobFileError:
+    return JobFileError(
+        f"{path} is not a plan file",
+        why=why,
+        do="Make one with `rangeland plan JOB.yaml --out FILE`",
+        file=str(path),
+    )
+
+
+def _damaged(path: Path, why: str) -> Conflict:
+    return Conflict(
+        f"{path} holds no plan that can be applied",
+        why=why,
+        do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
+        file=str(path),
+    )
+
+
+def _edited(path: Path, why: str) -> Conflict:
+    return Conflict(
+        f"{path} is not as it was written",
+        why=why,
+        do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
+        file=str(path),
+    )
+
+
+def _seal(document: Mapping[str, Any]) -> str:
+    return _sha256({key: value for key, value in document.items() if key != "seal"})
+
+
+def _sha256(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical(document).encode()).hexdigest()
+
+
+def _seen_json(seen: Seen) -> dict[str, Any]:
+    more = {"topic_id": seen.topic_id, "action": seen.action.value}
+    return {**loss_to_json(seen.loss), **more}
+
+
+def _seen_of(entry: Fields) -> Seen:
+    action = Action(entry.text("action"))
+    return Seen(loss_of_fields(entry), action, entry.text_or_none("topic_id"))
+
+
+def _json_values(job_text: JobText) -> dict[str, Any]:
+    """The job's values as JSON knows them: keys become text, as they would when read back."""
+    try:
+        values: dict[str, Any] = json.loads(json.dumps(job_text.values, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise JobFileError(
+            f"{job_text.name} holds a value that a plan file cannot carry",
+            why=str(error),
+            do="Write it as text or as a plain number",
+        ) from error
+    return values

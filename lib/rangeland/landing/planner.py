@@ -1,0 +1,258 @@
+"""What a run is to land: a look at the cluster, and a plan made of it by what the job asks.
+
+Each way has its draft: what is new, what the table has lost, what is in quarantine, a range
+once more. The cluster, the ledger and perhaps the table are read; nothing is written, and a
+plan that is made here is not entered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.dialects.dialect import load_dialect
+from rangeland.errors import RangeLost
+from rangeland.job import Job
+from rangeland.job.source_settings import cluster_settings, exposed, wanted_of, with_cleanup
+from rangeland.landing.held_partitions import damaged
+from rangeland.landing.job_survey import survey_of
+from rangeland.landing.redrive import (
+    HOLD_ALL,
+    Kind,
+    draft_of_kept,
+    draft_of_log,
+    in_quarantine,
+)
+from rangeland.landing.replacement import Replacement
+from rangeland.landing.target_state import Target
+from rangeland.landing.verification import refuse_cut, torn_from
+from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Survey
+from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.incarnation import Mark, may_be_behind
+from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.plan import Plan, Way, renumbered
+from rangeland.planning.plan_builder import Draft, Standing, Terms, draft, draft_of, refuse_gone
+from rangeland.planning.policy import Loss
+from rangeland.planning.read_options import Ask, known_as, refuse_other_ask, refuse_other_cluster
+from rangeland.planning.retention_risk import speed_of
+from rangeland.progress import Progress
+from rangeland.survey.cluster_survey import Wanted
+
+RESURVEY_SECONDS = 10
+FRESH_SECONDS = 10
+"""So long a look at the cluster from before a group was joined may begin a plan."""
+
+
+class Drafter:
+    """Makes drafts for one command. ``logs`` are those of its last look at the cluster."""
+
+    def __init__(
+        self,
+        spark: Any,
+        job: Job,
+        target: Target,
+        way: Way,
+        replacement: Replacement,
+        progress: Progress,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.spark = spark
+        self.job = job
+        self.target = target
+        self.way = way
+        self.replacement = replacement
+        self.progress = progress
+        self.warn = warn
+        self.logs: dict[Partition, LogState] = {}
+        self.speed = speed_of(target.pace(job.application))
+        """How fast the job is expected to read."""
+        self.leaves_more = False
+        """The last draft has taken a part of what is in quarantine: one plan has one kind."""
+        self._ahead: tuple[float, Survey] | None = None
+        """The look from before the group was joined, as long as the target is of then, too."""
+
+    # --- the cluster --------------------------------------------------------------------
+
+    def look_ahead(self) -> Survey:
+        """A look that the next draft may be made of, too."""
+        survey = self.survey(self.target.standing(self.job.application))
+        self._ahead = (time.monotonic(), survey)
+        return survey
+
+    def forget(self) -> None:
+        """The target has been looked at again: a look from before does not go with it."""
+        self._ahead = None
+
+    def survey(self, standing: Standing) -> Survey:
+        """One look at the cluster for all that the job's range asks."""
+        self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
+        wanted = wanted_of(self.job, standing.topics, standing.checkpoint)
+        survey = survey_of(self.job, replace(wanted, speed=self.speed))
+        self.logs = survey.logs
+        return survey
+
+    def refuse_gone(self, plan: Plan) -> Survey:
+        """A look at the logs of a plan that is not entered yet. Raises RangeLost for what they
+        have lost for good where the policy is to fail: reading would find it out in the end."""
+        self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
+        source, ranges = self.job.source, plan.ranges
+        marks = {r.partition: Mark(r.from_offset, r.topic_id) for r in ranges}
+        topics = frozenset(r.partition.topic for r in ranges)
+        wanted = Wanted(
+            source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
+        )
+        survey = survey_of(self.job, wanted)
+        self.logs = survey.logs
+        refuse_gone(ranges, survey, self.job.request.policy)
+        return survey
+
+    def _surveyed(self, standing: Standing) -> Survey:
+        """The survey before the group was joined, where it is fresh, once; else a new one, as
+        where groups' offsets begin the range: others may have moved them until it was joined."""
+        ahead, self._ahead = self._ahead, None
+        is_fresh = ahead is not None and time.monotonic() - ahead[0] < FRESH_SECONDS
+        if ahead is not None and is_fresh and not ahead[1].group_offsets:
+            return ahead[1]
+        return self.survey(standing)
+
+    # --- drafts -----------------------------------------------------------------------
+
+    def draft(self) -> tuple[Draft, Survey]:
+        """A plan on what is known now. A log that seems to end below the checkpoint is
+        looked at again for a while: a new leader's end may be behind for a moment."""
+        standing = self.target.standing(self.job.application)
+        if self.way is Way.MISSING:
+            survey = self.survey(standing)
+            self.progress.step(f"reading the offsets in {self.job.sink.table}")
+            torn = torn_from(self.spark, self.target, self.job, self.warn)
+            self._refuse_other_ask(torn, survey.cluster)
+            found = draft_of(self._terms(), survey, standing, torn)
+            return self._placed(found), survey
+        if self.way is Way.REDRIVE:
+            now_ms = time.time_ns() // 1_000_000
+            kept = draft_of_kept(self.job, self.target, standing, now_ms)
+            return self._placed(kept), Survey(now_ms, {})
+        if self.way is Way.REREAD:
+            return self._reread(standing)
+        if self.way is Way.REPLACE:
+            standing = replace(standing, landed=Coverage())
+        deadline = time.monotonic() + RESURVEY_SECONDS
+        while True:
+            survey = self._surveyed(standing)
+            self._refuse_other_cluster(standing, survey)
+            try:
+                found = draft(self._terms(), survey, standing, self._damaged(standing, survey))
+                self._refuse_other_ask(found.already, survey.cluster)
+                if self.way is Way.REPLACE:
+                    self._refuse_replace(found.plan)
+                return self._placed(found), survey
+            except RangeLost as error:
+                if not _may_be_behind(error, standing, survey) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def _reread(self, standing: Standing) -> tuple[Draft, Survey]:
+        wanted = in_quarantine(self.job, self.target)
+        now_ms = time.time_ns() // 1_000_000
+        survey = self.survey(standing) if wanted else Survey(now_ms, {})
+        terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
+
+        def draft_of_ranges(ranges: list[Range], kind: Kind) -> Draft:
+            isolation, tags = kind
+            self._refuse_other_ask(ranges, survey.cluster, kind)
+            of_then = replace(terms, isolation=isolation, tags=tags)
+            return draft_of(of_then, survey, standing, ranges)
+
+        if wanted:
+            self.progress.step("reading in the log what is in quarantine")
+        cluster = self._cluster(survey)
+        found, self.leaves_more = draft_of_log(wanted, cluster, draft_of_ranges)
+        return self._placed(found), survey
+
+    def _damaged(self, standing: Standing, survey: Survey) -> list[Loss]:
+        if self.way is not Way.RUN:
+            return []
+        return damaged(self.target, self._cluster(survey), standing, survey)
+
+    def _cluster(self, survey: Survey) -> ClusterSettings:
+        cluster = cluster_settings(self.job).knowing(survey)
+        return with_cleanup(self.job, cluster, {partition.topic for partition in survey.logs})
+
+    def _terms(self) -> Terms:
+        slicing = self.job.slicing
+        if slicing.min_slices == 0:
+            # A job that says nothing gets work for every core where its bytes allow it.
+            slicing = replace(slicing, min_slices=self._parallelism())
+        return Terms(
+            job=self.job.job,
+            application=self.job.application,
+            dialect=self.job.source.dialect,
+            isolation=self.job.source.isolation,
+            tags=self.job.source.tags,
+            request=self.job.request,
+            limits=self.job.run_limits,
+            slicing=slicing,
+            moves_checkpoint=self.way is Way.RUN,
+        )
+
+    def _placed(self, found: Draft) -> Draft:
+        """A backfill's plan has an application of its own, named after what it will land."""
+        found = replace(found, notes=(*found.notes, *exposed(self.job)))
+        if self.way is Way.RUN:
+            return found
+        plan = replace(found.plan, replaces=self.way is Way.REPLACE)
+        application = f"{self.job.application}/{self.way.value}/{plan.hash[:12]}"
+        return replace(found, plan=renumbered(plan, 1, application))
+
+    # --- what was asked for -----------------------------------------------------------
+
+    def _ask(self, isolation: Isolation, tags: Sequence[str], cluster: Cluster | None) -> Ask:
+        has_transactions = load_dialect(self.job.source.dialect).NATURE.has_transactions
+        return Ask(isolation if has_transactions else None, frozenset(tags), cluster)
+
+    def _refuse_other_ask(
+        self, landed: Sequence[Range], cluster: Cluster | None, kind: Kind | None = None
+    ) -> None:
+        """Before ranges count as landed, or are landed again in the place of what was."""
+        if not landed:
+            return
+        isolation, tags = kind or (self.job.source.isolation, self.job.source.tags)
+        found = self.target.landed_as(landed, self._ask)
+        then = [one.ask.cluster for one in found]
+        now = self._ask(isolation, tags, self._known_as(cluster, then))
+        refuse_other_ask(self.job.sink.table, found, now)
+
+    def _refuse_other_cluster(self, standing: Standing, survey: Survey) -> None:
+        now = self._known_as(survey.cluster, [standing.cluster])
+        if now is not None:
+            refuse_other_cluster(self.job.sink.table, standing, survey, now)
+
+    def _known_as(self, now: Cluster | None, then: Sequence[Cluster | None]) -> Cluster | None:
+        """The cluster by all the addresses that it has had, where those of now are none of
+        them. Only then all landings are looked at."""
+        if now is None or not any(one is not None and now.is_other(one) for one in then):
+            return now
+        return known_as(now, self.target.clusters())
+
+    def _parallelism(self) -> int:
+        return int(self.spark.sparkContext.defaultParallelism)
+
+    def _refuse_replace(self, plan: Plan) -> None:
+        """Before a plan is entered that would take more than it brings."""
+        self.replacement.refuse()
+        if plan.losses:
+            raise range_lost(list(plan.losses))
+        refuse_cut(self.target, plan.ranges)
+
+
+def _may_be_behind(error: RangeLost, standing: Standing, survey: Survey) -> bool:
+    """A new leader's end may be below the checkpoint for a moment; another log's stays so."""
+    told = {loss["verdict"] for loss in error.facts["losses"]}
+    return not told.isdisjoint(("truncated", "recreated")) and any(
+        may_be_behind(mark, survey.logs[partition])
+        for partition, mark in standing.checkpoint.items()
+        if partition in survey.logs
+    )

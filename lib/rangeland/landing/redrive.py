@@ -1,0 +1,251 @@
+"""What is in quarantine, and plans that land what of it decodes by now.
+
+A batch is in quarantine from the landing that has put it there until another one has dealt
+with its offsets: the ledger's order decides, so that nothing here is ever marked or removed.
+It is decoded again from the bytes that were kept, which need no broker, or read again from
+the log, where another replica may have it whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.delta.quarantine_table import KeptBatch
+from rangeland.errors import BadRecord, StorageFailed
+from rangeland.fetch.simple_consumer import read_slices
+from rangeland.job import Job
+from rangeland.landing.target_state import Target
+from rangeland.model import Isolation, Kept, Partition, Range, Slice
+from rangeland.planning.coverage_rule import coverage_of, leave_out
+from rangeland.planning.plan import Plan, Way
+from rangeland.planning.plan_builder import Draft, Standing
+from rangeland.planning.policy import Action, Loss, Policy
+
+PLAN_BYTES = 64 << 20
+"""What of kept bytes one plan lands: they travel with its tasks."""
+HOLD_ALL = Policy.all(Action.HOLD)
+"""For reading a log again: what it cannot give stays in quarantine."""
+
+
+Kind = tuple[Isolation, tuple[str, ...]]
+"""Which messages of its offsets a landing takes: by isolation and tags."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A batch in quarantine. ``why`` it cannot be decoded now; empty if it can. ``isolation``
+    and ``tags`` are those of the landing that has put it there: the job may have others now."""
+
+    batch: KeptBatch
+    isolation: Isolation
+    why: str
+    tags: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """What a plan can have one of."""
+        return self.isolation, self.tags
+
+    @property
+    def decodes(self) -> bool:
+        return not self.why
+
+
+def in_quarantine(job: Job, target: Target) -> list[Quarantined]:
+    """All batches that the job has in quarantine, in the order of the log, each tried.
+    Raises StorageFailed where bytes are gone that the ledger says are kept."""
+    return sorted(_tried(job, target), key=lambda one: one.batch.range)
+
+
+def _tried(job: Job, target: Target) -> Iterator[Quarantined]:
+    """The same as they are found, a file at a time. None holds its bytes any longer than it
+    takes to try them: there may be more of them than a driver has room for."""
+    wanted = _ranges_in_force(job, target)
+    left = set(wanted)
+    for batch in target.quarantined(lambda *key: key in left):
+        key = (batch.application, batch.sequence, batch.range)
+        if key not in left:
+            continue
+        left.discard(key)
+        for where in wanted[key].ranges:
+            isolation, tags = wanted[key].kind
+            why = _trouble(job, replace(batch, range=where), isolation)
+            told = replace(batch, range=where, kept=Kept(b"", (), batch.reason))
+            yield Quarantined(told, isolation, why, tags)
+    if left:
+        application, sequence, where = min(left, key=str)
+        raise StorageFailed(
+            f"the quarantine has no bytes of {where}",
+            why=f"{application} {sequence} has put them there",
+            do="restore the folder _rangeland/quarantine beside the table's files",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    ranges: tuple[Range, ...]
+    kind: Kind
+
+
+def _ranges_in_force(job: Job, target: Target) -> dict[tuple[str, int, Range], _Wanted]:
+    """What of each quarantined range no later landing has dealt with."""
+    if not any(one.action == Action.QUARANTINE for one in target.losses()):
+        return {}
+    found: dict[tuple[str, int, Range], _Wanted] = {}
+    for entry, outcome in target.landings():
+        landed = coverage_of(one.range for one in outcome.ranges)
+        for key, wanted in list(found.items()):
+            found[key] = replace(wanted, ranges=tuple(leave_out(wanted.ranges, landed)))
+        if entry.job != job.job:
+            continue
+        plan = Plan.parse(entry.document)
+        kind = plan.isolation, plan.tags
+        for loss in target.losses(entry.application, entry.sequence):
+            if loss.action == Action.QUARANTINE:
+                where = loss.range
+                found[entry.application, entry.sequence, where] = _Wanted((where,), kind)
+    return {key: wanted for key, wanted in found.items() if wanted.ranges}
+
+
+def _trouble(job: Job, batch: KeptBatch, isolation: Isolation) -> str:
+    where = batch.range
+    piece = Slice(0, where.partition, where.from_offset, where.until_offset)
+    settings = ClusterSettings(job.source.dialect, (), isolation=isolation, kept={0: batch.kept})
+    reached = where.from_offset
+    try:
+        for chunk in read_slices([piece], settings):
+            reached = chunk.until_offset
+    except BadRecord as error:
+        return error.why or error.what
+    if reached != where.until_offset:
+        return f"its bytes end at offset {reached}, not at {where.until_offset}"
+    return ""
+
+
+def draft_of_kept(job: Job, target: Target, standing: Standing, now_ms: int) -> Draft:
+    """A plan of the batches that can be decoded now, as many as one plan may carry."""
+    taken: list[Quarantined] = []
+    size = 0
+    for one in _tried(job, target):
+        if not one.decodes or (taken and one.kind != taken[0].kind):
+            continue
+        size += one.batch.size_bytes
+        if taken and size > PLAN_BYTES:
+            break
+        taken.append(one)
+    taken.sort(key=lambda one: one.batch.range)
+    ranges = [replace(one.batch.range, estimated_bytes=one.batch.size_bytes) for one in taken]
+    isolation, tags = taken[0].kind if taken else (job.source.isolation, ())
+    plan = Plan(
+        job=job.job,
+        application=job.application,
+        sequence=standing.sequence,
+        dialect=job.source.dialect,
+        isolation=isolation,
+        tags=tags,
+        ranges=tuple(ranges),
+        slices=tuple(_slice(index, r) for index, r in enumerate(ranges)),
+        checkpoint=standing.checkpoint,
+        made_at_ms=now_ms,
+    )
+    return Draft(plan, tuple(ranges), (), ())
+
+
+def _slice(index: int, r: Range) -> Slice:
+    ends = (r.from_offset, r.until_offset)
+    return Slice(index, r.partition, *ends, r.estimated_bytes, r.topic_id)
+
+
+def draft_of_log(
+    quarantined: Sequence[Quarantined],
+    settings: ClusterSettings,
+    draft_of: Callable[[list[Range], Kind], Draft],
+) -> tuple[Draft, bool]:
+    """A plan of what the log gives whole by now, of what is in quarantine, and whether there
+    is more of another kind. It is read once before, so that nothing is entered for what is
+    still damaged; ``draft_of`` makes the plan of ranges. What the log cannot give is in the
+    notes: nothing is held, since it stays where it is. Raises Unreachable where the log cannot
+    be read."""
+    kinds = list(dict.fromkeys(one.kind for one in quarantined))
+    notes: list[str] = []
+    for kind in kinds:
+        ranges = [one.batch.range for one in quarantined if one.kind == kind]
+        found = _of_one_kind(ranges, kind, settings, draft_of)
+        notes += [note for note in found.notes if note not in notes]
+        if not found.is_empty or kind == kinds[-1]:
+            return replace(found, notes=tuple(notes)), kind != kinds[-1]
+    return draft_of([], (settings.isolation, settings.tags)), False
+
+
+def _of_one_kind(
+    ranges: list[Range],
+    kind: Kind,
+    settings: ClusterSettings,
+    draft_of: Callable[[list[Range], Kind], Draft],
+) -> Draft:
+    found = draft_of(ranges, kind)
+    settings = replace(settings, isolation=kind[0], tags=kind[1])
+    damaged = _not_whole(found.plan.slices, settings)
+    if damaged:
+        at = [(loss.partition, loss.from_offset) for loss in damaged]
+        whole = [r for r in ranges if not any(_is_in(r, *place) for place in at)]
+        again = draft_of(whole, kind)
+        found = replace(again, held=(*found.held, *damaged))
+    notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in found.held]
+    return replace(found, held=(), notes=(*found.notes, *notes))
+
+
+def _not_whole(slices: Sequence[Slice], settings: ClusterSettings) -> list[Loss]:
+    if not slices:
+        return []
+    with closing(read_slices(slices, replace(settings, policy=HOLD_ALL))) as chunks:
+        return [chunk.loss for chunk in chunks if chunk.loss is not None]
+
+
+def _is_in(r: Range, partition: Partition, offset: int) -> bool:
+    return r.partition == partition and r.from_offset <= offset < r.until_offset
+
+
+def redrives(plan: Plan) -> bool:
+    """True where a plan lands the bytes that were kept."""
+    return _goes(plan, Way.REDRIVE)
+
+
+def rereads(plan: Plan) -> bool:
+    """True where a plan reads from the log again what is in quarantine."""
+    return _goes(plan, Way.REREAD)
+
+
+def _goes(plan: Plan, way: Way) -> bool:
+    return plan.application.startswith(f"rangeland/{plan.job}/{way.value}/")
+
+
+def settings_of(plan: Plan, target: Target) -> ClusterSettings:
+    """Where tasks read a plan of kept bytes: from the bytes, which they take along. Of offsets
+    that were kept more than once, those kept last."""
+    pieces = sorted(plan.slices, key=_place_of)
+
+    def inside(where: Range) -> list[Slice]:
+        first = bisect_left(pieces, _place_of(where), key=_place_of)
+        last = bisect_left(pieces, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
+        return [s for s in pieces[first:last] if s.until_offset <= where.until_offset]
+
+    wanted = target.quarantined(lambda _application, _sequence, where: bool(inside(where)))
+    kept: dict[int, Kept] = {}
+    for batch in sorted(wanted, key=lambda batch: batch.kept_at_ms):
+        kept |= {s.index: batch.kept for s in inside(batch.range)}
+    for s in pieces:
+        if s.index not in kept:
+            raise StorageFailed(
+                f"the quarantine has no bytes of {s}",
+                do="restore the folder _rangeland/quarantine beside the table's files",
+            )
+    return ClusterSettings(plan.dialect, (), isolation=plan.isolation, kept=kept)
+
+
+def _place_of(piece: Range | Slice) -> tuple[Partition, str, int]:
+    return piece.partition, piece.topic_id or "", piece.from_offset

@@ -1,0 +1,117 @@
+"""Rows of a table that give way to those of an outcome: a plan that replaces or mends.
+
+Spark's ``replaceWhere`` does it, in one commit with the outcome's transaction. What may not
+be replaced is refused before a plan is entered; where that shows only while it is read, the
+plan ends with an outcome that lands nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rangeland.delta import table_commit
+from rangeland.delta.ledger.events import FileEntry, OutcomeEntry
+from rangeland.delta.table_lock import locked
+from rangeland.errors import RangeLost, TableRefused
+from rangeland.landing.target_state import Target
+from rangeland.model import Receipt
+from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.table_audit import Replaced
+from rangeland.spark.replace_where import compare, condition, prepared_frame, swap
+from rangeland.spark.table_offsets import has_rows, table_frame
+
+
+class Replacement:
+    """Of rows of one table."""
+
+    def __init__(self, spark: Any, target: Target) -> None:
+        self._spark = spark
+        self._target = target
+
+    def differences(self, plan: Plan, outcome: OutcomeEntry) -> Replaced:
+        """What putting this outcome in the place of the table's rows would change."""
+        table, new, where = self._swap(plan, outcome)
+        by_broker = any(r.partition.broker for r in plan.ranges)
+        return compare(table.where(where), new, by_broker=by_broker)
+
+    def has_rows_of(self, plan: Plan) -> bool:
+        """True where the table has rows of a plan's ranges."""
+        table = table_frame(self._spark, self._target.there())
+        return has_rows(self._spark, table, condition(table, plan.ranges))
+
+    def refuse(self) -> None:
+        """Raises TableRefused where rows of this table cannot be replaced: before a plan is
+        entered that could never be finished."""
+        facts = self._target.facts
+        if facts is None:
+            return
+        if facts.configuration.get("delta.appendOnly", "").lower() == "true":
+            raise TableRefused(
+                f"rows of {self._target.name} cannot be replaced",
+                why="its property delta.appendOnly is true",
+                do="unset it, or land the range into another table",
+            )
+        table_frame(self._spark, self._target.there())
+
+    def refuse_strays(self, plan: Plan, files: Sequence[FileEntry]) -> None:
+        """Raises TableRefused where new rows lie outside the ranges that they are to replace:
+        a transform has changed what names their offsets."""
+        path = self._target.there()
+        table = table_frame(self._spark, path)
+        new = prepared_frame(self._spark, table, path, [entry.file for entry in files])
+        inside = f"coalesce({condition(table, plan.ranges)}, false)"
+        if strays := new.where(f"NOT ({inside})").count():
+            raise TableRefused(
+                f"{strays} of the new rows are not of the range that is to be replaced",
+                why="the transform has changed their topic, partition or offset",
+                do="let the transform keep these columns as they are",
+            )
+
+    def land(
+        self, plan: Plan, outcome: OutcomeEntry, since: int | None
+    ) -> table_commit.Landed | table_commit.FilesMissing:
+        """One commit that puts an outcome in the place of the table's rows of its ranges."""
+        target = self._target
+        path, (application, sequence) = target.there(), (outcome.application, outcome.sequence)
+        anew = target.landed_sequence(application) < sequence
+        if anew:
+            with locked(path):
+                if gone := target.missing(outcome):
+                    return table_commit.FilesMissing(gone)
+                _, new, where = self._swap(plan, outcome)
+                swap(new, path, where, (application, sequence))
+            target.look_again()
+        version = table_commit.landed_at(target.kernel, path, application, sequence, since or 0)
+        return table_commit.Landed(version, anew=anew)
+
+    def _swap(self, plan: Plan, outcome: OutcomeEntry) -> tuple[Any, Any, str]:
+        """The table, the new rows, and which of the table's they stand in for."""
+        path = self._target.there()
+        table = table_frame(self._spark, path)
+        files = [entry.file for entry in outcome.files]
+        return table, prepared_frame(self._spark, table, path, files), condition(table, plan.ranges)
+
+
+def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
+    """What the log has lost is not to be taken from the table, too. Raises RangeLost."""
+    losses = [
+        Loss(receipt.partition, start, until, Verdict(verdict), evidence)
+        for _, receipt in sorted(receipts.items())
+        for start, until, verdict, evidence in (
+            *receipt.losses,
+            *receipt.quarantined,
+            *((receipt.held,) if receipt.held is not None else ()),
+        )
+    ]
+    if not losses:
+        return
+    error = range_lost(losses)
+    raise RangeLost(
+        error.what,
+        why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
+        do="Replace only what the log still has; the table is as it was.",
+        **error.facts,
+    )

@@ -1,0 +1,62 @@
+"""What the plans that one command has finished come to, as its result. Asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rangeland.job import Job
+from rangeland.landing.committer import Finished
+from rangeland.landing.target_state import Target
+from rangeland.planning.plan_builder import Draft
+from rangeland.planning.policy import Action
+from rangeland.planning.proof import RangeOutcome
+from rangeland.results import RunResult, State
+
+
+def summed(
+    job: Job, target: Target, finished: Sequence[Finished], found: Draft | None
+) -> RunResult:
+    """``found`` is the last draft, None where there was none. A plan that was held where it
+    began has landed nothing, though it is in the table."""
+    anew = [f for f in finished if f.is_ours]
+    met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
+    asked = found.already if found is not None else ()
+    already = {str(r): r for r in (*asked, *met)}.values()
+    losses = [
+        loss
+        for f in finished
+        for loss in target.losses(f.plan.application, f.plan.sequence)
+        if loss.plan_hash
+    ]
+    held = {loss.partition: str(loss) for loss in (found.held if found is not None else ())}
+    held |= {loss.range.partition: str(loss) for loss in losses if loss.action == Action.HOLD}
+    if any(f.outcome.ranges for f in anew):
+        state: State = "landed"
+    else:
+        state = "already-landed" if already else "nothing"
+    ranges = [
+        RangeOutcome(entry.range, entry.counts)
+        for f in anew
+        for entry in f.outcome.ranges
+        if entry.counts is not None
+    ]
+    files = [entry.file for f in anew for entry in f.outcome.files]
+    last = finished[-1] if finished else None
+    return RunResult(
+        job=job.job,
+        application=last.plan.application if last else job.application,
+        sequence=last.plan.sequence if last else target.landed_sequence(job.application),
+        state=state,
+        table=job.sink.table,
+        table_version=last.landed.version if last else target.version,
+        ranges=tuple(ranges),
+        seconds=0.0,
+        rows=sum(file.rows for file in files),
+        files=len(files),
+        bytes_written=sum(file.size_bytes for file in files),
+        recovered=tuple(f.plan.sequence for f in finished if f.recovered),
+        already=tuple(already),
+        held=tuple(held.values()),
+        losses=tuple(losses),
+        passed_over=found.left_behind if found is not None and finished else (),
+    )

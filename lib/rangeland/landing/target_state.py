@@ -1,0 +1,271 @@
+"""The table a job lands in, and the ledger and quarantine beside it, as one thing to write to.
+
+Plans are entered here, and what has been read of them is handed in, prepared and landed,
+through ``delta``. Of two drivers that write the same the first one counts, and the other is
+told what that was. It reads no log and decides no ranges; what table and ledger say is asked of
+``ledger``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pyarrow as pa
+
+from rangeland.delta import table_commit
+from rangeland.delta.ledger.events import (
+    FileEntry,
+    LossEntry,
+    OutcomeEntry,
+    PartEntry,
+    PlanEntry,
+    RangeEntry,
+)
+from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.table_lock import locked
+from rangeland.delta.table_metadata import AddedFile
+from rangeland.errors import Bug, Conflict
+from rangeland.landing.identity_check import LEDGER_PROPERTY, VouchedLedger
+from rangeland.landing.job_history import Unfinished
+from rangeland.landing.loss_records import given_up, losses_of, seen_losses
+from rangeland.model import DataFile, Partition, Receipt, TaskResult
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Loss, Seen
+from rangeland.planning.proof import RangeOutcome
+from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
+
+
+class Target(VouchedLedger):
+    """See the head of this file."""
+
+    def open_or_create(self, rows: pa.Schema) -> None:
+        """Makes table and ledger where they are not there. This is no refresh: what was
+        entered since the last one still makes ``enter`` say no."""
+        if self.path is None:
+            self._create_in_catalog(rows)
+        path = self.path
+        if path is None:
+            raise Bug(f"the table {self.name} was created and has no location")
+        if self._snapshot is None:
+            self.refuse_strangers()
+        # Two creations, each mostly waiting for the JVM and the store.
+        with ThreadPoolExecutor(2) as both:
+            table = both.submit(self._table, path, rows)
+            ledger = both.submit(self._opened_ledger, path)
+            self._snapshot = table.result()
+            self._ledger = ledger.result()
+        self._name(LEDGER_SUFFIX, self._ledger.path)
+
+    def _opened_ledger(self, path: str) -> Ledger:
+        return self._ledger or Ledger(self.kernel, path).open_or_create()
+
+    def enter(self, plan: Plan, unfinished: Sequence[Unfinished]) -> bool:
+        """Enters a plan made on the standing of the last ``refresh``. False when another
+        plan came first: then look again."""
+        ledger = self._open_ledger()
+        entry = PlanEntry(
+            application=plan.application,
+            job=plan.job,
+            sequence=plan.sequence,
+            plan_hash=plan.hash,
+            ranges=tuple(RangeEntry(r) for r in plan.ranges),
+            document=json.dumps(plan.to_json()),
+            written_at_ms=_now_ms(),
+            table_version=self.version,
+            table_id=self.table_id,
+        )
+        self._add_columns_if_lacking()
+        left = [(u.plan.application, u.plan.sequence) for u in unfinished]
+        return ledger.enter(entry, self._entered, left)
+
+    def prepare(
+        self,
+        plan: Plan,
+        outcomes: Iterable[RangeOutcome],
+        files: Iterable[FileEntry],
+        receipts: Mapping[int, Receipt],
+    ) -> tuple[OutcomeEntry, bool]:
+        """Writes the outcome of a plan, and its losses with it. The outcome that counts, and
+        whether it is this one."""
+        ledger = self._open_ledger()
+        losses = self._with_columns(losses_of(plan, receipts, _now_ms()))
+        leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
+        mine = self._outcome(plan, outcomes, files, receipts, leaders)
+        if ledger.prepare(mine, losses):
+            return mine, True
+        ledger.refresh()
+        theirs = ledger.outcome(plan.application, plan.sequence)
+        if theirs is None:
+            raise Bug(f"the outcome of {plan.application} {plan.sequence} is there and unreadable")
+        refuse_other_plan(plan, theirs)
+        return theirs, False
+
+    def handed_in(self, plan: Plan) -> tuple[list[PartEntry], OutcomeEntry | None]:
+        """What drivers have read of a plan by now, and its outcome if it has one."""
+        ledger = self._open_ledger()
+        ledger.refresh()
+        outcome = ledger.outcome(plan.application, plan.sequence)
+        parts = [] if outcome is not None else ledger.parts(plan.application, plan.sequence)
+        return parts, outcome
+
+    def hand_in(
+        self,
+        plan: Plan,
+        member: str,
+        number: int,
+        units: Iterable[TaskResult],
+        files: Iterable[FileEntry],
+    ) -> bool:
+        """Writes a part of a plan, False where another has that number: then look again."""
+        return self._open_ledger().hand_in(
+            PartEntry(
+                application=plan.application,
+                job=plan.job,
+                sequence=plan.sequence,
+                plan_hash=plan.hash,
+                number=number,
+                member=member,
+                receipts=tuple(receipt for unit in units for receipt in unit.receipts),
+                files=tuple(files),
+                written_at_ms=_now_ms(),
+            )
+        )
+
+    def replace_outcome(
+        self,
+        old: OutcomeEntry,
+        plan: Plan,
+        outcomes: Iterable[RangeOutcome],
+        files: Iterable[FileEntry],
+        receipts: Mapping[int, Receipt],
+    ) -> OutcomeEntry:
+        """A new attempt in place of an outcome whose files are gone; the one that counts."""
+        ledger = self._open_ledger()
+        leaders = {entry.range.partition: entry.leader for entry in old.ranges}
+        losses = self._with_columns(losses_of(plan, receipts, _now_ms(), old.attempt + 1))
+        mine = self._outcome(plan, outcomes, files, receipts, leaders)
+        mine = replace(mine, attempt=old.attempt + 1)
+        if ledger.prepare(mine, losses):
+            return mine
+        ledger.refresh()
+        theirs = ledger.outcome(old.application, old.sequence)
+        return theirs if theirs is not None else mine
+
+    def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEntry:
+        """Writes an outcome that lands nothing, with the losses that were met; the one that
+        counts, which may be another driver's."""
+        ledger = self._open_ledger()
+        entries = self._with_columns(given_up(plan, losses, _now_ms(), attempt))
+        mine = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
+        if ledger.prepare(mine, entries):
+            return mine
+        ledger.refresh()
+        theirs = ledger.outcome(plan.application, plan.sequence)
+        return theirs if theirs is not None else mine
+
+    def note(self, sequence: int, seen: Iterable[Seen], seen_at_ms: int | None = None) -> None:
+        """Writes down what was seen of losses beside any outcome, each once, now unless it is
+        said when; nothing where no ledger is yet, since whoever is refused writes nothing."""
+        if self._ledger is None:
+            return
+        name, now_ms = (self._job.application, self._job.job, sequence), _now_ms()
+        if entries := seen_losses(*name, seen, seen_at_ms or now_ms, now_ms):
+            self._ledger.refresh()
+            self._ledger.note(self._with_columns(entries))
+
+    def _with_columns(self, losses: list[LossEntry]) -> list[LossEntry]:
+        """The same losses, once the ledger has columns for them."""
+        if losses:
+            self._add_columns_if_lacking()
+        return losses
+
+    def _add_columns_if_lacking(self) -> None:
+        """A ledger that was made by an earlier version lacks the newest columns."""
+        ledger = self._open_ledger()
+        if ledger.lacks():
+            with locked(ledger.path):
+                ledger.refresh()  # another driver may have added them until the lock was free
+                self._add_columns(ledger)
+            ledger.refresh()
+
+    def _add_columns(self, ledger: Ledger) -> None:
+        lacking = ledger.lacks()
+        if not lacking:
+            return
+        try:
+            name = f"delta.{quoted_path(ledger.path)}"
+            self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(lacking)})")
+        except Exception as error:  # Spark has many classes for it, of Python and of Java
+            ledger.refresh()
+            if not ledger.lacks():
+                return  # a driver on another host, which no lock holds back, was first
+            raise Conflict(
+                f"the ledger {ledger.path} could not be given its new columns",
+                why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                do="see who else alters that table, then run again",
+                columns=[column.split("`")[1] for column in lacking],
+            ) from error
+
+    def land(
+        self, outcome: OutcomeEntry, since: int | None, dead: Sequence[AddedFile] = ()
+    ) -> table_commit.Landed | table_commit.FilesMissing:
+        """One commit for all files of an outcome; what was landed before stays so. ``dead``
+        are files that the table names and its store has lost: it names them no longer."""
+        table = self._snapshot or self.path
+        if table is None:
+            raise Bug(f"an outcome is to be landed in {self.name}, which is not there")
+        files: list[DataFile] = [entry.file for entry in outcome.files]
+        where = (self.kernel, table, outcome.application, outcome.sequence)
+        properties = {LEDGER_PROPERTY: self._open_ledger().table_id}
+        return table_commit.land(*where, files, since or 0, dead, properties)
+
+    def _outcome(
+        self,
+        plan: Plan,
+        outcomes: Iterable[RangeOutcome],
+        files: Iterable[FileEntry],
+        receipts: Mapping[int, Receipt],
+        leaders: Mapping[Partition, str | None],
+    ) -> OutcomeEntry:
+        """``leaders`` are named where nobody has told who served the last of a range."""
+        return OutcomeEntry(
+            application=plan.application,
+            job=plan.job,
+            sequence=plan.sequence,
+            plan_hash=plan.hash,
+            ranges=tuple(
+                RangeEntry(
+                    o.range,
+                    o.counts,
+                    o.leader or leaders.get(o.range.partition),
+                    o.gaps,
+                    o.in_bytes,
+                )
+                for o in outcomes
+            ),
+            files=tuple(files),
+            written_at_ms=_now_ms(),
+            kept=tuple(file for receipt in receipts.values() for file in receipt.kept),
+            table_id=self.table_id,
+        )
+
+
+def refuse_other_plan(plan: Plan, outcome: OutcomeEntry) -> None:
+    """Raises Conflict where the ledger's outcome of that number is of another plan: what it
+    has landed is not what this plan was to land."""
+    if outcome.plan_hash != plan.hash:
+        raise Conflict(
+            f"the ledger has an outcome of {plan.application} {plan.sequence}, of another plan",
+            why=f"that plan is {outcome.plan_hash[:12]}, this one {plan.hash[:12]}; the table's "
+            "transactions or the ledger's rows were lost in between",
+            do="see the newest rows of the ledger, then take the table as it is with `rangeland "
+            "adopt JOB.yaml`",
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

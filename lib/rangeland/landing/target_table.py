@@ -1,0 +1,225 @@
+"""The table a job lands in: where it is, whether it is there, how rows fit into it; and the
+quarantine beside it.
+
+It is made here if it is not there, and never where others keep their files. What was landed
+in it, the ledger knows: see ``ledger``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from rangeland.delta import table_commit
+from rangeland.delta.data_files import strangers_in
+from rangeland.delta.delta_kernel import Kernel, Snapshot
+from rangeland.delta.ledger.events import OutcomeEntry
+from rangeland.delta.quarantine_table import KeptBatch, Quarantine, Wanted
+from rangeland.delta.quarantine_writer import AsideSettings
+from rangeland.delta.schema_compatibility import fit, new_table
+from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.store_probe import try_store
+from rangeland.delta.table_metadata import AddedFile, Layout, StoreKind, TableFacts
+from rangeland.errors import Bug, Conflict, TableRefused
+from rangeland.job import Job
+from rangeland.model import DataFile
+from rangeland.planning.plan import Plan
+from rangeland.spark.catalog_names import QUARANTINE_SUFFIX, literal, quoted
+
+RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
+
+
+class TargetTable:
+    """See the head of this file. Reads are of the moment of the last look."""
+
+    def __init__(self, spark: Any, job: Job) -> None:
+        self._spark = spark
+        self._job = job
+        self.kernel = Kernel(spark)
+        self.name = job.sink.table
+        self._snapshot: Snapshot | None = None
+        self.path = self._locate()
+
+    def _locate(self) -> str | None:
+        """The table's URI; None for a catalog table that is not there yet."""
+        if not self._job.sink.is_catalog_name:
+            return self.kernel.resolve(self.name)
+        name = quoted(self.name)
+        if not self._spark.catalog.tableExists(name):
+            return None
+        detail = self._spark.sql(f"DESCRIBE DETAIL {name}").select("location").first()
+        return str(detail.location)
+
+    def look_again(self) -> None:
+        """At the table alone: somebody else has committed to it."""
+        self._snapshot = self.kernel.load(self.path) if self.path else None
+
+    @property
+    def facts(self) -> TableFacts | None:
+        """None where there is no table yet."""
+        return None if self._snapshot is None else self._snapshot.facts
+
+    @property
+    def table_id(self) -> str | None:
+        """Delta's own id of the table, None where there is none yet."""
+        return None if self._snapshot is None else self._snapshot.table_id
+
+    @property
+    def version(self) -> int | None:
+        return None if self._snapshot is None else self._snapshot.version
+
+    # --- rows --------------------------------------------------------------------------
+
+    def layout(self, rows: pa.Schema) -> Layout:
+        """How these rows are written. Raises TableRefused where they do not fit."""
+        if self._snapshot is None or self._snapshot.is_own:
+            # A table that was made here fits: that its facts say so is held by a test.
+            return new_table(rows, self._job.sink.partition_by).layout
+        return fit(self._snapshot.facts, rows, self._job.sink.partition_by).layout
+
+    def notes(self, rows: pa.Schema) -> tuple[str, ...]:
+        """What a person should know about how these rows fit."""
+        facts, partition_by = self.facts, self._job.sink.partition_by
+        found = () if facts is None else fit(facts, rows, partition_by).notes
+        store = None if self.path is None else self.kernel.store(self.path)
+        single = [store.note] if store and store.kind is StoreKind.SINGLE_DRIVER else []
+        return (*found, *single, *self.warnings())
+
+    def warnings(self) -> tuple[str, ...]:
+        """Settings of the table that will make trouble later."""
+        kept = self._snapshot.property(RETENTION_PROPERTY) if self._snapshot else None
+        if kept is None:
+            return ()
+        return (
+            f"the table's property {RETENTION_PROPERTY} is {kept}: it makes Delta forget what has "
+            "landed, which then has to be searched for; unset it with ALTER TABLE ... UNSET "
+            f"TBLPROPERTIES ('{RETENTION_PROPERTY}')",
+        )
+
+    def warning(self) -> str:
+        """What a run should say each time: nobody has yet decided who may write here."""
+        store = None if self.path is None else self.kernel.store(self.path)
+        undecided = store and store.kind is StoreKind.SINGLE_DRIVER and not store.log_store
+        return store.note if store and undecided else ""
+
+    # --- making it ---------------------------------------------------------------------
+
+    def refuse_strangers(self) -> None:
+        """Before anything is written: other people's files are no place for a table."""
+        if self.path is None:
+            return
+        if strangers := strangers_in(self.kernel.storage(self.path)):
+            raise TableRefused(
+                f"the folder {self.name} is no Delta table and not empty",
+                why=f"it holds {', '.join(strangers[:3])}",
+                do="name a new folder in sink.table, or make a Delta table of this one first",
+            )
+
+    def _table(self, path: str, rows: pa.Schema) -> Snapshot | None:
+        if self._snapshot is not None:
+            return self._snapshot
+        made = new_table(rows, self._job.sink.partition_by)
+        created = self.kernel.create(path, made.schema_json, made.partition_columns)
+        if not created.is_own:  # somebody was first: theirs has to fit before a plan is entered
+            fit(created.facts, rows, self._job.sink.partition_by)
+        return created
+
+    def _create_in_catalog(self, rows: pa.Schema) -> None:
+        from pyspark.sql.types import StructType
+
+        made = new_table(rows, self._job.sink.partition_by)
+        schema = StructType.fromJson(json.loads(made.schema_json))
+        writer = self._spark.createDataFrame([], schema).writeTo(quoted(self.name)).using("delta")
+        if made.partition_columns:
+            writer = writer.partitionedBy(*[_column(name) for name in made.partition_columns])
+        try:
+            writer.create()
+        except Exception as error:
+            if not self._spark.catalog.tableExists(quoted(self.name)):
+                raise Conflict(
+                    f"the table {self.name} could not be created", why=str(error)[:300]
+                ) from error
+        self.path = self._locate()
+
+    def _name(self, suffix: str, path: str) -> None:
+        """In a catalog the tables beside it have names of their own."""
+        if self._job.sink.is_catalog_name:
+            self._spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {quoted(self.name, suffix)} "
+                f"USING DELTA LOCATION {literal(path)}"
+            )
+
+    # --- what it holds -----------------------------------------------------------------
+
+    def transaction_version(self, application: str) -> int:
+        """What the table itself says of an application: its last sequence, 0 for none."""
+        if self._snapshot is None:
+            return 0
+        return self._snapshot.transaction_version(application) or 0
+
+    def dead_files(self) -> list[AddedFile]:
+        """The files that the table names and its store no longer has. Those that a shallow
+        clone shares with another table are taken to be there."""
+        if self._snapshot is None:
+            return []
+        own = [f for f in self._snapshot.files() if ":/" not in f.path]
+        asked = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
+        gone = set(table_commit.missing_files(self.storage(), asked))
+        return [f for f in own if f.path in gone]
+
+    def storage(self) -> StoreSettings:
+        """How the table's files are reached."""
+        return self.kernel.storage(self.there())
+
+    def try_store(self) -> None:
+        """Writes and removes a small file in each of the table's folders, to see that a run
+        could. A table that a catalog has yet to place is passed over."""
+        if self.path is not None:
+            try_store(self.kernel.storage(self.path))
+
+    def missing(self, outcome: OutcomeEntry) -> tuple[str, ...]:
+        """The paths of prepared files that are gone."""
+        return table_commit.missing_files(self.storage(), [entry.file for entry in outcome.files])
+
+    def there(self) -> str:
+        """The table's URI, of one that is there."""
+        if self.path is None:
+            raise Bug(f"an outcome is to be landed in {self.name}, which is not there")
+        return self.path
+
+    # --- the quarantine beside it --------------------------------------------------
+
+    def aside(self, plan: Plan) -> AsideSettings:
+        """Where tasks of a plan keep what they cannot decode."""
+        where = self._quarantine().storage()
+        return AsideSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
+
+    def keep(self, outcome: OutcomeEntry) -> table_commit.FilesMissing | None:
+        """Makes visible what an outcome has kept aside, before the outcome itself: once, and
+        again without effect."""
+        quarantine = self._quarantine()
+        if not outcome.kept:
+            if outcome.attempt:
+                quarantine.commit(outcome)  # for what an earlier attempt had kept
+            return None
+        if missing := quarantine.missing(outcome):
+            return table_commit.FilesMissing(missing)
+        quarantine.commit(outcome)
+        self._name(QUARANTINE_SUFFIX, quarantine.path)
+        return None
+
+    def quarantined(self, wanted: Wanted) -> Iterator[KeptBatch]:
+        """What is wanted of all bytes that were ever kept, a file at a time."""
+        return iter(()) if self.path is None else self._quarantine().batches(wanted)
+
+    def _quarantine(self) -> Quarantine:
+        return Quarantine(self.kernel, self.there())
+
+
+def _column(name: str) -> Any:
+    from pyspark.sql.functions import col
+
+    return col(name)

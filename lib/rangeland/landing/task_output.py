@@ -1,0 +1,58 @@
+"""What tasks have written, as the driver takes it over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rangeland.delta.ledger.events import FileEntry, OutcomeEntry
+from rangeland.delta.table_commit import missing_files
+from rangeland.delta.table_path import TablePath
+from rangeland.errors import RangeLost, TableRefused
+from rangeland.landing.target_state import Target
+from rangeland.model import Range, TaskResult
+from rangeland.planning.coverage_rule import coverage_of, leave_out
+from rangeland.planning.plan import Plan
+from rangeland.planning.proof import RangeOutcome
+
+
+def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
+    """Each file with the range it holds, where its task had one slice."""
+    slices = {s.index: s for s in plan.slices}
+    entries = []
+    for result in results:
+        only = slices[result.receipts[0].slice_index] if len(result.receipts) == 1 else None
+        where = None
+        if only is not None:
+            where = Range(only.partition, only.from_offset, only.until_offset, only.topic_id)
+        entries += [FileEntry(file, where) for file in result.files]
+    return entries
+
+
+def refuse_unseen(spark: Any, target: Target, entries: Sequence[FileEntry]) -> None:
+    """Raises TableRefused for files that are not there: a path of a local disk is another folder
+    on each host of a cluster."""
+    where = str(target.path)
+    if spark.sparkContext.master.startswith("local") or not TablePath.parse(where).is_local:
+        return
+    if missing := missing_files(where, [entry.file for entry in entries]):
+        raise TableRefused(
+            f"{len(missing)} of {len(entries)} files that the executors have written are not "
+            f"in {where} as this driver sees it",
+            why=f"the first is {missing[0]}; the path is not the same folder on all hosts",
+            do="name a table in sink.table that driver and executors share (HDFS, an object "
+            "store, a disk mounted at the same place everywhere), then run again; remove "
+            "what was written to that path on the executors' hosts",
+            missing=list(missing[:10]),
+        )
+
+
+def refuse_less(old: OutcomeEntry, outcomes: Sequence[RangeOutcome]) -> None:
+    """What an outcome has landed counts as landed, so another attempt must have all of it."""
+    again = coverage_of(outcome.range for outcome in outcomes)
+    if left := leave_out([entry.range for entry in old.ranges], again):
+        raise RangeLost(
+            f"{left[0]} was prepared, its files are gone, and it cannot be read again",
+            why="the log has lost it since, or its bytes are damaged, and a policy holds it",
+            do="let the policy skip it, and run again",
+        )

@@ -1,0 +1,267 @@
+"""What the table itself says about what was landed: proof after the fact.
+
+The ledger tells which offsets were landed and which of them had no row; the table is read
+for the offsets that have rows. Nothing is asked of a broker and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rangeland.delta.ledger.events import OutcomeEntry, PlanEntry, RangeEntry
+from rangeland.delta.table_commit import landing_commit
+from rangeland.errors import Conflict, TableRefused, UsageError
+from rangeland.job import Job
+from rangeland.landing.target_state import Target
+from rangeland.model import Partition, Range
+from rangeland.planning.coverage_rule import common, coverage_of
+from rangeland.planning.plan import Plan
+from rangeland.planning.table_audit import (
+    Audit,
+    Piece,
+    audit,
+    cut_pieces,
+    in_force,
+    missing,
+    other_lives,
+    pieces_in_bytes,
+)
+from rangeland.progress import Progress
+from rangeland.results import Finding
+from rangeland.spark.catalog_names import literal
+from rangeland.spark.table_offsets import (
+    files_with,
+    has_rows,
+    rows_of_entries,
+    runs_in,
+    table_frame,
+)
+
+Landings = Sequence[tuple[PlanEntry, OutcomeEntry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """``pieces`` are the landed ranges that are in force, ``audit`` what the table has of
+    them, ``missing_files`` those that the table names and its store no longer has."""
+
+    landings: int
+    pieces: tuple[Piece, ...]
+    audit: Audit
+    missing_files: tuple[str, ...]
+
+
+def examine(spark: Any, target: Target) -> Evidence:
+    """Reads three columns of the whole table."""
+    landings = target.landings()
+    pieces = in_force(pieces_of(landings))
+    path = _path(target)
+    by_broker = any(piece.range.partition.broker for piece in pieces)
+    frame = table_frame(spark, path)
+    in_bytes = pieces_in_bytes(pieces)
+    counted = rows_of_entries(spark, frame, in_bytes) if in_bytes else {}
+    # A table of such logs alone has as many runs as entries, which say nothing.
+    dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in pieces})
+    found = runs_in(spark, frame, by_broker=by_broker) if dense else {}
+    found = {p: runs for p, runs in found.items() if p not in in_bytes}
+    return Evidence(
+        len(landings),
+        tuple(pieces),
+        audit(pieces, found, counted),
+        tuple(f.path for f in target.dead_files()),
+    )
+
+
+def pieces_of(landings: Landings) -> list[Piece]:
+    """The ranges of all landings, in their order."""
+    return [
+        Piece(entry.range, entry.counts.landed, entry.gaps, entry.in_bytes)
+        for _, outcome in landings
+        for entry in outcome.ranges
+        if entry.counts is not None
+    ]
+
+
+def torn_from(spark: Any, target: Target, job: Job, warn: Callable[[str], None]) -> list[Range]:
+    """What the table has lost of the topics that a job reads."""
+    evidence = examine(spark, target)
+    holes = missing(evidence.pieces, evidence.audit.holes)
+    # Whose rows are missing cannot be told where two lives of a topic share the offsets.
+    shared = [hole for hole in holes if other_lives(evidence.pieces, hole)]
+    if shared:
+        warn(
+            f"{shared[0]} was landed from two topics of that name, one made after the other "
+            "was deleted: whose rows are missing cannot be told, so they are left alone"
+        )
+    holes = [hole for hole in holes if hole not in shared]
+    mine = [hole for hole in holes if job.source.reads(hole.partition.topic)]
+    if others := sorted({h.partition.topic for h in holes if h not in mine}):
+        warn(f"offsets of {', '.join(others)} are missing too, which this job reads not")
+    return mine
+
+
+def refuse_cut(target: Target, ranges: Iterable[Range]) -> None:
+    """Raises UsageError where a range would take a part of a slice and leave the rest: a
+    slice was landed as a whole, and is replaced as a whole."""
+    slices = [
+        Piece(landed, None)
+        for plan, outcome in target.landings()
+        for s in Plan.parse(plan.document).slices
+        for whole in (Range(s.partition, s.from_offset, s.until_offset, s.topic_id),)
+        for landed in common([whole], coverage_of(entry.range for entry in outcome.ranges))
+    ]
+    asked_for, here = list(ranges), in_force(slices)
+    for r in asked_for:
+        if others := other_lives(here, r):
+            raise UsageError(
+                f"--replace of {r} would take rows of an earlier life of its topic",
+                why=f"{others[0]} was landed before the topic was deleted and made anew, and "
+                "its rows have the same offsets",
+                do="Replace a range that the earlier topic did not have, or delete its rows first",
+            )
+    cut = cut_pieces(here, asked_for)
+    if not cut:
+        return
+    asked, piece = cut[0]
+    raise UsageError(
+        f"--replace of {asked} cuts the slice {piece}",
+        why="a slice was landed as a whole and can only be replaced as a whole",
+        do=f"begin at {piece.from_offset} or {piece.until_offset} and end at one of them, or "
+        "take the slices before and behind as well",
+        slices=[[str(r), str(p)] for r, p in cut],
+    )
+
+
+def refuse_undone(spark: Any, target: Target, job: Job, progress: Progress) -> None:
+    """Raises Conflict where the table was restored, or all its rows replaced, and rows of the
+    job's topics are missing since: what the checkpoint says is then not in the table."""
+    found = target.undone()
+    if found is None:
+        return
+    progress.step(f"rows of {job.sink.table} were taken back or replaced: reading its offsets")
+    try:
+        holes = examine(spark, target).audit.holes
+    except TableRefused:  # its rows do not say, so what the log says must do
+        target.refuse_undone(found)
+        return
+    if any(job.source.reads(hole.partition.topic) for hole in holes):
+        target.refuse_undone(found)
+
+
+def refuse_unknown_rows(spark: Any, target: Target, ranges: Iterable[Range]) -> None:
+    """Raises Conflict where the table has rows of topics that its ledger knows nothing of:
+    whether these very offsets are among them nobody can tell."""
+    topics = target.may_hold({r.partition.topic for r in ranges})
+    if not topics:
+        return
+    why = f"its ledger has no landing of {', '.join(topics)}"
+    try:
+        where = f"topic IN ({', '.join(map(literal, topics))})"
+        if not has_rows(spark, table_frame(spark, target.there()), where):
+            return
+        if not target.unknown(topics, now=True):
+            return  # another driver has just landed them, so this plan will not be entered
+        found = f"the table {target.name} has rows of {', '.join(topics)}"
+    except TableRefused as error:
+        found = f"the table {target.name} has rows that may be of {', '.join(topics)}"
+        why += f", and {error.what}"
+    raise Conflict(
+        found,
+        why=f"{why}: it is a copy or clone of another table, or they came by another way; "
+        "landing on top of them could land records twice",
+        do="land in another table; or bring the ledger, the folder _rangeland, from where the rows "
+        "came from; or take these rows as landed with `rangeland adopt JOB.yaml`",
+        topics=topics,
+    )
+
+
+def find(spark: Any, target: Target, partition: Partition, offset: int) -> Finding:
+    """Which landing an offset came by, and where its row is. Raises UsageError where the
+    partition is that of several brokers."""
+    landed = target.landings()
+    partition = _the_one(landed, partition)
+    landings = [pair for pair in landed if _holds(pair[1], partition, offset)]
+    path = _path(target)
+    frame = table_frame(spark, path)
+    files = files_with(spark, frame, partition, offset)
+    if not landings:
+        state = "stranger" if files else "not-landed"
+        why = "" if files else _why_not(landed, partition, offset)
+        return Finding(partition, offset, state, tuple(files), why=why)
+    plan, outcome = landings[-1]
+    entry = next(e for e in outcome.ranges if _inside(e.range, partition, offset))
+    if files:
+        state = "landed"
+    elif any(start <= offset < end for start, end in entry.gaps or ()):
+        state = "no-row"
+    elif entry.in_bytes:
+        state = "no-row" if _is_whole(spark, frame, entry) else "no-row-or-missing"
+    else:
+        whole = entry.counts is not None and entry.counts.landed == entry.range.width
+        state = "missing" if whole or entry.gaps is not None else "no-row-or-missing"
+    commit = landing_commit(
+        target.kernel, path, plan.application, plan.sequence, plan.table_version or 0
+    )
+    return Finding(
+        partition,
+        offset,
+        state,
+        tuple(files),
+        job=plan.job,
+        application=plan.application,
+        sequence=plan.sequence,
+        table_version=None if commit is None else commit.version,
+        leader=entry.leader,
+        landed_at_ms=outcome.written_at_ms if commit is None else commit.committed_at_ms,
+        range=entry.range,
+        earlier=tuple((p.application, p.sequence) for p, _ in landings[:-1]),
+    )
+
+
+def _the_one(landings: Landings, partition: Partition) -> Partition:
+    """Of the partitions that have landed, the one that may be meant by its number alone."""
+    ranges = (entry.range for _, outcome in landings for entry in outcome.ranges)
+    same = {r.partition for r in ranges if r.partition.of_any_broker == partition}
+    if len(same) > 1:
+        raise UsageError(
+            f"{partition} is a partition of each of {len(same)} brokers",
+            why=f"landed are {', '.join(map(str, sorted(same)))}",
+            do="name the broker, as in 1-0, or with --broker",
+        )
+    return same.pop() if same else partition
+
+
+def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
+    """Where an offset that no landing has brought lies beside those that were."""
+    ranges = [e.range for _, o in landings for e in o.ranges if e.range.partition == partition]
+    if not ranges:
+        return f"nothing of {partition} has landed in it"
+    first, until = min(r.from_offset for r in ranges), max(r.until_offset for r in ranges)
+    if first <= offset < until:
+        return f"it lies between offsets of {partition} that have landed"
+    return f"of {partition} it has offsets {first} to {until - 1}"
+
+
+def _is_whole(spark: Any, frame: Any, entry: RangeEntry) -> bool:
+    """All rows of a range are there whose offsets are bytes, so no entry begins elsewhere."""
+    if entry.counts is None:
+        return False
+    piece = Piece(entry.range, entry.counts.landed, in_bytes=True)
+    counted = rows_of_entries(spark, frame, {entry.range.partition: [piece]})
+    return counted[entry.range.partition].rows[0] >= entry.counts.landed
+
+
+def _holds(outcome: OutcomeEntry, partition: Partition, offset: int) -> bool:
+    return any(_inside(entry.range, partition, offset) for entry in outcome.ranges)
+
+
+def _inside(r: Range, partition: Partition, offset: int) -> bool:
+    return r.partition == partition and r.from_offset <= offset < r.until_offset
+
+
+def _path(target: Target) -> str:
+    if target.path is None or target.version is None:
+        raise TableRefused(f"the table {target.name} is not there", do="land something in it first")
+    return target.path

@@ -1,0 +1,95 @@
+"""A run with a beginning of its own moves the checkpoint there, also where it lands nothing.
+
+What lies between the old checkpoint and the new beginning is *passed over*: no later run lands
+it, since runs go on from the checkpoint. That is what such a run was asked for, and it is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rangeland.model import FromCheckpoint, LogState, Partition, Range
+from rangeland.planning.bounds import Request
+from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.incarnation import Mark
+from rangeland.planning.intervals import Interval, subtract
+from rangeland.wording import counted
+
+
+def moved_to(
+    request: Request,
+    ranges: Iterable[Range],
+    logs: Mapping[Partition, LogState],
+    checkpoint: Mapping[Partition, Mark],
+) -> list[Range]:
+    """Where partitions now begin that the request names another beginning for, as empty ranges.
+    A checkpoint is never moved back, nor past the end of its log."""
+    return [
+        Range(r.partition, r.from_offset, r.from_offset, r.topic_id)
+        for r in ranges
+        if not isinstance(request.from_bounds.of(r.partition), FromCheckpoint)
+        and _is_ahead(r, logs[r.partition], checkpoint.get(r.partition))
+    ]
+
+
+def _is_ahead(r: Range, log: LogState, mark: Mark | None) -> bool:
+    if r.from_offset > log.end_offset:
+        return False
+    if mark is None:  # nothing lies before the beginning of the log
+        return r.from_offset > log.start_offset
+    return _same_life(mark, r.topic_id) and r.from_offset > mark.until_offset
+
+
+def _same_life(mark: Mark, topic_id: str | None) -> bool:
+    return mark.topic_id is None or topic_id is None or mark.topic_id == topic_id
+
+
+def left_behind(
+    before: Mapping[Partition, Mark],
+    after: Mapping[Partition, Mark],
+    ranges: Sequence[Range],
+    landed: Coverage,
+) -> tuple[Range, ...]:
+    """The offsets that a plan moves its checkpoint over and that neither it nor any other has
+    landed."""
+    found = []
+    for partition, mark in sorted(before.items()):
+        new = after.get(partition, mark)
+        if not _same_life(mark, new.topic_id) or new.until_offset <= mark.until_offset:
+            continue
+        mine = [(r.from_offset, r.until_offset) for r in ranges if r.partition == partition]
+        there = sorted([*mine, *landed.of(partition, new.topic_id)])
+        found += [
+            Range(partition, start, end, new.topic_id)
+            for start, end in subtract((mark.until_offset, new.until_offset), there)
+        ]
+    return tuple(found)
+
+
+def never_landed(landed: Sequence[Interval], checkpoint: int | None) -> tuple[Interval, ...]:
+    """What runs have passed over: between the first landed offset and the checkpoint."""
+    if checkpoint is None or not landed:
+        return ()
+    first = landed[0][0]
+    return tuple(subtract((first, max(first, checkpoint)), landed))
+
+
+def passing(gaps: Sequence[Range]) -> list[str]:
+    """What people are told of them, before it is done."""
+    return [
+        f"{gap} is passed over: the run begins after it, the checkpoint moves past it, and no "
+        f"later run lands these {counted(gap.width, 'offset')}. A backfill does: {backfill_of(gap)}"
+        for gap in gaps
+    ]
+
+
+def backfill_of(gap: Range) -> str:
+    """The command that lands it."""
+    p = gap.partition
+    which = f"{p.broker}-{p.number}" if p.broker else f"{p.number}"
+    sides = ((word, f'{{"{p.topic}": {{"{which}": {at}}}}}') for word, at in _ends(gap))
+    return "rangeland backfill JOB.yaml " + " ".join(f"--{word} '{text}'" for word, text in sides)
+
+
+def _ends(gap: Range) -> tuple[tuple[str, int], tuple[str, int]]:
+    return ("from", gap.from_offset), ("until", gap.until_offset)

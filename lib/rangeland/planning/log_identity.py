@@ -1,0 +1,77 @@
+"""Whether the logs that a plan was read from are still those that it was planned on.
+
+A topic may be deleted and created again while it is read, and an unclean election may replace
+the end of a log: rows read before and after that are not of one log. Topic ids tell the first
+where both sides have them, leader epochs the second; older brokers at least say where a log
+ends. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rangeland.model import Leader, Partition, Receipt, Survey
+from rangeland.planning.incarnation import Mark, recreated, recreation, since
+from rangeland.planning.intervals import subtract
+from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Loss, Verdict
+
+
+def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, Mark]:
+    """Up to where each partition was read, in which incarnation of its topic, and in which
+    leader epoch it was planned. What was lost or held back was not read."""
+    ends: dict[Partition, int] = {}
+    for receipt in receipts:
+        gone = [(start, until) for start, until, *_ in receipt.losses]
+        if receipt.held is not None:
+            gone.append((receipt.held[0], receipt.until_offset))
+        left = subtract((receipt.from_offset, receipt.until_offset), sorted(gone))
+        for _, until in left:
+            ends[receipt.partition] = max(until, ends.get(receipt.partition, until))
+    ids = {r.partition: r.topic_id for r in plan.ranges}
+    return {
+        partition: _mark(until, ids.get(partition), plan.checkpoint.get(partition))
+        for partition, until in ends.items()
+    }
+
+
+def _mark(until: int, topic_id: str | None, planned: Mark | None) -> Mark:
+    is_same = planned is not None and topic_id in (None, planned.topic_id)
+    if planned is None or planned.epoch is None or not (is_same or planned.topic_id is None):
+        return Mark(until, topic_id)
+    is_later = planned.epoch_is_later or planned.until_offset > until
+    return Mark(until, topic_id, planned.epoch, is_later)
+
+
+def doubtful(
+    marks: Mapping[Partition, Mark], leaders: Mapping[Partition, Leader]
+) -> set[Partition]:
+    """Those of which metadata alone does not show that nothing has happened to them: the same
+    topic id and the same leader epoch."""
+    return {p for p, mark in marks.items() if not _is_the_same(mark, leaders.get(p))}
+
+
+def _is_the_same(mark: Mark, leader: Leader | None) -> bool:
+    if leader is None or mark.topic_id is None or mark.epoch is None:
+        return False
+    return (leader.topic_id, leader.epoch) == (mark.topic_id, mark.epoch)
+
+
+def changed(marks: Mapping[Partition, Mark], survey: Survey) -> list[Loss]:
+    """What has happened to these logs since. Of those that nobody serves now nothing is said."""
+    losses = []
+    for partition, mark in sorted(marks.items()):
+        log = survey.logs.get(partition)
+        if log is None or log.leader.is_replica:
+            continue
+        if recreated(mark, log):
+            losses.append(recreation(mark, log))
+            continue
+        losses += since(mark, survey, log)[1]
+        if log.end_offset < mark.until_offset:
+            evidence = f"the log ends at {log.end_offset} on {log.leader.address}, and was read "
+            evidence += f"up to {mark.until_offset}"
+            losses.append(
+                Loss(partition, log.end_offset, mark.until_offset, Verdict.TRUNCATED, evidence)
+            )
+    return losses

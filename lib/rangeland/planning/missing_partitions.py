@@ -1,0 +1,103 @@
+"""Partitions that are not there: gone from the cluster, or served by nobody now.
+
+Gone is a loss with a verdict of its own; served by nobody is none, and is waited for. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rangeland import patterns
+from rangeland.model import FromCheckpoint, Partition, Survey
+from rangeland.planning.incarnation import Mark
+from rangeland.planning.policy import Loss, Verdict
+
+if TYPE_CHECKING:
+    from rangeland.planning.bounds import Request
+
+
+def vanished_from(
+    request: Request, survey: Survey, checkpoint: Mapping[Partition, Mark]
+) -> list[Loss]:
+    """Partitions that were landed, are asked for, and are there no more."""
+    topics = {partition.topic for partition in survey.logs}
+    follows = isinstance(request.from_bounds.default, FromCheckpoint)
+
+    def is_asked(topic: str) -> bool:
+        if topic in topics or matches(request.topic_pattern, topic):
+            return follows
+        return topic in request.topics
+
+    return [
+        Loss(
+            partition,
+            mark.until_offset,
+            mark.until_offset,
+            Verdict.VANISHED,
+            f"the cluster no longer names this {kind}{_or_hidden(partition, survey)}",
+            is_sure=partition.topic not in survey.hidden,
+        )
+        for partition, mark in sorted(checkpoint.items())
+        for kind in ("partition" if partition.topic in topics else "topic",)
+        if partition not in survey.logs
+        and partition not in survey.elsewhere
+        and why_unreachable(partition, survey) is None
+        and is_asked(partition.topic)
+        and request.from_bounds.of(partition) is not None
+        and request.until_bounds.of(partition) is not None
+    ]
+
+
+def _or_hidden(partition: Partition, survey: Survey) -> str:
+    """Brokers before 0.11 do not tell the two apart."""
+    return ", or this client may not see it any more" if partition.topic in survey.hidden else ""
+
+
+def out_of_reach_of(
+    request: Request, survey: Survey, checkpoint: Mapping[Partition, Mark]
+) -> list[Loss]:
+    """Partitions that nobody serves now: as they are known, or from the checkpoint where a
+    broker that has partitions of its own does not answer."""
+    found = {p: why for p, why in survey.unreachable.items() if p not in survey.logs}
+    for partition in checkpoint:
+        why = why_unreachable(partition, survey)
+        if why is None or partition in survey.logs:
+            continue
+        if partition.topic in request.topics or matches(request.topic_pattern, partition.topic):
+            found.setdefault(partition, why)
+    return [
+        Loss(partition, at, at, Verdict.UNREACHABLE, found[partition])
+        for partition in sorted(found)
+        for at in (checkpoint[partition].until_offset if partition in checkpoint else 0,)
+        if request.from_bounds.of(partition) is not None
+        and request.until_bounds.of(partition) is not None
+    ]
+
+
+def why_unreachable(partition: Partition, survey: Survey) -> str | None:
+    """Why nobody serves a partition now, or its broker, which alone knows of it, does not
+    answer. None: it is served, or gone."""
+    if partition in survey.unreachable:
+        return survey.unreachable[partition]
+    if partition.broker == "" or partition.broker in survey.brokers:
+        return None
+    why = survey.silent.get(partition.broker, "no broker of that name is registered")
+    return f"broker {partition.broker}: {why}"
+
+
+def matches(pattern: str, topic: str) -> bool:
+    return bool(pattern) and patterns.matches(pattern, topic)
+
+
+def not_believed(loss: Loss) -> Loss:
+    """What a replica has not got may only not have come there yet: its leader must say."""
+    evidence = f"{loss.evidence}, a replica that may be behind; its leader is away"
+    return replace(loss, verdict=Verdict.UNREACHABLE, evidence=evidence)
+
+
+def agreed_on(loss: Loss, survey: Survey) -> Loss:
+    """The loss, with who was asked twice for it."""
+    who = survey.agreed.get(loss.partition)
+    return loss if who is None else replace(loss, evidence=f"{loss.evidence}; {who}")

@@ -1,0 +1,293 @@
+"""From a survey to a plan: resolve, leave out what is landed, limit, estimate, cut.
+
+One function, all arithmetic: the same inputs always give the same plan. Whoever calls it
+has asked the cluster and read the ledger; nothing is asked or read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rangeland.model import (
+    Cluster,
+    Earliest,
+    FromCheckpoint,
+    Isolation,
+    LogState,
+    Partition,
+    Range,
+    Survey,
+)
+from rangeland.planning.bounds import Request, judge, resolve
+from rangeland.planning.byte_estimate import with_estimate
+from rangeland.planning.checkpoint_move import left_behind, moved_to, passing
+from rangeland.planning.coverage_rule import Coverage, common, leave_out
+from rangeland.planning.incarnation import Mark
+from rangeland.planning.intervals import subtract
+from rangeland.planning.limits import Limits, apply_limits
+from rangeland.planning.loss_errors import range_lost
+from rangeland.planning.missing_partitions import not_believed, why_unreachable
+from rangeland.planning.plan import Plan, advance
+from rangeland.planning.policy import Action, Loss, Policy, Seen, Verdict
+from rangeland.planning.retention_risk import Risk, at_risk
+from rangeland.planning.slices import Slicing, cut, share_of
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a sequence of landings stands, as the ledger tells it."""
+
+    checkpoint: Mapping[Partition, Mark]
+    landed: Coverage
+    sequence: int
+    """Of the next plan."""
+    held_at_first: frozenset[Partition] = frozenset()
+    """Held back by the first run, and not landed since."""
+    cluster: Cluster | None = None
+    """Whose offsets the checkpoint has, if that is known."""
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Those that have a checkpoint."""
+        return frozenset(partition.topic for partition in self.checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A plan, and what did not become part of it: ``already`` is landed, ``held`` waits.
+    ``notes`` are sentences about what cannot be told."""
+
+    plan: Plan
+    asked: tuple[Range, ...]
+    already: tuple[Range, ...]
+    held: tuple[Loss, ...]
+    notes: tuple[str, ...] = ()
+    passed: tuple[Loss, ...] = ()
+    """Losses that a policy skips and no plan counts, since these offsets may yet come."""
+    risks: tuple[Risk, ...] = ()
+    """What retention may take before it is read."""
+    begins: bool = False
+    """Some partition's first offset is settled by this plan, and by nothing that it lands."""
+    left_behind: tuple[Range, ...] = ()
+    """What the checkpoint passes over, since the job asks for a later beginning."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.plan.ranges
+
+    def seen(self, logs: Mapping[Partition, LogState]) -> tuple[Seen, ...]:
+        """The losses beside the plan, in the lives of their topics that ``logs`` are of."""
+        told = [(loss, Action.HOLD) for loss in self.held]
+        told += [(loss, Action.SKIP) for loss in self.passed]
+        ids = {partition: log.leader.topic_id for partition, log in logs.items()}
+        return tuple(Seen(loss, action, ids.get(loss.partition)) for loss, action in told)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What of a job decides its plans."""
+
+    job: str
+    application: str
+    dialect: str
+    isolation: Isolation
+    request: Request
+    limits: Limits
+    slicing: Slicing
+    tags: tuple[str, ...] = ()
+    moves_checkpoint: bool = False
+    """It is a run: where it begins, its checkpoint goes, also in a partition with nothing new."""
+
+
+def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Loss] = ()) -> Draft:
+    """Raises JobFileError or RangeLost as ``resolve`` does. Empty ranges are left out, and so
+    are partitions whose log is ``damaged`` where a policy holds them."""
+    where = (standing.checkpoint, standing.landed, standing.held_at_first)
+    resolved = resolve(terms.request, survey, *where)
+    at = {loss.partition for loss in damaged}
+    asked = [r for r in resolved.ranges if r.width > 0 and r.partition not in at]
+    open_ranges = [
+        with_estimate(r, survey.logs[r.partition]) for r in leave_out(asked, standing.landed)
+    ]
+    ranges = [r for r in apply_limits(open_ranges, terms.limits, survey.logs) if r.width > 0]
+    # Of the other verdicts nothing is recorded as gone, since those offsets may yet come.
+    losses = _losses_inside(ranges, resolved.losses, (Verdict.EXPIRED,))
+    risks = at_risk(_readable(ranges, losses), survey)
+    slices = cut(_readable(ranges, losses), terms.slicing, survey.logs, risks)
+    begun = _begun(terms.request, resolved.ranges, survey, standing)
+    here = [r for r in resolved.ranges if r.partition not in at] if terms.moves_checkpoint else []
+    moved = moved_to(terms.request, here, survey.logs, standing.checkpoint)
+    planned = (*moved, *ranges)
+    plan = Plan(
+        job=terms.job,
+        application=terms.application,
+        sequence=standing.sequence,
+        dialect=terms.dialect,
+        isolation=terms.isolation,
+        tags=terms.tags,
+        ranges=tuple(ranges),
+        slices=tuple(slices),
+        losses=tuple(losses),
+        checkpoint=advance(
+            {**standing.checkpoint, **begun},
+            planned,
+            _epochs(planned, survey),
+            _later(planned, survey),
+        ),
+        made_at_ms=survey.taken_at_ms,
+        cluster=survey.cluster,
+    )
+    already = common(asked, standing.landed)
+    passed = tuple(loss for loss in resolved.losses if loss.verdict is not Verdict.EXPIRED)
+    behind: tuple[Range, ...] = ()
+    if terms.moves_checkpoint:
+        behind = left_behind(standing.checkpoint, plan.checkpoint, ranges, standing.landed)
+    notes = (*passing(behind), *resolved.notes, *passed_over(passed))
+    begins = bool({*begun, *(r.partition for r in moved)} - {r.partition for r in ranges})
+    held = (*resolved.held, *damaged)
+    return Draft(plan, tuple(asked), tuple(already), held, notes, passed, risks, begins, behind)
+
+
+def _begun(
+    request: Request, ranges: Sequence[Range], survey: Survey, standing: Standing
+) -> dict[Partition, Mark]:
+    """Where partitions begin that ``first_run`` speaks for. It does so once: in the next run
+    the end of a log, or the first offset of a time, may be another."""
+    if isinstance(request.first_run, Earliest):
+        return {}
+    first = {
+        r.partition: r
+        for r in ranges
+        if isinstance(request.from_bounds.of(r.partition), FromCheckpoint)
+        and r.partition not in standing.checkpoint
+        and (not standing.checkpoint or r.partition in standing.held_at_first)
+    }
+    starts = tuple(replace(r, until_offset=r.from_offset) for r in first.values())
+    return advance({}, starts, _epochs(starts, survey), _later(starts, survey))
+
+
+def _epochs(ranges: Sequence[Range], survey: Survey) -> dict[Partition, int | None]:
+    """The leader epochs that these ranges are planned in."""
+    return {r.partition: survey.logs[r.partition].leader.epoch for r in ranges}
+
+
+def _later(ranges: Sequence[Range], survey: Survey) -> set[Partition]:
+    """Those whose epoch was read from a batch behind all of their ranges."""
+    ends = {r.partition: r.until_offset for r in sorted(ranges)}
+    logs = {p: survey.logs[p] for p in ends}
+    return {p for p, log in logs.items() if log.epoch_is_read and ends[p] < log.end_offset}
+
+
+_FOR_GOOD = (Verdict.EXPIRED, Verdict.RECREATED)
+
+
+def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Range]) -> Draft:
+    """A plan of exactly these ranges, landed before or not. Raises RangeLost where the log
+    no longer has them and the policy is to fail; what a policy skips is in the plan as lost.
+    Ranges of partitions that the survey leaves out are left out. No limits: what is mended
+    is mended whole."""
+    here = [r for r in wanted if r.partition not in survey.elsewhere]
+    losses = [loss for r in here for loss in _gone(r, survey)]
+    resolved = judge(terms.request.policy, here, losses)
+    # What may yet come is not recorded as gone: it stays missing.
+    coming = [loss for loss in resolved.losses if loss.verdict not in _FOR_GOOD]
+    ranges = [
+        with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
+        for r in _readable(list(resolved.ranges), coming)
+    ]
+    gone = _losses_inside(ranges, resolved.losses, _FOR_GOOD)
+    plan = Plan(
+        job=terms.job,
+        application=terms.application,
+        sequence=standing.sequence,
+        dialect=terms.dialect,
+        isolation=terms.isolation,
+        tags=terms.tags,
+        ranges=tuple(ranges),
+        slices=tuple(cut(_readable(ranges, gone), terms.slicing, survey.logs)),
+        losses=tuple(gone),
+        checkpoint=standing.checkpoint,
+        made_at_ms=survey.taken_at_ms,
+        cluster=survey.cluster,
+    )
+    notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
+    return Draft(plan, tuple(here), (), resolved.held, tuple(notes))
+
+
+def _gone(r: Range, survey: Survey) -> list[Loss]:
+    """What of a range its log no longer has, or nobody serves now."""
+    log = survey.logs.get(r.partition)
+    if log is None:
+        silence = why_unreachable(r.partition, survey)
+        if silence is not None:
+            return [Loss(r.partition, r.from_offset, r.until_offset, Verdict.UNREACHABLE, silence)]
+        why = "the cluster no longer names this partition"
+        return [Loss(r.partition, r.from_offset, r.until_offset, Verdict.VANISHED, why)]
+    now = log.leader.topic_id
+    if r.topic_id is not None and now is not None and r.topic_id != now:
+        why = f"the topic was deleted and made anew: its id was {r.topic_id} and is {now} now"
+        return [Loss(r.partition, r.from_offset, r.until_offset, Verdict.RECREATED, why)]
+    found = []
+    if r.from_offset < log.start_offset:
+        why = f"the log begins at {log.start_offset} on {log.leader.address}"
+        until = min(log.start_offset, r.until_offset)
+        found.append(Loss(r.partition, r.from_offset, until, Verdict.EXPIRED, why))
+    if r.until_offset > log.end_offset:
+        why = f"the log ends at {log.end_offset} on {log.leader.address}"
+        first = max(log.end_offset, r.from_offset)
+        found.append(Loss(r.partition, first, r.until_offset, Verdict.TRUNCATED, why))
+    return [not_believed(loss) for loss in found] if log.leader.is_replica else found
+
+
+def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
+    """Raises RangeLost for what these ranges' logs have lost for good and the policy does not
+    allow. A log that is too short may grow again, and is not judged here."""
+    here = [r for r in ranges if r.partition not in survey.elsewhere]
+    gone = [loss for r in here for loss in _gone(r, survey)]
+    failing = [
+        loss
+        for loss in gone
+        if loss.verdict in (*_FOR_GOOD, Verdict.VANISHED)
+        and policy.of(loss.verdict, loss.partition.topic) is Action.FAIL
+    ]
+    if failing:
+        raise range_lost(failing)
+
+
+def passed_over(losses: Sequence[Loss]) -> list[str]:
+    """What people are told of a draft's ``passed``."""
+    return [
+        f"{loss}: {loss.evidence}; passed over, as policy.{loss.verdict} is skip" for loss in losses
+    ]
+
+
+def _losses_inside(
+    ranges: Sequence[Range], losses: Sequence[Loss], verdicts: Sequence[Verdict]
+) -> list[Loss]:
+    """The losses of these verdicts that fall into what a plan lands: part of its proof."""
+    return [
+        replace(
+            loss,
+            from_offset=max(r.from_offset, loss.from_offset),
+            until_offset=min(r.until_offset, loss.until_offset),
+        )
+        for r in ranges
+        for loss in losses
+        if loss.verdict in verdicts
+        and loss.partition == r.partition
+        and max(r.from_offset, loss.from_offset) < min(r.until_offset, loss.until_offset)
+    ]
+
+
+def _readable(ranges: list[Range], losses: list[Loss]) -> list[Range]:
+    left: list[Range] = []
+    for r in ranges:
+        gone = [
+            (loss.from_offset, loss.until_offset)
+            for loss in losses
+            if loss.partition == r.partition
+        ]
+        for start, end in subtract((r.from_offset, r.until_offset), gone):
+            left.append(Range(r.partition, start, end, r.topic_id, share_of(r, start, end)))
+    return left

@@ -1,0 +1,109 @@
+"""What a landing was asked for besides its offsets, and whether two were asked for the same.
+
+An offset counts as landed only for the same cluster, isolation and tags: the rows that another
+isolation or other tags would have brought are not in the table. What an earlier version has
+not written down is taken to be the same. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rangeland.errors import Conflict
+from rangeland.model import Cluster, Isolation, Range, Survey
+from rangeland.planning.plan_builder import Standing
+
+_ELSEWHERE = "land it into another table"
+_INSTEAD = "replace the rows that are there with `rangeland backfill JOB.yaml --replace`"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """``isolation`` is None where it makes no difference."""
+
+    isolation: Isolation | None
+    tags: frozenset[str]
+    cluster: Cluster | None
+
+    def differences(self, now: Ask) -> list[str]:
+        """How what is asked now differs from this, as sentences."""
+        found = []
+        if self.cluster and now.cluster and now.cluster.is_other(self.cluster):
+            found.append(f"the cluster was {self.cluster} and is {now.cluster} now")
+        if None not in (self.isolation, now.isolation) and self.isolation != now.isolation:
+            found.append(f"the isolation was {self.isolation} and is {now.isolation} now")
+        if self.tags != now.tags:
+            found.append(f"the tags were {_listed(self.tags)} and are {_listed(now.tags)} now")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A range that is in the table, and the landing that it is from."""
+
+    range: Range
+    ask: Ask
+    application: str
+    sequence: int
+
+
+def known_as(now: Cluster, known: Iterable[Cluster]) -> Cluster:
+    """The cluster with all the addresses that it has had: those of landings that share one with
+    it, or with one of those. A cluster with another id is never among them."""
+    left = set(known)
+    while True:
+        same = {one for one in left if not now.is_other(one)}
+        if not same:
+            return now
+        left -= same
+        ids = {now.id, *(one.id for one in same)} - {""}
+        names = {name for one in (now, *same) for name in one.addresses}
+        now = Cluster(now.id or next(iter(sorted(ids)), ""), tuple(sorted(names)))
+
+
+def refuse_other_ask(table: str, landed: Sequence[Landed], now: Ask) -> None:
+    """Raises Conflict where a range was landed as something else than is asked for now."""
+    for one in landed:
+        differences = one.ask.differences(now)
+        if not differences:
+            continue
+        raise Conflict(
+            f"{one.range} is landed in {table}, but not as it is asked for now",
+            why=f"when {one.application} {one.sequence} landed it, {'; '.join(differences)}",
+            do=_remedy(f"{_ELSEWHERE}, or {_INSTEAD}", one.ask.cluster, now.cluster),
+            range=str(one.range),
+            differences=differences,
+            application=one.application,
+            sequence=one.sequence,
+        )
+
+
+def refuse_other_cluster(table: str, standing: Standing, survey: Survey, now: Cluster) -> None:
+    """Raises Conflict where the checkpoint is of another cluster than ``now``: its offsets say
+    nothing of these logs. Where both have topic ids, those tell what became of each topic."""
+    then = standing.cluster
+    if then is None or not now.is_other(then):
+        return
+    for partition, mark in sorted(standing.checkpoint.items()):
+        log = survey.logs.get(partition)
+        if log is None or (mark.topic_id and log.leader.topic_id not in (None, mark.topic_id)):
+            continue
+        raise Conflict(
+            f"the checkpoint of {partition} in {table} is of another cluster",
+            why=f"offset {mark.until_offset} was reached in the cluster {then}, and this is the "
+            f"cluster {survey.cluster}",
+            do=_remedy("", then, now),
+            partition=str(partition),
+        )
+
+
+def _remedy(do: str, then: Cluster | None, now: Cluster | None) -> str:
+    if then is None or now is None or not now.is_other(then):
+        return do
+    name = then.id or then.addresses[0]
+    return f"{_ELSEWHERE}, or if it is the same cluster, say so with `source.cluster: {name}`"
+
+
+def _listed(tags: frozenset[str]) -> str:
+    return ", ".join(sorted(tags)) or "all"

@@ -1,0 +1,308 @@
+"""The commands that only look: where a job stands, and whether it could run.
+
+Nothing here writes, but for a small file that ``check`` removes again. It goes on after a
+finding that is not well, so that all that is wrong is said at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import dialect_names
+from rangeland.errors import Conflict, RangelandError
+from rangeland.groups.backend_choice import open_home
+from rangeland.job import Job
+from rangeland.job.source_settings import cluster_settings, exposed
+from rangeland.landing.held_partitions import held_now
+from rangeland.landing.job_survey import survey_of
+from rangeland.landing.target_state import Target
+from rangeland.landing.verification import examine
+from rangeland.landing.verification import find as find_offset
+from rangeland.model import Isolation, LogState, Partition, Range, Survey
+from rangeland.planning.checkpoint_move import never_landed
+from rangeland.planning.incarnation import Mark, recreated
+from rangeland.planning.plan_builder import Standing
+from rangeland.planning.table_audit import Audit
+from rangeland.progress import Progress
+from rangeland.results import (
+    CheckResult,
+    Finding,
+    GroupStatus,
+    PartitionStatus,
+    Status,
+    VerifyResult,
+)
+from rangeland.run import Runner
+from rangeland.survey.cluster_survey import Wanted
+from rangeland.survey.record_ages import Position, first_times
+from rangeland.survey.stable_offsets import LogEnds, log_ends
+from rangeland.wording import counted
+
+RECENT = 5
+LOSSES = 10
+
+
+def status(job: Job, spark: Any, progress: Progress) -> Status:
+    """The checkpoint of the job against the logs as they are now, and its last landings."""
+    progress.step(f"looking at the table {job.sink.table}")
+    target = Target(spark, job)
+    disagreement = target.disagreement()
+    try:
+        standing = target.standing(job.application)
+    except Conflict as error:
+        raise disagreement or error from error
+    source = job.source
+    progress.step(f"asking {source.where} for leaders and offsets")
+    known = standing.topics
+    wanted = Wanted(source.topics, source.topic_pattern, source.partitions, known=known)
+    cluster = cluster_settings(job)
+    survey = survey_of(job, wanted, settings=cluster)
+    cluster = cluster.knowing(survey)
+    group, offsets = _group(job, cluster, tuple(survey.logs), progress)
+    owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
+    losses = [loss for loss in target.losses() if loss.job == job.job]
+    ends = log_ends(cluster, survey.logs)
+    partitions = []
+    for partition, log in survey.logs.items():
+        mark: Mark | None = standing.checkpoint.get(partition)
+        if mark is not None and recreated(mark, log):
+            mark = None  # of a log that is gone: nothing of this one is landed
+        partitions.append(
+            PartitionStatus(
+                partition=partition,
+                checkpoint=None if mark is None else mark.until_offset,
+                start=log.start_offset,
+                end=_end(job.source.isolation, ends.get(partition), log),
+                group_offset=offsets.get(partition),
+                leader=str(log.leader.address),
+                landed=tuple(standing.landed.of(partition, log.leader.topic_id)),
+                owner=owners.get(partition),
+                held=held_now(losses, standing.checkpoint.get(partition), log),
+                **_readable(ends.get(partition), survey.taken_at_ms),
+            )
+        )
+    return Status(
+        job=job.job,
+        table=job.sink.table,
+        table_version=target.version,
+        sequence=standing.sequence - 1,
+        partitions=_with_ages(cluster, partitions, survey),
+        live_plans=tuple(u.plan for u in target.unfinished()),
+        recent=tuple(_landing(entry) for entry in target.history(job.application, RECENT)),
+        group=group,
+        losses=tuple(losses[-LOSSES:]),
+        warnings=(*target.warnings(), *([] if disagreement is None else [str(disagreement)])),
+    )
+
+
+def _end(isolation: Isolation, ends: LogEnds | None, log: LogState) -> int:
+    """As the other ends of the same log were when they were asked for."""
+    if ends is None:
+        return log.end_offset
+    is_committed = isolation is Isolation.READ_COMMITTED
+    return ends.last_stable_offset if is_committed else ends.high_watermark
+
+
+def _readable(ends: LogEnds | None, now_ms: int) -> dict[str, Any]:
+    if ends is None:
+        return {}
+    found = ends.transaction
+    began_at_ms = ends.began_at_ms
+    if began_at_ms is None and found is not None:
+        began_at_ms = found.last_write_ms
+    return {
+        "high_watermark": ends.high_watermark,
+        "last_stable_offset": ends.last_stable_offset,
+        "open_transaction": found,
+        "open_for_ms": None if began_at_ms is None else max(0, now_ms - began_at_ms),
+    }
+
+
+def _group(
+    job: Job, cluster: ClusterSettings, partitions: tuple[Partition, ...], progress: Progress
+) -> tuple[GroupStatus | None, dict[Partition, int | None]]:
+    """The job's group and its offsets. A home that cannot be asked is said, and no more."""
+    if job.group is None:
+        return None, {}
+    name = job.group.id
+    progress.step(f"asking for the group {name}")
+    try:
+        home = open_home(job, cluster)
+        try:
+            view, offsets = home.view(name), home.offsets(name, partitions)
+            return GroupStatus(name, home.name, view.state, view.members), offsets
+        finally:
+            home.close()
+    except RangelandError as error:
+        return GroupStatus(name, why=str(error)), {}
+
+
+def _with_ages(
+    cluster: ClusterSettings, partitions: list[PartitionStatus], survey: Survey
+) -> tuple[PartitionStatus, ...]:
+    """How old the first record is that is not landed: one is fetched from each log."""
+    wanted = {
+        p.partition: Position(
+            survey.logs[p.partition].leader,
+            max(p.start, p.start if p.checkpoint is None else p.checkpoint),
+            p.end,
+        )
+        for p in partitions
+        if p.lag > p.held_back
+    }
+    # Where all that can be read is landed, the first that is not is the transaction's own.
+    partitions = [
+        p if p.partition in wanted else replace(p, lag_ms=p.open_for_ms) for p in partitions
+    ]
+    if not wanted:
+        return tuple(partitions)
+    with Brokers(cluster) as brokers:
+        times = first_times(brokers, wanted)
+    now_ms = survey.taken_at_ms
+    ages = {p: max(0, now_ms - time_ms) for p, time_ms in times.items()}
+    return tuple(replace(p, lag_ms=ages.get(p.partition, p.lag_ms)) for p in partitions)
+
+
+def _landing(entry: Any) -> dict[str, Any]:
+    return {
+        "sequence": entry.sequence,
+        "prepared_at_ms": entry.written_at_ms,
+        "landed": sum(r.counts.landed for r in entry.ranges if r.counts is not None),
+        "files": len(entry.files),
+        "hash": entry.plan_hash,
+    }
+
+
+def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
+    """What the table has of all that was landed in it, by whichever job. Asks no broker."""
+    started = time.monotonic()
+    progress.step(f"looking at the table {job.sink.table}")
+    target = Target(spark, job)
+    if target.is_untouched:
+        spent = time.monotonic() - started
+        nothing = (job.job, job.sink.table, target.version, 0, (), Audit(), ())
+        return VerifyResult(*nothing, seconds=spent)
+    progress.step(f"reading the offsets in {job.sink.table}")
+    seen = examine(spark, target)
+    return VerifyResult(
+        job=job.job,
+        table=job.sink.table,
+        table_version=target.version,
+        landings=seen.landings,
+        pieces=seen.pieces,
+        audit=seen.audit,
+        missing_files=seen.missing_files,
+        seconds=time.monotonic() - started,
+        passed_over=_passed_over(target.standing(job.application)),
+    )
+
+
+def _passed_over(standing: Standing) -> tuple[Range, ...]:
+    """What runs of the job have left out for good, by their checkpoint and the ledger."""
+    return tuple(
+        Range(partition, start, end, mark.topic_id)
+        for partition, mark in sorted(standing.checkpoint.items())
+        for start, end in never_landed(
+            standing.landed.of(partition, mark.topic_id), mark.until_offset
+        )
+    )
+
+
+def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Progress) -> Finding:
+    """Which landing an offset came by, and in which file its row is."""
+    progress.step(f"looking at the table {job.sink.table}")
+    target = Target(spark, job)
+    if target.is_untouched:
+        return Finding(partition, offset, "not-landed", why="nothing has landed in it yet")
+    return find_offset(spark, target, partition, offset)
+
+
+def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
+    """Connects to all that a run needs. Each finding is (what, is it well, what was seen)."""
+    findings: list[tuple[str, bool, str]] = [("job file", True, f"job {job.job} is well formed")]
+
+    errors: list[RangelandError] = []
+
+    def look(what: str, at: Callable[[], str]) -> bool:
+        progress.step(f"checking {what}")
+        try:
+            findings.append((what, True, at()))
+        except RangelandError as error:
+            findings.append((what, False, str(error)))
+            errors.append(error)
+            return False
+        return True
+
+    findings += [("security", True, f"warning: {told}") for told in exposed(job)]
+    look("dialect", lambda: _dialect(job))
+    answered = look("brokers", lambda: _brokers(job))
+    opened: list[Any] = []
+
+    def start_spark() -> str:
+        opened.append(open_spark())
+        return f"Spark {opened[0].version} with Delta"
+
+    if look("spark", start_spark):
+        look("table", lambda: _table(job, opened[0], progress))
+        if answered:
+            look("plan", lambda: _plan(job, opened[0], progress))
+    first = errors[0] if errors else None
+    return CheckResult(
+        job.job,
+        tuple(findings),
+        0 if first is None else first.exit_code,
+        None if first is None else type(first).__name__,
+    )
+
+
+def _dialect(job: Job) -> str:
+    if job.source.dialect not in dialect_names():
+        raise Conflict(f"{job.source.dialect} is not available, only {', '.join(dialect_names())}")
+    return job.source.dialect
+
+
+def _brokers(job: Job) -> str:
+    source = job.source
+    # Whether a topic that is not there has vanished or never was, the plan can tell.
+    known = frozenset(source.topics)
+    wanted = Wanted(source.topics, source.topic_pattern, source.partitions, known=known)
+    survey = survey_of(job, wanted)
+    gone = sorted(known - {partition.topic for partition in survey.logs})
+    leaders = {str(log.leader.address) for log in survey.logs.values()}
+    records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
+    seen = (
+        f"{counted(len(survey.logs), 'partition')} on {counted(len(leaders), 'leader')}, "
+        f"{counted(records, 'offset')}"
+    )
+    return f"{seen}; not there: {', '.join(gone)}" if gone else seen
+
+
+def _table(job: Job, spark: Any, progress: Progress) -> str:
+    runner = Runner(job, spark, progress)
+    notes = runner.target.notes(runner.rows)
+    if runner.target.facts is None:
+        runner.target.layout(runner.rows)
+        runner.target.refuse_strangers()
+        runner.target.try_store()
+        return " ".join([f"{job.sink.table} is not there yet, and can be created.", *notes])
+    runner.target.layout(runner.rows)
+    runner.target.try_store()
+    runner.refuse_disagreement()
+    at = f"{job.sink.table} is at version {runner.target.version}"
+    return " ".join([f"{at}, takes these rows, and can be written.", *notes])
+
+
+def _plan(job: Job, spark: Any, progress: Progress) -> str:
+    runner = Runner(job, spark, progress)
+    found, _ = runner.draft()
+    runner.refuse_unknown_rows(found)
+    if found.is_empty:
+        return "there is nothing to land now"
+    plan = found.plan
+    ranges = counted(len(plan.ranges), "range")
+    return f"a run would land {counted(plan.width, 'offset')} of {ranges}"

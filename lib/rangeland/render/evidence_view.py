@@ -1,0 +1,143 @@
+"""What a person sees of ``verify`` and ``find``: values in, renderables out, as in
+``pictures``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rangeland.model import Partition, Range
+from rangeland.render.text_drawing import (
+    Legend,
+    LogBar,
+    biggest,
+    counted,
+    duration,
+    listed,
+    named,
+    number,
+    said,
+    table_of,
+)
+from rangeland.results import Finding, VerifyResult
+
+_WORDS = {
+    "before": "not landed",
+    "land": "landed, each offset once",
+    "twice": "more rows than landed",
+    "lost": "missing",
+}
+
+
+def verify_picture(result: VerifyResult) -> RenderableType:
+    """The coverage of each partition, drawn, and what does not fit."""
+    if not result.landings:
+        title = said(result.job, "bold").append_text(said(f": table {result.table}"))
+        return Group(title, Text("nothing has landed yet, so there is nothing to verify", "green"))
+    found = result.audit
+    landed = sum(p.landed if p.landed is not None else p.range.width for p in result.pieces)
+    title = said(result.job, "bold").append_text(
+        said(f": table {result.table}, version {result.table_version}")
+    )
+    parts: list[RenderableType] = [title, Text(), _coverage_table(result), Text()]
+    if result.is_well:
+        said_well = f"every one of {counted(landed, 'landed record')} is there once"
+        parts.append(Text(said_well, "bold green"))
+    parts += listed("missing", _lines(found.holes), "bold red")
+    parts += listed("more rows than were landed", _lines(found.duplicates), "bold red")
+    parts += listed("rows that no landing brought", _lines(found.strangers), "yellow")
+    if found.suspect:
+        why = "of some missing ranges the ledger has counts only: they may hold offsets without row"
+        parts += listed("not sure", [why], "yellow")
+    parts += listed(
+        "cannot be proved, which had rows is not known", _lines(found.unproved), "yellow"
+    )
+    parts += listed("files that are gone from the store", result.missing_files, "bold red")
+    never = "passed over: never landed, and the checkpoint is past it; a backfill lands it"
+    parts += listed(never, _lines(result.passed_over), "yellow")
+    if found.holes:
+        parts.append(Text("Land what is missing: rangeland backfill JOB.yaml --missing", "bold"))
+    took = f"{counted(result.landings, 'landing')}, {duration(result.seconds)}"
+    return Group(*parts, Text(took, style="dim"))
+
+
+def _coverage_table(result: VerifyResult) -> Group:
+    by_partition: dict[Partition, list[Range]] = {}
+    for piece in result.pieces:
+        by_partition.setdefault(piece.range.partition, []).append(piece.range)
+    table = table_of("partition", "log", ">from", ">until", ">missing", ">too many")
+    shown, hidden = biggest(sorted(by_partition), lambda p: sum(r.width for r in by_partition[p]))
+    bars = {p: _bar(result, p, by_partition[p]) for p in shown}
+    for p in shown:
+        bad = [_width(result.audit.holes, p), _width(result.audit.duplicates, p)]
+        cells = [Text(number(n), "bold red" if n else "dim") for n in bad]
+        bar = bars[p]
+        table.add_row(named(p), bar, number(bar.first), number(bar.last), *cells)
+    if hidden:
+        rest = [
+            sum(_width(kind, p) for p in hidden)
+            for kind in (result.audit.holes, result.audit.duplicates)
+        ]
+        cells = [Text(number(n), "bold red" if n else "dim") for n in rest]
+        table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", *cells)
+    used = set().union(*(bar.kinds for bar in bars.values()))
+    legend = Legend(tuple((kind, word) for kind, word in _WORDS.items() if kind in used))
+    return Group(table, legend)
+
+
+def _bar(result: VerifyResult, partition: Partition, ranges: Sequence[Range]) -> LogBar:
+    spans = [(r.from_offset, r.until_offset, "land") for r in ranges]
+    for kind, found in (("lost", result.audit.holes), ("twice", result.audit.duplicates)):
+        spans += [(r.from_offset, r.until_offset, kind) for r in found if r.partition == partition]
+    first, last = min(s[0] for s in spans), max(s[1] for s in spans)
+    return LogBar(first, last, tuple(spans))
+
+
+def _width(ranges: Sequence[Range], partition: Partition) -> int:
+    return sum(r.width for r in ranges if r.partition == partition)
+
+
+def _lines(ranges: Sequence[Range]) -> list[str]:
+    return [f"{r}, {counted(r.width, 'offset')}" for r in ranges]
+
+
+_STATES = {
+    "landed": "landed",
+    "no-row": "dealt with, and no row: a marker, an aborted or compacted record, inside an entry "
+    "that begins before it, or lost",
+    "missing": "landed, and its row is gone from the table",
+    "no-row-or-missing": "landed without a row, or its row is gone: the ledger has counts only",
+    "not-landed": "not landed in this table",
+    "stranger": "in the table, and not by a landing of this library",
+}
+
+
+def find_picture(finding: Finding) -> RenderableType:
+    """One offset: how it came, when, from where, and where it is."""
+    good = finding.state in ("landed", "no-row")
+    title = said(f"{finding.partition} offset {finding.offset}: ", "bold")
+    title.append(_STATES[finding.state], "bold green" if good else "bold yellow")
+    if finding.why:
+        title.append_text(said(f": {finding.why}", "yellow"))
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    version = finding.table_version
+    lines = {
+        "landing": None
+        if finding.sequence is None
+        else f"{finding.application} {finding.sequence}",
+        "range": finding.range,
+        "landed at": finding.landed_at,
+        "version": version if version is not None else "no longer in the table's log",
+        "leader": finding.leader,
+        "file": "\n".join(finding.files),
+        "before": ", ".join(f"{a} {n}" for a, n in finding.earlier),
+    }
+    for name, value in lines.items():
+        if value not in (None, "") and (finding.sequence is not None or name == "file"):
+            grid.add_row(name, said(value))
+    return Group(title, grid)

@@ -1,0 +1,74 @@
+"""Losses and the quarantine as pictures of text, as ``pictures`` does for all else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rangeland.delta.ledger.events import LossEntry
+from rangeland.landing.redrive_result import RedriveResult
+from rangeland.planning.plan import Way
+from rangeland.render.text_drawing import (
+    MAX_ROWS,
+    counted,
+    listed,
+    named,
+    number,
+    said,
+    size,
+    table_of,
+)
+
+ACTIONS = {
+    "fail": ("ended a run", "bold red"),
+    "skip": ("lost, as the policy allows", "bold red"),
+    "hold": ("held where they are", "yellow"),
+    "reread": ("not whole in the log either", "yellow"),
+    "quarantine": ("in quarantine", "yellow"),
+}
+"""What was done, in words, in the order of the lists. Nothing is held by who reads from the log
+what is in quarantine: it stays there."""
+
+
+def loss_lines(losses: Iterable[LossEntry]) -> list[RenderableType]:
+    """A list for each thing that was done about losses, with what was seen."""
+    found: dict[str, list[str]] = {action: [] for action in ACTIONS}
+    for loss in losses:
+        evidence = loss.evidence.removeprefix(f"{loss.range.partition}: ")
+        is_reread = f"/{Way.REREAD.value}/" in loss.application and loss.action == "hold"
+        action = "reread" if is_reread else loss.action
+        found[action].append(f"{loss.range} {loss.verdict}: {evidence}")
+    parts: list[RenderableType] = []
+    for action, lines in found.items():
+        parts += listed(*_heading(action, lines))
+    return parts
+
+
+def _heading(action: str, lines: list[str]) -> tuple[str, list[str], str]:
+    words, style = ACTIONS[action]
+    return words, lines, style
+
+
+def redrive_picture(result: RedriveResult, landed: RenderableType | None = None) -> RenderableType:
+    """What is in quarantine: where, since which landing, why, and whether it decodes now."""
+    parts: list[RenderableType] = [] if landed is None else [landed, Text()]
+    title = said(result.job, "bold").append_text(said(f": quarantine of {result.table}"))
+    parts.append(title)
+    if not result.left:
+        parts.append(said("Nothing is in quarantine.", "green"))
+        return Group(*parts)
+    table = table_of("partition", ">from", ">until", ">size", ">landing", "decodes", "why")
+    for one in result.left[:MAX_ROWS]:
+        r, batch = one.batch.range, one.batch
+        ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
+        more = [Text(size(batch.size_bytes)), Text(number(batch.sequence))]
+        decodes = Text("yes", "green") if one.decodes else Text("no", "yellow")
+        table.add_row(named(r.partition), *ends, *more, decodes, said(one.why or batch.reason))
+    if len(result.left) > MAX_ROWS:
+        table.add_row(Text(f"+ {number(len(result.left) - MAX_ROWS)} more", "dim"))
+    ready = sum(1 for one in result.left if one.decodes)
+    last = f"{counted(len(result.left), 'piece')}, {number(ready)} can be decoded now"
+    parts += [Text(), table, Text(), Text(last, "bold")]
+    return Group(*parts)

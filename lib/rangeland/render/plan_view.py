@@ -1,0 +1,159 @@
+"""A plan as a picture of text: a bar for each log, the totals, what is left out and why.
+
+Values in, renderables out; nothing is asked, read or printed here. A thousand partitions
+must stay readable: the biggest are shown one by one, the others in one line. Only what is
+drawn is explained. Strings from outside are made safe by ``drawing``; here they are never
+given to rich as ``str``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rangeland.model import LogState, Partition, Range, Slice
+from rangeland.planning.plan import Plan
+from rangeland.render.text_drawing import (
+    KINDS,
+    MAX_LINES,
+    MAX_ROWS,
+    Legend,
+    LogBar,
+    biggest,
+    counted,
+    listed,
+    named,
+    number,
+    said,
+    size,
+    table_of,
+)
+from rangeland.results import PlanPreview
+
+
+def plan_picture(preview: PlanPreview) -> RenderableType:
+    """What a run would do now: a bar per log, the totals, and what is left out and why."""
+    plan, draft = preview.draft.plan, preview.draft
+    parts: list[RenderableType] = [_plan_title(preview)]
+    parts += _pending_lines(preview.pending)
+    if plan.ranges:
+        parts += [Text(), _plan_table(preview), Text()]
+        parts.append(_plan_totals(preview))
+    else:
+        parts.append(_nothing_to_land(preview))
+    parts += listed("already landed, left out", [str(r) for r in draft.already], "cyan")
+    lost = [f"{loss}: {loss.evidence}" for loss in plan.losses]
+    parts += listed("lost, as the policy allows", lost, "bold red")
+    parts += listed("held back", [f"{loss}: {loss.evidence}" for loss in draft.held], "red")
+    at_risk = f"may expire before it is read, at {preview.speed}"
+    parts += listed(at_risk, [str(risk) for risk in draft.risks], "bold red")
+    parts += listed("note", draft.notes, "yellow")
+    return Group(*parts)
+
+
+def _plan_title(preview: PlanPreview) -> Text:
+    plan = preview.draft.plan
+    title = said(plan.job, "bold")
+    title.append_text(said(f": plan {plan.sequence} for table {preview.table}"))
+    way = plan.application.removeprefix(f"rangeland/{plan.job}").strip("/").partition("/")[0]
+    words = {"backfill": "backfill", "missing": "what is missing", "replace": "replacing"}
+    return title.append(f" ({words[way]})" if way in words else "")
+
+
+def _pending_lines(pending: Sequence[Plan]) -> list[RenderableType]:
+    return [
+        said(
+            f"Plan {p.sequence} ({counted(p.width, 'offset')}) was entered and has not landed: "
+            "a run finishes it first.",
+            "yellow",
+        )
+        for p in pending[:MAX_LINES]
+    ]
+
+
+def _nothing_to_land(preview: PlanPreview) -> Text:
+    draft = preview.draft
+    if draft.already and not draft.held:
+        return said("Nothing to land: all that was asked for is landed already.", "green")
+    if draft.held:
+        return said("Nothing to land: what is new is held back by the policy.", "yellow")
+    of = counted(len(preview.logs), "partition")
+    return said(f"Nothing to land: no new offsets in {of}.", "green")
+
+
+def _plan_table(preview: PlanPreview) -> Group:
+    plan = preview.draft.plan
+    pieces = _by_partition(plan.ranges)
+    slices = _by_partition(plan.slices)
+    logs = {log.partition: log for log in preview.logs}
+    rows = sorted({*logs, *pieces}) if len(logs) <= MAX_ROWS else sorted(pieces)
+    shown, hidden = biggest(rows, lambda p: sum(r.width for r in pieces.get(p, [])))
+    table = table_of("partition", "log", ">from", ">until", ">offsets", ">est. size", ">slices")
+    bars = {p: _plan_bar(preview, p, logs.get(p)) for p in shown}
+    for p in shown:
+        table.add_row(named(p), bars[p], *_plan_cells(pieces.get(p, []), slices.get(p, [])))
+    if hidden:
+        rest = [r for p in hidden for r in pieces[p]]
+        cells = _plan_cells(rest, [s for p in hidden for s in slices.get(p, [])])
+        table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", *cells[2:])
+    return Group(table, _plan_legend(bars.values()))
+
+
+def _plan_cells(ranges: Sequence[Range], slices: Sequence[Slice]) -> list[Text]:
+    if not ranges:
+        return [Text("-", "dim")] * 5
+    return [
+        Text(number(min(r.from_offset for r in ranges))),
+        Text(number(max(r.until_offset for r in ranges))),
+        Text(number(sum(r.width for r in ranges)), "green"),
+        Text(size(sum(s.estimated_bytes for s in slices))),
+        Text(number(len(slices))),
+    ]
+
+
+def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) -> LogBar:
+    plan = preview.draft.plan
+    mine = [r for r in plan.ranges if r.partition == partition]
+    lost = [(x.from_offset, x.until_offset) for x in plan.losses if x.partition == partition]
+    already = [r for r in preview.draft.already if r.partition == partition]
+    first = min([log.start_offset if log else 0, *(r.from_offset for r in mine)])
+    last = max([log.end_offset if log else 0, *(r.until_offset for r in mine)])
+    spans = [(r.from_offset, r.until_offset, "land") for r in mine]
+    spans += [(r.from_offset, r.until_offset, "already") for r in already]
+    spans += [(start, end, "lost") for start, end in lost]
+    mark = plan.checkpoint.get(partition)
+    reached = [mark.until_offset] if mark else []
+    asked = [r.until_offset for r in preview.draft.asked if r.partition == partition]
+    later = max([first, *reached, *(r.until_offset for r in (*mine, *already))])
+    if mine or reached or asked:
+        spans.append((later, last, "later"))
+    return LogBar(first, last, tuple(spans))
+
+
+def _plan_legend(bars: Iterable[LogBar]) -> Legend:
+    """Only what is drawn is explained."""
+    used = set().union(*(bar.kinds for bar in bars))
+    return Legend(tuple((kind, KINDS[kind][3]) for kind in KINDS if kind in used))
+
+
+def _plan_totals(preview: PlanPreview) -> Text:
+    plan = preview.draft.plan
+    partitions = len({r.partition for r in plan.ranges})
+    idle = len(preview.logs) - partitions
+    text = Text(f"{counted(plan.width, 'offset')}", style="bold green")
+    text.append(
+        f" of {counted(partitions, 'partition')}, about {size(plan.estimated_bytes)}, in "
+        f"{counted(len(plan.slices), 'slice')} read by {counted(preview.tasks, 'task')}"
+    )
+    text.append(f"; nothing to land in {number(idle)} more" if idle > 0 else "")
+    return text.append(f"\nhash {plan.hash[:16]}", style="dim")
+
+
+def _by_partition(pieces: Iterable[Any]) -> dict[Partition, list[Any]]:
+    found: dict[Partition, list[Any]] = {}
+    for piece in pieces:
+        found.setdefault(piece.partition, []).append(piece)
+    return found

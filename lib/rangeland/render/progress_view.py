@@ -1,0 +1,195 @@
+"""What a run tells while it works: a spinner and bars on a terminal, plain lines elsewhere.
+
+A picture of work under way must never cost the work: a call updates numbers, and the
+drawing happens a few times a second at most. Where stderr is no terminal (a log of a
+scheduler) there are lines without control codes, seldom enough to be read later.
+
+``plans`` remembers what was begun, so that an interruption can say how things stand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from rangeland.model import Partition
+from rangeland.planning.plan import Plan
+from rangeland.render.text_drawing import biggest, counted, duration, number, plain, said
+
+LINE_EVERY_S = 10.0
+
+
+class LiveProgress:
+    """A ``Progress`` for people. Use it as a context; it ends the display.
+
+    ``quiet`` leaves warnings only. ``clock`` gives seconds."""
+
+    def __init__(
+        self, console: Console, quiet: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.plans: list[Plan] = []
+        self._console = console
+        self._quiet = quiet
+        self._clock = clock
+        self._display = _Bars(console) if console.is_terminal else _Lines(console, clock)
+
+    def __enter__(self) -> LiveProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done()
+
+    def step(self, text: str) -> None:
+        if not self._quiet:
+            self._display.step(plain(text))
+
+    def planned(self, plan: Plan, recovered: bool) -> None:
+        self.plans.append(plan)
+        if not self._quiet:
+            self._display.planned(plan, recovered)
+
+    def read(self, read_offsets: dict[Partition, int]) -> None:
+        if not self._quiet:
+            self._display.read(read_offsets)
+
+    def done(self) -> None:
+        self._display.done()
+
+    def warn(self, text: str) -> None:
+        self._console.print(Text("warning: ", "bold yellow").append_text(said(text)))
+
+
+def _headline(plan: Plan, recovered: bool) -> str:
+    what = f"plan {plan.sequence}: {counted(plan.width, 'offset')}"
+    partitions = counted(len({r.partition for r in plan.ranges}), "partition")
+    before = ", entered by an earlier run" if recovered else ""
+    return f"reading {what} of {partitions}{before}"
+
+
+class _Lines:
+    """For logs: a line per step, and one every ten seconds while reading."""
+
+    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+        self._console = console
+        self._clock = clock
+        self._total = 0
+        self._began = self._last = 0.0
+
+    def step(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True)
+
+    def planned(self, plan: Plan, recovered: bool) -> None:
+        self._console.print(_headline(plan, recovered), soft_wrap=True)
+        self._total = plan.width
+        self._began = self._last = self._clock()
+
+    def read(self, read_offsets: dict[Partition, int]) -> None:
+        now = self._clock()
+        if now - self._last < LINE_EVERY_S or not self._total:
+            return
+        self._last = now
+        read = sum(read_offsets.values())
+        rate = read / (now - self._began)
+        left = f", about {duration((self._total - read) / rate)} left" if rate > 0 else ""
+        share = f"read {number(read)} of {number(self._total)} ({read * 100 // self._total} %)"
+        self._console.print(f"{share}, {number(round(rate))} offsets/s{left}", soft_wrap=True)
+
+    def done(self) -> None:
+        self._total = 0
+
+
+class _Rate(ProgressColumn):
+    """Offsets per second, only in the line of the total."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        shown = f"{number(round(speed))}/s" if speed and task.fields.get("is_total") else ""
+        return Text(shown, "dim")
+
+
+class _Left(TimeRemainingColumn):
+    """Time left, only in the line of the total."""
+
+    def render(self, task: Task) -> Text:
+        return super().render(task) if task.fields.get("is_total") else Text("")
+
+
+class _Bars:
+    """For a terminal: a spinner for steps; a bar per partition and one for all of them."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._shown: Progress | None = None
+        self._step: TaskID | None = None
+        self._total: TaskID | None = None
+        self._rest: TaskID | None = None
+        self._tasks: dict[Partition, TaskID] = {}
+
+    def step(self, text: str) -> None:
+        if self._shown is not None and self._step is not None:
+            self._shown.update(self._step, text=text)
+            return
+        self.done()
+        columns = SpinnerColumn(), TextColumn("{task.fields[text]}", markup=False)
+        self._shown = Progress(*columns, console=self._console, transient=True)
+        self._step = self._shown.add_task("", total=None, text=text)
+        self._shown.start()
+
+    def planned(self, plan: Plan, recovered: bool) -> None:
+        self.done()
+        self._console.print(_headline(plan, recovered), style="dim")
+        self._shown = Progress(
+            TextColumn("{task.fields[text]}", markup=False),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:>3.0f} %"),
+            _Rate(),
+            _Left(compact=True, elapsed_when_finished=True),
+            console=self._console,
+            transient=True,
+            expand=True,
+            refresh_per_second=4,
+        )
+        widths: dict[Partition, int] = {}
+        for r in plan.ranges:
+            widths[r.partition] = widths.get(r.partition, 0) + r.width
+        shown, hidden = biggest(sorted(widths), lambda p: widths[p])
+        add = self._shown.add_task
+        alone = len(widths) == 1
+        self._tasks = {p: add("", total=widths[p], text=plain(p), is_total=alone) for p in shown}
+        if hidden:
+            total = sum(widths[p] for p in hidden)
+            self._rest = add("", total=total, text=f"{number(len(hidden))} more")
+        if not alone:
+            self._total = add("", total=plan.width, text="all", is_total=True)
+        self._shown.start()
+
+    def read(self, read_offsets: dict[Partition, int]) -> None:
+        if self._shown is None or not self._tasks:
+            return
+        for partition, task in self._tasks.items():
+            self._shown.update(task, completed=read_offsets.get(partition, 0))
+        total = sum(read_offsets.values())
+        if self._rest is not None:
+            rest = sum(n for p, n in read_offsets.items() if p not in self._tasks)
+            self._shown.update(self._rest, completed=rest)
+        if self._total is not None:
+            self._shown.update(self._total, completed=total)
+
+    def done(self) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+        self._shown = self._step = self._total = self._rest = None
+        self._tasks = {}

@@ -1,0 +1,136 @@
+"""What a run did, as a picture of text: what became of every offset, and the sum that closes.
+
+Values in, renderables out; nothing is asked, read or printed here. The biggest partitions are
+shown one by one, the others in one line. Classes of offsets that nothing fell into have no
+column. Strings from outside are made safe by ``drawing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rangeland.landing.adoption import AdoptResult
+from rangeland.model import COUNT_NAMES, Counts
+from rangeland.planning.table_audit import Replaced
+from rangeland.render.loss_view import loss_lines
+from rangeland.render.text_drawing import (
+    biggest,
+    counted,
+    duration,
+    listed,
+    named,
+    number,
+    said,
+    size,
+    table_of,
+)
+from rangeland.results import RunResult
+
+COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}
+
+
+def result_picture(result: RunResult) -> RenderableType:
+    """What a run did: what became of every offset, the sum that closes, where it is now."""
+    parts: list[RenderableType] = [_result_title(result)]
+    if result.ranges:
+        parts += [Text(), _result_table(result), Text(), closing_sum(result), _landing(result)]
+    if result.replaced is not None:
+        parts.append(_replaced(result.replaced))
+    recovered = [f"plan {sequence}" for sequence in result.recovered]
+    parts += listed("finished what an earlier run had begun", recovered, "yellow")
+    parts += listed("already landed, left out", [str(r) for r in result.already], "cyan")
+    told = {str(loss) for loss in result.losses}
+    parts += listed("held back", [text for text in result.held if text not in told], "red")
+    parts += loss_lines(result.losses)
+    parts += listed("warning", result.warnings, "yellow")
+    return Group(*parts)
+
+
+def adopt_picture(result: AdoptResult) -> RenderableType:
+    """What counts as landed since a table was adopted."""
+    title = said(result.job, "bold").append(": ")
+    title.append(f"adopted {result.table}", style="bold green")
+    title.append_text(said(f" (version {result.table_version})"))
+    if not result.ranges:
+        return Group(title, said("it has no rows that its ledger does not know"))
+    return Group(title, *listed("landed from now on", [str(r) for r in result.ranges], "cyan"))
+
+
+def _result_title(result: RunResult) -> Text:
+    version = "" if result.table_version is None else f" (version {result.table_version})"
+    where = f"in {result.table}{version}"
+    took = f" ({duration(result.seconds)})"
+    title = said(result.job, "bold").append(": ")
+    if result.state == "landed":
+        title.append(f"landed {counted(result.counts.landed, 'record')}", style="bold green")
+        return title.append_text(said(f" {where}"))
+    if result.state == "already-landed":
+        title.append("already landed", style="bold cyan")
+        return title.append_text(said(f" before, nothing new {where}{took}"))
+    title.append("nothing to land", style="bold")
+    return title.append_text(said(f" {where}{took}"))
+
+
+def _result_table(result: RunResult) -> Table:
+    total = result.counts
+    names = [name for name in COUNT_NAMES if getattr(total, name) or name == "landed"]
+    table = table_of("partition", ">from", ">until", *(f">{name}" for name in names))
+    shown, hidden = biggest(result.ranges, lambda outcome: outcome.range.width)
+    for outcome in sorted(shown, key=lambda o: (o.range.partition, o.range.from_offset)):
+        r = outcome.range
+        ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
+        table.add_row(named(r.partition), *ends, *_count_cells(outcome.counts, names))
+    if hidden:
+        rest = Counts.sum(outcome.counts for outcome in hidden)
+        name = Text(f"+ {number(len(hidden))} more", "dim")
+        table.add_row(name, "", "", *_count_cells(rest, names))
+    return table
+
+
+def _count_cells(counts: Counts, names: Sequence[str]) -> list[Text]:
+    values = [(name, getattr(counts, name)) for name in names]
+    return [Text(number(n), COUNT_STYLES.get(name, "") if n else "dim") for name, n in values]
+
+
+def closing_sum(result: RunResult) -> Text:
+    """``1,000,000 offsets = 999,990 landed + 10 control``."""
+    counts, width = result.counts, sum(outcome.range.width for outcome in result.ranges)
+    classes = [(n, name) for name in COUNT_NAMES if (n := getattr(counts, name))]
+    text = Text(counted(width, "offset"), style="bold")
+    in_bytes = any(outcome.range.partition.broker for outcome in result.ranges)
+    unlike = " in bytes: " if in_bytes else " != "
+    text.append(" = " if counts.total == width else unlike, style="bold")
+    for index, (count, name) in enumerate(classes or [(0, "landed")]):
+        text.append(" + " if index else "")
+        text.append(f"{number(count)} {name}", style=COUNT_STYLES.get(name, ""))
+    return text
+
+
+def _landing(result: RunResult) -> Text:
+    rate = round(result.counts.landed / result.seconds) if result.seconds > 0 else 0
+    parts = [
+        f"landing {result.sequence}",
+        counted(result.files, "file"),
+        size(result.bytes_written),
+        duration(result.seconds),
+        f"{number(rate)} records/s",
+    ]
+    if result.rows != result.counts.landed:
+        parts.insert(1, counted(result.rows, "row"))
+    return Text(", ".join(parts), style="dim")
+
+
+def _replaced(replaced: Replaced) -> Text:
+    """``against the rows that were there: 990 the same, 10 changed``."""
+    text = Text("against the rows that were there: ", style="dim")
+    styles = {"same": "green", "added": "green", "changed": "yellow", "missing": "bold red"}
+    words = {"same": "the same", "missing": "no longer there"}
+    found = [(name, count) for name in styles if (count := getattr(replaced, name))]
+    for index, (name, count) in enumerate(found or [("same", 0)]):
+        text.append(", " if index else "")
+        text.append(f"{number(count)} {words.get(name, name)}", style=styles[name])
+    return text

@@ -1,0 +1,162 @@
+"""Where a job stands, as pictures of text: its status, what a check saw, how far logs have come.
+
+Values in, renderables out; nothing is asked, read or printed here. What needs somebody to look
+is coloured, what is well is not in the way. The biggest partitions are shown one by one, the
+others in one line. Strings from outside are made safe by ``drawing``.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rangeland.planning.intervals import width
+from rangeland.queries.reached_check import ReachResult
+from rangeland.render.group_view import group_lines
+from rangeland.render.loss_view import loss_lines
+from rangeland.render.text_drawing import (
+    Legend,
+    LogBar,
+    biggest,
+    counted,
+    duration,
+    listed,
+    named,
+    number,
+    said,
+    shortened,
+    table_of,
+)
+from rangeland.results import CheckResult, PartitionStatus, Status
+
+
+def status_picture(status: Status) -> RenderableType:
+    """Where a job stands: how far each log is landed, and how much is left."""
+    version = "" if status.table_version is None else f", version {status.table_version}"
+    title = said(status.job, "bold").append_text(said(f": table {status.table}{version}"))
+    title.append(f", {counted(status.sequence, 'landing')}")
+    lag = sum(p.lag for p in status.partitions)
+    behind = Text("everything is landed", "green")
+    if lag:
+        behind = Text(f"{counted(lag, 'offset')} not landed yet", "yellow")
+    if held_back := sum(p.held_back for p in status.partitions):
+        behind.append(f", {number(held_back)} of them behind an open transaction", "yellow")
+    behind.append(f", {counted(len(status.partitions), 'partition')}", "dim")
+    if over := sum(width(p.passed_over) for p in status.partitions):
+        behind.append(f"; {counted(over, 'offset')} passed over, a backfill lands them", "yellow")
+    parts: list[RenderableType] = [title, Text(), _status_table(status)]
+    parts += [Text(), behind, *group_lines(status.group)]
+    live = [
+        f"plan {p.sequence} of {p.application}, {counted(p.width, 'offset')}"
+        for p in status.live_plans
+    ]
+    parts += listed("entered and not landed yet, the next run finishes it", live, "yellow")
+    parts += listed("latest landings", [_recent_line(entry) for entry in status.recent], "")
+    held = [p.held for p in status.partitions if p.held is not None]
+    waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
+    parts += listed("held back behind an open transaction", waiting, "yellow")
+    parts += listed("held at its checkpoint", [f"{x}: {x.evidence}" for x in held], "yellow")
+    parts += loss_lines(loss for loss in status.losses if loss not in held)
+    parts += listed("warning", status.warnings, "yellow")
+    return Group(*parts)
+
+
+def _status_table(status: Status) -> Group:
+    grouped = any(p.group_offset is not None for p in status.partitions)
+    aged = any(p.lag_ms is not None for p in status.partitions)
+    owned = any(p.owner is not None for p in status.partitions)
+    names = ["partition", "log", ">start", ">checkpoint", ">end", ">lag"]
+    more = [(">age", aged), (">group", grouped), ("owner", owned)]
+    table = table_of(*names, *[name for name, is_shown in more if is_shown])
+    shown, hidden = biggest(status.partitions, lambda p: p.lag)
+    bars = {p.partition: _status_bar(p) for p in shown}
+    for p in sorted(shown, key=lambda p: p.partition):
+        ends = [number(p.start), _or_dash(p.checkpoint), number(p.end)]
+        lag = Text(number(p.lag), "yellow" if p.lag else "green")
+        age = [Text("-" if p.lag_ms is None else duration(p.lag_ms / 1000))] if aged else []
+        group = [_or_dash(p.group_offset)] if grouped else []
+        owner = [shortened(p.owner or "-")] if owned else []
+        table.add_row(named(p.partition), bars[p.partition], *ends, lag, *age, *group, *owner)
+    if hidden:
+        lag = Text(number(sum(p.lag for p in hidden)))
+        table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)
+    used = set().union(*(bar.kinds for bar in bars.values()))
+    words = {
+        "later": "not landed yet",
+        "waiting": "behind an open transaction: it cannot be read yet",
+        "land": "landed",
+        "skipped": "passed over: before the checkpoint and never landed",
+        "lost": "gone from the log",
+    }
+    return Group(table, Legend(tuple((kind, words[kind]) for kind in words if kind in used)))
+
+
+def _waiting_line(status: PartitionStatus) -> str:
+    """``orders/0: 5,000 offsets from 12 on, open for 3 h; producer 7, epoch 0``."""
+    found = status.open_transaction
+    line = f"{status.partition}: {counted(status.held_back, 'offset')} from {number(status.end)} on"
+    if status.open_for_ms is not None:
+        line += f", open for {duration(status.open_for_ms / 1000)}"
+    if found is not None and found.producer_id is not None:
+        line += f"; producer {found.producer_id}, epoch {found.producer_epoch}"
+    return line
+
+
+def _status_bar(status: PartitionStatus) -> LogBar:
+    mark = status.start if status.checkpoint is None else status.checkpoint
+    first = min(status.start, mark)
+    spans = [(first, mark, "land"), (mark, status.end, "later"), (first, status.start, "lost")]
+    if mark >= status.start:  # What was landed before it left the log is no loss.
+        first, spans = status.start, spans[:2]
+    last = status.end + status.held_back
+    spans += [(start, end, "skipped") for start, end in status.passed_over]
+    spans.append((status.end, last, "waiting"))
+    return LogBar(first, last, tuple(spans))
+
+
+def _recent_line(entry: dict[str, Any]) -> str:
+    """``landing 12, 2026-01-31 06:00:00 UTC, 33,985 records in 4 files``."""
+    moment = datetime.fromtimestamp(entry["prepared_at_ms"] // 1000, UTC)
+    files = f" in {counted(entry['files'], 'file')}" if "files" in entry else ""
+    records = f"{counted(entry['landed'], 'record')}{files}"
+    return f"landing {number(entry['sequence'])}, {moment:%Y-%m-%d %H:%M:%S} UTC, {records}"
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else number(value)
+
+
+def check_picture(check: CheckResult) -> RenderableType:
+    """Each thing that was looked at, well or not, and what was seen."""
+    table = Table.grid(padding=(0, 1))
+    for what, well, seen in check.findings:
+        mark = Text("ok ", "green") if well else Text("NO ", "bold red")
+        table.add_row(mark, said(what), said(seen, "" if well else "red"))
+    bad = sum(1 for _, well, _ in check.findings if not well)
+    last = Text("all is well", "bold green")
+    if bad:
+        last = Text(f"{counted(bad, 'finding')} to look at", "bold red")
+    return Group(said(check.job, "bold"), table, last)
+
+
+def reach_picture(result: ReachResult) -> RenderableType:
+    """How far each log has come; those that are waited for first."""
+    waiting = sum(1 for p in result.partitions if p.state == "waiting")
+    title = said(result.job, "bold").append(": ")
+    if waiting:
+        title.append(f"{counted(waiting, 'partition')} not there yet", "yellow")
+    else:
+        title.append(f"reached in {counted(len(result.partitions), 'partition')}", "bold green")
+    table = table_of("partition", "state", ">end", ">until")
+    shown, hidden = biggest(result.partitions, lambda p: p.state == "waiting")
+    for p in shown:
+        style = "yellow" if p.state == "waiting" else "green"
+        ends = [number(p.end_offset), _or_dash(p.offset)]
+        table.add_row(named(p.partition), Text(p.state, style), *ends)
+    if hidden:
+        table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "")
+    return Group(title, Text(), table)

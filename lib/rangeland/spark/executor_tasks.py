@@ -1,0 +1,92 @@
+"""What runs inside an executor: read the slices of one task, write files, hand in receipts.
+
+Imports are cheap and stay so: a Python worker pays for them in every new process. A task
+either hands in a receipt for each of its slices or raises; a retry or a speculative twin
+writes files of its own, and only the files of the result that Spark takes are ever named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.delta.data_files import FileWriter
+from rangeland.delta.quarantine_writer import AsideSettings, AsideWriter
+from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.table_metadata import Layout
+from rangeland.fetch.receipts import Chunk, Tally
+from rangeland.fetch.simple_consumer import read_slices
+from rangeland.model import Range, Receipt, Slice, TaskResult
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """Where and how a task writes. ``prefix`` names the plan in every file's name; ``aside``
+    is where goes what cannot be decoded. Keys to the table's store are in here in the clear,
+    and in no ``repr``."""
+
+    table: StoreSettings | str
+    layout: Layout
+    compression: str
+    target_file_bytes: int
+    prefix: str
+    aside: AsideSettings | None = None
+
+
+class SliceReading:
+    """What a task keeps of its slices while it reads them: counts, and what is put aside.
+    Without a place for that it is only counted."""
+
+    def __init__(self, slices: Sequence[Slice], aside: AsideSettings | None) -> None:
+        self._tally = Tally(slices)
+        self._slices = {s.index: s for s in slices}
+        self._aside = AsideWriter(aside) if aside is not None else None
+
+    def add(self, chunk: Chunk) -> None:
+        self._tally.add(chunk)
+        if chunk.kept is None or self._aside is None:
+            return
+        of = self._slices[chunk.slice_index]
+        where = Range(of.partition, chunk.from_offset, chunk.until_offset, of.topic_id)
+        self._aside.add(of.index, where, chunk.kept, chunk.leader)
+
+    def close(self) -> tuple[Receipt, ...]:
+        """A receipt for each slice."""
+        receipts = self._tally.receipts()
+        return receipts if self._aside is None else self._aside.close(receipts)
+
+    def abort(self) -> None:
+        if self._aside is not None:
+            self._aside.abort()
+
+
+def land_slices(
+    slices: Sequence[Slice], cluster: ClusterSettings, writer: WriterSettings
+) -> TaskResult:
+    """Reads the slices to their ends and writes their rows; nothing is visible yet.
+
+    Raises what reading or writing raises; its partial files are removed then."""
+    reading = SliceReading(slices, writer.aside)
+    files = open_writer(writer)
+    try:
+        for chunk in read_slices(slices, cluster):
+            reading.add(chunk)
+            if chunk.batch is not None:
+                files.write(chunk.batch)
+        return TaskResult(reading.close(), tuple(files.close()))
+    except BaseException:
+        files.abort()
+        reading.abort()
+        raise
+
+
+def open_writer(writer: WriterSettings) -> FileWriter:
+    """The writer of one task."""
+    return FileWriter(
+        writer.table,
+        writer.layout,
+        compression=writer.compression,
+        target_file_bytes=writer.target_file_bytes,
+        name_prefix=writer.prefix,
+    )

@@ -1,0 +1,248 @@
+"""Data frames of a plan, and the way of rows through a transform.
+
+A frame reads the plan's slices in the executors and gives the columns of the contract. A
+transform gets such a frame; what it returns is written by the same file writer as all else.
+Receipts of the slices come home through an accumulator, keyed by slice: a stage that Spark
+runs again reports the same again. A slice that no task has read to its end has no receipt,
+and the proof will say so.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.delta.quarantine_writer import AsideSettings
+from rangeland.dialects.dialect import load_dialect
+from rangeland.dialects.row_schema import rows_of
+from rangeland.errors import Bug, RangelandError, TransformFailed
+from rangeland.fetch.simple_consumer import read_slices
+from rangeland.model import DataFile, Receipt, Slice
+from rangeland.planning.plan import Plan
+from rangeland.spark.executor_tasks import SliceReading, WriterSettings, open_writer
+from rangeland.spark.failing_records import failing_slices, located, nothing
+from rangeland.spark.spark_jobs import (
+    ByKey,
+    SliceOffsets,
+    failed_task,
+    job_group,
+    quiet_executors,
+    watch,
+)
+from rangeland.spark.transform import RUN_AGAIN, Transform, failure
+from rangeland.spark.transform_coverage import SeenOffsets
+
+FRAME_BATCH_BYTES = 8 << 20
+"""The JVM holds a whole Arrow batch at a time, outside its heap."""
+
+FILES_SCHEMA = "error binary, result binary"
+
+
+def plan_frame(
+    spark: Any,
+    tasks: Sequence[Sequence[Slice]],
+    cluster: ClusterSettings,
+    receipts: Any = None,
+    aside: AsideSettings | None = None,
+) -> DataFrame:
+    """The rows of all slices, one Spark partition per task. Every action reads the same
+    offsets again. ``receipts`` is an accumulator of receipts by slice index; ``aside`` is
+    where goes what cannot be decoded and a policy quarantines."""
+    frozen = [list(task) for task in tasks]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for numbers in batches:
+            for number in numbers.column(0).to_pylist():
+                with no_foreign_errors():
+                    yield from frame_batches(frozen[number], cluster, receipts, aside)
+
+    numbers = spark.range(0, len(frozen), 1, max(1, len(frozen)))
+    rows = from_arrow_schema(rows_of(cluster.dialect))
+    frame: DataFrame = numbers.mapInArrow(read, rows)
+    return frame
+
+
+def frame_batches(
+    slices: Sequence[Slice],
+    cluster: ClusterSettings,
+    receipts: Any = None,
+    aside: AsideSettings | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task in batches that a JVM can hold. Without receipts, nobody would see
+    where rows are missing."""
+    if receipts is None:
+        cluster = replace(cluster, policy=cluster.policy.without_receipts())
+    reading = SliceReading(slices, aside)
+    try:
+        for chunk in read_slices(slices, cluster):
+            reading.add(chunk)
+            if chunk.batch is not None:
+                yield from pieces_of(chunk.batch)
+    except BaseException:
+        reading.abort()
+        raise
+    found = {receipt.slice_index: receipt for receipt in reading.close()}
+    if receipts is not None:
+        receipts.add(found)
+
+
+@contextmanager
+def no_foreign_errors() -> Iterator[None]:
+    """Beside a transform only its own exceptions may leave a task without a class of ours."""
+    try:
+        yield
+    except RangelandError:
+        raise
+    except Exception as error:
+        raise Bug("a task of this run failed", why=f"{type(error).__name__}: {error}") from error
+
+
+def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of about ``FRAME_BATCH_BYTES``."""
+    pieces = max(1, -(-batch.nbytes // FRAME_BATCH_BYTES))
+    rows = -(-batch.num_rows // pieces)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def land_transformed(
+    spark: Any,
+    plan: Plan,
+    tasks: Sequence[Sequence[Slice]],
+    cluster: ClusterSettings,
+    writer: WriterSettings,
+    transform: Transform,
+    on_read: Callable[[SliceOffsets], None],
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[dict[int, Receipt], list[DataFile]]:
+    """Reads through the transform and writes what it makes: receipts by slice, and files.
+    Raises Stopped where ``stop`` has ended it, and TransformFailed for what the transform
+    itself raises, with the records that it fails on.
+
+    Where the rows still have topic, partition and offset, offsets that no row came of are
+    counted as filtered. An offset whose rows a transform spreads over several tasks counts
+    as made by each, which can only make fewer of them filtered."""
+    receipts = spark.sparkContext.accumulator({}, ByKey())
+    frame = transform(plan_frame(spark, tasks, cluster, receipts, writer.aside))
+    written = frame.mapInArrow(_writing(writer, plan.slices, cluster.dialect), FILES_SCHEMA)
+    group = job_group()
+
+    def widths(seen: dict[int, Receipt]) -> None:
+        on_read({index: r.until_offset - r.from_offset for index, r in seen.items()})
+
+    with quiet_executors(spark):
+        try:
+            rows = watch(spark, written.collect, receipts, widths, stop, group)
+        except Bug as error:
+            found = failure(transform, error.__cause__ or error)
+            if found is not None:
+                read = partial(plan_frame, spark, cluster=cluster)
+                failed = failed_task(spark, group)
+                where = failing_slices(spark, tasks, cluster, transform, read, failed)
+                found = located(found, where, [piece for task in tasks for piece in task])
+            raise (found or error) from error.__cause__
+    files, made = _gathered(rows)
+    found_receipts = dict(receipts.value)
+    if unread := [s for task in tasks for s in task if s.index not in found_receipts]:
+        if files:
+            raise _stopped_early(transform, unread)
+        found_receipts |= _read_unasked(spark, unread, cluster, writer)
+    return _with_filtered(found_receipts, made), files
+
+
+def _gathered(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] | None]:
+    """The files of all tasks, and how many records of each slice have rows in them."""
+    files: list[DataFile] = []
+    made: dict[int, int] | None = {}
+    for row in rows:
+        if row.error is not None:
+            raise _unpickled(row.error)
+        found, seen = _unpickled(row.result)
+        files += found
+        if seen is None:
+            made = None
+        elif made is not None:
+            made = {i: made.get(i, 0) + seen.get(i, 0) for i in {*made, *seen}}
+    return files, made
+
+
+def _stopped_early(transform: Transform, unread: Sequence[Slice]) -> TransformFailed:
+    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+    return TransformFailed(
+        f"the transform {transform.name} stopped before it had read all records",
+        why=f"not all of {unread[0]}{more} was read; a limit has this effect, or head",
+        do=f"let it read all of its rows, {RUN_AGAIN}",
+        slices=[str(piece) for piece in unread[:100]],
+    )
+
+
+def _read_unasked(
+    spark: Any, slices: Sequence[Slice], cluster: ClusterSettings, writer: WriterSettings
+) -> dict[int, Receipt]:
+    """Receipts of slices that Spark has not read to their end, for a query without any row: its
+    condition is never true, say, or it joins with nothing. That no row came of these offsets is
+    known by that; what they hold besides (markers, damage) is known only by reading them."""
+    receipts = spark.sparkContext.accumulator({}, ByKey())
+    frame = plan_frame(spark, [[piece] for piece in slices], cluster, receipts, writer.aside)
+    watch(spark, frame.mapInArrow(nothing, "n long").collect, receipts, lambda _: None)
+    return dict(receipts.value)
+
+
+def _with_filtered(receipts: dict[int, Receipt], made: dict[int, int] | None) -> dict[int, Receipt]:
+    if made is None:
+        return receipts
+    counted = {}
+    for index, receipt in receipts.items():
+        given = receipt.counts.landed
+        landed = min(given, made.get(index, 0))
+        filtered = receipt.counts.filtered + given - landed
+        counts = replace(receipt.counts, landed=landed, filtered=filtered)
+        gaps = receipt.gaps if landed == given else None
+        counted[index] = replace(receipt, counts=counts, gaps=gaps)
+    return counted
+
+
+def _writing(
+    writer: WriterSettings, slices: Sequence[Slice], dialect: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = open_writer(writer)
+        offsets = SeenOffsets(slices, load_dialect(dialect).NATURE)
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    files.write(batch)
+                    offsets.add(batch)
+            yield _row(None, (files.close(), offsets.by_slice()))
+        except RangelandError as error:
+            files.abort()
+            yield _row(error, None)
+        except Exception as error:
+            files.abort()
+            yield _row(Bug("writing rows", why=f"{type(error).__name__}: {error}"), None)
+        except BaseException:
+            files.abort()
+            raise
+
+    return write
+
+
+def _row(error: RangelandError | None, result: Any) -> pa.RecordBatch:
+    columns = [
+        pa.array([None if item is None else pickle.dumps(item)], pa.binary())
+        for item in (error, result)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["error", "result"])
+
+
+def _unpickled(data: Any) -> Any:
+    return pickle.loads(bytes(data))

@@ -1,0 +1,201 @@
+"""The Python workers of a session: started early, and looked at before anything is written.
+
+A cluster's workers run a Python of their own, with what is installed and shipped there. A
+look at them is a small Spark job whose function needs nothing but the standard library: it
+imports, on each worker, what a task will import, and tells what is not there. What it finds
+is judged here, in the driver. Workers that join later are not looked at; what Spark says of
+their failures is put into words by ``unfit_worker``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import Any
+
+from pyspark import InheritableThread
+
+from rangeland.errors import JobFileError, RangelandError
+
+# What tasks import, in the order a person would put it right. Each may fail alone.
+PACKAGES = ("numpy", "pyarrow", "cramjam", "crc32c")
+ROOMS = ("rangeland.spark.executor_tasks", "rangeland.decode", "rangeland.dialects.kafka")
+SHIPPING = "`rangeland submit JOB.yaml --env packed` packs one and writes the command"
+_PLACE = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
+
+Found = dict[str, Any]
+
+
+@dataclass
+class Workers:
+    """A look that is under way. ``wait`` for what it finds."""
+
+    is_local: bool
+    is_unfit: bool = False
+    """Somebody has been told so; whoever asks next is to look again."""
+    _thread: Thread | None = None
+    _found: list[Found] = field(default_factory=list)
+    _failed: list[Exception] = field(default_factory=list)
+
+    def start(self, look: Callable[[], list[Found]]) -> None:
+        def act() -> None:
+            try:
+                self._found += look()
+            except Exception as error:  # for whoever waits
+                self._failed.append(error)
+
+        self._thread = InheritableThread(target=act, name="rangeland-workers", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_ready(self) -> bool:
+        """True where ``wait`` would not."""
+        return self.is_local or self._thread is None or not self._thread.is_alive()
+
+    def wait(self, translated: Callable[[BaseException], BaseException]) -> tuple[str, ...]:
+        """Warnings about the workers. On this machine there is nothing to wait for: they run
+        the driver's own Python. Raises JobFileError where they cannot do the work, and what
+        ``translated`` makes of Spark's errors where they could not be asked."""
+        if self.is_local or self._thread is None:
+            return ()
+        self._thread.join()
+        self.is_unfit = True
+        for error in self._failed:
+            ours = translated(error)
+            raise ours from (None if ours is error else error)
+        warnings = judged(self._found)
+        self.is_unfit = False
+        return warnings
+
+
+_looks: dict[tuple[str, ...], Workers] = {}
+
+
+def start_workers(spark: Any, more: Sequence[str] = ()) -> Workers:
+    """Has the executors start their Python workers and import what a task needs, and the
+    packages ``more`` that this job's tasks need, once per Spark application and without waiting
+    for it."""
+    context = spark.sparkContext
+    names = [*PACKAGES, *more, *ROOMS]
+    key = (context.applicationId, *names)
+    workers = _looks.get(key)
+    if workers is None or workers.is_unfit:
+        workers = Workers(str(context.master).startswith("local"))
+        _looks[key] = workers
+        count = int(context.defaultParallelism)
+        look = looking(names)
+        workers.start(
+            lambda: list(context.parallelize(range(count), count).mapPartitions(look).collect())
+        )
+    return workers
+
+
+def looking(names: Sequence[str]) -> Callable[[Iterator[int]], Iterator[Found]]:
+    """A function for Spark that imports ``names`` and tells how that went. It is sent whole,
+    since a worker may have nothing of ours: it must name nothing outside itself."""
+    wanted = list(names)
+
+    def look(_: Iterator[int]) -> Iterator[dict[str, Any]]:
+        import importlib
+        import platform
+        import sys
+
+        failed = {}
+        for name in wanted:
+            try:
+                importlib.import_module(name)
+            except Exception as error:
+                failed[name] = f"{type(error).__name__}: {error}"
+        kernel = ""
+        if "rangeland.decode" in wanted and not failed:
+            kernel = importlib.import_module("rangeland.decode.native.native_library").trouble()
+        ours = sys.modules.get("rangeland")
+        yield {
+            "host": platform.node(),
+            "python": sys.executable,
+            "failed": failed,
+            "kernel": kernel,
+            "rangeland": getattr(ours, "__version__", ""),
+            "pyspark": getattr(sys.modules.get("pyspark"), "__version__", ""),
+        }
+
+    return look
+
+
+def judged(found: Sequence[Found]) -> tuple[str, ...]:
+    """Warnings about workers that can do the work. Raises JobFileError about others."""
+    import pyspark
+
+    from rangeland import __version__
+
+    for worker in found:
+        if worker["failed"]:
+            raise _cannot_import(worker, [w["host"] for w in found if w["failed"]])
+        for name, ours in (("rangeland", __version__), ("pyspark", pyspark.__version__)):
+            if worker[name] != ours:
+                raise JobFileError(
+                    f"the worker on {worker['host']} has {name} {worker[name]}, "
+                    f"and the driver {ours}",
+                    why="plans and receipts pass between them and must mean the same",
+                    do="Ship the driver's own package, and use a cluster of the driver's Spark",
+                    host=worker["host"],
+                )
+    slow = {w["host"]: w["kernel"] for w in found if w["kernel"]}
+    return tuple(
+        f"{host} decodes records with the slow reference decoder: {why}"
+        for host, why in sorted(slow.items())
+    )
+
+
+def _cannot_import(worker: Found, hosts: Sequence[str]) -> JobFileError:
+    failed: dict[str, str] = worker["failed"]
+    packages = [name for name in failed if not name.startswith("rangeland")]
+    # Without its packages ours fails too, for that reason and not for its own.
+    names = packages or ["rangeland"]
+    ours = (
+        "ship it with --py-files; `rangeland submit JOB.yaml` makes the zip and writes the command"
+    )
+    theirs = (
+        f"install {' '.join(names)} for that Python on every host, or ship a Python: {SHIPPING}"
+    )
+    first = next(iter(packages or failed))
+    return JobFileError(
+        f"the Python workers on {', '.join(sorted(set(hosts)))} cannot import {', '.join(names)}",
+        why=f"{worker['python']} says {failed[first]}",
+        do=theirs if packages else ours,
+        hosts=sorted(set(hosts)),
+        missing=names,
+        python=worker["python"],
+    )
+
+
+def unfit_worker(text: str) -> RangelandError | None:
+    """What Spark tells of a worker that could not do its work for what it is, as ours."""
+    place = _PLACE.search(text)
+    where = f" on {place[1]} (executor {place[2]})" if place else ""
+    if absent := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text):
+        return JobFileError(
+            f"a Python worker{where} cannot import {absent[1]}",
+            why=absent[0],
+            do=f"install {absent[1].split('.')[0]} for the workers' Python on every host, ship it "
+            f"with --py-files, or ship a Python: {SHIPPING}",
+            module=absent[1],
+        )
+    if other := re.search(r"\[PYTHON_VERSION_MISMATCH\] (.+)", text):
+        return JobFileError(
+            f"the Python of the workers{where} is of another version than the driver's",
+            why=other[1],
+            do="Set spark.pyspark.python to a Python of the driver's version, "
+            f"or ship one: {SHIPPING}",
+        )
+    if program := re.search(r'Cannot run program "([^"]+)"', text):
+        return JobFileError(
+            f"the Python of the workers{where} cannot be started",
+            why=f"there is no {program[1]} that runs",
+            do="Set spark.pyspark.python to the Python that the executors' hosts have, "
+            f"or ship one: {SHIPPING}",
+            python=program[1],
+        )
+    return None

@@ -1,0 +1,132 @@
+"""New rows of a range in the place of the old ones, in one commit of Spark's Delta writer.
+
+The prepared files are read as the table's own would be and written through
+``replaceWhere``: rows of other ranges in the same files stay, and Delta refuses the commit
+if somebody has changed those rows meanwhile. The transaction id makes a second try of the
+same swap do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rangeland.delta.table_path import TablePath
+from rangeland.errors import Conflict, RangelandError, StorageFailed
+from rangeland.model import DataFile, Range
+from rangeland.planning.table_audit import Replaced
+from rangeland.spark.catalog_names import literal
+
+CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
+
+
+def keys_of(frame: Any, by_broker: bool) -> list[str]:
+    """The columns that name an offset, as the table spells them."""
+    wanted = ("topic", "partition", "offset", *(["broker"] if by_broker else []))
+    return [name for name in frame.columns if name.lower() in wanted]
+
+
+def condition(frame: Any, ranges: Sequence[Range]) -> str:
+    """The rows of the ranges, in SQL."""
+    spelled = {name.lower(): f"`{name}`" for name in keys_of(frame, True)}
+    pieces = []
+    for r in ranges:
+        piece = (
+            f"{spelled['topic']} = {literal(r.partition.topic)} "
+            f"AND {spelled['partition']} = {r.partition.number} "
+            f"AND {spelled['offset']} >= {r.from_offset} AND {spelled['offset']} < {r.until_offset}"
+        )
+        if r.partition.broker:
+            piece += f" AND {spelled['broker']} = {literal(r.partition.broker)}"
+        pieces.append(f"({piece})")
+    return " OR ".join(pieces)
+
+
+def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile]) -> Any:
+    """The rows of files that are written and not committed, with the table's columns."""
+    from pyspark.sql import functions as f
+
+    groups: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
+    for file in files:
+        values = tuple(sorted(file.partition_values.items()))
+        groups.setdefault(values, []).append(str(TablePath.parse(path).child(file.path)))
+    union = spark.createDataFrame([], table.schema)
+    for values, paths in groups.items():
+        given = dict(values)
+        stored = type(table.schema)([c for c in table.schema.fields if c.name not in given])
+        # Spark would take [, {, * and ? in a path for a pattern.
+        rows = spark.read.schema(stored).option("__globPaths__", "false").parquet(*paths)
+        columns = [
+            f.lit(given[c.name]).cast(c.dataType).alias(c.name)
+            if c.name in given
+            else f.col(c.name)
+            for c in table.schema.fields
+        ]
+        union = union.unionByName(rows.select(*columns))
+    return union
+
+
+def compare(old: Any, new: Any, *, by_broker: bool = False) -> Replaced:
+    """What a swap changes, offset by offset. The order of columns is the same on both sides;
+    an offset with several rows is the same only if all of them are. Raises StorageFailed
+    where Spark cannot compare or read them."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return Replaced(**comparison(old, new, by_broker).first().asDict())
+    except PySparkException as error:  # such as a column of a type that has no order
+        raise StorageFailed("comparing new rows with old", why=_first_line(error)) from error
+
+
+def comparison(old: Any, new: Any, by_broker: bool) -> Any:
+    """The frame with the one row of ``compare``."""
+    from pyspark.sql import functions as f
+
+    keys = keys_of(old, by_broker)
+    others = [name for name in old.columns if name not in keys]
+
+    def gathered(frame: Any, name: str) -> Any:
+        rows = f.sort_array(f.collect_list(f.struct(*others)))
+        return frame.groupBy(*keys).agg(rows.alias(name))
+
+    both = gathered(old, "before").join(gathered(new, "after"), keys, "full_outer")
+    before, after = f.col("before"), f.col("after")
+    kinds = {
+        "same": before.isNotNull() & after.isNotNull() & (before == after),
+        "added": before.isNull(),
+        "changed": before.isNotNull() & after.isNotNull() & (before != after),
+        "missing": after.isNull(),
+    }
+    counts = [f.count(f.when(kind, 1)).alias(name) for name, kind in kinds.items()]
+    return both.agg(*counts)
+
+
+def swap(new: Any, path: str, where: str, transaction: tuple[str, int]) -> None:
+    """Commits ``new`` in the place of the rows of ``where``. Raises Conflict where somebody
+    has changed them meanwhile."""
+    application, sequence = transaction
+    try:
+        (
+            new.write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", where)
+            .option("txnAppId", application)
+            .option("txnVersion", sequence)
+            .save(path)
+        )
+    except Exception as error:
+        raise _translated(error, path) from error
+
+
+def _translated(error: Exception, path: str) -> RangelandError:
+    text = _first_line(error)
+    names = f"{type(error).__name__} {text}"
+    if any(name in names for name in CONFLICTS):
+        return Conflict(
+            f"replacing rows of {path}", why=f"others have changed them meanwhile: {text}"
+        )
+    return StorageFailed(f"replacing rows of {path}", why=text)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

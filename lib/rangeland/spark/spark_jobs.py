@@ -1,0 +1,288 @@
+"""Tasks on the executors, as one Spark job: started, watched, ended.
+
+Errors of the taxonomy come back from a task as values, so that they arrive whole; those
+that another machine may not have (a broker out of reach, a full disk) are raised while
+Spark has attempts left, so that it tries elsewhere. How far each slice is comes through an
+accumulator; a retried or twin task reports the same slice again and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from pyspark import AccumulatorParam, InheritableThread, TaskContext
+
+from rangeland import errors
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed, Unreachable
+from rangeland.model import Slice, TaskResult
+from rangeland.spark.executor_tasks import WriterSettings, land_slices
+from rangeland.spark.python_workers import unfit_worker
+
+POLL_SECONDS = 0.05
+ERROR = "error"
+LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lost")
+"""How Spark says that the failure was not ours."""
+SliceOffsets = dict[int, int]
+_NOISY = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+)
+
+
+class Stopped(Exception):
+    """The driver was told to stop before the tasks were done."""
+
+
+class ByKey(AccumulatorParam[dict[Any, Any]]):
+    """Dictionaries that are merged; a key that comes again says the same again."""
+
+    def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        return {}
+
+    def addInPlace(self, value1: dict[Any, Any], value2: dict[Any, Any]) -> dict[Any, Any]:
+        value1.update(value2)
+        return value1
+
+
+def land_tasks(
+    spark: Any,
+    tasks: Sequence[Sequence[Slice]],
+    cluster: ClusterSettings,
+    writer: WriterSettings,
+    on_read: Callable[[SliceOffsets], None],
+) -> list[TaskResult]:
+    """Reads and writes all tasks; results in the order of ``tasks``. ``on_read`` is called
+    now and then with the offsets read so far, by slice index."""
+    done = spark.sparkContext.accumulator({}, ByKey())
+    return watch(spark, _reading(spark, tasks, cluster, writer, done), done, on_read)
+
+
+def land_until(
+    spark: Any,
+    tasks: Sequence[Sequence[Slice]],
+    cluster: ClusterSettings,
+    writer: WriterSettings,
+    on_read: Callable[[SliceOffsets], None],
+    stop: Callable[[], bool],
+) -> tuple[list[TaskResult], RangelandError | None]:
+    """As ``land_tasks``, but results come home as tasks end: the tasks that have ended by the
+    time ``stop`` says so or another one fails, and the error if there was one."""
+    done = spark.sparkContext.accumulator({}, ByKey())
+    ended = spark.sparkContext.accumulator({}, ByKey())
+    failed = None
+    try:
+        action = _reading(spark, tasks, cluster, writer, done, ended)
+        watch(spark, action, done, on_read, stop)
+    except Stopped:
+        pass
+    except RangelandError as error:
+        failed = error
+    return list(ended.value.values()), failed
+
+
+def _reading(
+    spark: Any,
+    tasks: Sequence[Sequence[Slice]],
+    cluster: ClusterSettings,
+    writer: WriterSettings,
+    done: Any,
+    ended: Any = None,
+) -> Callable[[], list[Any]]:
+    """The Spark action that reads and writes all tasks. It gives their results, unless these
+    are to come home one by one, through the accumulator ``ended``."""
+    context = spark.sparkContext
+    attempts = int(context.getConf().get("spark.task.maxFailures", "4"))
+    local = context.master.startswith("local")
+
+    def work(items: Iterator[list[Slice]]) -> Iterator[TaskResult | RangelandError]:
+        for slices in items:
+            try:
+                result = land_slices(slices, cluster, writer)
+            except RangelandError as error:
+                if not local and may_pass_elsewhere(error, attempts):
+                    raise
+                done.add({ERROR: error})
+                yield error
+                continue
+            done.add({s.index: s.width for s in slices})
+            if ended is None:
+                yield result
+            else:
+                ended.add({slices[0].index: result})
+
+    frozen = [list(task) for task in tasks]
+    collect: Callable[[], list[Any]] = (
+        context.parallelize(frozen, max(1, len(frozen))).mapPartitions(work).collect
+    )
+    return collect
+
+
+def may_pass_elsewhere(error: RangelandError, attempts: int) -> bool:
+    """True while Spark would try this task again, perhaps on another machine."""
+    context = TaskContext.get()
+    attempt = context.attemptNumber() if context is not None else attempts
+    return isinstance(error, Unreachable | StorageFailed) and attempt + 1 < attempts
+
+
+def watch(
+    spark: Any,
+    action: Callable[[], list[Any]],
+    done: Any,
+    on_read: Callable[[dict[Any, Any]], None],
+    stop: Callable[[], bool] = lambda: False,
+    group: str = "",
+) -> list[Any]:
+    """Runs a Spark action in a thread of its own and reports from this one. The first error
+    that a task hands in ends the others. Raises Stopped where ``stop`` has ended it. ``group``
+    is a name for the job in Spark, for who wants to ask about it afterwards."""
+    group = group or job_group()
+    context = spark.sparkContext
+    outcome: list[Any] = []
+
+    def act() -> None:
+        try:
+            context.setJobGroup(group, "rangeland: read and write slices", True)
+            outcome.append(action())
+        except BaseException as error:  # handed to the thread that waits
+            outcome.append(error)
+
+    thread = InheritableThread(target=act, name="rangeland-job", daemon=True)
+    thread.start()
+    failed: RangelandError | None = None
+    stopped = False
+    try:
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            seen = dict(done.value)
+            error = seen.pop(ERROR, None)
+            if error is not None and failed is None:
+                # One task has failed for good: the others' work will not be used.
+                failed = error
+                context.cancelJobGroup(group)
+            on_read(seen)
+            if failed is None and (stopped or stop()):
+                # Said again until it is heard: the job may not have begun when first said.
+                stopped = True
+                context.cancelJobGroup(group)
+    except BaseException:
+        context.cancelJobGroup(group)
+        raise
+    if failed is not None:
+        raise failed
+    if stopped and isinstance(outcome[0], BaseException):
+        raise Stopped
+    return settled(outcome[0])
+
+
+def job_group() -> str:
+    """A name for a job of Spark that no other has."""
+    return f"rangeland-{uuid.uuid4()}"
+
+
+@contextmanager
+def quiet_executors(spark: Any) -> Iterator[None]:
+    """On one machine the executors log to the same stderr as we do: dozens of lines of Java for
+    an exception that is reported anyway. Elsewhere they keep their logs."""
+    pyspark_logger = logging.getLogger("SQLQueryContextLogger")  # has the whole Java trace, too
+    pyspark_logger.setLevel(logging.CRITICAL)
+    context = spark.sparkContext
+    if not context.master.startswith("local"):
+        yield
+        return
+    log4j = context._jvm.org.apache.logging.log4j
+    before = []
+    try:
+        for name in _NOISY:
+            before.append((name, log4j.LogManager.getLogger(name).getLevel()))
+            log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
+    except Exception:  # a Spark that logs in another way
+        before = []
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # the JVM may have gone
+            for name, level in before:
+                log4j.core.config.Configurator.setLevel(name, level)
+
+
+def failed_task(spark: Any, group: str) -> int | None:
+    """The number of a task, within its stage, that has failed in the newest job of a group;
+    None where Spark does not tell. It helps to search, and proves nothing."""
+    context = spark.sparkContext
+    try:
+        java = context._jsc.sc()
+        java.listenerBus().waitUntilEmpty()
+        failed = context._jvm.java.util.ArrayList()
+        failed.add(context._jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
+        tracker, nothing = context.statusTracker(), context._jvm.scala.Option.empty()
+        for number in sorted(tracker.getJobIdsForGroup(group), reverse=True):
+            for stage in reversed(tracker.getJobInfo(number).stageIds):
+                tasks = java.statusStore().taskList(stage, 0, 0, 1, nothing, True, failed)
+                if tasks.nonEmpty():
+                    return int(tasks.head().index())
+    except Exception:  # whatever another Spark calls these
+        return None
+    return None
+
+
+def settled(outcome: Any) -> list[Any]:
+    """The results, or the error that a task, or Spark, handed in."""
+    if isinstance(outcome, BaseException):
+        ours = translated(outcome)
+        raise ours from (None if ours is outcome else outcome)
+    for item in outcome:
+        if isinstance(item, RangelandError):
+            raise item
+    return list(outcome)
+
+
+def translated(error: BaseException) -> BaseException:
+    """What Spark raised, as one of ours. Our own errors are found again by their name."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, Py4JError | PySparkException):
+        return error
+    text = str(error)
+    named = re.findall(r"^rangeland\.errors\.(\w+): (.+)$", text, re.MULTILINE)
+    if named:
+        kind = getattr(errors, named[-1][0], None)
+        if isinstance(kind, type) and issubclass(kind, RangelandError):
+            return kind(named[-1][1].rstrip("."))
+    if (unfit := unfit_worker(text)) is not None:
+        return unfit
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    cause = next(
+        (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception):", line)), ""
+    )
+    if isinstance(error, Py4JNetworkError):
+        return jvm_gone(error)
+    if any(sign in text for sign in LOST):
+        return EngineFailed(
+            "Spark lost executors or Python workers of this run",
+            why=cause or lines[0],
+            do="give executors more memory if they were killed for it, then run again",
+        )
+    return Bug(
+        "a Spark job of this run failed",
+        why=cause or (lines[0] if lines else type(error).__name__),
+        do="look at the executors' logs",
+    )
+
+
+def jvm_gone(error: BaseException) -> EngineFailed:
+    """What a call over py4j says when nobody is there any more."""
+    gone = EngineFailed(
+        "the JVM that runs Spark has gone",
+        why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+        do="See what ended it (the system ends processes where memory runs out), then run "
+        "the same command again",
+    )
+    gone.__cause__ = error
+    return gone

@@ -1,0 +1,150 @@
+"""One Spark session with Delta, made or found.
+
+Under ``spark-submit`` and in notebooks there is a session, or its settings, already: they
+are taken as they are. On a plain machine a local one is made. Nothing here reads or
+writes; a session of other versions, or without Delta, is refused with what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rangeland.delta.store_kinds import S3_SCHEMES, scheme_of
+from rangeland.errors import StorageFailed, Unreachable, UsageError
+from rangeland.jvm.jars import jar_files
+from rangeland.jvm.java import find_java
+from rangeland.spark.gateway import JvmExited, Starting
+from rangeland.spark.runtime_versions import (
+    CATALOG,
+    EXTENSION,
+    SPARK,
+    refuse_other_delta,
+    refuse_other_engine,
+    refuse_others,
+    versions_of,
+)
+
+DELTA_JARS = "delta-4.4.0"
+S3_JARS = "hadoop-aws-3.5.0"
+
+DEFAULTS = {
+    "spark.sql.extensions": EXTENSION,
+    "spark.sql.catalog.spark_catalog": CATALOG,
+    "spark.ui.enabled": "false",
+    # The console bar writes to the stream that our own progress uses.
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def open_spark(
+    app_name: str = "rangeland", settings: Mapping[str, str] | None = None, *, table: str = ""
+) -> Any:
+    """The active session, or a new one with ``settings`` over the defaults; for a ``table`` on
+    S3 it can reach that. Raises UsageError when Java or Delta is missing, and as
+    ``jar_files`` where jars cannot be fetched."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return with_delta(active)
+    # Without this a local worker is whatever python3 the PATH finds, without pyarrow.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _submitted():
+        return _started(app_name, {}, lambda settings: None)
+    chosen = {**local_settings(table), **(settings or {})}
+    with Starting() as starting:
+        return _started(app_name, chosen, starting.launch, starting.context_made)
+
+
+def _started(
+    app_name: str,
+    settings: Mapping[str, str],
+    launch: Callable[[Mapping[str, str]], None],
+    context_made: Callable[[], None] = lambda: None,
+) -> Any:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    try:
+        launch({"spark.app.name": app_name, **settings})
+        SparkContext.getOrCreate(SparkConf().setAppName(app_name).setAll([*settings.items()]))
+        context_made()
+        session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+    except Exception as error:
+        raise _not_fit() or _not_started(error) from error
+    session.sparkContext.setLogLevel("ERROR")
+    return with_delta(session)
+
+
+def _submitted() -> bool:
+    """True where spark-submit has already decided master and packages."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def local_settings(table: str = "") -> dict[str, str]:
+    """A session of this machine: Delta from our own cache of jars, so that nothing has to be
+    resolved when it starts, and a JVM that is quiet."""
+    find_java()
+    quiet = Path(__file__).with_name("log4j2.properties")
+    options = f"-Dlog4j2.configurationFile={quiet.as_uri()}" if quiet.is_file() else ""
+    jars = [DELTA_JARS, *([S3_JARS] if scheme_of(table) in S3_SCHEMES else [])]
+    return {
+        **DEFAULTS,
+        "spark.master": os.environ.get("RANGELAND_MASTER", "local[*]"),
+        "spark.driver.memory": os.environ.get("RANGELAND_DRIVER_MEMORY", "1g"),
+        # Spark's 200 and Delta's 50 are made for clusters: here most of them would be empty.
+        "spark.sql.shuffle.partitions": str(max(8, 2 * (os.cpu_count() or 1))),
+        "spark.databricks.delta.snapshotPartitions": "4",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": options,
+        "spark.jars": ",".join(str(jar) for name in jars for jar in jar_files(name)),
+    }
+
+
+def with_delta(session: Any) -> Any:
+    """The session, once it is certain that it carries the Delta and the Spark we are made for."""
+    refuse_others(versions_of(session._jvm))
+    return session
+
+
+def _not_fit() -> UsageError | None:
+    """Why no session came up, where that is another Spark, Java or Delta: what such a one
+    says itself is a missing method, or less. None where there is no JVM left to ask."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    if SparkContext._jvm is None:
+        return None
+    try:
+        found = versions_of(SparkContext._jvm)
+        refuse_other_engine(found)
+        refuse_other_delta(found)
+    except UsageError as error:
+        return error
+    except (Py4JError, OSError):
+        return None
+    return None
+
+
+def _not_started(error: Exception) -> Exception:
+    text = str(error)
+    if isinstance(error, JvmExited):
+        return UsageError(
+            "Spark could not be started",
+            why="its JVM ended at once; what it said stands above",
+            do="see that a JDK, 17 or newer, is what JAVA_HOME names, then try again",
+        )
+    if "stopped SparkContext" in text or "unresponsive" in text:
+        return Unreachable(
+            "the Spark cluster cannot be reached",
+            why="its master did not answer, or has ended the application before it began",
+            do="see that the URL of --master (or RANGELAND_MASTER) is right and its master is up; "
+            f"a master of another Spark than {SPARK} looks the same, and its own log says "
+            "InvalidClassException. What Spark says of it stands above",
+        )
+    return StorageFailed("Spark could not be started", why=text[:300])

@@ -1,0 +1,204 @@
+"""The transform of a job: its author's function from DataFrame to DataFrame.
+
+It is loaded and called here. Whatever the function raises, when it is called or later in Spark's
+tasks, is its author's to correct: it becomes an error that names the function, the exception and
+the line. Two things are not the author's: an error of our own taxonomy that comes through the
+function, and an engine that has gone away.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from rangeland.errors import Bug, JobFileError, RangelandError, TransformFailed
+from rangeland.spark.spark_jobs import translated
+
+MAX_MESSAGE = 500
+OURS = "rangeland.errors."
+RUN_AGAIN = "then run again: the same offsets are read"
+# Classes of SQLSTATE that speak of a query or its data, and not of the engine: feature not
+# supported, cardinality, data exception, exceptions of functions, syntax, raise_error.
+_QUERY_STATES = ("0A", "21", "22", "38", "39", "42", "P0")
+_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
+_LIBRARIES = ("site-packages", "dist-packages", "pyspark", "py4j", "pyspark.zip", "<frozen")
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception of a transform: its class, its message, and the author's line it passed."""
+
+    exception: str
+    message: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        said = f"{self.exception}: {self.message}" if self.message else self.exception
+        return f"{said} ({self.place})" if self.place else said
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """``name`` is as the job file has it, ``module:function``."""
+
+    name: str
+    function: Callable[[DataFrame], DataFrame]
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        """Raises JobFileError where the function cannot make a query of such a frame."""
+        try:
+            made: Any = self.function(frame)
+        except (Exception, SystemExit) as error:
+            raise self._in_call(error) from error
+        if not isinstance(made, DataFrame):
+            raise JobFileError(
+                f"the transform {self.name} returns no DataFrame",
+                why=f"it returned {type(made).__name__}",
+                do="return the DataFrame that is to be landed",
+            )
+        return made
+
+    def _in_call(self, error: BaseException) -> RangelandError:
+        ours = translated(error)
+        if isinstance(ours, RangelandError) and not isinstance(ours, Bug):
+            return ours
+        return JobFileError(
+            f"the transform {self.name} failed when it was called",
+            why=str(raised_of(error) or raised_here(error)),
+            do=f"correct {self.name}",
+        )
+
+
+def load_transform(name: str) -> Transform:
+    """The function that ``module:function`` names, from the path or the working folder. Raises
+    JobFileError where there is no such function, or its module cannot be imported."""
+    module_name, _, function_name = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        function: Any = importlib.import_module(module_name)
+        for part in function_name.split("."):
+            function = getattr(function, part)
+    except (Exception, SystemExit) as error:
+        is_absent = isinstance(error, ImportError | AttributeError)
+        raise JobFileError(
+            f"the transform {name} cannot be loaded",
+            why=str(error) if is_absent else str(raised_here(error)),
+            do="name it module:function, and put the module on the Python path"
+            if is_absent
+            else f"correct {module_name}",
+        ) from error
+    if not callable(function):
+        raise JobFileError(
+            f"the transform {name} cannot be loaded",
+            why=f"{function_name} is not a function but {type(function).__name__}",
+            do="name it module:function",
+        )
+    return Transform(name, function)
+
+
+def transformed_schema(spark: Any, transform: Transform, rows: pa.Schema) -> pa.Schema:
+    """The columns that a transform makes of such rows, without reading anything."""
+    empty = spark.createDataFrame([], from_arrow_schema(rows))
+    made = transform(empty).schema
+    if not made.fields:
+        raise JobFileError(
+            f"the transform {transform.name} returns rows without columns",
+            do="keep at least one column",
+        )
+    try:
+        schema: pa.Schema = to_arrow_schema(made, timezone="UTC")
+    except PySparkException as error:
+        raise JobFileError(
+            f"the transform {transform.name} returns a column that cannot be written",
+            why=_one_line(str(error)),
+            do="cast it to another type in the transform",
+        ) from error
+    return schema
+
+
+def failure(transform: Transform, error: BaseException) -> TransformFailed | None:
+    """What a transform has raised in Spark's tasks, as an error that names it; None where the
+    error is not the transform's."""
+    raised = raised_of(error)
+    if raised is None:
+        return None
+    return transform_failed(transform.name, raised)
+
+
+def transform_failed(name: str, raised: Raised) -> TransformFailed:
+    return TransformFailed(
+        f"the transform {name} failed",
+        why=str(raised),
+        do=f"correct it, or have it leave such records out, {RUN_AGAIN}",
+        exception=raised.exception,
+        message=raised.message,
+        place=raised.place,
+    )
+
+
+# --- what was raised ------------------------------------------------------------------------
+
+
+def raised_of(error: BaseException) -> Raised | None:
+    """The exception of a query that Spark reports, if it is one of the query and its data."""
+    if not isinstance(error, PySparkException):
+        return None
+    text = str(error)
+    if type(error).__name__ == "PythonException":
+        raised = raised_in(text)
+        return None if raised.exception.startswith(OURS) else raised
+    state = None
+    with suppress(Exception):  # asks the JVM, which may have gone
+        state = error.getSqlState()
+    if state is None or not state.startswith(_QUERY_STATES):
+        return None
+    return Raised(type(error).__name__, _one_line(text))
+
+
+def raised_in(text: str) -> Raised:
+    """The exception of a traceback that Python has printed, within whatever text."""
+    frames = list(_FRAME.finditer(text))
+    if not frames:
+        return Raised("PythonException", _one_line(text))
+    after = text[frames[-1].end() :].splitlines()[1:]
+    while after and (after[0].startswith("    ") or not after[0].strip()):
+        after.pop(0)  # the line of the source, and the marks below it
+    name, _, message = _one_line("\n".join(after)).partition(": ")
+    return Raised(name.rstrip(":"), message, _place([(f["file"], int(f["line"])) for f in frames]))
+
+
+def raised_here(error: BaseException) -> Raised:
+    """An exception of this process."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError):
+        return Raised(type(error).__name__, str(error))
+    own = [(f.filename, f.lineno or 0) for f in frames if f.filename != __file__]
+    return Raised(type(error).__name__, _one_line(str(error)), _place(own))
+
+
+def _place(frames: list[tuple[str, int]]) -> str:
+    """``file.py:12`` of the last frame that is of no library; of the last, if all are."""
+    own = [f for f in frames if not any(part in f[0] for part in _LIBRARIES)]
+    file, line = (own or frames or [("", 0)])[-1]
+    return f"{os.path.basename(file)}:{line}" if file else ""
+
+
+def _one_line(text: str) -> str:
+    """What is said before Spark adds the query, on one line."""
+    said = text.partition("\n== SQL")[0]
+    said = re.sub(r"\s*SQLSTATE: \w{5}.*", "", said, flags=re.DOTALL)
+    line = " ".join(said.split())
+    return line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]}..."

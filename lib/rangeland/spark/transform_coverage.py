@@ -1,0 +1,74 @@
+"""Which offsets a transform has made rows of, as far as its rows still say.
+
+A transform may drop rows or make several of one; topic, partition and offset in its rows
+tell which offsets it kept, with broker where partitions are numbered per broker and position
+where records share an offset. They are gathered per partition and sorted once at the end, a
+few bytes each. Without those columns nothing can be told, and nothing is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rangeland.dialects.dialect import Nature
+from rangeland.model import Partition, Slice
+
+_TYPES = {
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "broker": pa.string(),
+    "position": pa.int32(),
+}
+
+
+class SeenOffsets:
+    """The offsets in the rows of one task. The columns must have the types of the contract
+    to count; a transform that renames or recasts them has made them something else."""
+
+    def __init__(self, slices: Sequence[Slice], nature: Nature) -> None:
+        self._slices = slices
+        self._where = ["topic", "partition", *(["broker"] if nature.numbered_per_broker else [])]
+        self._record = ["offset", *(["position"] if nature.offsets_are_bytes else [])]
+        self._seen: dict[Partition, list[pa.Table]] = {}
+        self._told = True
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        types = {name: batch.schema.field(name).type for name in batch.schema.names}
+        needed = [*self._where, *self._record]
+        if any(types.get(name) != _TYPES[name] for name in needed):
+            self._told = False
+            return
+        rows = pa.Table.from_batches([batch]).select(needed)
+        for place in rows.select(self._where).group_by(self._where).aggregate([]).to_pylist():
+            if None in place.values():
+                continue
+            mine = rows
+            for name in self._where:
+                mine = mine.filter(pc.equal(mine.column(name), place[name]))
+            partition = Partition(place["topic"], place["partition"], place.get("broker", ""))
+            mine = mine.select(self._record).filter(pc.is_valid(mine.column("offset")))
+            self._seen.setdefault(partition, []).append(self._distinct(mine))
+
+    def _distinct(self, rows: pa.Table) -> pa.Table:
+        return rows.group_by(self._record).aggregate([])
+
+    def by_slice(self) -> dict[int, int] | None:
+        """How many records of each slice have a row; None where the rows do not tell."""
+        if not self._told:
+            return None
+        counts: dict[int, int] = {}
+        distinct = {
+            partition: np.sort(self._distinct(pa.concat_tables(found)).column("offset").to_numpy())
+            for partition, found in self._seen.items()
+        }
+        for piece in self._slices:
+            offsets = distinct.get(piece.partition)
+            if offsets is not None:
+                low, high = np.searchsorted(offsets, [piece.from_offset, piece.until_offset])
+                counts[piece.index] = int(high - low)
+        return counts

@@ -1,0 +1,238 @@
+"""How this package gets to a cluster, and the spark-submit command that takes it there.
+
+Two ways. A zip of the package (``--py-files``), for workers whose Python has the few
+packages that tasks import; the kernel in it is taken out on each host by ``decode.library``.
+Or a Python environment as an archive, for workers that have a bare Python of the same
+version at the same place, as a virtual environment on this machine needs it too.
+
+The zip has the files of a wheel, and the same bytes each time. An archive is made of the
+distributions that are installed here, by their own lists of files, wherever they lie.
+Both are written beside their name and moved into place. Commands are values here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import platform
+import re
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import PathFinder
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import IO
+
+import rangeland
+from rangeland import __version__
+from rangeland.decode.native.native_library import library_name
+from rangeland.errors import JobFileError, StorageFailed, UsageError
+
+MODULE_SUFFIXES = (".py", ".so", ".dylib", ".dll", ".properties")
+ENVIRONMENT = "environment"
+SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+# Spark brings its own PySpark and py4j, five hundred megabytes of them; ours is added apart.
+LEFT_OUT = frozenset(["pyspark", "py4j", "delta-spark", "pip", "setuptools", "wheel", "rangeland"])
+# Dated alike, a zip of the same files has the same bytes: Spark's caches and people can tell.
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+# --- the package ------------------------------------------------------------------------
+
+
+def make_zip(folder: Path) -> Path:
+    """``folder/rangeland-VERSION.zip`` with the package and its kernel for this platform, and
+    for every other whose library lies beside it. Raises UsageError where there is none."""
+    target = folder / f"rangeland-{__version__}.zip"
+    files = package_files()
+    with _placed(target) as file:
+        write_zip(file, files)
+    return target
+
+
+def package_files() -> list[tuple[Path, str]]:
+    """The files of this package with their names in an archive."""
+    package = _package_folder()
+    if not (package / "decode" / library_name()).is_file():
+        raise UsageError(
+            f"this installation has no compiled kernel ({library_name()})",
+            why="workers would decode records about a hundred times slower",
+            do="Install the package with pip, or run lib/kernel_build.py in a checkout",
+        )
+    found = files_below(package, "rangeland")
+    source = package.with_name("pyspark_rangeland.py")
+    return [*found, *([(source, source.name)] if source.is_file() else [])]
+
+
+def kernel_platforms() -> list[str]:
+    """The platforms whose kernel is shipped, such as ``linux-x86_64``."""
+    names = (_package_folder() / "decode" / "native").glob("_kernel-*")
+    return sorted(path.stem.removeprefix("_kernel-") for path in names)
+
+
+def files_below(folder: Path, name: str) -> list[tuple[Path, str]]:
+    """The modules, libraries and settings of a package's folder, sorted."""
+    return [
+        (path, f"{name}/{path.relative_to(folder).as_posix()}")
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in MODULE_SUFFIXES and "__pycache__" not in path.parts
+    ]
+
+
+def write_zip(file: IO[bytes], files: Sequence[tuple[Path, str]]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, name in files:
+            archive.writestr(zipfile.ZipInfo(name, _DATE), path.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+def _package_folder() -> Path:
+    folder = Path(rangeland.__file__).parent
+    if not folder.is_dir():
+        raise UsageError(
+            "this package is itself run from an archive",
+            why=str(folder),
+            do="Make the command where it is installed",
+        )
+    return folder
+
+
+def jars_beyond(spark_jars: Path, jars: Sequence[Path]) -> list[Path]:
+    """The jars that a Spark with ``spark_jars`` has in no version: the others would be sent to
+    every executor, and there be two of each, Hadoop among them."""
+    has = {_artifact(jar) for jar in spark_jars.glob("*.jar")}
+    return [jar for jar in jars if _artifact(jar) not in has]
+
+
+def _artifact(jar: Path) -> str:
+    """``delta-spark_4.2_2.13`` of ``delta-spark_4.2_2.13-4.4.0.jar``."""
+    return re.sub(r"-\d.*", "", jar.stem)
+
+
+# --- a transform ------------------------------------------------------------------------
+
+
+def transform_files(name: str, beside: Sequence[Path], folder: Path) -> list[Path]:
+    """The file to ship so that ``module:function`` can be imported on a worker: the module,
+    or a zip of its package made in ``folder``; nothing if it is installed.
+
+    It is looked for in ``beside``, then on the path, and is not imported."""
+    top = name.partition(":")[0].partition(".")[0]
+    found = PathFinder.find_spec(top, [*map(str, beside), *sys.path])
+    origin = Path(found.origin) if found is not None and found.origin else None
+    if origin is None or not origin.is_file():
+        raise JobFileError(
+            f"the module {top} of the transform {name} was not found",
+            why=f"it is neither in {', '.join(map(str, beside))} nor on the Python path",
+            do="put it beside the job file, or into the folder the command is typed in",
+        )
+    if "site-packages" in origin.parts or "dist-packages" in origin.parts:
+        return []
+    if origin.name != "__init__.py":
+        return [origin]
+    target = folder / f"{top}.zip"
+    with _placed(target) as file:
+        write_zip(file, files_below(origin.parent, top))
+    return [target]
+
+
+# --- an environment ---------------------------------------------------------------------
+
+
+def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
+    """``folder/environment.tar.gz``: this package and the distributions that are installed
+    here (or ``only`` these) as a virtual environment, without what Spark brings.
+
+    Its ``bin/python`` is a link to this machine's, by path. Raises UsageError for a
+    distribution that is not wholly here, such as one in editable mode."""
+    target = folder / f"{ENVIRONMENT}.tar.gz"
+    chosen, ours = _chosen(only), package_files()
+    with (
+        _placed(target) as file,
+        gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        _add_python(archive)
+        for distribution in chosen:
+            for path, name in _files_of(distribution):
+                archive.add(path, f"{SITE}/{name}", recursive=False)
+        for path, name in ours:
+            archive.add(path, f"{SITE}/{name}", recursive=False)
+    return target
+
+
+def _chosen(only: Collection[str] | None) -> list[Distribution]:
+    found = {_plain(d.metadata["Name"]): d for d in reversed(list(distributions()))}
+    if only is None:
+        return [found[name] for name in sorted(found) if name not in LEFT_OUT]
+    if missing := sorted(_plain(name) for name in only if _plain(name) not in found):
+        raise UsageError(f"{missing[0]} is not installed here", do=f"pip install {missing[0]}")
+    return [found[name] for name in sorted(map(_plain, only))]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def _files_of(distribution: Distribution) -> Iterator[tuple[Path, str]]:
+    """What a distribution has put below its site folder, as it says itself."""
+    name = distribution.metadata["Name"]
+    if distribution.files is None or '"editable": true' in (
+        distribution.read_text("direct_url.json") or ""
+    ):
+        raise UsageError(
+            f"{name} cannot be packed",
+            why="it is in editable mode, or does not say which files are its own",
+            do=f"pip install {name} without -e, in an environment of its own",
+        )
+    for file in distribution.files:
+        path = Path(str(distribution.locate_file(file)))
+        if ".." not in file.parts and "__pycache__" not in file.parts and path.is_file():
+            yield path.resolve(), file.as_posix()
+
+
+def _add_python(archive: tarfile.TarFile) -> None:
+    """What makes a folder a virtual environment: a link and a file that says whose."""
+    base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    for name in ("python", "python3", f"python{platform.python_version().rpartition('.')[0]}"):
+        link = tarfile.TarInfo(f"bin/{name}")
+        link.type, link.linkname, link.mode = tarfile.SYMTYPE, str(base), 0o777
+        archive.addfile(link)
+    text = (
+        f"home = {base.parent}\ninclude-system-site-packages = false\n"
+        f"version = {platform.python_version()}\n"
+    ).encode()
+    says = tarfile.TarInfo("pyvenv.cfg")
+    says.size = len(text)
+    archive.addfile(says, io.BytesIO(text))
+
+
+def write_text(target: Path, text: str) -> Path:
+    """A small file of ours beside what is shipped."""
+    with _placed(target) as file:
+        file.write(text.encode())
+    return target
+
+
+@contextmanager
+def _placed(target: Path) -> Iterator[IO[bytes]]:
+    """A file that appears under its name once it is whole. Raises StorageFailed."""
+    temporary = ""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        os.chmod(temporary, 0o644)  # the executors' user may be another
+        os.replace(temporary, target)
+    except OSError as error:
+        raise StorageFailed(
+            f"{target} was not written", why=str(error), do="Name another folder with --out"
+        ) from error
+    finally:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)

@@ -1,0 +1,294 @@
+"""The spark-submit command of a job as a value, each flag with the reason for it.
+
+Pure: paths and choices in, a command out; what is to be shipped is made in ``shipping``.
+What a cluster manager cannot do is refused here, before anything is built.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rangeland.delta.table_path import TablePath
+from rangeland.errors import UsageError
+from rangeland.job import Job
+from rangeland.job.source_settings import login_packages, tls_files
+from rangeland.spark.runtime_versions import CATALOG, DELTA_PACKAGE, EXTENSION
+from rangeland.submit.package_archive import ENVIRONMENT
+
+NOT_AGAIN = ("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime")
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Words of the command that belong together, and why they are there."""
+
+    words: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the person chose. ``jars`` are Delta's as files; empty: Spark fetches them.
+    ``python`` is what the executors' hosts call their Python."""
+
+    master: str
+    deploy_mode: str = "client"
+    env: str = "zip"
+    jars: tuple[Path, ...] = ()
+    python: str = PYTHON
+    speculation: bool = False
+    dynamic_allocation: bool = False
+    conf: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """What was made: ``package`` is the zip or the environment; ``modules`` are a transform's.
+    ``files`` are those of the job's PEM files that are here."""
+
+    package: Path
+    entry: Path
+    modules: tuple[Path, ...] = ()
+    platforms: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """``notes`` are what else has to be true for the command to work."""
+
+    flags: tuple[Flag, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> list[str]:
+        return [word for flag in self.flags for word in flag.words]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "command": self.command,
+            "explained": [{"words": list(f.words), "why": f.why} for f in self.flags if f.why],
+            "notes": list(self.notes),
+        }
+
+    def to_shell(self) -> str:
+        """Comment lines, then the command, one flag per line, for a POSIX shell."""
+        lines = [f"# {shlex.join(flag.words)}\n#     {flag.why}" for flag in self.flags if flag.why]
+        notes = [f"# Note: {note}" for note in self.notes]
+        command = " \\\n  ".join(shlex.join(flag.words) for flag in self.flags)
+        return "\n".join([*lines, *notes, command])
+
+
+def refuse_impossible(choices: Choices) -> None:
+    """Raises UsageError for what no cluster can do."""
+    if choices.deploy_mode not in ("client", "cluster"):
+        raise UsageError(f"--deploy-mode {choices.deploy_mode}", do="It is client or cluster")
+    if choices.env not in ("zip", "packed"):
+        raise UsageError(f"--env {choices.env}", do="It is zip or packed")
+    if choices.deploy_mode == "cluster" and not choices.master.startswith("yarn"):
+        raise UsageError(
+            f"--deploy-mode cluster does not go with --master {choices.master}",
+            why="Spark runs a Python driver inside the cluster on YARN; a standalone cluster "
+            "takes none, and on Kubernetes it needs an image that already holds the job",
+            do="Leave it out: the driver then runs where the command is typed",
+        )
+    if choices.env == "packed" and choices.master.startswith("local"):
+        raise UsageError(
+            f"--env packed does not go with --master {choices.master}",
+            why="tasks on this machine run this Python; nothing is unpacked for them",
+            do="Leave it out, or name a cluster",
+        )
+    for setting in choices.conf:
+        if "=" not in setting:
+            raise UsageError(
+                f"--conf {_name_in(setting)}", do="Write it as --conf spark.name=value"
+            )
+
+
+def submission(
+    job: Job, job_file: Path, choices: Choices, shipped: Shipped, arguments: Sequence[str] = ()
+) -> Submission:
+    """The command that runs ``shipped.entry`` with the job file and ``arguments``."""
+    refuse_impossible(choices)
+    flags = [
+        Flag(("spark-submit",), ""),
+        Flag(("--master", choices.master), "the cluster"),
+        Flag(("--deploy-mode", choices.deploy_mode), _DEPLOY[choices.deploy_mode]),
+        *_delta(choices),
+        *_package(choices, shipped),
+        Flag(("--conf", "spark.log.level=WARN"), "Spark says less, so that our lines can be read"),
+        *_schedule(choices),
+        *(Flag(("--conf", setting), "as you asked") for setting in choices.conf),
+        *_files(job_file, choices, shipped),
+    ]
+    where = job_file.name if choices.deploy_mode == "cluster" else str(job_file)
+    flags.append(Flag((str(shipped.entry), where, *arguments), "the script, and what it is given"))
+    return Submission(tuple(flags), tuple(_notes(job, choices, shipped)))
+
+
+_DEPLOY = {
+    "client": "the driver runs here, so it reads this machine's job file and environment",
+    "cluster": "the driver runs on a host of the cluster, with what is shipped and no more",
+}
+
+
+def _delta(choices: Choices) -> list[Flag]:
+    found = [
+        Flag(
+            ("--packages", DELTA_PACKAGE),
+            "Delta for this Spark and Scala, fetched where the driver starts; --delta jars "
+            "ships the files instead, for hosts without a way to a Maven repository",
+        ),
+        Flag(
+            ("--exclude-packages", ",".join(NOT_AGAIN)),
+            "Spark has a Hadoop of its own, and need not send another to every executor",
+        ),
+    ]
+    if choices.jars:
+        jars = ",".join(map(str, choices.jars))
+        found = [Flag(("--jars", jars), "Delta's jars, but for those that Spark has itself")]
+    return [
+        *found,
+        Flag(("--conf", f"spark.sql.extensions={EXTENSION}"), "Delta's SQL"),
+        Flag(("--conf", f"spark.sql.catalog.spark_catalog={CATALOG}"), "Delta's tables by name"),
+    ]
+
+
+def _package(choices: Choices, shipped: Shipped) -> list[Flag]:
+    modules = [str(path) for path in shipped.modules]
+    packed = choices.env == "packed"
+    files = modules if packed else [str(shipped.package), *modules]
+    flags = []
+    if files:
+        what = "the transform's module" if packed else "this package, for the driver and each task"
+        flags.append(Flag(("--py-files", ",".join(files)), what))
+    if packed:
+        flags.append(
+            Flag(
+                ("--archives", f"{shipped.package}#{ENVIRONMENT}"),
+                "this package and what it needs; each executor unpacks it into its folder",
+            )
+        )
+    python = f"./{ENVIRONMENT}/bin/python" if packed else choices.python
+    flags.append(
+        Flag(
+            ("--conf", f"spark.pyspark.python={python}"),
+            "the Python of the tasks, on each host; of the driver's minor version",
+        )
+    )
+    if choices.deploy_mode == "client":
+        flags.append(
+            Flag(
+                ("--conf", f"spark.pyspark.driver.python={sys.executable}"),
+                "the Python of the driver, on this machine",
+            )
+        )
+    return flags
+
+
+def _schedule(choices: Choices) -> list[Flag]:
+    flags = []
+    if choices.speculation:
+        flags.append(
+            Flag(
+                ("--conf", "spark.speculation=true"),
+                "a slow task gets a twin on another host; only the files of the one that Spark "
+                "takes are committed, so nothing lands twice",
+            )
+        )
+    if choices.dynamic_allocation:
+        why = "executors come and go with the work; a lost task is read again, nothing lands twice"
+        tracking = "needed where no external shuffle service runs"
+        name = "spark.dynamicAllocation"
+        flags.append(Flag(("--conf", f"{name}.enabled=true"), why))
+        flags.append(Flag(("--conf", f"{name}.shuffleTracking.enabled=true"), tracking))
+    return flags
+
+
+def _files(job_file: Path, choices: Choices, shipped: Shipped) -> list[Flag]:
+    """One flag for all: spark-submit takes the last one only."""
+    sent: dict[Path, str] = {}
+    if choices.deploy_mode == "cluster":
+        why = "the driver is elsewhere: the job file goes with it and is read by its bare name"
+        sent[job_file] = why
+    if not choices.master.startswith("local"):
+        why = "each executor finds the PEM files of source.security.tls in its folder, by name"
+        sent |= dict.fromkeys(shipped.files, why)
+    _refuse_alike(sent)
+    if not sent:
+        return []
+    return [Flag(("--files", ",".join(map(str, sent))), "; ".join(dict.fromkeys(sent.values())))]
+
+
+def _refuse_alike(files: Iterable[Path]) -> None:
+    """Files arrive in one folder, by their bare names."""
+    by_name: dict[str, Path] = {}
+    for file in files:
+        if (other := by_name.setdefault(file.name, file)) != file:
+            raise UsageError(
+                f"{other} and {file} cannot both be shipped",
+                why="executors find files by their bare names, and these have the same",
+                do="Give one of them another name",
+            )
+
+
+def _tls_notes(job: Job, shipped: Shipped) -> list[str]:
+    pem = tls_files(job)
+    notes = [
+        f"{path} of source.security.tls.{field} is not on this machine, so it is not shipped: it "
+        "must be on every host"
+        for field, path in pem.items()
+        if path not in shipped.files
+    ]
+    if pem.get("key", pem.get("certificate")) in shipped.files:
+        notes.append("a private key is among the files that executors get: trust their hosts")
+    return notes
+
+
+def _notes(job: Job, choices: Choices, shipped: Shipped) -> list[str]:
+    notes = []
+    is_cluster = not choices.master.startswith("local")
+    if is_cluster and not job.sink.is_catalog_name and TablePath.parse(job.sink.table).is_local:
+        notes.append(
+            f"sink.table is the path {job.sink.table}: it must be one folder, mounted at the same "
+            "place on this machine and on every host of the cluster"
+        )
+    if choices.env == "zip":
+        *names, last = "numpy", "pyarrow", "cramjam", "crc32c", *login_packages(job)
+        notes.append(
+            f"{choices.python} on every host must have {', '.join(names)} and {last}; "
+            "--env packed ships them"
+        )
+    else:
+        base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+        notes.append(f"every host must have the bare Python {base}, which the environment is for")
+    if is_cluster:
+        platforms = ", ".join(shipped.platforms)
+        notes.append(f"the decode kernel is shipped for {platforms}; elsewhere decoding is slow")
+        notes += _tls_notes(job, shipped)
+    if choices.deploy_mode == "cluster":
+        notes.append(
+            "spark-submit then ends with 0 or 1 and prints no answer: the driver's own exit code "
+            "and --json are in its log (yarn logs -applicationId ID). For a scheduler that reads "
+            "them, leave the driver here"
+        )
+        if choices.env == "zip":
+            notes.append("the driver's host must have all requirements of this package installed")
+    if not choices.speculation:
+        notes.append("--speculation is safe: a task's twin lands nothing twice")
+    if not choices.dynamic_allocation:
+        notes.append("--dynamic-allocation is safe: a lost executor's tasks are read again")
+    return notes
+
+
+def _name_in(setting: str) -> str:
+    """What stands behind the name may be a secret."""
+    found = re.match(r"[\w.-]*", setting)
+    return found[0] if found else ""

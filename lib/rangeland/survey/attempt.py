@@ -1,0 +1,358 @@
+"""One look at the cluster, until it is whole or its time is up.
+
+Requests are per broker and kind, or sent in one go where a protocol has one per partition:
+a thousand partitions cost what ten do. Whatever has no answer yet (a leader being elected,
+a broker that just left) is asked again with fresh metadata, of the next broker, until the
+deadline; then the look fails with every address it tried and why, or goes on without those
+partitions where the job's policy holds them back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from rangeland.connection.failures import Lost
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import ClusterView, OffsetAnswer, TopicView
+from rangeland.dialects.error_meaning import Verdict
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.model import (
+    Address,
+    AtTime,
+    Bounds,
+    Cluster,
+    Earliest,
+    Isolation,
+    Latest,
+    Leader,
+    Partition,
+)
+from rangeland.patterns import matches, matching
+from rangeland.planning.incarnation import Mark
+from rangeland.planning.policy import Action
+from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.planning.retention_risk import Speed
+from rangeland.survey.leaders import ask_leaders, by_leader
+from rangeland.survey.legacy_times import reconsidered
+from rangeland.wording import counted
+
+PAUSE_MS = 200
+FIRST_ANSWER_MS = 10_000
+"""For anybody to answer at all. Where nobody ever has, an address is rather wrong than late."""
+MANY_ADDRESSES = 32
+"""As many of a cluster's addresses are kept to know it by."""
+When = Earliest | Latest | AtTime
+
+
+class UnknownTopic(JobFileError):
+    """One broker says that there is no such topic or partition."""
+
+    def said_by(self, who: str) -> JobFileError:
+        return JobFileError(self.what, why=f"{self.why}; {who}", do=self.do, **self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to look at. Exactly one of ``topics`` and ``topic_pattern`` is given; the pattern
+    is anchored and never matches internal topics. ``partitions`` restricts by topic: numbers,
+    or ``broker-number`` where partitions are numbered per broker. ``known`` are topics that
+    were landed before: one that is gone is no mistake of the job's. ``bounds`` are the sides
+    of the range, whose offsets are checked where not every offset will do; ``marks`` are
+    those that a landing ended at, and ``checkpoint`` all that is known of them. ``speed``: how
+    fast all is expected to be read, if what may expire meanwhile is to be known."""
+
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    partitions: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
+    times_ms: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    known: frozenset[str] = frozenset()
+    bounds: tuple[Bounds, ...] = ()
+    marks: tuple[tuple[Partition, int], ...] = ()
+    checkpoint: Mapping[Partition, Mark] = field(default_factory=dict)
+    speed: Speed | None = None
+
+
+class Look:
+    """The state of one survey: its deadline and what went wrong last."""
+
+    def __init__(self, brokers: Brokers, wanted: Wanted) -> None:
+        self._brokers = brokers
+        self._wanted = wanted
+        started, survey_ms = time.monotonic(), brokers.settings.survey_ms
+        self._deadline = started + survey_ms / 1000
+        self._answered_by = started + min(survey_ms, FIRST_ANSWER_MS) / 1000
+        self._trouble: RangelandError | None = None
+        self._seeds: list[Address] = list(brokers.settings.seeds)
+        self._holds = brokers.settings.policy.ever(LossVerdict.UNREACHABLE, Action.HOLD)
+        self.elsewhere: set[Partition] = set()
+        self.unreachable: dict[Partition, str] = {}
+        self.silent: dict[str, str] = {}
+        self.brokers: set[str] = set()
+        self.told_by: Address | None = None
+        """Who named the leaders."""
+        self.hidden: set[str] = set()
+        self.cluster_id = ""
+        self.asked: frozenset[str] = frozenset()
+        """The topics that it was to look at."""
+
+    def again(self) -> Look:
+        """A second look from scratch, which asks another broker first if there is one."""
+        other = Look(self._brokers, self._wanted)
+        others = [seed for seed in self._seeds if seed != self.told_by]
+        other._seeds = [*others, *(seed for seed in self._seeds if seed == self.told_by)]
+        return other
+
+    def _is_over(self) -> bool:
+        deadline = self._answered_by if self.told_by is None else self._deadline
+        return time.monotonic() + PAUSE_MS / 1000 >= deadline
+
+    def _pause(self, what: str) -> None:
+        if not self._is_over():
+            time.sleep(PAUSE_MS / 1000)
+            return
+        if self._trouble is not None:
+            raise self._trouble
+        raise Unreachable(
+            what,
+            why=f"nothing changed in {self._brokers.settings.survey_ms} ms",
+            do="check the cluster, then run again",
+        )
+
+    def leaders(self) -> dict[Partition, Leader]:
+        """All partitions that are wanted; each has a leader. Those that have none when time is
+        up are left out, and named in ``unreachable``, where the policy holds them back."""
+        while True:
+            try:
+                view = self._view()
+                found = self._wanted_partitions(view)
+                leaderless = [p for p, leader in found.items() if leader.address is None]
+                led = {p: x for p, x in found.items() if x.address is not None}
+                missed = self._missed(view)
+                if not leaderless and not missed:
+                    return self._seen(view, led)
+                if self._holds and led and self._is_over():
+                    self.unreachable |= dict.fromkeys(leaderless, "it has no leader")
+                    return self._seen(view, led)
+                self._trouble = None
+                what = _who_is_missing(leaderless, missed)
+            except Unreachable as error:
+                self._trouble, what = error, error.what
+            self._pause(what)
+            # One broker may be behind for long: the next is asked first now.
+            self._seeds = [*self._seeds[1:], *self._seeds[:1]]
+
+    def _seen(self, view: ClusterView, led: dict[Partition, Leader]) -> dict[Partition, Leader]:
+        self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
+        self.silent = dict(view.unreachable)
+        members = [name for name, _ in self._brokers.settings.members]
+        self.brokers = {name for name in members if name not in view.unreachable}
+        self.brokers |= {p.broker for topic in view.topics.values() for p in topic.leaders} - {""}
+        self.brokers |= view.registered
+        return led
+
+    def _missed(self, view: ClusterView) -> Mapping[str, str]:
+        """The brokers that do not answer, without those whose partitions nobody asks for."""
+        listed = [self._wanted.partitions.get(topic) for topic in self._wanted.topics]
+        if not listed or not all(only and all(isinstance(w, str) for w in only) for only in listed):
+            return view.unreachable
+        asked = {str(which).rpartition("-")[0] for only in listed for which in only or ()}
+        return {name: why for name, why in view.unreachable.items() if name in asked}
+
+    def _view(self) -> ClusterView:
+        topics = self._wanted.topics if self._wanted.topic_pattern is None else None
+        view = ask_leaders(self._brokers, topics, self._seeds)
+        self.told_by = view.told_by
+        self.cluster_id = view.cluster_id or self.cluster_id
+        return view
+
+    def cluster(self, leaders: Iterable[Leader]) -> Cluster:
+        """The cluster that these leaders are of. The servers that the job names come first."""
+        own = self._brokers.settings.seeds
+        led = [leader.address for leader in leaders if leader.address is not None]
+        others = sorted({*self._seeds, *led} - set(own))
+        return Cluster(self.cluster_id, tuple(map(str, [*own, *others][:MANY_ADDRESSES])))
+
+    def _wanted_partitions(self, view: ClusterView) -> dict[Partition, Leader]:
+        listed = self._names(view)
+        self.asked = frozenset((*listed, *filter(self._is_meant, self._wanted.known)))
+        names = [name for name in listed if not self._is_gone(name, view)]
+        found: dict[Partition, Leader] = {}
+        for name in names:
+            topic = view.topics.get(name)
+            if topic is None or topic.verdict is not Verdict.OK:
+                self._refuse_topic(name, topic)
+            only = self._wanted.partitions.get(name)
+            for which in only or ():
+                if not any(_is(p, which) for p in topic.leaders) and not view.unreachable:
+                    there = ", ".join(str(p).rpartition("/")[2] for p in sorted(topic.leaders))
+                    raise UnknownTopic(
+                        f"{name} has no partition {which}",
+                        why=f"it has {there}",
+                        do="correct source.partitions",
+                    )
+            found |= {
+                p: x
+                for p, x in topic.leaders.items()
+                if not only or any(_is(p, which) for which in only)
+            }
+            self.elsewhere |= set(topic.leaders) - set(found)
+        bare = [n for n in names if not any(p.topic == n for p in (*found, *self.elsewhere))]
+        if bare and not self._brokers.dialect.NATURE.numbered_per_broker:
+            raise Unreachable(f"the topics {', '.join(bare)} have no partitions yet")
+        if names and not found:
+            raise Unreachable(f"the topics {', '.join(names)} have no partitions yet")
+        return found
+
+    def _names(self, view: ClusterView) -> list[str]:
+        pattern = self._wanted.topic_pattern
+        if pattern is None:
+            return list(self._wanted.topics)
+        named = sorted(t.name for t in view.topics.values() if not t.is_internal)
+        found = matching(pattern, named)
+        if not found and not matching(pattern, self._wanted.known):
+            raise UnknownTopic(
+                f"no topic matches {pattern}",
+                why=f"the cluster has {counted(len(view.topics), 'topic')}; "
+                "the pattern is anchored",
+                do="correct source.topic_pattern or create the topic",
+            )
+        return found
+
+    def _is_meant(self, topic: str) -> bool:
+        """One that was landed before may not be asked for any more."""
+        pattern = self._wanted.topic_pattern
+        return pattern is not None and matches(pattern, topic)
+
+    def _is_gone(self, name: str, view: ClusterView) -> bool:
+        topic = view.topics.get(name)
+        denied = topic is None or topic.is_unknown
+        if topic is not None and topic.may_be_hidden:
+            self.hidden.add(name)
+        return denied and name in self._wanted.known
+
+    def _refuse_topic(self, name: str, topic: TopicView | None) -> NoReturn:
+        code = topic.code if topic else "nothing"
+        if topic is not None and topic.verdict is Verdict.REFUSED:
+            raise JobFileError(
+                f"this client may not read the topic {name}",
+                why=code,
+                do="give the user of source.security the right to describe and read it, or correct "
+                "source.topics",
+            )
+        if topic is not None and not topic.is_unknown:
+            raise Unreachable(f"the topic {name} is not ready", why=code)
+        raise UnknownTopic(
+            f"there is no topic {name}",
+            why=f"the cluster answered {code}",
+            do="correct source.topics or create the topic; nothing is created here",
+            topic=name,
+        )
+
+    def offsets(
+        self, leaders: dict[Partition, Leader], when: When, isolation: Isolation
+    ) -> dict[Partition, OffsetAnswer]:
+        """Asked at each leader; what has moved meanwhile is asked again at its new leader,
+        which is noted in ``leaders``."""
+        found: dict[Partition, OffsetAnswer] = {}
+        while True:
+            missing = {
+                p: leader
+                for p, leader in leaders.items()
+                if p not in found and p not in self.unreachable
+            }
+            if not missing:
+                return found
+            found |= self._ask_each_leader(missing, when, isolation)
+            left = [p for p in missing if p not in found]
+            if not left:
+                continue
+            if self._holds and len(left) < len(leaders) and self._is_over():
+                why = "its leader does not answer" if self._trouble is None else self._trouble.why
+                self.unreachable |= dict.fromkeys(left, why)
+                continue
+            self._pause("some partitions' offsets could not be had")
+            leaders |= {p: x for p, x in self.leaders().items() if p in leaders}
+
+    def _ask_each_leader(
+        self, missing: Mapping[Partition, Leader], when: When, isolation: Isolation
+    ) -> dict[Partition, OffsetAnswer]:
+        found: dict[Partition, OffsetAnswer] = {}
+        for address, group in by_leader(missing, lambda leader: leader).items():
+            try:
+                answers = self._ask_leader(address, group, when, isolation)
+            except Lost as error:
+                self._trouble = error
+                continue
+            for partition, part in answers.items():
+                if part.verdict is Verdict.OK:
+                    found[partition] = part
+                else:
+                    self._note(partition, part)
+        return found
+
+    def _ask_leader(
+        self, address: Address, group: Mapping[Partition, Leader], when: When, isolation: Isolation
+    ) -> dict[Partition, OffsetAnswer]:
+        dialect = self._brokers.dialect
+        questions = dialect.ask_offsets(group, when, isolation)
+        found = dialect.read_offsets(self._brokers.call_all(address, questions))
+        timeless = {p: group[p] for p, x in found.items() if x.verdict is Verdict.UNSUPPORTED}
+        if timeless and isinstance(when, AtTime):
+            # Logs of a format without times. Asked in the oldest way, segments answer for them.
+            oldest = dialect.ask_offsets(timeless, when, isolation)
+            questions = [replace(question, max_version=0) for question in oldest]
+            found |= dialect.read_offsets(self._brokers.call_all(address, questions))
+        if isinstance(when, AtTime):
+            found |= reconsidered(self._brokers, address, group, when, found)
+        return found
+
+    def _note(self, partition: Partition, part: OffsetAnswer) -> None:
+        if part.verdict in (Verdict.REFUSED, Verdict.UNSUPPORTED):
+            raise JobFileError(
+                f"the offsets of {partition} may not be asked for",
+                why=part.code,
+                do="check the rights of this client and the version of the broker",
+            )
+        self._trouble = Unreachable(
+            f"the offsets of {partition} could not be had",
+            why=f"its leader answered {part.code}",
+            do="check the partition's leader, then run again",
+        )
+
+    def sizes(
+        self,
+        leaders: Mapping[Partition, Leader],
+        start: Mapping[Partition, OffsetAnswer],
+        end: Mapping[Partition, OffsetAnswer],
+    ) -> dict[Partition, int]:
+        """Sizes on the leaders' disks. What cannot be had is left out: they only steer cuts."""
+        found: dict[Partition, int] = {}
+        for address, group in by_leader(leaders, lambda leader: leader).items():
+            try:
+                logs = {p: (start[p].offset or 0, end[p].offset or 0) for p in group}
+                questions = self._brokers.dialect.ask_sizes(logs)
+                answers = self._brokers.call_all(address, questions)
+            except RangelandError:
+                # Old brokers do not know this request and some clients may not ask it.
+                continue
+            sizes = self._brokers.dialect.read_sizes(answers)
+            found |= {p: size for p, size in sizes.items() if p in group}
+        return found
+
+
+def _is(partition: Partition, which: int | str) -> bool:
+    """``which`` is a partition's number, or ``broker-number``."""
+    if isinstance(which, int):
+        return partition.number == which
+    return f"{partition.broker}-{partition.number}" == which
+
+
+def _who_is_missing(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
+    if leaderless:
+        named = ", ".join(str(p) for p in leaderless[:5])
+        return f"no leader for {counted(len(leaderless), 'partition')}: {named}"
+    return "; ".join(f"broker {name} cannot be asked: {why}" for name, why in silent.items())

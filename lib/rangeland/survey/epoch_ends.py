@@ -1,0 +1,71 @@
+"""What leader epochs tell of a log: in which it is written now, and where older ones ended.
+
+One request per broker where there is something to compare. Brokers before 2.1 do not name the
+epoch in their metadata; there it is read from the log's last batch. What cannot be had is left
+out: then a log that was cut short and has grown again looks like one that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import Asked, Fetched
+from rangeland.errors import RangelandError
+from rangeland.model import LogState, Partition
+from rangeland.survey.leaders import by_leader
+from rangeland.survey.sample import peek
+
+
+def with_epochs(brokers: Brokers, logs: Mapping[Partition, LogState]) -> dict[Partition, LogState]:
+    """The logs, with the epoch of the last batch for those whose leader's is not told."""
+    has_epochs = brokers.dialect.NATURE.has_epochs
+    untold = {
+        p: log
+        for p, log in logs.items()
+        if has_epochs and log.leader.epoch is None and log.end_offset > log.start_offset
+    }
+    found = _last_epochs(brokers, untold)
+    return {
+        p: replace(log, leader=replace(log.leader, epoch=found[p]), epoch_is_read=True)
+        if p in found
+        else log
+        for p, log in logs.items()
+    }
+
+
+def _last_epochs(
+    brokers: Brokers, logs: Mapping[Partition, LogState]
+) -> dict[Partition, int | None]:
+    """None where records came that are older than epochs."""
+
+    def asked_of(partition: Partition, log: LogState, size: int) -> Asked:
+        return Asked(partition, None, None, log.end_offset - 1, size)
+
+    def seen_in(part: Fetched) -> dict[Partition, int | None]:
+        has_batch = len(part.records) > 0
+        return {part.partition: brokers.dialect.epoch_of(part.records)} if has_batch else {}
+
+    return peek(brokers, logs, lambda log: log.leader, asked_of, seen_in)
+
+
+def epoch_ends(
+    brokers: Brokers, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
+) -> dict[Partition, int]:
+    """Where the records of these epochs end, of partitions whose leader has changed since."""
+    grown = {p: logs[p] for p, epoch in epochs.items() if p in logs and _is_older(epoch, logs[p])}
+    found: dict[Partition, int] = {}
+    for address, group in by_leader(grown, lambda log: log.leader).items():
+        leaders = {p: log.leader for p, log in group.items()}
+        try:
+            questions = brokers.dialect.ask_epochs(leaders, {p: epochs[p] for p in group})
+            answers = brokers.call_all(address, questions)
+        except RangelandError:
+            continue
+        found |= {p: at for p, at in brokers.dialect.read_epochs(answers).items() if p in group}
+    return found
+
+
+def _is_older(epoch: int, log: LogState) -> bool:
+    return log.leader.epoch is not None and epoch < log.leader.epoch

@@ -1,0 +1,63 @@
+"""Who leads what, now: ``findLeader`` of SimpleConsumer, for all partitions at once.
+
+A dialect says whom to ask what, as values; here its questions are sent, to each address in
+turn until one answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from rangeland.connection.failures import Lost, NoBroker
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import Asking, ClusterView, Silence
+from rangeland.model import Address, Leader, Partition
+
+T = TypeVar("T")
+
+
+def ask_leaders(
+    brokers: Brokers, topics: Sequence[str] | None, seeds: Sequence[Address]
+) -> ClusterView:
+    """The cluster as it says it is. ``topics`` None: all of them. Raises Unreachable naming
+    every address and why, or JobFileError when somebody else listens at each of them."""
+    search = brokers.dialect.find_leaders(
+        topics, tuple(dict.fromkeys(seeds)), dict(brokers.settings.members)
+    )
+    told_by: Address | None = None
+    try:
+        asking = next(search)
+        while True:
+            answers, answered = _ask_in_turn(brokers, asking)
+            told_by = answered or told_by
+            asking = search.send(answers)
+    except StopIteration as done:
+        view: ClusterView = done.value
+        return replace(view, told_by=told_by)
+
+
+def _ask_in_turn(brokers: Brokers, asking: Asking) -> tuple[list[Any] | Silence, Address | None]:
+    """The answers, and whose they are."""
+    tried: dict[Address, str] = {}
+    strangers = 0
+    for seed in asking.seeds:
+        try:
+            return brokers.call_all(seed, asking.questions), seed
+        except Lost as error:
+            tried[seed] = error.why
+            strangers += isinstance(error, NoBroker) and not brokers.was_served
+    return Silence(tried, strangers), None
+
+
+def by_leader(
+    items: Mapping[Partition, T], leader_of: Callable[[T], Leader]
+) -> dict[Address, dict[Partition, T]]:
+    """Whom to ask about what: one request per leader. What has no leader is left out."""
+    groups: dict[Address, dict[Partition, T]] = {}
+    for partition, item in items.items():
+        address = leader_of(item).address
+        if address is not None:
+            groups.setdefault(address, {})[partition] = item
+    return groups

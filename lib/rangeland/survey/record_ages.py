@@ -1,0 +1,54 @@
+"""How old a log's next record is: one record per partition, one request per leader.
+
+For people who look, so nothing here is worth an error: what cannot be had (a leader that is
+away, a batch that is larger than what was asked for, a record without a time) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.dialect import Asked, Fetched, Gap
+from rangeland.dialects.error_meaning import Verdict
+from rangeland.errors import RangelandError
+from rangeland.model import Leader, Partition
+from rangeland.survey.sample import peek
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to look: the first record in ``[from_offset, until_offset)``."""
+
+    leader: Leader
+    from_offset: int
+    until_offset: int
+
+
+def first_times(brokers: Brokers, wanted: Mapping[Partition, Position]) -> dict[Partition, int]:
+    """The timestamps, in ms, of the first records at these positions."""
+
+    def asked_of(partition: Partition, at: Position, size: int) -> Asked:
+        return Asked(partition, at.leader.topic_id, at.leader.epoch, at.from_offset, size)
+
+    def seen_in(part: Fetched) -> dict[Partition, int | None]:
+        is_well = part.verdict is Verdict.OK
+        return _first(brokers, part, wanted[part.partition]) if is_well else {}
+
+    found = peek(brokers, wanted, lambda at: at.leader, asked_of, seen_in)
+    return {partition: time_ms for partition, time_ms in found.items() if time_ms is not None}
+
+
+def _first(brokers: Brokers, part: Fetched, at: Position) -> dict[Partition, int | None]:
+    """The time of the first row; None where it has none. Empty where no row is there."""
+    isolation = brokers.settings.isolation
+    span = (at.from_offset, at.until_offset)
+    try:
+        for chunk in brokers.dialect.decode_chunks(part.records, *span, isolation, part.aborted):
+            if not isinstance(chunk, Gap) and chunk.batch is not None and chunk.batch.num_rows:
+                moment = chunk.batch.column("timestamp")[0].value
+                return {part.partition: None if moment is None else moment // 1000}
+    except RangelandError:
+        return {part.partition: None}
+    return {}

@@ -1,0 +1,108 @@
+"""What readers cannot read yet: how far logs are committed, and what holds the rest back.
+
+For people who look, so nothing here is worth an error: what a broker does not answer is left out.
+Two or three requests per leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.pool import Brokers
+from rangeland.dialects.error_meaning import Verdict
+from rangeland.errors import RangelandError
+from rangeland.model import (
+    Address,
+    Isolation,
+    Latest,
+    Leader,
+    LogState,
+    OpenTransaction,
+    Partition,
+)
+from rangeland.survey.leaders import by_leader
+from rangeland.survey.record_ages import Position, first_times
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnds:
+    """Where a log ends for those who read all (``high_watermark``), and for those who read what
+    is committed (``last_stable_offset``). ``transaction`` is open between them, and its first
+    record is of ``began_at_ms``, by that record's own timestamp."""
+
+    high_watermark: int
+    last_stable_offset: int
+    transaction: OpenTransaction | None = None
+    began_at_ms: int | None = None
+
+
+def log_ends(
+    settings: ClusterSettings, logs: Mapping[Partition, LogState]
+) -> dict[Partition, LogEnds]:
+    """Of the partitions whose leaders answer, where there are transactions at all."""
+    # Records of an open transaction are to be seen, too.
+    with Brokers(replace(settings, isolation=Isolation.READ_UNCOMMITTED)) as brokers:
+        if not brokers.dialect.NATURE.has_transactions:
+            return {}
+        found: dict[Partition, LogEnds] = {}
+        for address, leaders in by_leader(logs, lambda log: log.leader).items():
+            led = {partition: log.leader for partition, log in leaders.items()}
+            found |= _ends_at(brokers, address, led)
+        return _with_times(brokers, logs, found)
+
+
+def _ends_at(
+    brokers: Brokers, address: Address, leaders: Mapping[Partition, Leader]
+) -> dict[Partition, LogEnds]:
+    try:
+        # In this order: what is written between the two is not taken for held back.
+        high = _latest(brokers, address, leaders, Isolation.READ_UNCOMMITTED)
+        stable = _latest(brokers, address, leaders, Isolation.READ_COMMITTED)
+    except RangelandError:
+        return {}
+    held = {p for p in high.keys() & stable.keys() if stable[p] < high[p]}
+    open_ones = _transactions(brokers, address, held) if held else {}
+    return {
+        p: LogEnds(
+            max(high[p], stable[p]),
+            stable[p],
+            open_ones.get(p, OpenTransaction(stable[p])) if p in held else None,
+        )
+        for p in high.keys() & stable.keys()
+    }
+
+
+def _latest(
+    brokers: Brokers, address: Address, leaders: Mapping[Partition, Leader], isolation: Isolation
+) -> dict[Partition, int]:
+    questions = brokers.dialect.ask_offsets(leaders, Latest(), isolation)
+    answers = brokers.dialect.read_offsets(brokers.call_all(address, questions))
+    return {
+        partition: answer.offset
+        for partition, answer in answers.items()
+        if answer.verdict is Verdict.OK and answer.offset is not None and partition in leaders
+    }
+
+
+def _transactions(
+    brokers: Brokers, address: Address, partitions: set[Partition]
+) -> dict[Partition, OpenTransaction]:
+    try:
+        questions = brokers.dialect.ask_transactions(partitions)
+        return brokers.dialect.read_transactions(brokers.call_all(address, questions))
+    except RangelandError:  # of a broker that is too old to be asked, or does not allow it
+        return {}
+
+
+def _with_times(
+    brokers: Brokers, logs: Mapping[Partition, LogState], found: dict[Partition, LogEnds]
+) -> dict[Partition, LogEnds]:
+    wanted = {
+        p: Position(logs[p].leader, ends.transaction.first_offset, ends.high_watermark)
+        for p, ends in found.items()
+        if ends.transaction is not None
+    }
+    times = first_times(brokers, wanted) if wanted else {}
+    return found | {p: replace(found[p], began_at_ms=time_ms) for p, time_ms in times.items()}

@@ -1,0 +1,209 @@
+"""From declarations to codecs: a class is compiled once per version and kept.
+
+A compiled struct is a list of steps. A step reads one field, or a run of neighbours of fixed
+width at once; a metadata answer with ten thousand partitions is mostly such runs. The path
+of a field is put together only when an error passes by, and costs nothing otherwise.
+
+Nothing is public but ``compiled``. Errors name the field; ``messages`` adds the message.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
+from rangeland.wire import primitives
+from rangeland.wire.declarations import FieldSpec, field_spec
+from rangeland.wire.primitives import Codec, Part, Reader, WireType
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A field of one class in one version."""
+
+    name: str
+    codec: Codec
+    default: Any
+    tag: int | None
+
+
+_COMPILED: dict[tuple[type[Any], int, bool], Codec] = {}
+
+
+def compiled(cls: type[Any], version: int, flexible: bool) -> Codec:
+    """How values of ``cls`` look in ``version``. Raises ``Bug`` for a wrong declaration."""
+    key = (cls, version, flexible)
+    if key not in _COMPILED:
+        _COMPILED[key] = _compile(cls, version, flexible)
+    return _COMPILED[key]
+
+
+def _compile(cls: type[Any], version: int, flexible: bool) -> Codec:
+    hints = get_type_hints(cls, include_extras=True)
+    placed: list[_Placed] = []
+    unsent: list[tuple[str, Any]] = []
+    for field in dataclasses.fields(cls):
+        spec = field_spec(field)
+        if spec.has(version):
+            codec = _codec(hints[field.name], spec, version, flexible)
+            placed.append(_Placed(field.name, codec, field.default, spec.tag))
+        elif not spec.ignorable:
+            unsent.append((field.name, field.default))
+    plain = [field for field in placed if field.tag is None]
+    tags = sorted((f for f in placed if f.tag is not None), key=lambda f: f.tag or 0)
+    if tags and not flexible:
+        raise Bug(f"{cls.__name__} has a tagged field in version {version}, which has no tags")
+    least = sum(field.codec.least_bytes for field in plain) + flexible
+    read = _struct_reader(cls, plain, tags, flexible)
+    return Codec(read, _struct_writer(plain, tags, unsent, flexible), least)
+
+
+def _codec(hint: Any, spec: FieldSpec, version: int, flexible: bool) -> Codec:
+    inner, nullable = _without_none(hint)
+    nullable = nullable and version >= spec.nullable_from
+    wire = _wire_type(inner)
+    if wire is not None:
+        return wire.form(compact=flexible, nullable=nullable)
+    if get_origin(inner) is tuple:
+        element = _codec(get_args(inner)[0], FieldSpec(), version, flexible)
+        return primitives.array(element, compact=flexible, nullable=nullable)
+    if nullable and spec.tag is None:
+        raise Bug(f"{inner} has no null on the wire", do="Declare the field without None")
+    return compiled(inner, version, flexible)
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if get_origin(hint) not in (Union, UnionType):
+        return hint, False
+    kept = [part for part in get_args(hint) if part is not NoneType]
+    return kept[0], True
+
+
+def _wire_type(hint: Any) -> WireType | None:
+    if get_origin(hint) is not Annotated:
+        return None
+    wire: WireType = get_args(hint)[1]
+    return wire
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Reads one field, or a run of neighbours of fixed width as a tuple."""
+
+    name: str
+    read: Reader
+    is_run: bool
+
+
+def _steps(plain: list[_Placed]) -> list[_Step]:
+    steps: list[_Step] = []
+    run: list[_Placed] = []
+    for field in [*plain, None]:
+        if field is not None and field.codec.format:
+            run.append(field)
+            continue
+        if run:
+            steps.append(_Step("", _run_reader(run), True))
+            run = []
+        if field is not None:
+            steps.append(_Step(field.name, field.codec.read, False))
+    return steps
+
+
+def _run_reader(run: list[_Placed]) -> Reader:
+    packer = struct.Struct(">" + "".join(field.codec.format for field in run))
+    unpack, size = packer.unpack_from, packer.size
+
+    def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
+        try:
+            return unpack(buffer, offset), offset + size
+        except struct.error:
+            return _read_one_by_one(run, buffer, offset)
+
+    return read
+
+
+def _read_one_by_one(run: list[_Placed], buffer: memoryview, offset: int) -> tuple[Any, int]:
+    """The slow way through a run that the buffer cuts short: it names the field that is cut."""
+    values = []
+    for field in run:
+        try:
+            value, offset = field.codec.read(buffer, offset)
+        except RemoteProtocolError as error:
+            _add_name(error, field.name)
+            raise
+        values.append(value)
+    return tuple(values), offset
+
+
+def _struct_reader(
+    cls: type[Any], plain: list[_Placed], tags: list[_Placed], flexible: bool
+) -> Reader:
+    steps = [(step, step.read, step.is_run) for step in _steps(plain)]
+    names = [field.name for field in plain]
+    known = {field.tag: field.codec for field in tags if field.tag is not None}
+    tag_names = {field.tag: field.name for field in tags}
+
+    def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
+        values: list[Any] = []
+        step = None
+        try:
+            for step, read_step, is_run in steps:  # noqa: B007
+                value, offset = read_step(buffer, offset)
+                if is_run:
+                    values += value
+                else:
+                    values.append(value)
+        except RemoteProtocolError as error:
+            if step is not None and step.name:
+                _add_name(error, step.name)
+            raise
+        by_name = dict(zip(names, values, strict=True))
+        if flexible:
+            found, offset = primitives.read_tags(buffer, offset, known)
+            for tag, value in found.items():
+                by_name[tag_names[tag]] = value
+        return cls(**by_name), offset
+
+    return read
+
+
+def _struct_writer(
+    plain: list[_Placed], tags: list[_Placed], unsent: list[tuple[str, Any]], flexible: bool
+) -> primitives.Writer:
+    def write(value: Any, parts: list[Part]) -> None:
+        for name, default in unsent:
+            if getattr(value, name) != default:
+                raise LocalProtocolError("this version does not have the field", field=name)
+        for field in plain:
+            _write_field(field, value, parts)
+        if flexible:
+            primitives.write_tags(_worth_sending(value), parts)
+
+    def _worth_sending(value: Any) -> list[tuple[int, Codec, Any]]:
+        held = [(field, getattr(value, field.name)) for field in tags]
+        return [(f.tag or 0, f.codec, item) for f, item in held if item != f.default]
+
+    return write
+
+
+def _write_field(field: _Placed, value: Any, parts: list[Part]) -> None:
+    try:
+        field.codec.write(getattr(value, field.name), parts)
+    except LocalProtocolError as error:
+        _add_name(error, field.name)
+        raise
+    except (struct.error, AttributeError, TypeError, ValueError) as error:
+        raise LocalProtocolError(
+            "the value does not fit its type", why=str(error), field=field.name
+        ) from error
+
+
+def _add_name(error: RemoteProtocolError | LocalProtocolError, name: str) -> None:
+    """Puts ``name`` in front of the field's path as the error passes by."""
+    inner = error.facts.get("field")
+    error.facts["field"] = f"{name}.{inner}" if inner else name

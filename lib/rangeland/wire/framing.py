@@ -1,0 +1,155 @@
+"""Four bytes of length, then that many bytes: the framing all dialects share. No socket here.
+
+The owner of a socket asks ``buffer`` where to receive next, and says with ``advance`` how many
+bytes came. A large frame is received straight into memory of its own and handed on as a view,
+so slices of it stay good for as long as somebody holds them, and nothing is copied on the way.
+Small ones may be received many at a time: then they are views of the same memory.
+
+A length is believed only up to ``max_frame_bytes``; beyond that the peer most likely speaks
+something else, and the error says what if its first bytes look familiar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
+from rangeland.wire.primitives import MAX_LENGTH, Part
+
+LENGTH_BYTES = 4
+SHARED_BY = 4
+"""Frames that share memory, at least."""
+
+
+class FrameReader:
+    """The receiving half of one connection. After an error it must not be used again.
+
+    ``max_frame_bytes`` counts the bytes behind the length. ``allocate`` gives writable
+    memory for a frame of so many bytes; its contents do not matter. Up to ``ahead_bytes`` are
+    asked for at a time, so that more than one frame may come: then ``next`` gives those behind
+    the first. Without, no byte of the next frame is asked for before this one is whole."""
+
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        allocate: Callable[[int], memoryview] | None = None,
+        ahead_bytes: int = 0,
+    ) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._allocate = allocate or (lambda size: memoryview(bytearray(size)))
+        self._shared_bytes = max(LENGTH_BYTES, ahead_bytes)
+        self._shared = memoryview(b"")
+        self._start = self._end = 0
+        self._body: memoryview | None = None
+        self._filled = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that have come of a frame that is not whole: 0 means a clean place to stop."""
+        return self._end - self._start if self._body is None else LENGTH_BYTES + self._filled
+
+    @property
+    def wanted_bytes(self) -> int:
+        """Bytes still missing of the frame, as far as is known: its length first."""
+        return len(self.buffer())
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; never empty. Good until the next ``advance``."""
+        if self._body is not None:
+            return self._body[self._filled :]
+        if self._end == len(self._shared):
+            self._renew()
+        return self._shared[self._end :]
+
+    def advance(self, count: int) -> memoryview | None:
+        """``count`` bytes were put into ``buffer``. Gives the frame, without its length, once
+        it is whole. Raises ``RemoteProtocolError`` for a length that cannot be."""
+        if not 0 <= count <= len(self.buffer()):
+            raise Bug(
+                "more bytes were received than asked for", count=count, asked=len(self.buffer())
+            )
+        if self._body is None:
+            self._end += count
+            return self.next()
+        self._filled += count
+        if self._filled < len(self._body):
+            return None
+        whole, self._body, self._filled = self._body, None, 0
+        return whole
+
+    def next(self) -> memoryview | None:
+        """A frame that has already come; None if there is no whole one. Raises as
+        ``advance`` does."""
+        start = self._start + LENGTH_BYTES
+        if self._body is not None or self._end < start:
+            return None
+        length = self._checked_length()
+        end = start + length
+        if end <= self._end:
+            self._start = end
+            return self._shared[start:end]
+        if LENGTH_BYTES + length > self._shared_bytes // SHARED_BY:
+            self._body, self._filled = self._allocate(length), self._end - start
+            self._body[: self._filled] = self._shared[start : self._end]
+            self._start = self._end
+        elif end > len(self._shared):
+            self._renew()
+        return None
+
+    def _renew(self) -> None:
+        """Other memory, with what is there of a frame at its beginning: the old may be held."""
+        rest = self._shared[self._start : self._end]
+        self._shared = self._allocate(self._shared_bytes)
+        self._shared[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
+
+    def feed(self, data: bytes) -> list[memoryview]:
+        """All frames that ``data`` completes. It copies: for tests and small talk."""
+        frames = []
+        view = memoryview(data)
+        while view:
+            place = self.buffer()
+            count = min(len(place), len(view))
+            place[:count] = view[:count]
+            view = view[count:]
+            whole = self.advance(count)
+            if whole is not None:
+                frames.append(whole)
+        return frames
+
+    def _checked_length(self) -> int:
+        first = bytes(self._shared[self._start : self._start + LENGTH_BYTES])
+        length = int.from_bytes(first, "big", signed=True)
+        if 0 <= length <= self._max_frame_bytes:
+            return length
+        why = "it is negative" if length < 0 else f"at most {self._max_frame_bytes} are taken"
+        raise RemoteProtocolError(
+            f"a frame of {length} bytes was announced",
+            why=why,
+            do=_advice(first),
+            length=length,
+            max_frame_bytes=self._max_frame_bytes,
+            first_bytes=first.hex(),
+        )
+
+
+def _advice(first: bytes) -> str:
+    """What to do about a peer whose first four bytes are not a length."""
+    # A TLS record: alert (21) or handshake (22), then the major version 3.
+    if first[0] in (0x15, 0x16) and first[1] == 3:
+        return "The peer seems to speak TLS: set the job's security, or use its plain port"
+    if first in (b"HTTP", b"GET ", b"POST"):
+        return "The peer seems to speak HTTP: check host and port"
+    if first == b"SSH-":
+        return "The peer seems to speak SSH: check host and port"
+    return "Check host and port, or raise the largest frame that is taken"
+
+
+def frame(*payload: Part) -> bytes:
+    """A length and the joined ``payload``, ready to be sent."""
+    length = sum(len(part) for part in payload)
+    if length > MAX_LENGTH:
+        raise LocalProtocolError(
+            "a frame is too long to be sent", why=f"{length} > {MAX_LENGTH}", length=length
+        )
+    return b"".join((length.to_bytes(LENGTH_BYTES, "big"), *payload))

@@ -1,0 +1,257 @@
+"""Which brokers and partitions are registered in ZooKeeper: Jafka's way, and Kafka's.
+
+Jafka: ``/brokers/ids/<id>`` is ``creator:host:port:autocreate``, with ``#`` for ``:`` in the
+first two; ``/brokers/topics/<topic>/<id>`` is the number of that broker's partitions. Kafka:
+both are JSON, and a topic's partitions are the cluster's. Which of the two it is shows in
+each node. Brokers hold their nodes by their sessions, so one that is stopped is not there;
+of Jafka its partitions are not either.
+
+Reading is one function; all that is read goes through pure ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from rangeland.errors import JobFileError, RemoteProtocolError
+from rangeland.model import Address, Partition
+from rangeland.untrusted import MAX_PORT, Fields, Unreadable, decimal, whole
+from rangeland.wording import counted
+from rangeland.zookeeper.znodes import Node
+from rangeland.zookeeper.zookeeper_client import ZooKeeper, connect
+
+IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+CONFIGS = "/config/topics"
+MAX_PARTITIONS = 65_536
+"""Of a topic, at one of Jafka's brokers. A larger number is not believed."""
+ALL_BROKERS = ""
+"""In place of a broker's name, where partitions are not numbered per broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """What is registered now, which may be nothing. ``topics`` maps a topic to the number of
+    its partitions by broker; by `ALL_BROKERS` where they are the cluster's. ``source`` is
+    the ZooKeeper, for sentences."""
+
+    brokers: dict[str, Address] = field(default_factory=dict)
+    topics: dict[str, dict[str, int]] = field(default_factory=dict)
+    source: str = ""
+
+    def partitions(self, topic: str) -> tuple[Partition, ...]:
+        """In order; empty for a topic that is not there."""
+        counts = self.topics.get(topic, {})
+        return tuple(sorted(Partition(topic, n, b) for b, c in counts.items() for n in range(c)))
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Brokers that still have partitions here and are not registered themselves: they
+        have just stopped or are about to come."""
+        named = {broker for counts in self.topics.values() for broker in counts}
+        return frozenset(named - self.brokers.keys() - {ALL_BROKERS})
+
+    def __str__(self) -> str:
+        """What was seen, for sentences."""
+        there = ", ".join(f"{name} at {address}" for name, address in sorted(self.brokers.items()))
+        gone = f"; partitions of {', '.join(sorted(self.absent))} without the broker" * bool(
+            self.absent
+        )
+        topics = counted(len(self.topics), "topic")
+        return f"{self.source} has brokers {there or 'none'}, {topics}{gone}"
+
+
+def read_registry(zookeeper: str, *, connect_ms: int = 10_000) -> Registry:
+    """Raises Unreachable; JobFileError where the text cannot be read, or where no broker has
+    ever registered; RemoteProtocolError for a node that is neither Jafka's nor Kafka's."""
+    client = connect(zookeeper, connect_ms=connect_ms)
+    try:
+        return registry_seen_by(client)
+    finally:
+        client.close()
+
+
+def read_cleanup_policies(
+    zookeeper: str, topics: Sequence[str], *, connect_ms: int = 10_000
+) -> dict[str, str]:
+    """The ``cleanup.policy`` that Kafka's topics have of their own; of the others the brokers'
+    default holds, which is not kept here. Raises Unreachable."""
+    client = connect(zookeeper, connect_ms=connect_ms)
+    try:
+        nodes = client.read_all(f"{CONFIGS}/{topic}" for topic in topics)
+    finally:
+        client.close()
+    found = {t: nodes[f"{CONFIGS}/{t}"] for t in topics}
+    policies = {t: parse_cleanup_policy(t, node.content) for t, node in found.items() if node}
+    return {topic: policy for topic, policy in policies.items() if policy}
+
+
+def registry_seen_by(client: ZooKeeper) -> Registry:
+    listed = client.children_of((IDS, TOPICS))
+    ids, topics = listed[IDS], listed[TOPICS]
+    if ids is None:
+        raise _no_registry(client)
+    nodes = client.read_all(f"{IDS}/{name}" for name in ids)
+    brokers = {name: nodes[f"{IDS}/{name}"] for name in ids}
+    return Registry(
+        # Between the two looks a broker may have gone.
+        {name: parse_broker(name, node.content) for name, node in brokers.items() if node},
+        _read_topics(client, topics or []),
+        str(client),
+    )
+
+
+def _read_topics(client: ZooKeeper, topics: Sequence[str]) -> dict[str, dict[str, int]]:
+    paths = {topic: f"{TOPICS}/{topic}" for topic in topics}
+    contents = client.read_all(paths.values())
+    empty = [t for t in topics if (node := contents[paths[t]]) is None or not node.content]
+    children = client.children_of(paths[t] for t in empty)
+    held = {t: children[paths[t]] or [] for t in empty}
+    counts = client.read_all(f"{paths[t]}/{broker}" for t in empty for broker in held[t])
+    found: dict[str, dict[str, int]] = {}
+    for topic, path in paths.items():
+        if topic in held:
+            of_topic = {b: counts[f"{path}/{b}"] for b in held[topic]}
+            found[topic] = _counts(topic, of_topic)
+        elif (node := contents[path]) is not None:
+            found[topic] = {ALL_BROKERS: parse_kafka_topic(topic, node.content)}
+    # A topic whose brokers are all gone keeps its node, and is not there.
+    return {topic: by_broker for topic, by_broker in found.items() if by_broker}
+
+
+def _counts(topic: str, nodes: Mapping[str, Node | None]) -> dict[str, int]:
+    return {b: parse_partition_count(topic, b, n.content) for b, n in nodes.items() if n}
+
+
+# --- what the nodes say -----------------------------------------------------------------
+
+
+def parse_broker(name: str, content: bytes) -> Address:
+    """The address in a broker's node, Jafka's or Kafka's. Raises RemoteProtocolError."""
+    path = f"{IDS}/{name}"
+    text = _text(path, content)
+    return _kafka_broker(path, text) if text.startswith("{") else _jafka_broker(path, text)
+
+
+def parse_partition_count(topic: str, broker: str, content: bytes) -> int:
+    """How many partitions a Jafka broker has of a topic. Raises RemoteProtocolError."""
+    path = f"{TOPICS}/{topic}/{broker}"
+    text = _text(path, content)
+    try:
+        return decimal(text, "its text", 0, MAX_PARTITIONS)
+    except Unreadable:
+        _reject(path, text, f"a number of partitions, {MAX_PARTITIONS} at most")
+
+
+def parse_kafka_topic(topic: str, content: bytes) -> int:
+    """How many partitions a topic of Kafka's has. Raises RemoteProtocolError."""
+    path = f"{TOPICS}/{topic}"
+    text = _text(path, content)
+    try:
+        partitions = _json(path, text).fields("partitions")
+    except Unreadable:
+        _reject(path, text, "a map of partitions")
+    if set(partitions) != {str(n) for n in range(len(partitions))}:
+        _reject(path, text, "partitions numbered from 0")
+    return len(partitions)
+
+
+def parse_cleanup_policy(topic: str, content: bytes) -> str:
+    """From a Kafka topic's configuration; empty where it has none of its own. Raises
+    RemoteProtocolError."""
+    path = f"{CONFIGS}/{topic}"
+    text = _text(path, content)
+    try:
+        policy = _json(path, text).fields("config").text("cleanup.policy", "")
+    except Unreadable:
+        _reject(path, text, "a topic's configuration")
+    return policy.replace(" ", "")
+
+
+def _jafka_broker(path: str, text: str) -> Address:
+    parts = [part.replace("#", ":") for part in text.split(":")]
+    # The last part, whether topics come into being by themselves, is not there in old ones.
+    expected = "creator:host:port:autocreate"
+    if len(parts) not in (3, 4):
+        _reject(path, text, expected)
+    host = parts[1].removeprefix("[").removesuffix("]")
+    try:
+        return _address(host, decimal(parts[2], "the port", 1, MAX_PORT))
+    except Unreadable:
+        _reject(path, text, expected)
+
+
+def _kafka_broker(path: str, text: str) -> Address:
+    said = _json(path, text)
+    try:
+        host, port = said.text("host", ""), said.number("port", -1, MAX_PORT, default=-1)
+        endpoints = said.values("endpoints", ())
+        if (not host or port == -1) and endpoints:
+            # Only the plain listener has fields of its own.
+            host, port = _endpoint(endpoints[0])
+        return _address(host, whole(port, "the port", 1, MAX_PORT))
+    except Unreadable:
+        _reject(path, text, "a host and a port")
+
+
+def _endpoint(text: object) -> tuple[str, int]:
+    """Of ``SSL://host:port``."""
+    try:
+        first = urlsplit(str(text))
+        return first.hostname or "", first.port or 0
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+
+
+def _address(host: str, port: int) -> Address:
+    if not host:
+        raise Unreadable("the host is missing")
+    return Address(host, port)
+
+
+def _json(path: str, text: str) -> Fields:
+    try:
+        return Fields.parse(text)
+    except Unreadable:
+        _reject(path, text, "a JSON object")
+
+
+def _text(path: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        _reject(path, content.hex(), "text")
+
+
+def _reject(path: str, text: str, expected: str) -> NoReturn:
+    shown = text if len(text) <= 200 else text[:200] + "..."
+    raise RemoteProtocolError(
+        f"the node {path} in ZooKeeper cannot be read",
+        why=f"it holds {shown!r}, not {expected}",
+        do="see whether brokers of another kind are registered there; remove the node if "
+        "nobody owns it",
+        path=path,
+        content=shown,
+    )
+
+
+def _no_registry(client: ZooKeeper) -> JobFileError:
+    """Names what is there, since a missing chroot is the usual cause."""
+    root = [name for name in client.children("/") or [] if name != "zookeeper"]
+    registries = client.children_of(f"/{name}{IDS}" for name in root)
+    likely = [path.removesuffix(IDS) for path, ids in registries.items() if ids is not None]
+    if likely:
+        hint = f"{client.ensemble}{likely[0]} has brokers: is that meant"
+        do = f"write source.zookeeper: {client.ensemble}{likely[0]}"
+    else:
+        hint = f"there are: {', '.join(root)}" if root else "there is nothing in it"
+        do = "correct source.zookeeper, or start the brokers"
+    return JobFileError(
+        f"no broker has ever registered in {client}",
+        why=f"it has no {IDS}; {hint}",
+        do=do,
+        zookeeper=str(client.ensemble),
+    )

@@ -1,0 +1,353 @@
+"""The one door to ZooKeeper: a session, what can be asked through it, and its end.
+
+kazoo is known here only. Its exceptions become Unreachable, Conflict or JobFileError; what
+is no error (no such node, a transaction that did not apply) is told in values; what it
+would log is kept, and is the *why* of an Unreachable.
+
+Each call has a deadline. A connection that is lost meanwhile is waited for and the call is
+sent again, so a transaction may have been applied although its second try is refused:
+whoever sends one must be able to tell. A session that has ended shows in ``session``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from rangeland.errors import Conflict, JobFileError, Unreachable
+from rangeland.zookeeper.connect_string import Ensemble, read_ensemble
+from rangeland.zookeeper.znodes import (
+    Check,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    Reason,
+    Refused,
+    Write,
+)
+
+CLOSE_TIMEOUT_S = 2.0
+# Requests that are under way at once: thousands are fine, hundreds of thousands are not.
+_AT_ONCE = 1000
+_PASSING = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
+
+logging.getLogger("kazoo").addHandler(logging.NullHandler())
+
+
+_REASONS: dict[type[KazooException], Reason] = {
+    NoNodeError: Reason.ABSENT,
+    NodeExistsError: Reason.EXISTS,
+    BadVersionError: Reason.CHANGED,
+    NotEmptyError: Reason.NOT_EMPTY,
+}
+
+
+class ZooKeeper:
+    """A session, made by ``connect``. A lost connection is made again by itself; after its
+    session has ended, a new one begins. All calls may be made from any thread."""
+
+    def __init__(self, ensemble: Ensemble, *, connect_ms: int, session_ms: int) -> None:
+        self.ensemble = ensemble
+        self._timeout_s = connect_ms / 1000
+        self._connected = threading.Event()
+        self._session: tuple[int, bytes] | None = None
+        self._complaints = _Complaints()
+        self._is_closed = False
+        self._kazoo = KazooClient(
+            hosts=str(ensemble),
+            timeout=session_ms / 1000,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1),
+            handler=_Handler(self._timeout_s / len(ensemble.servers)),
+            logger=self._complaints.logger,
+        )
+        self._kazoo.add_listener(self._on_state)
+
+    def __str__(self) -> str:
+        return f"the ZooKeeper at {self.ensemble}"
+
+    # --- life --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Raises Unreachable, or JobFileError where the chroot is not there."""
+        self._kazoo.start_async()
+        try:
+            self._ask(
+                "connect to", lambda: [self._kazoo.exists_async("/")], check=self._check_chroot
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the session, so that what it holds is free at once. Where the server does not
+        answer, the session ends by itself, later; nobody waits for that."""
+        self._is_closed = True
+        # kazoo waits for as long as a session lasts where the server is silent.
+        ending = threading.Thread(target=self._end, name="zookeeper-close", daemon=True)
+        ending.start()
+        ending.join(CLOSE_TIMEOUT_S)
+
+    @property
+    def session(self) -> int | None:
+        """The session's number; None between the end of one and the begin of the next. It
+        stays while the connection is lost, since the session may live on."""
+        return None if self._session is None else self._session[0]
+
+    @property
+    def credentials(self) -> tuple[int, bytes] | None:
+        """The session's number and password, with which another client could take it over."""
+        return self._session
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connected.is_set()
+
+    # --- what can be asked -------------------------------------------------------------
+
+    def read(self, path: str) -> Node | None:
+        """None where there is no such node."""
+        return self.read_all([path])[path]
+
+    def read_all(
+        self, paths: Iterable[str], within_ms: int | None = None
+    ) -> dict[str, Node | None]:
+        """All of them in one round, not in one moment. Raises Unreachable."""
+        wanted = list(paths)
+        answers = self._ask_all("read", self._kazoo.get_async, wanted, within_ms)
+        return {p: _node(a) for p, a in zip(wanted, answers, strict=True)}
+
+    def children(self, path: str, within_ms: int | None = None) -> list[str] | None:
+        """The names below a node, sorted; None where there is no such node."""
+        return self.children_of([path], within_ms)[path]
+
+    def children_of(
+        self, paths: Iterable[str], within_ms: int | None = None
+    ) -> dict[str, list[str] | None]:
+        wanted = list(paths)
+        answers = self._ask_all("list", self._kazoo.get_children_async, wanted, within_ms)
+        return {
+            p: None if isinstance(a, KazooException) else sorted(a)
+            for p, a in zip(wanted, answers, strict=True)
+        }
+
+    def last_changes(self, paths: Iterable[str], within_ms: int | None = None) -> dict[str, int]:
+        """The number of the last transaction that made or removed a node right below each;
+        -1 where there is no such node."""
+        wanted = list(paths)
+        stats = self._ask_all("look at", self._kazoo.exists_async, wanted, within_ms)
+        return {p: -1 if s is None else s.pzxid for p, s in zip(wanted, stats, strict=True)}
+
+    def catch_up(self) -> None:
+        """What is read from now on is at least as new as what anyone has been told till now."""
+        self._ask("catch up with", lambda: [self._kazoo.sync_async("/")])
+
+    def make(self, paths: Iterable[str]) -> None:
+        """Makes persistent nodes, with their parents, where they are not there."""
+        wanted = sorted(set(paths))
+        self._ask_all("make", self._kazoo.ensure_path_async, wanted)
+
+    def apply(self, operations: Sequence[Operation]) -> Refused | None:
+        """All operations in one transaction, or none and which of them could not be done."""
+
+        def send() -> list[Any]:
+            transaction = self._kazoo.transaction()
+            for operation in operations:
+                _ADD[type(operation)](transaction, operation)
+            return [transaction.commit_async()]
+
+        results = self._ask("write to", send, check=self._check_results)[0]
+        for operation, result in zip(operations, results, strict=True):
+            if type(result) in _REASONS:
+                return Refused(operation, _REASONS[type(result)])
+        return None
+
+    # --- how it is done ----------------------------------------------------------------
+
+    def _ask_all(
+        self,
+        verb: str,
+        ask: Callable[[str], Any],
+        paths: Sequence[str],
+        within_ms: int | None = None,
+    ) -> list[Any]:
+        answers: list[Any] = []
+        for first in range(0, len(paths), _AT_ONCE):
+            some = paths[first : first + _AT_ONCE]
+            what = verb if len(some) > 1 else f"{verb} {some[0]} of"
+            answers += self._ask(what, lambda some=some: [ask(p) for p in some], within_ms)  # type: ignore[misc]
+        return answers
+
+    def _ask(
+        self,
+        what: str,
+        send: Callable[[], list[Any]],
+        within_ms: int | None = None,
+        check: Callable[[list[Any]], None] | None = None,
+    ) -> list[Any]:
+        """Sends until answers come or the time is up. Answers that are no node, a node too
+        much and the like are among what it returns."""
+        limit_s = self._timeout_s if within_ms is None else min(self._timeout_s, within_ms / 1000)
+        deadline = time.monotonic() + limit_s
+        while not self._is_closed and (left := deadline - time.monotonic()) > 0:
+            if not self._connected.wait(left):
+                break
+            try:
+                answers = [_value(sent, deadline) for sent in send()]
+            except ConnectionClosedError:
+                if self._is_closed:
+                    break
+                time.sleep(0.02)  # kazoo says so between two connections, too
+            except _PASSING:
+                continue
+            except KazooTimeoutError:
+                break
+            except NoAuthError as error:
+                raise self._forbidden(what) from error
+            except KazooException as error:
+                raise self._unreachable(what, limit_s, type(error).__name__) from error
+            else:
+                if check is not None:
+                    check(answers)
+                return answers
+        raise self._unreachable(what, limit_s)
+
+    def _check_chroot(self, answers: list[Any]) -> None:
+        if self.ensemble.chroot and answers[0] is None:
+            raise JobFileError(
+                f"{self} has no {self.ensemble.chroot}",
+                why="the path is not there",
+                do="correct the path in source.zookeeper, or start the brokers that make it",
+                zookeeper=str(self.ensemble),
+            )
+
+    def _check_results(self, answers: list[Any]) -> None:
+        for result in answers[0]:
+            if isinstance(result, NoAuthError):
+                raise self._forbidden("write to")
+            unexpected = isinstance(result, KazooException) and type(result) not in _REASONS
+            if unexpected and not isinstance(result, RolledBackError | RuntimeInconsistency):
+                raise self._unreachable("write to", 0, type(result).__name__)
+
+    def _unreachable(self, what: str, limit_s: float, why: str = "") -> Unreachable:
+        if self._is_closed:
+            why = why or "the session was closed"
+        said = self._complaints.last
+        why = why or f"no answer within {limit_s:g} s" + (f" ({said})" if said else "")
+        return Unreachable(
+            f"could not {what} {self}",
+            why=why,
+            do="see that it is up and can be reached from here, then run again",
+            zookeeper=str(self.ensemble),
+        )
+
+    def _forbidden(self, what: str) -> Conflict:
+        return Conflict(
+            f"not allowed to {what} {self}",
+            why="its access list does not let this client",
+            do="let whoever keeps the ZooKeeper give read and write access there",
+            zookeeper=str(self.ensemble),
+        )
+
+    def _on_state(self, state: str) -> None:
+        """Called by kazoo's own thread, which must not wait here."""
+        if state == KazooState.CONNECTED:
+            self._session = self._kazoo.client_id
+            self._complaints.last = ""
+            self._connected.set()
+            return
+        self._connected.clear()
+        if state == KazooState.LOST:
+            self._session = None
+
+    def _end(self) -> None:
+        # Whatever goes wrong at the end of a session that nobody needs is nobody's.
+        try:
+            self._kazoo.stop()
+            self._kazoo.close()
+        except (KazooException, KazooTimeoutError, OSError) as error:
+            self._complaints.last = str(error)
+
+
+def connect(
+    zookeeper: str, *, connect_ms: int = 10_000, session_ms: int | None = None
+) -> ZooKeeper:
+    """A session with ``host:port[,host:port...][/chroot]``. ``connect_ms`` is the deadline of
+    this and of each later call. ``session_ms`` matters to who holds nodes by it. Raises
+    Unreachable; JobFileError where the text cannot be read or the chroot is not there."""
+    client = ZooKeeper(
+        read_ensemble(zookeeper), connect_ms=connect_ms, session_ms=session_ms or connect_ms
+    )
+    client.start()
+    return client
+
+
+def _value(sent: Any, deadline: float) -> Any:
+    try:
+        return sent.get(timeout=max(0.0, deadline - time.monotonic()))
+    except (NoNodeError, NodeExistsError) as error:
+        return error
+
+
+def _node(answer: Any) -> Node | None:
+    if isinstance(answer, KazooException):
+        return None
+    content, stat = answer
+    return Node(content or b"", stat.version, stat.czxid, stat.ephemeralOwner)
+
+
+_ADD: dict[type[Operation], Callable[[Any, Any], None]] = {
+    Create: lambda t, o: t.create(o.path, o.content, ephemeral=o.ephemeral),
+    Write: lambda t, o: t.set_data(o.path, o.content),
+    Check: lambda t, o: t.check(o.path, o.version),
+    Delete: lambda t, o: t.delete(o.path, o.version),
+}
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Gives a server up in time to try the others: kazoo gives each as long as a session
+    lasts."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__()
+        self._limit_s = limit_s
+
+    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
+        return super().create_connection(*args, timeout=min(timeout, self._limit_s), **kwargs)
+
+
+class _Complaints(logging.Handler):
+    """Keeps the last thing kazoo had to say about its connection, and prints nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+        self.logger = logging.Logger("kazoo of one session", logging.WARNING)
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage()
+        if said.startswith(("Connection", "Cannot resolve")):
+            self.last = said[:1].lower() + said[1:]
