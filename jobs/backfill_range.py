@@ -6,7 +6,7 @@ import sys
 import rangeland
 from rangeland.job.overrides import require_closed_range
 from rangeland.results import RunResult
-from rangeland.submit.entry_point import Entry, main
+from rangeland.submit.entry_point import ScriptEntry, main
 
 FLAGS = {
     "missing": "land what was landed and is gone; it finds its ranges itself",
@@ -14,7 +14,7 @@ FLAGS = {
 }
 
 
-def backfill(entry: Entry) -> RunResult:
+def backfill(entry: ScriptEntry) -> RunResult:
     missing = "missing" in entry.flags
     if not missing:
         require_closed_range(entry.text, entry.job)

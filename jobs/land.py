@@ -4,10 +4,10 @@ import sys
 
 import rangeland
 from rangeland.results import RunResult
-from rangeland.submit.entry_point import Entry, main
+from rangeland.submit.entry_point import ScriptEntry, main
 
 
-def land(entry: Entry) -> RunResult:
+def land(entry: ScriptEntry) -> RunResult:
     return rangeland.land(entry.job, entry.spark(), entry.progress)
 
 

@@ -7,10 +7,10 @@ import readable
 
 import rangeland
 from rangeland.results import RunResult
-from rangeland.submit.entry_point import Entry, main
+from rangeland.submit.entry_point import ScriptEntry, main
 
 
-def land(entry: Entry) -> RunResult:
+def land(entry: ScriptEntry) -> RunResult:
     spark = entry.spark()
     # Spark sends functions of a module by name: the executors need the file as well.
     spark.sparkContext.addPyFile(readable.__file__)

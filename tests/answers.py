@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Slice
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import Draft
-from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome
-from rangeland.planning.table_audit import Replaced
+from rangeland.planning.table_audit import ReplacedRange
 from rangeland.results import CheckResult, PartitionStatus, PlanPreview, RunResult, Status
 
 LEADER = Leader(Address("b1", 9092), epoch=3, topic_id="t1")
@@ -56,7 +56,7 @@ def a_plan(ranges: list[Range], losses: list[Loss] | None = None) -> Plan:
         ranges=tuple(ranges),
         slices=tuple(slices),
         losses=tuple(losses or ()),
-        checkpoint={r.partition: Mark(r.until_offset, "t1") for r in ranges},
+        checkpoint={r.partition: LogMark(r.until_offset, "t1") for r in ranges},
         made_at_ms=1_700_000_000_000,
     )
 
@@ -74,10 +74,10 @@ def a_preview(
     ranges = [a_range(0, 1_000, 26_000), a_range(1, 0, 9_000)] if ranges is None else ranges
     logs = [a_log(0, 0, 40_000), a_log(1, 0, 9_000)] if logs is None else logs
     plan = a_plan(ranges, losses)
-    return PlanPreview(Draft(plan, tuple(ranges), already, held), table, logs, 2, pending)
+    return PlanPreview(PlanDraft(plan, tuple(ranges), already, held), table, logs, 2, pending)
 
 
-def a_loss(number: int, start: int, end: int, verdict: Verdict = Verdict.EXPIRED) -> Loss:
+def a_loss(number: int, start: int, end: int, verdict: LossKind = LossKind.EXPIRED) -> Loss:
     return Loss(Partition("orders", number), start, end, verdict, f"the log begins at {end}")
 
 
@@ -87,7 +87,7 @@ def a_result(
     state: str = "landed",
     warnings: tuple[str, ...] = (),
     already: tuple[Range, ...] = (),
-    replaced: Replaced | None = None,
+    replaced: ReplacedRange | None = None,
 ) -> RunResult:
     if outcomes is None:
         outcomes = [

@@ -9,8 +9,8 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, with_cleanup
 from rangeland.model import Range, Slice
-from rangeland.planning.plan import Plan, Way
-from rangeland.progress import Progress, Silent
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.progress import NoProgress, Progress
 from rangeland.queries import job_status
 from rangeland.results import PlanPreview, RunResult, VerifyResult
 from rangeland.spark.plan_frames import plan_frame
@@ -56,17 +56,19 @@ class FrozenPlan:
 
     def apply(self, spark: Any, progress: Progress | None = None) -> RunResult:
         """Lands exactly this plan. Raises Conflict where its ground has moved."""
-        return commands.apply(self.job, self.plan, self.preview.seen, spark, progress or Silent())
+        return commands.apply(
+            self.job, self.plan, self.preview.seen, spark, progress or NoProgress()
+        )
 
 
 def plan(job: Job, spark: Any, progress: Progress | None = None) -> FrozenPlan:
     """Looks at the cluster and the ledger, and writes nothing."""
-    return FrozenPlan(job, commands.preview(job, spark, progress or Silent()))
+    return FrozenPlan(job, commands.preview(job, spark, progress or NoProgress()))
 
 
 def land(job: Job, spark: Any, progress: Progress | None = None) -> RunResult:
     """Lands what the job asks for, exactly once, as ``rangeland run`` does."""
-    return commands.run(job, spark, progress or Silent())
+    return commands.run(job, spark, progress or NoProgress())
 
 
 def backfill(
@@ -80,10 +82,10 @@ def backfill(
     """Lands the job's range beside its scheduled runs, as ``rangeland backfill`` does.
     ``missing`` lands what the table has lost, whatever the range; ``replace`` lands the
     range once more, in the place of the rows that are there."""
-    way = Way.MISSING if missing else Way.REPLACE if replace else Way.BESIDE
-    return commands.backfill(job, spark, progress or Silent(), way)
+    way = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BESIDE
+    return commands.backfill(job, spark, progress or NoProgress(), way)
 
 
 def verify(job: Job, spark: Any, progress: Progress | None = None) -> VerifyResult:
     """Whether the table holds each landed offset once, as ``rangeland verify`` says."""
-    return job_status.verify(job, spark, progress or Silent())
+    return job_status.verify(job, spark, progress or NoProgress())

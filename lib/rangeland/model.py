@@ -104,7 +104,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Age(StrEnum):
+class VersionSupport(StrEnum):
     """Whether a broker can be asked which versions it takes: one that is ``old`` closes at the
     question, one that is ``mute`` says nothing."""
 
@@ -236,7 +236,7 @@ class Survey:
     agreed: dict[Partition, str] = field(default_factory=dict)
     retention: dict[str, Retention] = field(default_factory=dict)
     expiring: dict[Partition, int] = field(default_factory=dict)
-    ages: dict[Address, Age] = field(default_factory=dict)
+    ages: dict[Address, VersionSupport] = field(default_factory=dict)
     cluster: Cluster | None = None
 
 
@@ -375,7 +375,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class QuarantinedBytes:
     """The bytes of a batch that cannot be decoded, as they came, and what else decoding them
     takes: ``aborted`` as in a fetch. ``reason`` is the decoder's."""
 

@@ -1,7 +1,7 @@
 """What a run tells while it works, to whoever wants to hear it.
 
 A ``Progress`` decides nothing, and what it does must not hold up the run: ``pictures.progress``
-draws it for people, tests count it, ``Silent`` passes it over.
+draws it for people, tests count it, ``NoProgress`` passes it over.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Progress(Protocol):
         """Something a person should know that does not end the run."""
 
 
-class Silent:
+class NoProgress:
     """A Progress that tells nobody."""
 
     def step(self, text: str) -> None: ...

@@ -11,17 +11,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from rangeland.delta.ledger.events import LossEntry
-from rangeland.groups.backend import Holder
+from rangeland.delta.ledger.events import LossEvent
+from rangeland.groups.backend import GroupMember
 from rangeland.model import Counts, LogState, OpenTransaction, Partition, Range
 from rangeland.planning.checkpoint_move import never_landed
 from rangeland.planning.intervals import Interval, overlap, width
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import Draft
-from rangeland.planning.policy import Seen
+from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.policy import SeenLoss
 from rangeland.planning.proof import RangeOutcome
-from rangeland.planning.retention_risk import Speed
-from rangeland.planning.table_audit import Audit, Piece, Replaced
+from rangeland.planning.retention_risk import ReadSpeed
+from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
 
 State = Literal["landed", "nothing", "already-landed"]
 
@@ -43,7 +43,7 @@ def range_json(r: Range) -> dict[str, Any]:
     }
 
 
-def loss_json(loss: LossEntry) -> dict[str, Any]:
+def loss_json(loss: LossEvent) -> dict[str, Any]:
     """A verdict as the ledger has it."""
     return {
         **range_json(loss.range),
@@ -84,8 +84,8 @@ class RunResult:
     already: tuple[Range, ...] = ()
     held: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    losses: tuple[LossEntry, ...] = ()
-    replaced: Replaced | None = None
+    losses: tuple[LossEvent, ...] = ()
+    replaced: ReplacedRange | None = None
     passed_over: tuple[Range, ...] = ()
     """What the checkpoint was moved over: no later run lands it."""
 
@@ -126,17 +126,17 @@ class PlanPreview:
     ``location`` is the URI that the table's path means here; None for a name in a catalog.
     ``speed`` is how fast a run is expected to read."""
 
-    draft: Draft
+    draft: PlanDraft
     table: str
     logs: Sequence[LogState]
     tasks: int
     pending: tuple[Plan, ...] = ()
     seconds: float = 0.0
     location: str | None = None
-    speed: Speed = field(default_factory=Speed)
+    speed: ReadSpeed = field(default_factory=ReadSpeed)
 
     @property
-    def seen(self) -> tuple[Seen, ...]:
+    def seen(self) -> tuple[SeenLoss, ...]:
         """The losses beside the plan."""
         return self.draft.seen({log.partition: log for log in self.logs})
 
@@ -179,7 +179,7 @@ class PartitionStatus:
     landed: tuple[Interval, ...] = ()
     lag_ms: int | None = None
     owner: str | None = None
-    held: LossEntry | None = None
+    held: LossEvent | None = None
     """Why a policy has left it at its checkpoint, where it still has cause to."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
@@ -238,7 +238,7 @@ class GroupStatus:
     id: str
     home: str = ""
     state: str = "unknown"
-    members: tuple[Holder, ...] = ()
+    members: tuple[GroupMember, ...] = ()
     why: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -272,7 +272,7 @@ class Status:
     live_plans: tuple[Plan, ...] = ()
     recent: tuple[dict[str, Any], ...] = ()
     group: GroupStatus | None = None
-    losses: tuple[LossEntry, ...] = ()
+    losses: tuple[LossEvent, ...] = ()
     """The latest that the ledger has of this job."""
     warnings: tuple[str, ...] = ()
     """Settings of the table that will make trouble, and why no run would land in it now."""
@@ -337,7 +337,7 @@ class VerifyResult:
     table: str
     table_version: int | None
     landings: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LandedPiece, ...]
     audit: Audit
     missing_files: tuple[str, ...] = ()
     seconds: float = 0.0

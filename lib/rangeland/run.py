@@ -24,24 +24,24 @@ from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, exposed, login_packages
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.adoption import adopt as adopt_table
-from rangeland.landing.committer import Finished, Finisher, mends
-from rangeland.landing.job_history import Unfinished
+from rangeland.landing.committer import CommittedPlan, PlanCommitter, mends
+from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.loss_records import losses_in
-from rangeland.landing.planner import Drafter
+from rangeland.landing.planner import Planner
 from rangeland.landing.redrive import (
     in_quarantine,
     redrives,
 )
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.landing.run_result import summed
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
 from rangeland.model import Partition, Range, Survey
 from rangeland.planning.checkpoint_move import left_behind, passing
 from rangeland.planning.coverage_rule import common, coverage_of
-from rangeland.planning.plan import Plan, Way
-from rangeland.planning.plan_builder import Draft, Standing, passed_over
-from rangeland.planning.policy import Action, Seen
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan_builder import JobPosition, PlanDraft, passed_over
+from rangeland.planning.policy import Action, SeenLoss
 from rangeland.progress import Progress
 from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.python_workers import start_workers
@@ -50,14 +50,14 @@ from rangeland.spark.transform import load_transform, transformed_schema
 MAX_ROUNDS = 50
 EARLIER = 20
 """So many landings back a group may stand without anybody having moved it."""
-_Done = tuple[list[Finished], Draft | None]
+_Done = tuple[list[CommittedPlan], PlanDraft | None]
 
 
-def preview(job: Job, spark: Any, progress: Progress, way: Way | None = None) -> PlanPreview:
+def preview(job: Job, spark: Any, progress: Progress, way: PlanKind | None = None) -> PlanPreview:
     """What a run would do now, or a backfill of this way. Reads the cluster, the ledger and
     perhaps the table, and writes nothing."""
     started = time.monotonic()
-    runner = Runner(job, spark, progress, way or Way.RUN)
+    runner = Runner(job, spark, progress, way or PlanKind.RUN)
     runner.refuse_disagreement()
     unfinished = runner.target.unfinished()
     found, survey = runner.draft()
@@ -79,10 +79,10 @@ def run(job: Job, spark: Any, progress: Progress) -> RunResult:
     return Runner(job, spark, progress).run()
 
 
-def backfill(job: Job, spark: Any, progress: Progress, way: Way | None = None) -> RunResult:
+def backfill(job: Job, spark: Any, progress: Progress, way: PlanKind | None = None) -> RunResult:
     """Lands the job's range beside its scheduled runs; their checkpoint stays where it is.
     ``way`` may say to land what the table has lost, or to land the range once more."""
-    return Runner(job, spark, progress, way or Way.BESIDE).run()
+    return Runner(job, spark, progress, way or PlanKind.BESIDE).run()
 
 
 def redrive(
@@ -91,7 +91,7 @@ def redrive(
     """Lands what is in quarantine and decodes by now, from the bytes that were kept or from
     the log; a dry run only says what would be landed."""
     started = time.monotonic()
-    runner = Runner(job, spark, progress, Way.REREAD if from_log else Way.REDRIVE)
+    runner = Runner(job, spark, progress, PlanKind.REREAD if from_log else PlanKind.REDRIVE)
     done = None if dry_run else runner.run()
     progress.step("looking at the quarantine")
     runner.target.refresh()
@@ -104,7 +104,9 @@ def adopt(job: Job, spark: Any, progress: Progress) -> AdoptResult:
     return adopt_table(job, Runner(job, spark, progress).rows, spark, progress)
 
 
-def apply(job: Job, plan: Plan, seen: Sequence[Seen], spark: Any, progress: Progress) -> RunResult:
+def apply(
+    job: Job, plan: Plan, seen: Sequence[SeenLoss], spark: Any, progress: Progress
+) -> RunResult:
     """Enters a plan that was made before, or refuses it where its ground has moved. ``seen``
     are the losses that were beside it when it was made."""
     return Runner(job, spark, progress).apply(plan, seen)
@@ -113,7 +115,9 @@ def apply(job: Job, plan: Plan, seen: Sequence[Seen], spark: Any, progress: Prog
 class Runner:
     """One command at work."""
 
-    def __init__(self, job: Job, spark: Any, progress: Progress, way: Way = Way.RUN) -> None:
+    def __init__(
+        self, job: Job, spark: Any, progress: Progress, way: PlanKind = PlanKind.RUN
+    ) -> None:
         self.job = job
         self.spark = spark
         self.progress = progress
@@ -123,16 +127,16 @@ class Runner:
         if transform is not None:
             self.rows = transformed_schema(spark, transform, self.rows)
         progress.step(f"looking at the table {job.sink.table}")
-        self.target = Target(spark, job)
+        self.target = LandingTarget(spark, job)
         self.started = time.monotonic()
         self.warnings: list[str] = []
-        self.finisher = Finisher(
+        self.finisher = PlanCommitter(
             spark, job, self.target, self.rows, transform, progress, self._warn
         )
         replacement = self.finisher.replacement
-        self.drafter = Drafter(spark, job, self.target, way, replacement, progress, self._warn)
+        self.drafter = Planner(spark, job, self.target, way, replacement, progress, self._warn)
 
-    def draft(self) -> tuple[Draft, Survey]:
+    def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan on what is known now, and the look at the cluster that it was made of."""
         found, self.finisher.survey = self.drafter.draft()
         return found, self.finisher.survey
@@ -140,12 +144,12 @@ class Runner:
     def refuse_disagreement(self) -> None:
         """What the ledger says has to be so in this table before anything lands on top of it."""
         self.target.refuse_disagreement()
-        if self.way is not Way.MISSING:
+        if self.way is not PlanKind.MISSING:
             refuse_undone(self.spark, self.target, self.job, self.progress)
 
-    def refuse_unknown_rows(self, found: Draft) -> None:
+    def refuse_unknown_rows(self, found: PlanDraft) -> None:
         """Rows that no ledger tells of are in the way of landing beside them."""
-        if self.way in (Way.RUN, Way.BESIDE):
+        if self.way in (PlanKind.RUN, PlanKind.BESIDE):
             refuse_unknown_rows(self.spark, self.target, found.plan.ranges)
 
     # --- the group --------------------------------------------------------------------
@@ -153,7 +157,7 @@ class Runner:
     def _claimed(self, work: Callable[[], _Done]) -> RunResult:
         """Works in the job's group, if it has one, and mirrors the checkpoint. A backfill is
         not in it: it moves no checkpoint and may run beside the runs."""
-        if self.job.group is None or self.way is not Way.RUN:
+        if self.job.group is None or self.way is not PlanKind.RUN:
             return self._result(*work())
         # A member that waits for executors would keep the others from what it is to read.
         self.finisher.wait_for_workers()
@@ -191,7 +195,7 @@ class Runner:
     def _noting(self, work: Callable[[], _Done]) -> _Done:
         """What ends a run for good is in the ledger, too, where there is one. Whoever asks for a
         range of his own is told, and that is all."""
-        if self.way is not Way.RUN:
+        if self.way is not PlanKind.RUN:
             return work()
         try:
             return work()
@@ -199,17 +203,17 @@ class Runner:
             ids = {partition: log.leader.topic_id for partition, log in self.drafter.logs.items()}
             found = losses_in(error)
             try:
-                self._note([Seen(x, Action.FAIL, ids.get(x.partition)) for x in found])
+                self._note([SeenLoss(x, Action.FAIL, ids.get(x.partition)) for x in found])
             except RangelandError as other:
                 self._warn(f"the loss is not in the ledger: {other}")
             raise
 
-    def _note(self, seen: Sequence[Seen], seen_at_ms: int | None = None) -> None:
+    def _note(self, seen: Sequence[SeenLoss], seen_at_ms: int | None = None) -> None:
         sequence = self.target.landed_sequence(self.job.application) + 1
         self.target.note(sequence, seen, seen_at_ms)
 
     def _land(self) -> _Done:
-        finished: list[Finished] = []
+        finished: list[CommittedPlan] = []
         outrun: tuple[Range, ...] = ()
         outrun_times = turn = 0
         while outrun_times < MAX_ROUNDS:  # a turn that finishes a plan brings the end nearer
@@ -258,14 +262,16 @@ class Runner:
 
     def _leaves_more(self) -> bool:
         """True where a plan has taken a part of what is in quarantine."""
-        return self.way is Way.REDRIVE or (self.way is Way.REREAD and self.drafter.leaves_more)
+        return self.way is PlanKind.REDRIVE or (
+            self.way is PlanKind.REREAD and self.drafter.leaves_more
+        )
 
-    def apply(self, plan: Plan, seen: Sequence[Seen]) -> RunResult:
+    def apply(self, plan: Plan, seen: Sequence[SeenLoss]) -> RunResult:
         if plan.job != self.job.job:
             raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
         return self._claimed(lambda: self._noting(lambda: self._apply(plan, seen)))
 
-    def _apply(self, plan: Plan, seen: Sequence[Seen]) -> _Done:
+    def _apply(self, plan: Plan, seen: Sequence[SeenLoss]) -> _Done:
         """What was seen is in the ledger before the plan is: whoever finds it entered has
         nothing more to tell."""
         self.refuse_disagreement()
@@ -288,12 +294,12 @@ class Runner:
             return [self.finisher.finish(same.plan, same, recovered=True)], None
         raise _moved(plan, "another plan was entered at the same time")
 
-    def _entered(self, plan: Plan, unfinished: Sequence[Unfinished]) -> Unfinished | None:
+    def _entered(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
         """The same plan, where it is in the ledger by now."""
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
         return same or self.target.landed_plan(plan)
 
-    def _reviewed(self, plan: Plan, seen: Sequence[Seen], standing: Standing) -> Draft:
+    def _reviewed(self, plan: Plan, seen: Sequence[SeenLoss], standing: JobPosition) -> PlanDraft:
         """The draft that a plan was made of, as far as its ground, which has not moved, tells."""
         held = tuple(one.loss for one in seen if one.action is Action.HOLD)
         passed = tuple(one.loss for one in seen if one.action is Action.SKIP)
@@ -302,10 +308,12 @@ class Runner:
             behind = left_behind(standing.checkpoint, plan.checkpoint, plan.ranges, standing.landed)
         notes = (*passing(behind), *passed_over(passed), *exposed(self.job))
         begins = plan.checkpoint != standing.checkpoint
-        return Draft(plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=behind)
+        return PlanDraft(
+            plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=behind
+        )
 
     def _refuse_moved(
-        self, plan: Plan, unfinished: Sequence[Unfinished], standing: Standing
+        self, plan: Plan, unfinished: Sequence[UnfinishedPlan], standing: JobPosition
     ) -> None:
         if standing.sequence != plan.sequence:
             why = f"the next plan of {plan.application} is {standing.sequence}"
@@ -317,15 +325,15 @@ class Runner:
         if in_the_way is not None:
             raise _moved(plan, f"{in_the_way.plan.application} is landing some of the same offsets")
 
-    def _comes_first(self, unfinished: Unfinished) -> bool:
+    def _comes_first(self, unfinished: UnfinishedPlan) -> bool:
         """Prepared outcomes are committed by whoever comes by; a plan of one's own sequence
         is finished before the next is made, and so is one that mends the table."""
-        own = unfinished.plan.application == self.job.application and self.way is Way.RUN
+        own = unfinished.plan.application == self.job.application and self.way is PlanKind.RUN
         mine = unfinished.plan.job == self.job.job
         aside = mends(unfinished.plan) or redrives(unfinished.plan)
         return own or (mine and aside) or unfinished.outcome is not None
 
-    def _refuse_strangers(self, unfinished: Unfinished) -> None:
+    def _refuse_strangers(self, unfinished: UnfinishedPlan) -> None:
         if unfinished.plan.job == self.job.job:
             return
         raise Conflict(
@@ -339,8 +347,8 @@ class Runner:
     def _enter(
         self,
         plan: Plan,
-        unfinished: Sequence[Unfinished],
-        seen: Sequence[Seen],
+        unfinished: Sequence[UnfinishedPlan],
+        seen: Sequence[SeenLoss],
         seen_at_ms: int | None = None,
     ) -> Plan | None:
         self.progress.step("entering the plan")
@@ -353,7 +361,7 @@ class Runner:
         self._note(seen, seen_at_ms)
         return plan if self.target.enter(plan, unfinished) else None
 
-    def _warn_of(self, found: Draft) -> None:
+    def _warn_of(self, found: PlanDraft) -> None:
         """What a person should know while there is time to stop the run."""
         for text in passing(found.left_behind):
             self._warn(text)
@@ -369,7 +377,7 @@ class Runner:
             self.warnings.append(text)
             self.progress.warn(text)
 
-    def _result(self, finished: Sequence[Finished], found: Draft | None) -> RunResult:
+    def _result(self, finished: Sequence[CommittedPlan], found: PlanDraft | None) -> RunResult:
         notes = found.notes if found is not None else exposed(self.job)
         for text in (*self.target.kernel.settle(), *notes):
             self._warn(text)
@@ -381,7 +389,7 @@ class Runner:
         )
 
 
-def _overlapping(plan: Plan, unfinished: Sequence[Unfinished]) -> Unfinished | None:
+def _overlapping(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
     """The first unfinished plan that holds an offset of this one."""
     for other in unfinished:
         if common(plan.ranges, coverage_of(other.plan.ranges)):

@@ -124,7 +124,7 @@ def _too_deep() -> Unreadable:
     return Unreadable(f"it is nested more than {MAX_JSON_DEPTH} levels deep")
 
 
-class Fields:
+class JsonFields:
     """A JSON object whose fields are read by name and type. Every method raises Unreadable for
     a field that is missing, unless it has a default, and for one of another type."""
 
@@ -141,8 +141,8 @@ class Fields:
         *,
         max_bytes: int = MAX_JSON_BYTES,
         unique_keys: bool = False,
-    ) -> Fields:
-        return Fields(parse_json(text, max_bytes=max_bytes, unique_keys=unique_keys))
+    ) -> JsonFields:
+        return JsonFields(parse_json(text, max_bytes=max_bytes, unique_keys=unique_keys))
 
     def __len__(self) -> int:
         return len(self._values)
@@ -188,13 +188,13 @@ class Fields:
             raise Unreadable(f"{name}: expected a number, not {_shown(found)}")
         return float(found)
 
-    def fields(self, name: str, default: Any = _REQUIRED) -> Fields:
+    def fields(self, name: str, default: Any = _REQUIRED) -> JsonFields:
         """An object."""
-        return Fields(self._read(name, Mapping, "an object", default))
+        return JsonFields(self._read(name, Mapping, "an object", default))
 
-    def each(self, name: str, default: Any = _REQUIRED) -> list[Fields]:
+    def each(self, name: str, default: Any = _REQUIRED) -> list[JsonFields]:
         """A list of objects."""
-        return [Fields(entry) for entry in self.values(name, default)]
+        return [JsonFields(entry) for entry in self.values(name, default)]
 
     def texts(self, name: str, default: Any = _REQUIRED) -> tuple[str, ...]:
         found = self.values(name, default)

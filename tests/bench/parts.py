@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from rangeland import run
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.job.source_settings import cluster_settings
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.producing import Record, create_topic, fill, produce
 from tests.bench.child import Order, measure_in_child
 from tests.bench.measuring import load_average
@@ -217,8 +217,8 @@ def survey(bench: Bench, partitions: int = SURVEY_PARTITIONS) -> Found:
     found: Found = {"load": [load_average()], "partitions": partitions, "ms": []}
     for _ in range(bench.rounds + 1):
         started = time.perf_counter()
-        with Brokers(settings) as brokers:
-            seen = take_survey(brokers, Wanted(topics=(topic,)))
+        with ConnectionPool(settings) as brokers:
+            seen = take_survey(brokers, SurveyRequest(topics=(topic,)))
         found["ms"].append(round((time.perf_counter() - started) * 1000, 1))
         found["requests"] = seen.requests
         if len(seen.logs) != partitions:

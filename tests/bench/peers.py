@@ -101,10 +101,10 @@ def land_bare(
 ) -> None:
     """One partition from its beginning to ``end``."""
     from rangeland.connection.cluster_settings import ClusterSettings
-    from rangeland.connection.pool import Brokers
+    from rangeland.connection.pool import ConnectionPool
     from rangeland.decode import Payload, decode_records
     from rangeland.decode.columns import with_partition
-    from rangeland.dialects.dialect import Asked, FetchTerms
+    from rangeland.dialects.dialect import FetchOptions, PartitionFetch
     from rangeland.dialects.kafka.compression import decompress
     from rangeland.dialects.kafka.entry_scan import BatchV2, entries, next_offset
     from rangeland.model import Address, Isolation, Partition
@@ -113,14 +113,14 @@ def land_bare(
 
     host, port = address
     settings = ClusterSettings("kafka", (Address(host, port),))
-    terms = FetchTerms(Isolation.READ_UNCOMMITTED, 500, 4 * FETCH_BYTES)
+    terms = FetchOptions(Isolation.READ_UNCOMMITTED, 500, 4 * FETCH_BYTES)
     partition = Partition(topic, number)
-    brokers = Brokers(settings)
+    brokers = ConnectionPool(settings)
     leader = ask_leaders(brokers, (topic,), settings.seeds).topics[topic].leaders[partition]
     connection = brokers.connect(settings.seeds[0])
 
-    def ask(offset: int) -> list[Asked]:
-        asked = [Asked(partition, leader.topic_id, None, offset, FETCH_BYTES)]
+    def ask(offset: int) -> list[PartitionFetch]:
+        asked = [PartitionFetch(partition, leader.topic_id, None, offset, FETCH_BYTES)]
         (question,) = brokers.dialect.ask_records(asked, terms)
         connection.send(question)
         return asked

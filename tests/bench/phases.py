@@ -10,7 +10,7 @@ import time
 from itertools import pairwise
 
 from rangeland.planning.plan import Plan
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 
 PHASES = ("look", "plan", "enter", "read", "prove", "prepare", "commit")
 _BEGINS = {
@@ -21,7 +21,7 @@ _BEGINS = {
 }
 
 
-class Phases(Silent):
+class Phases(NoProgress):
     """A Progress that keeps times, between ``begin`` and ``end``; ``taken`` are the
     milliseconds of each phase, 0 for one that was not reached."""
 

@@ -20,12 +20,12 @@ import psutil
 import pyarrow.compute as pc
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
 from rangeland.model import Slice
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.untrusted import parse_address
 from tests.bench.measuring import load_average
@@ -97,8 +97,8 @@ def _check(name: str, taken: Round, records: int, found: Found) -> None:
 def read(server: str) -> Round:
     """As a task reads: slices in, batches out, with the survey outside the time, as theirs."""
     settings = ClusterSettings("rocketmq", (parse_address(server),))
-    with Brokers(settings) as brokers:
-        survey = take_survey(brokers, Wanted(topics=(TOPIC,)))
+    with ConnectionPool(settings) as brokers:
+        survey = take_survey(brokers, SurveyRequest(topics=(TOPIC,)))
     slices = [
         Slice(n, p, log.start_offset, log.end_offset, log.size_bytes or 0, None, log.leader.address)
         for n, (p, log) in enumerate(survey.logs.items())

@@ -27,7 +27,7 @@ from rangeland.decode.columns import row_schema
 from rangeland.delta.schema_compatibility import new_table
 from rangeland.job import Job
 from rangeland.planning.slices import pack
-from rangeland.progress import Progress, Silent
+from rangeland.progress import NoProgress, Progress
 from rangeland.spark.executor_tasks import WriterSettings, land_slices
 from tests.bench.peers import BareProcesses, land_with_client
 
@@ -64,7 +64,7 @@ def land(
     ground: Ground, out: Path, compression: str = "zstd", progress: Progress | None = None
 ) -> None:
     """``rangeland run``, but for the command line around it."""
-    run.run(job(ground, out, compression), ground.spark, progress or Silent())
+    run.run(job(ground, out, compression), ground.spark, progress or NoProgress())
 
 
 def _land_snappy(ground: Ground, out: Path) -> None:

@@ -12,9 +12,9 @@ import time
 from itertools import count
 
 from rangeland.errors import Unreachable
-from rangeland.groups.backend import Fenced, Joining, Standing
-from rangeland.groups.zookeeper.group_backend import ZooKeeperHome
-from rangeland.groups.zookeeper.member import ZooKeeperMembership
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
+from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
+from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.znode_layout import partition_name, read_partition
 from rangeland.model import Partition
 
@@ -24,8 +24,8 @@ TOPIC = "orders"
 
 def main(zookeeper: str, group: str, job: str, session_ms: str, *names: str) -> int:
     partitions = tuple(p for name in names if (p := read_partition(TOPIC, name)) is not None)
-    membership = ZooKeeperHome(zookeeper, job).join(
-        Joining(group, job, partitions, session_ms=int(session_ms))
+    membership = ZooKeeperGroups(zookeeper, job).join(
+        JoinRequest(group, job, partitions, session_ms=int(session_ms))
     )
     _say("holds", membership.owned)
     for number in count(1):
@@ -34,14 +34,14 @@ def main(zookeeper: str, group: str, job: str, session_ms: str, *names: str) -> 
         except Fenced as fence:
             print("fenced:", fence, flush=True)
             return FENCED
-        if _beat(membership) is Standing.REBALANCING:
+        if _beat(membership) is HeartbeatStatus.REBALANCING:
             membership.rejoin()
             _say("holds", membership.owned)
         time.sleep(0.02)
     return 0
 
 
-def _beat(membership: ZooKeeperMembership) -> Standing | None:
+def _beat(membership: ZooKeeperMember) -> HeartbeatStatus | None:
     try:
         return membership.beat()
     except Unreachable:  # asked before a pause, and no answer in time

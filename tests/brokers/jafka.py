@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.fetch.loop_actions import Patience
-from rangeland.fetch.receipts import Tally
+from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job.value_parsers import parse_member
 from rangeland.model import Counts, LogState, Partition, Receipt, Slice
@@ -57,9 +57,9 @@ class Read:
 
 
 def read(
-    slices: Sequence[Slice], settings: ClusterSettings, patience: Patience | None = None
+    slices: Sequence[Slice], settings: ClusterSettings, patience: FetchLimits | None = None
 ) -> Read:
-    tally = Tally(slices)
+    tally = ReceiptBuilder(slices)
     rows: list[Row] = []
     for chunk in read_slices(slices, settings, patience):
         tally.add(chunk)

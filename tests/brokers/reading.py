@@ -15,18 +15,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rangeland.connection.broker_connection import Connection
+from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.group_io import BrokerEdge
-from rangeland.connection.pool import Brokers
+from rangeland.connection.group_io import BrokerGroupIO
+from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
-from rangeland.fetch.loop_actions import Patience
-from rangeland.fetch.receipts import Tally
+from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.groups.kafka.group_backend import open_home
 from rangeland.model import Counts, Isolation, LogState, Range, Receipt, Slice, Survey
 from rangeland.planning.slices import Slicing, cut
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.consuming import Consumed
 from rangeland.untrusted import parse_address
 
@@ -47,9 +47,9 @@ def settings_of(bootstrap: Sequence[str], **changed: Any) -> ClusterSettings:
 
 
 def look(settings: ClusterSettings, **wanted: Any) -> Survey:
-    edge = BrokerEdge(settings)
-    with Brokers(settings) as brokers, closing(edge):
-        return take_survey(brokers, Wanted(**wanted), home=open_home(edge))
+    edge = BrokerGroupIO(settings)
+    with ConnectionPool(settings) as brokers, closing(edge):
+        return take_survey(brokers, SurveyRequest(**wanted), home=open_home(edge))
 
 
 def slices_of(survey: Survey, target_bytes: int = 128 << 20) -> list[Slice]:
@@ -76,9 +76,9 @@ class Read:
 
 
 def read(
-    slices: Sequence[Slice], settings: ClusterSettings, patience: Patience | None = None
+    slices: Sequence[Slice], settings: ClusterSettings, patience: FetchLimits | None = None
 ) -> Read:
-    tally = Tally(slices)
+    tally = ReceiptBuilder(slices)
     batches = []
     for chunk in read_slices(slices, settings, patience):
         tally.add(chunk)
@@ -91,7 +91,7 @@ def read(
     return Read(rows_of(table), tally.receipts(), table)
 
 
-def read_topic(topic: str, settings: ClusterSettings, patience: Patience | None = None) -> Read:
+def read_topic(topic: str, settings: ClusterSettings, patience: FetchLimits | None = None) -> Read:
     return read(slices_of(look(settings, topics=(topic,))), settings, patience)
 
 
@@ -142,12 +142,12 @@ def wait_for_end(settings: ClusterSettings, topic: str, end_offset: int) -> LogS
 def spied_requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """All requests of the kinds a dialect asks for that are sent meanwhile."""
     sent: list[Any] = []
-    send = Connection.send
+    send = BrokerConnection.send
 
-    def spy(self: Connection, question: Any) -> None:
+    def spy(self: BrokerConnection, question: Any) -> None:
         sent.append(question.request)
         send(self, question)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Connection, "send", spy)
+        patch.setattr(BrokerConnection, "send", spy)
         yield sent

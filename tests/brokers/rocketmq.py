@@ -15,8 +15,8 @@ from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.fetch.loop_actions import Patience
-from rangeland.fetch.receipts import Tally
+from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.jvm.jars import class_path, jar_files
 from rangeland.jvm.java import SMALL_JVM, find_java
@@ -68,9 +68,9 @@ class Read:
 
 
 def read(
-    slices: Sequence[Slice], settings: ClusterSettings, patience: Patience | None = None
+    slices: Sequence[Slice], settings: ClusterSettings, patience: FetchLimits | None = None
 ) -> Read:
-    tally = Tally(slices)
+    tally = ReceiptBuilder(slices)
     rows: list[Row] = []
     for chunk in read_slices(slices, settings, patience):
         tally.add(chunk)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.model import LogState, Slice, Survey
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 
 
 def look(settings: ClusterSettings, **wanted: Any) -> Survey:
-    with Brokers(settings) as brokers:
-        return take_survey(brokers, Wanted(**wanted))
+    with ConnectionPool(settings) as brokers:
+        return take_survey(brokers, SurveyRequest(**wanted))
 
 
 def slice_of(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.model import Partition
-from rangeland.survey.record_ages import Position, first_times
+from rangeland.survey.record_ages import FirstRecord, first_times
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce, produce_transaction
 from tests.brokers.reading import look, settings_of
@@ -26,8 +26,10 @@ def test_the_first_record_from_a_position_on_says_how_old_a_log_is(
     settings = settings_of(kafka.bootstrap)
     logs = look(settings, topics=(topic,)).logs
     starts = {0: 0, 1: 7, 2: 0, 3: 0}
-    wanted = {p: Position(log.leader, starts[p.number], log.end_offset) for p, log in logs.items()}
-    with Brokers(settings) as brokers:
+    wanted = {
+        p: FirstRecord(log.leader, starts[p.number], log.end_offset) for p, log in logs.items()
+    }
+    with ConnectionPool(settings) as brokers:
         found = first_times(brokers, wanted)
         once = brokers.requests
     assert found == {
@@ -46,8 +48,8 @@ def test_a_batch_larger_than_what_was_asked_for_first_is_asked_for_again(
         produce(kafka.bootstrap, topic, large, partition=partition)
     settings = settings_of(kafka.bootstrap)
     logs = look(settings, topics=(topic,)).logs
-    wanted = {p: Position(log.leader, 0, log.end_offset) for p, log in logs.items()}
-    with Brokers(settings) as brokers:
+    wanted = {p: FirstRecord(log.leader, 0, log.end_offset) for p, log in logs.items()}
+    with ConnectionPool(settings) as brokers:
         assert first_times(brokers, wanted) == dict.fromkeys(logs, FIRST_MS)
 
 
@@ -58,5 +60,5 @@ def test_leaders_that_are_away_cost_nothing_but_their_answer(
     settings = settings_of(kafka.bootstrap)
     (log,) = look(settings, topics=(topic,)).logs.values()
     gone = Partition("nobody-has-this", 0)
-    with Brokers(settings) as brokers:
-        assert first_times(brokers, {gone: Position(log.leader, 0, 9)}) == {}
+    with ConnectionPool(settings) as brokers:
+        assert first_times(brokers, {gone: FirstRecord(log.leader, 0, 9)}) == {}

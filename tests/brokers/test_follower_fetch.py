@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.fetch import fetch_thread
-from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, LogState
 from rangeland.planning.policy import Action, Policy
@@ -28,7 +28,7 @@ RACKS = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 COUNT = 20_000
-SMALL = Patience(no_progress_ms=20_000, fetch_bytes=32 << 10, request_bytes=64 << 10)
+SMALL = FetchLimits(no_progress_ms=20_000, fetch_bytes=32 << 10, request_bytes=64 << 10)
 
 
 @dataclass(frozen=True)

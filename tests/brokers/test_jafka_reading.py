@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.dialects.dialect import Asked, FetchTerms
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.dialect import FetchOptions, PartitionFetch
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.jafka import ask_records, messages, next_offset, read_records
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
-from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Address, AtOffset, Bounds, Isolation, Latest, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.jafka import JafkaCluster
@@ -219,7 +219,7 @@ def test_entries_larger_than_a_fetch_are_read(jafka: JafkaCluster, topic: str) -
     values = [b"a", b"b" * 100_000, b"c", b"d" * 300_000]
     produce(jafka.address(), topic, values)
     settings = settings_of(jafka)
-    patience = Patience(fetch_bytes=512, smallest_fetch_bytes=512, no_progress_ms=4_000)
+    patience = FetchLimits(fetch_bytes=512, smallest_fetch_bytes=512, no_progress_ms=4_000)
     found = read([slice_of(log_of(settings, topic))], settings, patience)
     assert found.values == values
 
@@ -228,10 +228,10 @@ def test_a_fetch_ends_with_its_segment(jafka: JafkaCluster, topic: str) -> None:
     end = produce(jafka.address(), topic, values_of("v", 600), batch=20)
     segments = [int(path.stem) for path in jafka.segments(topic)]
     partition, at, seen = Partition(topic, 0, "1"), 0, []
-    terms = FetchTerms(Isolation.READ_COMMITTED, 0, 1 << 20)
+    terms = FetchOptions(Isolation.READ_COMMITTED, 0, 1 << 20)
     with JafkaClient(jafka.address()) as client:
         while at < end:
-            asked = [Asked(partition, None, None, at, 1 << 20)]
+            asked = [PartitionFetch(partition, None, None, at, 1 << 20)]
             answer = client.ask(ask_records(asked, terms)[0].request)
             (part,) = read_records([answer], asked, Isolation.READ_COMMITTED).parts
             behind = next_offset(part.records, at)
@@ -261,11 +261,11 @@ def test_a_broker_is_found_where_it_is_now_and_no_other_answers_for_it(
 WITHOUT_KAZOO = """
 import pickle, sys
 sys.modules["kazoo"] = None
-from rangeland.spark import tasks
-from rangeland.fetch.receipts import Tally
+from rangeland.spark import executor_tasks
+from rangeland.fetch.receipts import ReceiptBuilder
 slices, settings = pickle.load(sys.stdin.buffer)
-tally = Tally(slices)
-for chunk in tasks.read_slices(slices, settings):
+tally = ReceiptBuilder(slices)
+for chunk in executor_tasks.read_slices(slices, settings):
     tally.add(chunk)
 print(sum(receipt.counts.landed for receipt in tally.receipts()))
 """
@@ -284,18 +284,18 @@ def test_many_slices_of_a_broker_are_asked_for_at_once(jafka: JafkaCluster, topi
     asked = []
     for number in (0, 1):
         produce(jafka.address(), topic, [b"v"], number)
-        asked.append(Asked(Partition(topic, number, "1"), None, None, 0, 1024))
-    asked.append(Asked(Partition(topic, 9, "1"), None, None, 0, 1024))
-    asked.append(Asked(Partition(topic, 0, "1"), None, None, 1 << 40, 1024))
-    terms = FetchTerms(Isolation.READ_COMMITTED, 0, 1 << 20)
+        asked.append(PartitionFetch(Partition(topic, number, "1"), None, None, 0, 1024))
+    asked.append(PartitionFetch(Partition(topic, 9, "1"), None, None, 0, 1024))
+    asked.append(PartitionFetch(Partition(topic, 0, "1"), None, None, 1 << 40, 1024))
+    terms = FetchOptions(Isolation.READ_COMMITTED, 0, 1 << 20)
     with JafkaClient(jafka.address()) as client:
         answer = client.ask(ask_records(asked, terms)[0].request)
     parts = read_records([answer], asked, Isolation.READ_COMMITTED).parts
     assert [part.verdict for part in parts] == [
-        Verdict.OK,
-        Verdict.OK,
-        Verdict.FIND_LEADER,
-        Verdict.OUT_OF_RANGE,
+        ErrorMeaning.OK,
+        ErrorMeaning.OK,
+        ErrorMeaning.FIND_LEADER,
+        ErrorMeaning.OUT_OF_RANGE,
     ]
     assert [bytes(part.records) for part in parts[:2]] == [message(b"v")] * 2
 

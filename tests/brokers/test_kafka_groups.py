@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from rangeland.connection.group_io import BrokerEdge
+from rangeland.connection.group_io import BrokerGroupIO
 from rangeland.errors import Conflict, Unreachable
-from rangeland.groups.backend import Fenced, Home, Joining, Membership, Standing
+from rangeland.groups.backend import Fenced, GroupBackend, HeartbeatStatus, JoinRequest, Membership
 from rangeland.groups.kafka.group_backend import open_home
 from rangeland.model import Partition
 from rangeland.testing.client_library import admin, consumer, library
@@ -42,7 +42,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @dataclass
 class Driver:
-    home: Home
+    home: GroupBackend
     place: Membership | None = None
 
     @property
@@ -53,7 +53,7 @@ class Driver:
     def step(self) -> None:
         """What a driver does all the time: beat, and rejoin where it must."""
         assert self.place is not None
-        if self.place.beat() is not Standing.HOLDS:
+        if self.place.beat() is not HeartbeatStatus.HOLDS:
             self.place.rejoin()
 
 
@@ -64,7 +64,7 @@ class Drivers:
     bootstrap: list[str]
     topic: str
     pool: ThreadPoolExecutor
-    homes: list[Home] = field(default_factory=list)
+    homes: list[GroupBackend] = field(default_factory=list)
 
     @property
     def group(self) -> str:
@@ -75,12 +75,12 @@ class Drivers:
         return tuple(Partition(self.topic, number) for number in range(4))
 
     def driver(self) -> Driver:
-        self.homes.append(open_home(BrokerEdge(settings_of(self.bootstrap))))
+        self.homes.append(open_home(BrokerGroupIO(settings_of(self.bootstrap))))
         return Driver(self.homes[-1])
 
-    def joining(self, **changed: Any) -> Joining:
+    def joining(self, **changed: Any) -> JoinRequest:
         terms = {"session_ms": 6_000, "rebalance_ms": 10_000, **changed}
-        return Joining(self.group, "orders", self.partitions, **terms)
+        return JoinRequest(self.group, "orders", self.partitions, **terms)
 
     def first(self, **changed: Any) -> Driver:
         driver = self.driver()
@@ -191,7 +191,7 @@ def test_who_stops_beating_loses_its_place_and_is_fenced(drivers: Drivers) -> No
     drivers.settle([first], lambda: first.owned == {0, 1, 2, 3})
     with pytest.raises(Fenced, match=f"group {drivers.group} is fenced in generation"):
         silent.place.commit({lost: 2})
-    assert silent.place.beat() is Standing.LOST
+    assert silent.place.beat() is HeartbeatStatus.LOST
     assert silent.place.owned == frozenset()
     first.place.commit({lost: 3})
     assert first.home.offsets(drivers.group, drivers.partitions) == {
@@ -317,7 +317,7 @@ def test_a_consumer_of_the_newer_protocol_is_not_overlooked(
 # --- when the coordinator goes ------------------------------------------------------------
 
 
-def beat_until_answered(place: Membership) -> Standing:
+def beat_until_answered(place: Membership) -> HeartbeatStatus:
     deadline = time.monotonic() + 2 * PATIENCE_S
     while True:
         try:
@@ -336,7 +336,7 @@ def test_a_place_outlives_its_coordinator(kafka3: KafkaCluster, topic: str) -> N
         (old,) = [node for node in kafka3.ids if home.name.endswith(kafka3.address(node))]
         kafka3.kill(old)
         try:
-            assert beat_until_answered(place) is Standing.HOLDS
+            assert beat_until_answered(place) is HeartbeatStatus.HOLDS
             place.commit({drivers.partitions[0]: 2})
             assert not home.name.endswith(kafka3.address(old))
             assert home.offsets(drivers.group, drivers.partitions[:1]) == {drivers.partitions[0]: 2}

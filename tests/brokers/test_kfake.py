@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.testing.producing import Record, produce
 from tests.brokers.kfake.cluster import FakeCluster
 from tests.brokers.reading import look, read, settings_of, slices_of
@@ -14,7 +14,7 @@ from tests.brokers.reading import look, read, settings_of, slices_of
 pytestmark = pytest.mark.brokers
 
 PARTITIONS, RECORDS = 6, 12_000
-SMALL = Patience(
+SMALL = FetchLimits(
     no_progress_ms=60_000, fetch_bytes=2 << 10, smallest_fetch_bytes=1 << 10, request_bytes=8 << 10
 )
 """So that there are many fetches of few records: a batch is sent whole, so those are small, too."""

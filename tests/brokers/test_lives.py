@@ -22,12 +22,12 @@ from rangeland.model import (
     Partition,
     Receipt,
 )
-from rangeland.planning.bounds import Request
+from rangeland.planning.bounds import RangeRequest
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.limits import Limits
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import Draft, Standing, Terms, draft
+from rangeland.planning.plan_builder import JobPosition, PlanDraft, PlanTerms, draft
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.slices import Slicing
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
@@ -71,19 +71,21 @@ def make(cluster: Cluster) -> None:
 
 
 def planned(
-    settings: ClusterSettings, checkpoint: Mapping[Partition, Mark], **skips: Action
-) -> Draft:
+    settings: ClusterSettings, checkpoint: Mapping[Partition, LogMark], **skips: Action
+) -> PlanDraft:
     """The next plan of a job that goes on from a checkpoint, as a run makes it."""
     known = frozenset(p.topic for p in checkpoint)
     survey = look(settings, topics=(TOPIC,), checkpoint=checkpoint, known=known)
-    request = Request(
+    request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy(**skips), topics=(TOPIC,)
     )
-    terms = Terms("j", "j", "kafka", Isolation.READ_COMMITTED, request, Limits(), Slicing())
-    return draft(terms, survey, Standing(checkpoint, Coverage(), 1))
+    terms = PlanTerms("j", "j", "kafka", Isolation.READ_COMMITTED, request, Limits(), Slicing())
+    return draft(terms, survey, JobPosition(checkpoint, Coverage(), 1))
 
 
-def lost(settings: ClusterSettings, checkpoint: Mapping[Partition, Mark]) -> tuple[str, int, int]:
+def lost(
+    settings: ClusterSettings, checkpoint: Mapping[Partition, LogMark]
+) -> tuple[str, int, int]:
     with pytest.raises(RangeLost) as caught:
         planned(settings, checkpoint)
     (loss,) = caught.value.facts["losses"]

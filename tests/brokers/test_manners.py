@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from rangeland.connection.broker_connection import Connection
+from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import Question
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetch_thread import Fetcher
-from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Address, Counts
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
@@ -24,7 +24,7 @@ from tests.brokers.surveys import slice_of
 
 pytestmark = pytest.mark.brokers
 
-SMALL = Patience(no_progress_ms=60_000, fetch_bytes=64 << 10, request_bytes=64 << 10)
+SMALL = FetchLimits(no_progress_ms=60_000, fetch_bytes=64 << 10, request_bytes=64 << 10)
 
 
 def filled(kafka: KafkaCluster, topic: str, kilobytes: int) -> None:
@@ -88,7 +88,7 @@ def set_quota(settings: ClusterSettings, client: str, rate: float) -> None:
     request = AlterClientQuotasRequest(
         entries=(QuotaEntry(entity=(entity,), ops=(op,)),), validate_only=False
     )
-    with Brokers(settings) as brokers:
+    with ConnectionPool(settings) as brokers:
         answer = brokers.call(settings.seeds[0], Question(request))
     assert [entry.error_code for entry in answer.entries] == [0]
 
@@ -101,18 +101,18 @@ def test_a_broker_that_throttles_is_left_alone_for_as_long_as_it_says(
     set_quota(settings, settings.client_id, 100_000)
     log = log_of(settings, topic)
     events: list[tuple[float, int | None]] = []
-    on_answer, send = FetchLoop.on_answer, Connection.send
+    on_answer, send = FetchLoop.on_answer, BrokerConnection.send
 
     def spy_on_answer(self: FetchLoop, at: Address, size: int, throttle_ms: int, now: int) -> None:
         events.append((time.monotonic(), throttle_ms))
         on_answer(self, at, size, throttle_ms, now)
 
-    def spy_on_send(self: Connection, question: Any) -> None:
+    def spy_on_send(self: BrokerConnection, question: Any) -> None:
         events.append((time.monotonic(), None))
         send(self, question)
 
     monkeypatch.setattr(FetchLoop, "on_answer", spy_on_answer)
-    monkeypatch.setattr(Connection, "send", spy_on_send)
+    monkeypatch.setattr(BrokerConnection, "send", spy_on_send)
     found = read([slice_of(log)], settings, SMALL)
     assert found.counts == Counts(landed=1_300)
     throttled = [(at, ms) for at, ms in events if ms]
@@ -141,5 +141,5 @@ def test_a_rate_makes_reading_as_slow_as_it_says(kafka: KafkaCluster, topic: str
 def test_a_fetcher_asks_for_less_at_a_time_when_it_is_slowed() -> None:
     address = Address("h", 1)
     settings = ClusterSettings("kafka", (address,), rates=((address, 100_000),))
-    fetcher = Fetcher([], settings, Patience())
+    fetcher = FetchThread([], settings, FetchLimits())
     assert fetcher._terms.max_bytes == 100_000

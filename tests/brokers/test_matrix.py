@@ -18,9 +18,9 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import JobFileError, RangeLost, Unreachable
-from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import AtTime, Bounds, Counts, Earliest, Latest, Partition
-from rangeland.planning.bounds import Request, resolve
+from rangeland.planning.bounds import RangeRequest, resolve
 from rangeland.planning.policy import Policy
 from rangeland.testing.console import write_lines
 from rangeland.testing.consuming import Consumed, consume
@@ -250,7 +250,7 @@ def test_times_are_about_right_where_only_segments_have_them(cluster: Cluster, t
     assert 0 < (found[between] or 0) <= 50, "the beginning of a segment that is older"
     assert survey.inexact == {(partition, t) for t in asked}
     policy = Policy()
-    request = Request(Bounds(AtTime(between)), Bounds(Latest()), Earliest(), policy)
+    request = RangeRequest(Bounds(AtTime(between)), Bounds(Latest()), Earliest(), policy)
     resolved = resolve(request, survey, {})
     assert [(r.from_offset, r.until_offset) for r in resolved.ranges] == [(found[between], 100)]
     assert "at or before the time" in resolved.notes[0]
@@ -263,7 +263,7 @@ def test_a_message_larger_than_a_fetch_is_read(cluster: Cluster, topic: str) -> 
     make(cluster, topic)
     records = [Record(b"%d" % i * size) for i, size in enumerate((10, 300_000, 10, 700_000, 10))]
     produce(cluster.bootstrap, topic, records, version=cluster.version)
-    small = Patience(no_progress_ms=10_000, fetch_bytes=64 << 10, request_bytes=64 << 10)
+    small = FetchLimits(no_progress_ms=10_000, fetch_bytes=64 << 10, request_bytes=64 << 10)
     found = read_topic(topic, settings_of(cluster.bootstrap), small)
     assert [row.value for row in found.rows] == [record.value for record in records]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.fetch.loop_actions import Patience
-from rangeland.fetch.receipts import Tally
+from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.brokers, pytest.mark.slow]
 
 VERSIONS = ("0.8.2.2", "0.10.2.2", "0.11.0.3", "3.9.1", "4.1.0", "4.4.0")
 COUNT = 24_000
-SMALL = Patience(no_progress_ms=60_000, fetch_bytes=64 << 10, request_bytes=64 << 10)
+SMALL = FetchLimits(no_progress_ms=60_000, fetch_bytes=64 << 10, request_bytes=64 << 10)
 """So that the reading takes many requests, of which most come after the kill."""
 TOPIC = (
     "t" * 150
@@ -61,7 +61,7 @@ def test_the_reading_goes_on_at_the_next_leader(
     piece = slice_of(log_of(settings, TOPIC))
     assert piece.until_offset == COUNT
     killed = leader_of(cluster.bootstrap, TOPIC)
-    tally = Tally([piece])
+    tally = ReceiptBuilder([piece])
     values: list[bytes] = []
     leaders: list[str] = []
     for chunk in read_slices([piece], settings, SMALL):

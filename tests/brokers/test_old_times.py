@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import load_dialect
 from rangeland.model import AtTime, Bounds, Earliest, Isolation, Latest, Partition
-from rangeland.planning.bounds import Request, Resolved, resolve
+from rangeland.planning.bounds import RangeRequest, ResolvedRange, resolve
 from rangeland.planning.policy import Policy
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.producing import Record, produce
@@ -47,9 +47,9 @@ def write(cluster: KafkaZooKeeperCluster, records: int, *, timed: bool) -> None:
     produce(cluster.bootstrap, TOPIC, values, batch_records=1, linger_ms=0)
 
 
-def resolved(cluster: KafkaZooKeeperCluster, time_ms: int) -> Resolved:
+def resolved(cluster: KafkaZooKeeperCluster, time_ms: int) -> ResolvedRange:
     survey = look(settings_of(cluster.bootstrap), topics=(TOPIC,), times_ms=(time_ms,))
-    request = Request(Bounds(AtTime(time_ms)), Bounds(Latest()), Earliest(), Policy())
+    request = RangeRequest(Bounds(AtTime(time_ms)), Bounds(Latest()), Earliest(), Policy())
     return resolve(request, survey, {})
 
 
@@ -59,7 +59,7 @@ def said_by_the_broker(cluster: KafkaZooKeeperCluster, time_ms: int) -> int | No
     assert leader.address is not None
     kafka = load_dialect("kafka")
     questions = kafka.ask_offsets({P: leader}, AtTime(time_ms), Isolation.READ_COMMITTED)
-    with Brokers(settings) as brokers:
+    with ConnectionPool(settings) as brokers:
         return kafka.read_offsets(brokers.call_all(leader.address, questions))[P].offset
 
 

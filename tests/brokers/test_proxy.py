@@ -10,8 +10,8 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Unreachable
-from rangeland.fetch.loop_actions import Patience
-from rangeland.fetch.receipts import Tally
+from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing import jafka_clients, rocketmq_clients
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.brokers
 EVERYTHING = Trouble(
     7, refused=0.1, cut=0.1, delayed=0.1, delay_s=0.05, failed=0.3, bytes_per_second=2_000_000
 )
-SMALL = Patience(
+SMALL = FetchLimits(
     no_progress_ms=30_000,
     fetch_bytes=2 << 10,
     smallest_fetch_bytes=1 << 10,
@@ -55,7 +55,7 @@ def values_of(count: int) -> list[bytes]:
 
 def read(settings: ClusterSettings, topic: str) -> tuple[list[bytes], Counts]:
     slices = slices_of(look(settings, topics=(topic,)))
-    tally, values = Tally(slices), list[bytes]()
+    tally, values = ReceiptBuilder(slices), list[bytes]()
     for chunk in read_slices(slices, settings, SMALL):
         tally.add(chunk)
         values += [] if chunk.batch is None else chunk.batch.column("value").to_pylist()

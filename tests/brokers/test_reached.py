@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rangeland.job import Job
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries.reached_check import reached
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, open_transaction, produce
@@ -32,7 +32,7 @@ def job_until(kafka: KafkaCluster, topic: str, until: Any, **source: Any) -> Job
 
 
 def states(job: Job, idle_after_ms: int | None = None) -> list[str]:
-    return [p.state for p in reached(job, Silent(), idle_after_ms).partitions]
+    return [p.state for p in reached(job, NoProgress(), idle_after_ms).partitions]
 
 
 def at_t() -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.kafka.messages import FetchRequest
-from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Counts, LogState
 from rangeland.testing.consuming import Consumed, consume
 from rangeland.testing.kafka import KafkaCluster
@@ -164,7 +164,7 @@ def test_sixteen_slices_of_a_partition_are_the_whole(
 
 
 def test_fetches_smaller_than_a_batch_still_end(mixed: Mixed, settings: ClusterSettings) -> None:
-    tiny = Patience(fetch_bytes=16, smallest_fetch_bytes=16, request_bytes=16, backoff_ms=1)
+    tiny = FetchLimits(fetch_bytes=16, smallest_fetch_bytes=16, request_bytes=16, backoff_ms=1)
     assert read([slice_of(mixed.log)], settings, tiny).rows == mixed.judged
 
 
@@ -178,7 +178,7 @@ def read_big(kafka: KafkaCluster, settings: ClusterSettings, topic: str, codec: 
     for partition in range(3):
         records = [*numbered(3), big, *numbered(3, start=3)]
         produce(kafka.bootstrap, topic, records, codec=codec, partition=partition, batch_records=1)
-    tiny = Patience(fetch_bytes=1 << 10, smallest_fetch_bytes=1 << 10, backoff_ms=1)
+    tiny = FetchLimits(fetch_bytes=1 << 10, smallest_fetch_bytes=1 << 10, backoff_ms=1)
     slices = [
         slice_of(log, index=i)
         for i, log in enumerate(look(settings, topics=(topic,)).logs.values())

@@ -42,7 +42,7 @@ def test_a_topic_that_its_broker_compacts_is_read_over_all_gaps(
     made = m.create_topic(topic, 1)
     attributes = {"attributes": "+cleanup.policy=COMPACTION"}
     with RocketmqClient(compacting.address()) as client:
-        client.ask(m.Request(made.code, {**made.fields, **attributes}))
+        client.ask(m.RemotingRequest(made.code, {**made.fields, **attributes}))
         for offset in range(MESSAGES):
             key = f"own-{offset}" if offset % EACH == 0 else "same"
             client.ask(m.send(queue, bytes(100), {"KEYS": key, "TAGS": "A"}, 1))

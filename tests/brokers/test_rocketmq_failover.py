@@ -10,8 +10,8 @@ import pytest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import fetch_thread, simple_consumer
-from rangeland.fetch.loop_actions import Patience
-from rangeland.fetch.receipts import Tally
+from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.model import Counts, Partition
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.rocketmq import RocketmqCluster
@@ -46,10 +46,10 @@ def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_behind_it
 
     # The master goes away in the middle of a reading that was planned with it.
     monkeypatch.setattr(fetch_thread, "PREFETCH_BYTES", 1)
-    patience = Patience(
+    patience = FetchLimits(
         fetch_bytes=20_000, smallest_fetch_bytes=20_000, no_progress_ms=30_000, backoff_ms=50
     )
-    tally, seen = Tally([slice_of(log)]), []
+    tally, seen = ReceiptBuilder([slice_of(log)]), []
     for chunk in simple_consumer.read_slices([slice_of(log)], settings, patience):
         tally.add(chunk)
         seen += chunk.batch.column("value").to_pylist()

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.connection.group_io import BrokerEdge
+from rangeland.connection.group_io import BrokerGroupIO
 from rangeland.errors import Conflict, JobFileError
-from rangeland.groups.backend import Fenced, Home, Joining, Membership, Standing
-from rangeland.groups.heartbeat import Keeper
+from rangeland.groups.backend import Fenced, GroupBackend, HeartbeatStatus, JoinRequest, Membership
+from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.group_backend import open_home
 from rangeland.model import Partition
@@ -43,18 +43,18 @@ def cluster() -> Iterator[RocketmqCluster]:
 
 @dataclass
 class Driver:
-    edge: BrokerEdge
-    home: Home
+    edge: BrokerGroupIO
+    home: GroupBackend
     place: Membership
 
     @property
     def owned(self) -> frozenset[Partition]:
         return self.place.owned
 
-    def step(self) -> Standing:
+    def step(self) -> HeartbeatStatus:
         """What a driver does all the time: beat, and rejoin where it must."""
         standing = self.place.beat()
-        if standing is not Standing.HOLDS:
+        if standing is not HeartbeatStatus.HOLDS:
             self.place.rejoin()
         return standing
 
@@ -65,7 +65,7 @@ class Drivers:
 
     cluster: RocketmqCluster
     topic: str
-    started: list[BrokerEdge] = field(default_factory=list)
+    started: list[BrokerGroupIO] = field(default_factory=list)
 
     @property
     def group(self) -> str:
@@ -75,11 +75,13 @@ class Drivers:
     def partitions(self) -> tuple[Partition, ...]:
         return tuple(Partition(self.topic, n, b) for b in BROKERS for n in range(2))
 
-    def joining(self, host: str = "host-1", rebalance_ms: int = 20_000) -> Joining:
-        return Joining(self.group, "nightly", self.partitions, host=host, rebalance_ms=rebalance_ms)
+    def joining(self, host: str = "host-1", rebalance_ms: int = 20_000) -> JoinRequest:
+        return JoinRequest(
+            self.group, "nightly", self.partitions, host=host, rebalance_ms=rebalance_ms
+        )
 
-    def home(self) -> tuple[BrokerEdge, Home]:
-        edge = BrokerEdge(settings_of(self.cluster))
+    def home(self) -> tuple[BrokerGroupIO, GroupBackend]:
+        edge = BrokerGroupIO(settings_of(self.cluster))
         self.started.append(edge)
         return edge, open_home(edge)
 
@@ -119,7 +121,7 @@ def test_two_drivers_share_and_who_stays_gets_all(drivers: Drivers) -> None:
         set(drivers.partitions[:2]),
         set(drivers.partitions[2:]),
     )
-    assert (first.step(), second.step()) == (Standing.HOLDS, Standing.HOLDS)
+    assert (first.step(), second.step()) == (HeartbeatStatus.HOLDS, HeartbeatStatus.HOLDS)
     view = second.home.view(drivers.group)
     assert view.state == "stable"
     assert {p: holder.member_id for p, holder in view.owners.items()} == {
@@ -128,14 +130,14 @@ def test_two_drivers_share_and_who_stays_gets_all(drivers: Drivers) -> None:
     assert all(holder.is_ours and holder.host == "127.0.0.1" for holder in view.members)
 
     second.place.leave()
-    assert first.step() is Standing.REBALANCING
+    assert first.step() is HeartbeatStatus.REBALANCING
     assert first.owned == set(drivers.partitions)
     with pytest.raises(Fenced):
         second.place.commit({drivers.partitions[3]: 1})
-    assert first.step() is Standing.HOLDS
+    assert first.step() is HeartbeatStatus.HOLDS
 
 
-def cut_off(edge: BrokerEdge) -> None:
+def cut_off(edge: BrokerGroupIO) -> None:
     """Its connections end. It may make new ones."""
     for address in list(edge._brokers._open):
         edge._brokers.drop(address)
@@ -150,7 +152,7 @@ def test_who_is_seen_to_die_is_taken_over_from_at_once_and_fenced(drivers: Drive
     # It lives after all, and connects again.
     with pytest.raises(Fenced, match="does not list it as a member"):
         second.place.commit({drivers.partitions[3]: 1})
-    assert second.place.beat() is Standing.LOST
+    assert second.place.beat() is HeartbeatStatus.LOST
     assert set(first.home.offsets(drivers.group, drivers.partitions).values()) == {None}
 
 
@@ -162,12 +164,12 @@ def test_a_lock_that_a_dead_driver_has_left_ends_by_itself(drivers: Drivers) -> 
 
 
 def test_keepers_share_without_being_told_to(drivers: Drivers) -> None:
-    keepers: list[Keeper] = []
+    keepers: list[HeartbeatThread] = []
     try:
         for host in ("host-1", "host-2"):
             _, home = drivers.home()
             joining = replace(drivers.joining(host), session_ms=3_000)
-            keepers.append(Keeper(home.join(joining), joining.session_ms))
+            keepers.append(HeartbeatThread(home.join(joining), joining.session_ms))
         first, second = keepers
         assert (first.owned, second.owned) == (
             set(drivers.partitions[:2]),
@@ -197,7 +199,7 @@ def test_a_driver_that_does_not_give_way_is_named(drivers: Drivers) -> None:
     _, home = drivers.home()
     with pytest.raises(Conflict, match=f"could not be claimed .*{first.place.member_id}"):
         home.join(drivers.joining("host-2", rebalance_ms=500))
-    assert first.step() is Standing.HOLDS
+    assert first.step() is HeartbeatStatus.HOLDS
 
 
 def test_offsets_of_a_group_that_nobody_is_in(drivers: Drivers) -> None:
@@ -265,9 +267,9 @@ def test_a_place_is_lost_and_found_when_a_master_begins_anew(topic: str) -> None
     with RocketmqCluster(slaves=True) as cluster:
         cluster.create_topic(topic, 2)
         partitions = (Partition(topic, 0, "broker-a"), Partition(topic, 1, "broker-a"))
-        edge = BrokerEdge(settings_of(cluster))
+        edge = BrokerGroupIO(settings_of(cluster))
         home = open_home(edge)
-        place = home.join(Joining("g", "nightly", partitions))
+        place = home.join(JoinRequest("g", "nightly", partitions))
         place.commit(dict.fromkeys(partitions, 3))
         with RocketmqClient(cluster.address("broker-a-slave")) as client:
             seen = g.read_connections(client.ask(g.connections("g")))
@@ -275,7 +277,7 @@ def test_a_place_is_lost_and_found_when_a_master_begins_anew(topic: str) -> None
         time.sleep(1)  # offsets reach the disk a little later
         cluster.stop("broker-a")
         cluster.restart("broker-a")
-        assert place.beat() is Standing.LOST
+        assert place.beat() is HeartbeatStatus.LOST
         place.rejoin()
         assert place.owned == set(partitions)
         assert home.offsets("g", partitions) == dict.fromkeys(partitions, 3)
@@ -287,10 +289,10 @@ def test_brokers_that_make_no_groups_take_neither_members_nor_offsets(topic: str
     with RocketmqCluster(properties={"autoCreateSubscriptionGroup": "false"}) as cluster:
         cluster.create_topic(topic, 1)
         partition = Partition(topic, 0, "broker-a")
-        edge = BrokerEdge(settings_of(cluster))
+        edge = BrokerGroupIO(settings_of(cluster))
         home = open_home(edge)
         with pytest.raises(JobFileError, match="do not take members of group g"):
-            home.join(Joining("g", "nightly", (partition,)))
+            home.join(JoinRequest("g", "nightly", (partition,)))
         with pytest.raises(JobFileError, match="create the group g"):
             home.commit("g", {partition: 3})
         assert home.offsets("g", (partition,)) == {partition: None}

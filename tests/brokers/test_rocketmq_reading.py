@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
-from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.testing.rocketmq import RocketmqCluster
@@ -146,7 +146,7 @@ def test_messages_larger_than_a_fetch_are_read(rocketmq: RocketmqCluster, topic:
     values = [b"a", *(bytes([i]) * 60_000 for i in range(40)), b"c", b"d" * 300_000, *[b"e"] * 90]
     produce(rocketmq.address(), topic, values)
     settings = settings_of(rocketmq)
-    patience = Patience(fetch_bytes=512, smallest_fetch_bytes=512, no_progress_ms=4_000)
+    patience = FetchLimits(fetch_bytes=512, smallest_fetch_bytes=512, no_progress_ms=4_000)
     log = log_of(settings, topic)
     assert read([slice_of(log)], settings, patience).values == values
     assert read([slice_of(log)], settings).values == values
@@ -214,7 +214,7 @@ def test_reading_makes_no_group(rocketmq: RocketmqCluster, topic: str) -> None:
     produce(rocketmq.address(), topic, [b"v"])
     read_topic(rocketmq, topic)
     with RocketmqClient(rocketmq.address()) as client:
-        kept = bytes(client.ask(m.Request(ALL_GROUPS, {})).body).decode()
+        kept = bytes(client.ask(m.RemotingRequest(ALL_GROUPS, {})).body).decode()
     assert m.READER_GROUP in kept
     assert "rangeland" not in kept
 

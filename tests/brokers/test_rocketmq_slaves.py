@@ -8,7 +8,7 @@ from itertools import groupby
 import pytest
 
 from rangeland.errors import Unreachable
-from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts
 from rangeland.testing.rocketmq import RocketmqCluster
@@ -38,7 +38,7 @@ def test_what_the_master_has_on_disk_only_is_read_from_the_slave_that_it_suggest
     settings = settings_of(pair)
     log = log_of(settings, topic)
     assert str(log.leader.address) == pair.address()
-    patience = Patience(fetch_bytes=20_000, smallest_fetch_bytes=20_000)
+    patience = FetchLimits(fetch_bytes=20_000, smallest_fetch_bytes=20_000)
     chunks = list(read_slices([slice_of(log)], settings, patience))
     assert [leader for leader, _ in groupby(chunk.leader for chunk in chunks)] == [
         pair.address(),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rangeland.connection import tokens
-from rangeland.connection.broker_connection import Connection
+from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import (
     ClusterSettings,
     SaslSettings,
@@ -25,7 +25,7 @@ from rangeland.connection.cluster_settings import (
 )
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError
-from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Address, Counts
 from rangeland.testing.producing import (
     Record,
@@ -348,13 +348,13 @@ def test_a_read_outlasts_the_session_on_one_connection(
     TOKENS_TAKEN.clear()
     monkeypatch.setattr(tokens, "_kept", {})
     connected: list[Address] = []
-    connect = Connection._connect
+    connect = BrokerConnection._connect
 
-    def spy(self: Connection) -> Any:
+    def spy(self: BrokerConnection) -> Any:
         connected.append(self.address)
         return connect(self)
 
-    monkeypatch.setattr(Connection, "_connect", spy)
+    monkeypatch.setattr(BrokerConnection, "_connect", spy)
     with spied_requests(monkeypatch) as sent:
         found = read([slice_of(log, 0, COUNT)], settings)
     later.join()
@@ -373,7 +373,7 @@ def test_a_batch_is_read_that_is_larger_than_what_is_asked_for_at_a_time(
     guarded: Guarded,
 ) -> None:
     bootstrap, size = guarded.cluster.bootstrap, 40 << 20
-    assert size > Patience().request_bytes
+    assert size > FetchLimits().request_bytes
     create_topic(bootstrap, "large", config={"max.message.bytes": size + (1 << 20)})
     produce(bootstrap, "large", [Record(bytes(size))], batch_bytes=size + (1 << 20))
     settings = settings_of(bootstrap)

@@ -17,9 +17,9 @@ import pytest
 
 import rangeland
 from rangeland.errors import Conflict, JobFileError, RemoteProtocolError, Unreachable
-from rangeland.groups.backend import Fenced, Joining, Standing
-from rangeland.groups.zookeeper.group_backend import ZooKeeperHome
-from rangeland.groups.zookeeper.member import ZooKeeperMembership
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
+from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
+from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.znode_layout import member_name, partition_name
 from rangeland.model import Partition
 from rangeland.testing.processes import Process
@@ -51,18 +51,18 @@ def chroot(server: ZooKeeperServer, topic: str) -> str:
 
 
 @pytest.fixture
-def home(server: ZooKeeperServer, chroot: str) -> Iterator[ZooKeeperHome]:
-    opened = ZooKeeperHome(server.address + chroot, JOB, connect_ms=5_000)
+def home(server: ZooKeeperServer, chroot: str) -> Iterator[ZooKeeperGroups]:
+    opened = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=5_000)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def join(home: ZooKeeperHome) -> Iterator[Callable[..., ZooKeeperMembership]]:
+def join(home: ZooKeeperGroups) -> Iterator[Callable[..., ZooKeeperMember]]:
     """Joins as a driver of the job; whoever joined leaves when the test ends."""
-    joined: list[ZooKeeperMembership] = []
+    joined: list[ZooKeeperMember] = []
 
-    def one(job: str = JOB, partitions: Sequence[Partition] = JAFKA) -> ZooKeeperMembership:
+    def one(job: str = JOB, partitions: Sequence[Partition] = JAFKA) -> ZooKeeperMember:
         joined.append(home.join(_joining(job, partitions)))
         return joined[-1]
 
@@ -71,34 +71,34 @@ def join(home: ZooKeeperHome) -> Iterator[Callable[..., ZooKeeperMembership]]:
         membership.leave()
 
 
-def _joining(job: str, partitions: Sequence[Partition], rebalance_ms: int = 10_000) -> Joining:
-    return Joining("g", job, tuple(partitions), session_ms=1_000, rebalance_ms=rebalance_ms)
+def _joining(job: str, partitions: Sequence[Partition], rebalance_ms: int = 10_000) -> JoinRequest:
+    return JoinRequest("g", job, tuple(partitions), session_ms=1_000, rebalance_ms=rebalance_ms)
 
 
 def _joined_beside(
-    others: Sequence[ZooKeeperMembership], join: Callable[..., ZooKeeperMembership]
-) -> ZooKeeperMembership:
+    others: Sequence[ZooKeeperMember], join: Callable[..., ZooKeeperMember]
+) -> ZooKeeperMember:
     """One more member, while the others do what drivers do when their beat says so."""
-    done: list[ZooKeeperMembership] = []
+    done: list[ZooKeeperMember] = []
     thread = threading.Thread(target=lambda: done.append(join()))
     thread.start()
     while thread.is_alive():
         for other in others:
-            if other.beat() is Standing.REBALANCING:
+            if other.beat() is HeartbeatStatus.REBALANCING:
                 other.rejoin()
         time.sleep(0.01)
     thread.join()
     return done[0]
 
 
-def _wait_for(standing: Standing, membership: ZooKeeperMembership) -> None:
+def _wait_for(standing: HeartbeatStatus, membership: ZooKeeperMember) -> None:
     deadline = time.monotonic() + 10
     while (seen := membership.beat()) is not standing:
         assert time.monotonic() < deadline, seen
         time.sleep(0.02)
 
 
-def _end_session(server: ZooKeeperServer, membership: ZooKeeperMembership) -> None:
+def _end_session(server: ZooKeeperServer, membership: ZooKeeperMember) -> None:
     zookeeper = membership._zookeeper
     assert zookeeper is not None
     assert zookeeper.credentials is not None
@@ -108,10 +108,10 @@ def _end_session(server: ZooKeeperServer, membership: ZooKeeperMembership) -> No
 # --- shares -----------------------------------------------------------------------------
 
 
-def test_one_member_has_all(home: ZooKeeperHome, join: Callable[..., ZooKeeperMembership]) -> None:
+def test_one_member_has_all(home: ZooKeeperGroups, join: Callable[..., ZooKeeperMember]) -> None:
     membership = join()
     assert membership.owned == ALL
-    assert membership.beat() is Standing.HOLDS
+    assert membership.beat() is HeartbeatStatus.HOLDS
     assert membership.generation == 1
     assert {p: h.member_id for p, h in home.view("g").owners.items()} == dict.fromkeys(
         ALL, membership.member_id
@@ -120,26 +120,26 @@ def test_one_member_has_all(home: ZooKeeperHome, join: Callable[..., ZooKeeperMe
     assert all(h.is_ours for h in home.view("g").members)
 
 
-def test_members_share_and_take_over(join: Callable[..., ZooKeeperMembership]) -> None:
+def test_members_share_and_take_over(join: Callable[..., ZooKeeperMember]) -> None:
     first = join()
     second = _joined_beside([first], join)
     assert first.owned | second.owned == ALL
     assert (len(first.owned), len(second.owned)) == (2, 2)
-    assert (first.beat(), second.beat()) == (Standing.HOLDS, Standing.HOLDS)
+    assert (first.beat(), second.beat()) == (HeartbeatStatus.HOLDS, HeartbeatStatus.HOLDS)
     assert first.generation == 2
     second.leave()
-    _wait_for(Standing.REBALANCING, first)
+    _wait_for(HeartbeatStatus.REBALANCING, first)
     first.rejoin()
     assert first.owned == ALL
-    assert second.beat() is Standing.LOST
+    assert second.beat() is HeartbeatStatus.LOST
 
 
-def test_three_at_once_settle(join: Callable[..., ZooKeeperMembership]) -> None:
+def test_three_at_once_settle(join: Callable[..., ZooKeeperMember]) -> None:
     members = [join()]
     while len(members) < 3:
         members.append(_joined_beside(members, join))
     for member in members:
-        if member.beat() is Standing.REBALANCING:
+        if member.beat() is HeartbeatStatus.REBALANCING:
             member.rejoin()
     owned = [p for member in members for p in member.owned]
     assert sorted(owned) == sorted(ALL)
@@ -148,7 +148,7 @@ def test_three_at_once_settle(join: Callable[..., ZooKeeperMembership]) -> None:
 def test_a_share_is_computed_from_members_who_are_still_there(
     server: ZooKeeperServer,
     chroot: str,
-    join: Callable[..., ZooKeeperMembership],
+    join: Callable[..., ZooKeeperMember],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Somebody registers after the members were looked up and before the share is claimed."""
@@ -163,11 +163,11 @@ def test_a_share_is_computed_from_members_who_are_still_there(
     monkeypatch.setattr(ZooKeeper, "apply", beside)
     member = join()
     assert member.owned == frozenset(JAFKA[:2])
-    assert member.beat() is Standing.HOLDS
+    assert member.beat() is HeartbeatStatus.HOLDS
 
 
 def test_nodes_are_those_of_upstream(
-    server: ZooKeeperServer, chroot: str, join: Callable[..., ZooKeeperMembership]
+    server: ZooKeeperServer, chroot: str, join: Callable[..., ZooKeeperMember]
 ) -> None:
     member = join(partitions=KAFKA)
     member.commit(dict.fromkeys(KAFKA, 7))
@@ -184,18 +184,18 @@ def test_nodes_are_those_of_upstream(
     assert left[f"{group}/offsets/orders/2"].content == "7"
 
 
-def test_only_range_is_known_here(home: ZooKeeperHome) -> None:
+def test_only_range_is_known_here(home: ZooKeeperGroups) -> None:
     with pytest.raises(JobFileError, match="sticky"):
-        home.join(Joining("g", JOB, JAFKA, assignment="sticky"))
+        home.join(JoinRequest("g", JOB, JAFKA, assignment="sticky"))
 
 
 def test_whoever_joined_through_a_home_has_left_when_it_is_closed(
     server: ZooKeeperServer, chroot: str
 ) -> None:
-    home = ZooKeeperHome(server.address + chroot, JOB)
+    home = ZooKeeperGroups(server.address + chroot, JOB)
     membership = home.join(_joining(JOB, JAFKA))
     home.close()
-    assert membership.beat() is Standing.LOST
+    assert membership.beat() is HeartbeatStatus.LOST
     assert not any(node.is_ephemeral for node in server.dump(chroot).values())
 
 
@@ -205,8 +205,8 @@ def test_whoever_joined_through_a_home_has_left_when_it_is_closed(
 def test_a_stranger_is_named_and_nothing_is_changed(
     server: ZooKeeperServer,
     chroot: str,
-    home: ZooKeeperHome,
-    join: Callable[..., ZooKeeperMembership],
+    home: ZooKeeperGroups,
+    join: Callable[..., ZooKeeperMember],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server.put(f"{chroot}/consumers/g/ids/{UPSTREAM}", '{"orders":1}')
@@ -226,35 +226,35 @@ def test_a_stranger_is_named_and_nothing_is_changed(
     }
 
 
-def test_a_driver_of_another_job_is_a_stranger(join: Callable[..., ZooKeeperMembership]) -> None:
+def test_a_driver_of_another_job_is_a_stranger(join: Callable[..., ZooKeeperMember]) -> None:
     other = join("another")
     with pytest.raises(Conflict, match=r"rangeland\.another@"):
         join()
-    assert other.beat() is Standing.HOLDS
+    assert other.beat() is HeartbeatStatus.HOLDS
 
 
 def test_who_reads_other_topics_is_no_stranger(
-    server: ZooKeeperServer, chroot: str, join: Callable[..., ZooKeeperMembership]
+    server: ZooKeeperServer, chroot: str, join: Callable[..., ZooKeeperMember]
 ) -> None:
     server.put(f"{chroot}/consumers/g/ids/{UPSTREAM}", '{"clicks":1}')
     assert join().owned == ALL
 
 
 def test_a_stranger_who_comes_later_is_given_way(
-    server: ZooKeeperServer, chroot: str, join: Callable[..., ZooKeeperMembership]
+    server: ZooKeeperServer, chroot: str, join: Callable[..., ZooKeeperMember]
 ) -> None:
     member = join()
     server.put(f"{chroot}/consumers/g/ids/{UPSTREAM}", '{"orders":1}')
-    assert member.beat() is Standing.REBALANCING
+    assert member.beat() is HeartbeatStatus.REBALANCING
     with pytest.raises(Conflict, match=UPSTREAM):
         member.rejoin()
-    assert member.beat() is Standing.LOST
+    assert member.beat() is HeartbeatStatus.LOST
     assert member.owned == frozenset()
     assert not any(node.is_ephemeral for node in server.dump(chroot).values())
 
 
 def test_an_owner_who_does_not_let_go_is_named(
-    server: ZooKeeperServer, chroot: str, home: ZooKeeperHome
+    server: ZooKeeperServer, chroot: str, home: ZooKeeperGroups
 ) -> None:
     server.put(f"{chroot}/consumers/g/owners/orders/2-1", f"{UPSTREAM}-0")
     assert home.view("g").state == "rebalancing"
@@ -268,7 +268,7 @@ def test_an_owner_who_does_not_let_go_is_named(
 
 
 def test_a_member_whose_session_has_ended_commits_nothing(
-    server: ZooKeeperServer, home: ZooKeeperHome, join: Callable[..., ZooKeeperMembership]
+    server: ZooKeeperServer, home: ZooKeeperGroups, join: Callable[..., ZooKeeperMember]
 ) -> None:
     member = join()
     member.commit({JAFKA[0]: 5})
@@ -276,7 +276,7 @@ def test_a_member_whose_session_has_ended_commits_nothing(
     _end_session(server, member)
     with pytest.raises(Fenced):
         member.commit({JAFKA[0]: 6})
-    _wait_for(Standing.LOST, member)
+    _wait_for(HeartbeatStatus.LOST, member)
     with pytest.raises(Fenced):
         member.commit({JAFKA[0]: 6})
     assert home.offsets("g", JAFKA[:1]) == {JAFKA[0]: 5}
@@ -288,7 +288,7 @@ def test_a_member_whose_session_has_ended_commits_nothing(
 
 
 def _meanwhile(
-    membership: ZooKeeperMembership, event: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    membership: ZooKeeperMember, event: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lets something happen after a commit has looked and before its transaction is sent."""
     zookeeper = membership._zookeeper
@@ -304,8 +304,8 @@ def _meanwhile(
 
 def test_the_transaction_itself_is_fenced_by_the_session(
     server: ZooKeeperServer,
-    home: ZooKeeperHome,
-    join: Callable[..., ZooKeeperMembership],
+    home: ZooKeeperGroups,
+    join: Callable[..., ZooKeeperMember],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another driver of the job has the same nodes by then, with the same versions."""
@@ -324,13 +324,13 @@ def test_the_transaction_itself_is_fenced_by_the_session(
 def test_the_transaction_itself_is_fenced_by_a_new_owners_node(
     server: ZooKeeperServer,
     chroot: str,
-    home: ZooKeeperHome,
-    join: Callable[..., ZooKeeperMembership],
+    home: ZooKeeperGroups,
+    join: Callable[..., ZooKeeperMember],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Upstream's consumers delete owner nodes without looking whose they are."""
     member = join()
-    assert [member.beat() for _ in range(3)] == [Standing.HOLDS] * 3
+    assert [member.beat() for _ in range(3)] == [HeartbeatStatus.HOLDS] * 3
     path = f"{chroot}/consumers/g/owners/orders/1-0"
 
     def taken_over() -> None:
@@ -342,13 +342,13 @@ def test_the_transaction_itself_is_fenced_by_a_new_owners_node(
     with pytest.raises(Fenced, match="owners/orders/1-0"):
         member.commit(dict.fromkeys(JAFKA, 5))
     monkeypatch.undo()
-    assert member.beat() is Standing.LOST
+    assert member.beat() is HeartbeatStatus.LOST
     with pytest.raises(Fenced, match=f"now owned by {UPSTREAM}"):
         member.commit(dict.fromkeys(JAFKA, 5))
     assert home.offsets("g", JAFKA) == dict.fromkeys(JAFKA)
 
 
-def test_what_is_not_owned_is_not_committed(join: Callable[..., ZooKeeperMembership]) -> None:
+def test_what_is_not_owned_is_not_committed(join: Callable[..., ZooKeeperMember]) -> None:
     member = join(partitions=JAFKA[:2])
     with pytest.raises(Fenced, match="orders/2-0"):
         member.commit({JAFKA[2]: 1})
@@ -370,8 +370,8 @@ def _holder(server: ZooKeeperServer, chroot: str, folder: Path) -> Process:
 def test_a_driver_paused_beyond_its_session_is_fenced(
     server: ZooKeeperServer,
     chroot: str,
-    home: ZooKeeperHome,
-    join: Callable[..., ZooKeeperMembership],
+    home: ZooKeeperGroups,
+    join: Callable[..., ZooKeeperMember],
     tmp_path: Path,
 ) -> None:
     with _holder(server, chroot, tmp_path) as holder:
@@ -383,13 +383,13 @@ def test_a_driver_paused_beyond_its_session_is_fenced(
         holder.resume()
         assert holder.wait_for_end() == FENCED, holder.log_tail()
         assert home.offsets("g", JAFKA) == dict.fromkeys(JAFKA, 1_000_000)
-        assert member.beat() is Standing.HOLDS
+        assert member.beat() is HeartbeatStatus.HOLDS
 
 
 def test_what_a_killed_driver_held_is_taken_over(
     server: ZooKeeperServer,
     chroot: str,
-    join: Callable[..., ZooKeeperMembership],
+    join: Callable[..., ZooKeeperMember],
     tmp_path: Path,
 ) -> None:
     with _holder(server, chroot, tmp_path) as holder:
@@ -398,7 +398,7 @@ def test_what_a_killed_driver_held_is_taken_over(
         assert len(member.owned) == 2
         holder.wait_for_line(r"holds \S+ \S+$")
         holder.kill()
-        _wait_for(Standing.REBALANCING, member)
+        _wait_for(HeartbeatStatus.REBALANCING, member)
         member.rejoin()
         assert member.owned == ALL
 
@@ -407,7 +407,7 @@ def test_what_a_killed_driver_held_is_taken_over(
 
 
 def test_offsets_of_a_group_without_members_are_written_and_read_back(
-    server: ZooKeeperServer, chroot: str, home: ZooKeeperHome
+    server: ZooKeeperServer, chroot: str, home: ZooKeeperGroups
 ) -> None:
     assert home.view("g").state == "absent"
     assert home.offsets("g", JAFKA) == dict.fromkeys(JAFKA)
@@ -423,14 +423,14 @@ def test_offsets_of_a_group_without_members_are_written_and_read_back(
     assert home.view("g").state == "empty"
 
 
-def test_many_offsets_take_several_transactions(home: ZooKeeperHome) -> None:
+def test_many_offsets_take_several_transactions(home: ZooKeeperGroups) -> None:
     many = {Partition("orders", n): n for n in range(1100)}
     home.commit("g", many)
     assert home.offsets("g", sorted(many)) == many
 
 
 def test_an_offset_that_is_none_is_named(
-    server: ZooKeeperServer, chroot: str, home: ZooKeeperHome
+    server: ZooKeeperServer, chroot: str, home: ZooKeeperGroups
 ) -> None:
     server.put(f"{chroot}/consumers/g/offsets/orders/1-0", "many")
     with pytest.raises(RemoteProtocolError, match="/consumers/g/offsets/orders/1-0"):
@@ -438,7 +438,7 @@ def test_an_offset_that_is_none_is_named(
 
 
 def test_offsets_are_not_written_under_a_member(
-    home: ZooKeeperHome, join: Callable[..., ZooKeeperMembership]
+    home: ZooKeeperGroups, join: Callable[..., ZooKeeperMember]
 ) -> None:
     member = join()
     with pytest.raises(Conflict, match=member.member_id):
@@ -457,8 +457,8 @@ def test_a_restart_of_the_server_is_survived(
     chroot: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    home = ZooKeeperHome(server.address + chroot, JOB, connect_ms=700)
-    member = home.join(Joining("g", JOB, JAFKA, session_ms=20_000))
+    home = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=700)
+    member = home.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))
     home.commit("other", {JAFKA[0]: 1})
     server.kill()
     try:
@@ -466,13 +466,13 @@ def test_a_restart_of_the_server_is_survived(
             with pytest.raises(Unreachable):
                 ask()
         with pytest.raises(Unreachable, match="refused"):
-            ZooKeeperHome(server.address + chroot, connect_ms=300).view("g")
+            ZooKeeperGroups(server.address + chroot, connect_ms=300).view("g")
     finally:
         server.start()
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         try:
-            assert member.beat() is Standing.HOLDS
+            assert member.beat() is HeartbeatStatus.HOLDS
             break
         except Unreachable:
             continue
@@ -484,15 +484,15 @@ def test_a_restart_of_the_server_is_survived(
 
 
 def test_a_silent_server_is_unreachable_in_time(server: ZooKeeperServer, chroot: str) -> None:
-    home = ZooKeeperHome(server.address + chroot, JOB, connect_ms=500)
-    member = home.join(Joining("g", JOB, JAFKA, session_ms=20_000))
+    home = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=500)
+    member = home.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))
     server.pause()
     try:
         began = time.monotonic()
         with pytest.raises(Unreachable, match="no answer within"):
             member.commit({JAFKA[0]: 2})
         with pytest.raises(Unreachable, match="no answer within"):
-            ZooKeeperHome(server.address + chroot, connect_ms=500).view("g")
+            ZooKeeperGroups(server.address + chroot, connect_ms=500).view("g")
         member.leave()
         home.close()
         assert time.monotonic() - began < 10
@@ -506,11 +506,11 @@ def test_another_server_is_asked_in_time_where_one_is_deaf(
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         servers = f"127.0.0.1:{deaf.getsockname()[1]},{server.address}"
         for _ in range(4):  # kazoo takes them in any order
-            home = ZooKeeperHome(servers + chroot, connect_ms=2_000)
+            home = ZooKeeperGroups(servers + chroot, connect_ms=2_000)
             assert home.view("g").state == "absent"
             home.close()
 
 
 def test_a_path_that_is_not_there_is_the_job_files_fault(server: ZooKeeperServer) -> None:
     with pytest.raises(JobFileError, match="has no /nowhere"):
-        ZooKeeperHome(f"{server.address}/nowhere").view("g")
+        ZooKeeperGroups(f"{server.address}/nowhere").view("g")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import Conflict
-from rangeland.groups.backend import Joining
-from rangeland.groups.zookeeper.group_backend import ZooKeeperHome
+from rangeland.groups.backend import JoinRequest
+from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
 from rangeland.model import Address, Partition
@@ -64,8 +64,8 @@ def test_an_old_consumer_and_a_driver_respect_each_other(
     assert partitions == tuple(Partition(topic, n) for n in range(3))
     ends = {p: 10 + p.number for p in partitions}
 
-    home = ZooKeeperHome(old_kafka.zookeeper, "hourly")
-    joining = Joining(topic, "hourly", partitions)
+    home = ZooKeeperGroups(old_kafka.zookeeper, "hourly")
+    joining = JoinRequest(topic, "hourly", partitions)
     with _old_consumer(old_kafka, topic, tmp_path) as consumer:
         _wait_until(lambda: home.view(topic).owners.keys() == set(partitions))
         _wait_until(lambda: home.offsets(topic, partitions) == ends)

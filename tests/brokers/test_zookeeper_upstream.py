@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from rangeland.errors import Conflict, JobFileError
-from rangeland.groups.backend import Joining, Standing
-from rangeland.groups.zookeeper.group_backend import ZooKeeperHome
+from rangeland.groups.backend import HeartbeatStatus, JoinRequest
+from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 from rangeland.model import Address
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import ConsoleConsumer, console_consume, produce
@@ -42,8 +42,8 @@ def zookeeper(jafka: JafkaCluster) -> str:
 
 
 @pytest.fixture
-def home(zookeeper: str) -> Iterator[ZooKeeperHome]:
-    opened = ZooKeeperHome(zookeeper, JOB)
+def home(zookeeper: str) -> Iterator[ZooKeeperGroups]:
+    opened = ZooKeeperGroups(zookeeper, JOB)
     yield opened
     opened.close()
 
@@ -95,7 +95,7 @@ def test_a_forgotten_path_is_found(jafka: JafkaCluster, server: ZooKeeperServer)
 
 
 def test_where_upstreams_consumer_stopped_is_read(
-    jafka: JafkaCluster, zookeeper: str, home: ZooKeeperHome, topic: str
+    jafka: JafkaCluster, zookeeper: str, home: ZooKeeperGroups, topic: str
 ) -> None:
     """And the other way round: it begins and goes on where it is told to."""
     lines = [f"line-{n}".encode() for n in range(20)]
@@ -112,7 +112,7 @@ def test_where_upstreams_consumer_stopped_is_read(
 
 
 def test_upstreams_consumer_in_the_group_is_named_and_left_alone(
-    jafka: JafkaCluster, zookeeper: str, home: ZooKeeperHome, topic: str
+    jafka: JafkaCluster, zookeeper: str, home: ZooKeeperGroups, topic: str
 ) -> None:
     for broker in jafka.ids:
         produce(jafka.address(broker), topic, [b"x"])
@@ -125,31 +125,31 @@ def test_upstreams_consumer_in_the_group_is_named_and_left_alone(
         (member,) = home.view(topic).members
         assert not member.is_ours
         with pytest.raises(Conflict, match=member.member_id) as caught:
-            home.join(Joining(topic, JOB, partitions))
+            home.join(JoinRequest(topic, JOB, partitions))
         assert len(caught.value.facts["partitions"][member.member_id]) == 4
         with pytest.raises(Conflict, match=member.member_id):
             home.commit(topic, dict.fromkeys(partitions, 0))
         assert home.view(topic).members == (member,)
         consumer.stop()
-    membership = home.join(Joining(topic, JOB, partitions))
+    membership = home.join(JoinRequest(topic, JOB, partitions))
     assert membership.owned == set(partitions)
     membership.leave()
 
 
 def test_upstreams_consumer_takes_what_a_driver_gives_up(
-    jafka: JafkaCluster, zookeeper: str, home: ZooKeeperHome, topic: str
+    jafka: JafkaCluster, zookeeper: str, home: ZooKeeperGroups, topic: str
 ) -> None:
     """It reads our registration and waits for our partitions, until we have given way."""
     for broker in jafka.ids:
         produce(jafka.address(broker), topic, [b"x"])
     partitions = _registry(zookeeper, topic, 2).partitions(topic)
-    membership = home.join(Joining(topic, JOB, partitions))
+    membership = home.join(JoinRequest(topic, JOB, partitions))
     membership.commit(dict.fromkeys(partitions, 0))
     outcome: list[str] = []
 
     def give_way() -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while membership.beat() is Standing.HOLDS and time.monotonic() < deadline:
+        while membership.beat() is HeartbeatStatus.HOLDS and time.monotonic() < deadline:
             time.sleep(0.05)
         try:
             membership.rejoin()

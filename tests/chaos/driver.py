@@ -22,10 +22,10 @@ from typing import Any
 from rangeland import run as commands
 from rangeland.errors import RangelandError
 from rangeland.job import Job
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.progress import Progress, Silent
+from rangeland.progress import NoProgress, Progress
 
 ENTERING, PLANNED, READING = "entering", "planned", "reading"
 WRITTEN, PREPARED, KEPT, COMMITTED = "written", "prepared", "kept", "committed"
@@ -39,7 +39,7 @@ PATIENCE_S = 120
 """No driver waits longer than this for whoever started it."""
 
 
-class Moments(Silent):
+class Moments(NoProgress):
     """A Progress that does at each moment what the task says, once."""
 
     def __init__(self, folder: Path, number: int, actions: dict[str, str]) -> None:
@@ -77,7 +77,7 @@ class Moments(Silent):
             wait_for(Path(f"{self._prefix}.go-{moment}"))
 
 
-class Watched(Target):
+class Watched(LandingTarget):
     """A Target that says when its commit has been made."""
 
     moments: Moments

@@ -12,7 +12,7 @@ import yaml
 
 from rangeland import Job
 from rangeland.dialects.rocketmq.messages import max_offset
-from rangeland.groups.backend import Home
+from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_home
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
@@ -48,7 +48,7 @@ def write_job(written: Written, folder: Path, **source: Any) -> Path:
 
 
 @contextmanager
-def group_of(job: Path) -> Iterator[tuple[Home, str]]:
+def group_of(job: Path) -> Iterator[tuple[GroupBackend, str]]:
     found = Job.load(job)
     assert found.group is not None
     home = open_home(found, cluster_settings(found))

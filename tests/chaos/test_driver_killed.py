@@ -9,7 +9,7 @@ import pytest
 
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start
@@ -45,7 +45,7 @@ def test_a_killed_driver_s_plan_is_landed_once_by_the_next_run(
     assert bool(written) == (moment != PLANNED)
 
     job = Job.load(path)
-    again = commands.run(job, spark, Silent())
+    again = commands.run(job, spark, NoProgress())
     assert again.state == then
     assert again.recovered == (() if moment == COMMITTED else (1,))
     assert again.sequence == 1
@@ -53,9 +53,9 @@ def test_a_killed_driver_s_plan_is_landed_once_by_the_next_run(
         # Nothing was read again: the files that the dead driver wrote are the table's.
         assert sorted(data_files(table)) == sorted(written)
 
-    assert commands.run(job, spark, Silent()).state == "nothing"
+    assert commands.run(job, spark, NoProgress()).state == "nothing"
     add_records(kafka.bootstrap, topic, PARTITIONS, MORE, COUNT)
-    more = commands.run(job, spark, Silent())
+    more = commands.run(job, spark, NoProgress())
     assert (more.state, more.sequence, more.counts.landed) == ("landed", 2, PARTITIONS * MORE)
     judge(spark, table, dict.fromkeys(range(PARTITIONS), COUNT + MORE))
     judge_ledger(spark, table)

@@ -13,7 +13,7 @@ from rangeland.groups.backend_choice import open_home
 from rangeland.groups.mirror_now import push
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries.job_status import status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
@@ -74,7 +74,7 @@ def test_two_drivers_split_the_partitions_of_a_plan(
     other.give(job, **{PLANNED: "pause"})
     other.wait_at(PLANNED)
     owners = {
-        p.partition.number: p.owner for p in status(Job.load(job), spark, Silent()).partitions
+        p.partition.number: p.owner for p in status(Job.load(job), spark, NoProgress()).partitions
     }
     one.go(PLANNED)
     other.go(PLANNED)
@@ -134,4 +134,4 @@ def test_a_home_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
         again = driver.landed()
         assert (again["state"], again["warnings"]) == ("nothing", [])
         judge_all(spark, job, ends)
-        assert push(Job.load(job), spark, Silent()).state == "unchanged"
+        assert push(Job.load(job), spark, NoProgress()).state == "unchanged"

@@ -15,7 +15,7 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import produce
 from tests.chaos.judging import rows_of
@@ -29,7 +29,7 @@ PAUSE_S = 5
 """Longer than a request may take."""
 
 
-class Harming(Silent):
+class Harming(NoProgress):
     """Kills or pauses the broker of a partition that is read in part, once, and heals it."""
 
     def __init__(self, cluster: JafkaCluster, how: str) -> None:

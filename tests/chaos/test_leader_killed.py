@@ -17,7 +17,7 @@ from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, leader_of, wait_for_leader
 from tests.chaos.judging import add_records, judge, judge_ledger, write_job
@@ -29,7 +29,7 @@ LONG_PAUSE_S, SHORT_PAUSE_S = 7, 2.5
 """Longer than the brokers' session, so that leaders move; and shorter, so that they stay."""
 
 
-class Harming(Silent):
+class Harming(NoProgress):
     """Calls ``harm(partition)`` once, with a partition that is read in part."""
 
     def __init__(self, harm: Callable[[Partition], None]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
@@ -36,10 +36,10 @@ def land_twice(servers: Sequence[str], topic: str, folder: Path, spark: Any) -> 
         group={"id": f"{topic}-group"},
     )
     job = Job.load(path)
-    result = commands.run(job, spark, Silent())
+    result = commands.run(job, spark, NoProgress())
     assert (result.state, result.counts.landed) == ("landed", PARTITIONS * COUNT)
     assert result.counts.total == PARTITIONS * COUNT
-    assert commands.run(job, spark, Silent()).state == "nothing"
+    assert commands.run(job, spark, NoProgress()).state == "nothing"
     judge(spark, folder / "table", dict.fromkeys(range(PARTITIONS), COUNT))
     judge_ledger(spark, folder / "table")
     return job
@@ -56,7 +56,7 @@ def test_a_run_outlives_a_network_that_cuts_delays_and_slows_down(
         job = land_twice(proxy.addresses, topic, folder, spark)
         assert min(proxy.done["cut"], proxy.done["failed"]) > 0, proxy.done
         proxy.make(Trouble(0))
-        seen = job_status.status(job, spark, Silent()).partitions
+        seen = job_status.status(job, spark, NoProgress()).partitions
     assert [(p.checkpoint, p.group_offset) for p in seen] == [(COUNT, COUNT)] * PARTITIONS
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.chaos.conftest import Start
@@ -47,10 +47,10 @@ def test_what_a_killed_driver_kept_aside_is_in_quarantine_once(
     assert landings(table) == []
 
     job = Job.load(path)
-    again = commands.run(job, spark, Silent())
+    again = commands.run(job, spark, NoProgress())
     assert (again.state, again.recovered) == ("landed", (1,))
     assert (again.counts.landed, again.counts.quarantined) == (COUNT - BATCH, BATCH)
-    assert commands.run(job, spark, Silent()).state == "nothing"
+    assert commands.run(job, spark, NoProgress()).state == "nothing"
 
     def rows(name: str) -> Any:
         return spark.read.format("delta").load(f"{table}{name}")

@@ -12,7 +12,7 @@ import pytest
 from rangeland import run as commands
 from rangeland.job import Job
 from rangeland.model import Counts
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries.job_status import find
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import run_clients
@@ -53,13 +53,13 @@ def test_a_run_whose_master_is_killed_is_finished_from_the_slave_and_mirrored_la
     assert (result.state, result.counts) == ("landed", Counts(landed=2 * COUNT))
     assert any("is not mirrored" in warning for warning in result.warnings)
     assert landed_rows(spark, folder / "table") == sorted(written.rows)
-    last = find(job, spark, progress.harmed, COUNT - 1, Silent()).to_json()
+    last = find(job, spark, progress.harmed, COUNT - 1, NoProgress()).to_json()
     assert last["leader"] == pair.address("broker-a-slave")
 
     # The slave goes on being read while the master is gone, and has nothing new.
-    assert commands.run(job, spark, Silent()).state == "nothing"
+    assert commands.run(job, spark, NoProgress()).state == "nothing"
     pair.restart()
-    repaired = commands.run(job, spark, Silent())
+    repaired = commands.run(job, spark, NoProgress())
     assert (repaired.state, repaired.warnings) == ("nothing", ())
     assert offsets(path, written) == dict.fromkeys(written.queues, COUNT)
     for queue in written.queues:

@@ -18,7 +18,7 @@ import pytest
 
 from rangeland import run as commands
 from rangeland.job import Job
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start
@@ -87,9 +87,9 @@ def test_each_record_lands_once_whatever_is_killed_whenever(
         how = harm(draw, driver, path)
         print(f"round {number}: {PARTITIONS * more} records, killed {how}", flush=True)
         if draw.random() < 0.5:
-            commands.run(Job.load(path), spark, Silent())
+            commands.run(Job.load(path), spark, NoProgress())
     job = Job.load(path)
-    commands.run(job, spark, Silent())
-    assert commands.run(job, spark, Silent()).state == "nothing"
+    commands.run(job, spark, NoProgress())
+    assert commands.run(job, spark, NoProgress()).state == "nothing"
     judge(spark, table, dict.fromkeys(range(PARTITIONS), end))
     judge_ledger(spark, table)

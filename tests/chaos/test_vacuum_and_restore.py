@@ -10,7 +10,7 @@ import pytest
 from rangeland import run as commands
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start
@@ -48,14 +48,14 @@ def test_prepared_files_that_a_vacuum_took_are_read_again_and_landed_once(
     assert sorted((table / "_rangeland").rglob("*.parquet")) == ledger
 
     job = Job.load(path)
-    again = commands.run(job, spark, Silent())
+    again = commands.run(job, spark, NoProgress())
     assert (again.state, again.recovered) == ("landed", (1,))
     assert [w for w in again.warnings if "prepared files are gone" in w]
-    assert commands.run(job, spark, Silent()).state == "nothing"
+    assert commands.run(job, spark, NoProgress()).state == "nothing"
 
     vacuum(spark, table)
     add_records(kafka.bootstrap, topic, PARTITIONS, COUNT, COUNT)
-    assert commands.run(job, spark, Silent()).sequence == 2
+    assert commands.run(job, spark, NoProgress()).sequence == 2
     judge(spark, table, dict.fromkeys(range(PARTITIONS), 2 * COUNT))
     assert landings(table) == [("rangeland/chaos", 1), ("rangeland/chaos", 2)]
 
@@ -69,19 +69,19 @@ def test_a_run_refuses_a_table_that_was_restored_to_before_its_landings(
     versions = []
     for start in (0, COUNT):
         add_records(kafka.bootstrap, topic, PARTITIONS, COUNT, start)
-        versions.append(commands.run(job, spark, Silent()).table_version)
+        versions.append(commands.run(job, spark, NoProgress()).table_version)
     add_records(kafka.bootstrap, topic, PARTITIONS, COUNT, 2 * COUNT)
 
     spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {versions[0]}").collect()
     for _ in range(2):
         with pytest.raises(Conflict) as refused:
-            commands.run(job, spark, Silent())
+            commands.run(job, spark, NoProgress())
         assert refused.value.exit_code == 73
         assert refused.value.facts["restored_to"] == versions[0]
     judge(spark, table, dict.fromkeys(range(PARTITIONS), COUNT))
 
     spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {versions[1]}").collect()
-    last = commands.run(job, spark, Silent())
+    last = commands.run(job, spark, NoProgress())
     assert (last.state, last.sequence) == ("landed", 3)
     assert last.counts.landed == PARTITIONS * COUNT
     judge(spark, table, dict.fromkeys(range(PARTITIONS), 3 * COUNT))

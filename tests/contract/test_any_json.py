@@ -38,8 +38,8 @@ from tests.unit.test_planning_plan import PLAN
 LIBRARY = Path(__file__).parents[2] / "lib" / "rangeland"
 
 
-def _answer(body: bytes) -> m.Answer:
-    return m.Answer(m.Request(203, {}), 0, "", {}, memoryview(body))
+def _answer(body: bytes) -> m.RemotingResponse:
+    return m.RemotingResponse(m.RemotingRequest(203, {}), 0, "", {}, memoryview(body))
 
 
 def _frame(body: bytes) -> object:
@@ -235,7 +235,7 @@ OWN = {
     "delta/table_history.py": "json.loads(line)",
     "delta/arrow_schema.py": "json.loads(schema_text)",
     "landing/target_table.py": "json.loads(made.schema_json)",
-    "planfile.py": "json.loads(json.dumps(",
+    "landing/plan_file.py": "json.loads(json.dumps(",
 }
 
 

@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from rangeland.decode.columns import row_schema
-from rangeland.dialects.dialect import Dialect, Nature, Silence, dialect_names, load_dialect
+from rangeland.dialects.dialect import Capabilities, Dialect, NoReply, dialect_names, load_dialect
 from rangeland.errors import BadRecord, JobFileError, Unreachable
 from rangeland.model import Address, Isolation
 
@@ -41,7 +41,7 @@ def test_it_answers_every_question_with_the_same_arguments(dialect: Dialect, que
 
 def test_it_says_what_sets_its_logs_apart(dialect: Dialect) -> None:
     nature = dialect.NATURE
-    assert isinstance(nature, Nature)
+    assert isinstance(nature, Capabilities)
     assert not {column.name for column in nature.columns} & set(row_schema(broker=True).names)
 
 
@@ -60,7 +60,7 @@ def test_a_search_that_nobody_answers_names_every_address(dialect: Dialect) -> N
     search = dialect.find_leaders(("t",), (SEED,), {"1": SEED})
     assert next(search).seeds == (SEED,)
     with pytest.raises(Unreachable, match="no route") as caught:
-        search.send(Silence({SEED: "no route"}))
+        search.send(NoReply({SEED: "no route"}))
     assert str(SEED) in str(caught.value)
 
 
@@ -68,7 +68,7 @@ def test_a_search_that_only_strangers_answer_is_the_jobs_mistake(dialect: Dialec
     search = dialect.find_leaders(("t",), (SEED,), {"1": SEED})
     next(search)
     with pytest.raises(JobFileError, match="no broker"):
-        search.send(Silence({SEED: "no broker there"}, strangers=1))
+        search.send(NoReply({SEED: "no broker there"}, strangers=1))
 
 
 def test_no_bytes_are_no_entry(dialect: Dialect) -> None:

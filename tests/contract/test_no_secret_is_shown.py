@@ -28,12 +28,12 @@ from rich.console import Console
 from rangeland.cli.exits import error_json
 from rangeland.connection import tokens
 from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.connection.tls import tls_context
 from rangeland.connection.tokens import fetch_token
 from rangeland.dialects.dialect import Credentials
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka import sasl_login
+from rangeland.dialects.kafka.sasl_login import login
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.located_values import parse_job_text
@@ -42,7 +42,7 @@ from rangeland.job.source_settings import cluster_settings, look_up
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Address
 from rangeland.render.error_view import error_picture
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from tests import answers as made
 from tests.certificates import Authority
 from tests.unit.test_login import SHAKEN, converse, said
@@ -396,7 +396,7 @@ def test_a_broker_that_repeats_what_it_was_sent_is_not_quoted() -> None:
     for credentials in (plain, bearer):
         shaken = m.SaslHandshakeResponse(error_code=0, mechanisms=(credentials.mechanism,))
         with pytest.raises(RangelandError) as caught:
-            converse(sasl_login(credentials), shaken, answer_with(f"no such user {SECRET}"))
+            converse(login(credentials), shaken, answer_with(f"no such user {SECRET}"))
         assert_error_is_silent(caught.value)
     assert SHAKEN.error_code == 0
 
@@ -420,8 +420,8 @@ def test_a_peer_that_is_no_broker_brings_no_secret_back(
             request_ms=500,
             survey_ms=500,
         )
-        with Brokers(settings) as brokers, pytest.raises(RangelandError) as caught:
-            take_survey(brokers, Wanted(topics=("t",)))
+        with ConnectionPool(settings) as brokers, pytest.raises(RangelandError) as caught:
+            take_survey(brokers, SurveyRequest(topics=("t",)))
     error = caught.value
     assert_silent(f"{error}{error!r}")
 

@@ -16,17 +16,17 @@ from dataclasses import dataclass, field
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import (
     Fenced,
+    GroupMember,
     GroupView,
-    Holder,
-    Joining,
-    Standing,
+    HeartbeatStatus,
+    JoinRequest,
 )
 from rangeland.model import Partition
 
 
 @dataclass
 class _Member:
-    joining: Joining
+    joining: JoinRequest
     heard: float
     generation: int = 0
     owned: frozenset[Partition] = frozenset()
@@ -58,7 +58,7 @@ class Groups:
 
     def add_consumer(self, name: str, partitions: Sequence[Partition], client: str) -> None:
         """A live consumer of somebody else's, which never leaves."""
-        joining = Joining(name, "", tuple(partitions), client_id=client, session_ms=10**9)
+        joining = JoinRequest(name, "", tuple(partitions), client_id=client, session_ms=10**9)
         member = _Member(joining, time.monotonic(), 1, frozenset(partitions), is_ours=False)
         self.group(name).members[client] = member
 
@@ -154,7 +154,7 @@ class FakeHome:
             return GroupView(
                 "rebalancing" if found.is_rebalancing else "stable",
                 tuple(
-                    Holder(
+                    GroupMember(
                         name,
                         member.joining.client_id,
                         member.joining.host,
@@ -165,7 +165,7 @@ class FakeHome:
                 ),
             )
 
-    def join(self, joining: Joining) -> FakeMembership:
+    def join(self, joining: JoinRequest) -> FakeMembership:
         self.reached()
         with self.groups.changed:
             group = self.groups.group(joining.group)
@@ -187,7 +187,7 @@ class FakeHome:
 class FakeMembership:
     """One place. Its name begins with its client's, so that tests know who is first."""
 
-    def __init__(self, home: FakeHome, joining: Joining) -> None:
+    def __init__(self, home: FakeHome, joining: JoinRequest) -> None:
         self.home = home
         self.joining = joining
         self.member_id = f"{home.client}-{home.groups.number()}"
@@ -200,16 +200,16 @@ class FakeMembership:
     def _group(self) -> _Group:
         return self.home.groups.group(self.joining.group)
 
-    def beat(self) -> Standing:
+    def beat(self) -> HeartbeatStatus:
         self.home.reached()
         with self.home.groups.changed:
             group = self._group
             self.home.groups.reap(group)
             member = group.members.get(self.member_id)
             if member is None or member.generation != self.generation:
-                return Standing.LOST
+                return HeartbeatStatus.LOST
             member.heard = time.monotonic()
-            return Standing.REBALANCING if group.is_rebalancing else Standing.HOLDS
+            return HeartbeatStatus.REBALANCING if group.is_rebalancing else HeartbeatStatus.HOLDS
 
     def rejoin(self) -> None:
         self.home.reached()

@@ -13,28 +13,28 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import (
-    Asked,
     FetchAnswer,
-    Fetched,
+    FetchedPartition,
     OffsetAnswer,
+    PartitionFetch,
     Question,
     load_dialect,
 )
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
-from rangeland.dialects.rocketmq.session import Session
+from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.fetch import simple_consumer
-from rangeland.fetch.fetch_thread import Fetcher
-from rangeland.fetch.loop_actions import Patience
-from rangeland.fetch.receipts import Tally
+from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.model import Address, Earliest, Leader, Partition, Receipt, Slice
 from rangeland.wire.framing import FrameReader
 
 LEADER = Address("broker", 1)
-HASTY = Patience(no_progress_ms=40, backoff_ms=1, max_backoff_ms=2, largest_fetch_bytes=1 << 24)
+HASTY = FetchLimits(no_progress_ms=40, backoff_ms=1, max_backoff_ms=2, largest_fetch_bytes=1 << 24)
 JOINED = 3
 """Entries in one answer."""
 
@@ -98,7 +98,7 @@ class KafkaServing(Serving):
     """Whole entries, and the beginning of the next one."""
 
     def answer(self, request: Any) -> Any:
-        if not isinstance(request, Asked):
+        if not isinstance(request, PartitionFetch):
             return self.log.begins if isinstance(request, Earliest) else self.log.ends
         found = self.log.from_offset(request.offset)
         whole = b"".join(data for _, _, data in found[: self.log.joined])
@@ -110,7 +110,7 @@ class JafkaServing(Serving):
     """Bytes from the place on."""
 
     def answer(self, request: Any) -> Any:
-        if not isinstance(request, Asked):
+        if not isinstance(request, PartitionFetch):
             return self.log.begins if isinstance(request, Earliest) else self.log.ends
         data = b"".join(data for _, _, data in self.log.entries)
         return memoryview(data)[request.offset - self.log.begins :][: request.max_bytes]
@@ -122,7 +122,7 @@ class RocketmqServing(Serving):
 
     def __init__(self, log: Log, dialect: Any, settings: ClusterSettings) -> None:
         super().__init__(log, dialect, settings)
-        self.session = Session("test")
+        self.session = RocketmqSession("test")
         self.tags: dict[int, str] = {}
         self.config = b'{"attributes": {}}'
 
@@ -179,24 +179,24 @@ class _Direct:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dialect, name)
 
-    def ask_records(self, asked: Sequence[Asked], terms: Any) -> list[Question]:
+    def ask_records(self, asked: Sequence[PartitionFetch], terms: Any) -> list[Question]:
         return [Question(one) for one in asked]
 
     def read_records(
-        self, answers: Sequence[Any], asked: Sequence[Asked], isolation: Any
+        self, answers: Sequence[Any], asked: Sequence[PartitionFetch], isolation: Any
     ) -> FetchAnswer:
         end = -1 if self._dialect.NATURE.offsets_are_bytes else self._log.ends
         parts = [
-            Fetched(one.partition, Verdict.OK, "", records, end)
+            FetchedPartition(one.partition, ErrorMeaning.OK, "", records, end)
             for one, records in zip(asked, answers, strict=True)
         ]
-        return FetchAnswer(Verdict.OK, "", tuple(parts))
+        return FetchAnswer(ErrorMeaning.OK, "", tuple(parts))
 
     def ask_offsets(self, leaders: Any, when: Any, isolation: Any) -> list[Question]:
         return [Question(when)]
 
     def read_offsets(self, answers: Sequence[int]) -> Any:
-        return _OfAny(OffsetAnswer(Verdict.OK, "", answers[0]))
+        return _OfAny(OffsetAnswer(ErrorMeaning.OK, "", answers[0]))
 
 
 class _OfAny(dict[Partition, OffsetAnswer]):
@@ -245,15 +245,15 @@ def read_log(
         serving = SERVINGS[dialect](log, chosen, settings)
         if isinstance(serving, RocketmqServing):
             serving.tags = dict(tags)
-        fetcher = Fetcher(slices, settings, HASTY, **more)
-        fetcher.brokers = cast(Brokers, serving)
+        fetcher = FetchThread(slices, settings, HASTY, **more)
+        fetcher.brokers = cast(ConnectionPool, serving)
         leaders = {partition: Leader(LEADER)}
         fetcher._find = lambda step: fetcher._loop.on_leaders(leaders)  # type: ignore[method-assign]
         return fetcher
 
-    tally = Tally([piece])
+    tally = ReceiptBuilder([piece])
     rows: list[dict[str, Any]] = []
-    with patch.object(simple_consumer, "Fetcher", fetcher_of):
+    with patch.object(simple_consumer, "FetchThread", fetcher_of):
         for chunk in simple_consumer.read_slices([piece], settings):
             tally.add(chunk)
             if chunk.batch is not None:

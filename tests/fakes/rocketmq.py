@@ -23,7 +23,7 @@ MASTERS = {"broker-a": Address("a", 1), "broker-b": Address("b", 1)}
 SLAVES = {"broker-a": Address("a-slave", 2)}
 
 Reply = tuple[int, dict[str, str], Any]
-Strange = Callable[[m.Request], "Reply | Exception | None"]
+Strange = Callable[[m.RemotingRequest], "Reply | Exception | None"]
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Cluster:
 
     # --- answers ------------------------------------------------------------------------
 
-    def answer(self, name: str, address: Address, request: m.Request) -> Reply:
+    def answer(self, name: str, address: Address, request: m.RemotingRequest) -> Reply:
         if address in SEEDS:
             return self._route(request.fields["topic"])
         if address not in {*self.masters.values(), *SLAVES.values()}:
@@ -139,7 +139,7 @@ class Cluster:
                 self.locks[key] = said["clientId"], self.clock_ms
                 yield each
 
-    def _offset(self, address: Address, request: m.Request) -> Reply:
+    def _offset(self, address: Address, request: m.RemotingRequest) -> Reply:
         group, queue = request.fields["consumerGroup"], request.about
         assert queue is not None
         assert address == self.masters[queue.broker]
@@ -165,7 +165,7 @@ class FakeEdge:
     cluster: Cluster
     name: str
     seeds: tuple[Address, ...] = SEEDS
-    asked: list[tuple[Address, m.Request]] = field(default_factory=list)
+    asked: list[tuple[Address, m.RemotingRequest]] = field(default_factory=list)
     strange: Strange = lambda request: None
     meanwhile: Callable[[], None] = lambda: None
     is_closed: bool = False
@@ -179,7 +179,7 @@ class FakeEdge:
             raise reply
         code, fields, body = reply or self.cluster.answer(self.name, address, request)
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return m.Answer(request, code, "", fields, data)
+        return m.RemotingResponse(request, code, "", fields, data)
 
     def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         self.rounds += 1
@@ -188,7 +188,9 @@ class FakeEdge:
         self._lose_firsts(before, [question.request for question in questions])
         return answers
 
-    def _lose_firsts(self, before: Mapping[Any, int], requests: Sequence[m.Request]) -> None:
+    def _lose_firsts(
+        self, before: Mapping[Any, int], requests: Sequence[m.RemotingRequest]
+    ) -> None:
         """As brokers do: of offsets that come at once and are a group's first of a topic there,
         one is kept."""
         firsts: dict[Any, Any] = {}

@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.session import Session
+from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.wire.encoding import encode, spec_of
 from rangeland.wire.framing import FrameReader, frame
@@ -44,7 +44,7 @@ class Capture:
     host: str
     port: int
     home: Path
-    session: Session = field(default_factory=lambda: Session("golden"))
+    session: KafkaSession = field(default_factory=lambda: KafkaSession("golden"))
     files: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from rangeland.errors import BadRecord
 from rangeland.job import Job
 from rangeland.job.located_values import JobText, parse_job_text
 from rangeland.landing.plan_file import write_plan_file
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.run import Runner
 from rangeland.spark.spark_jobs import land_tasks
 from rangeland.testing.kafka import KafkaCluster
@@ -75,7 +75,7 @@ def land_all(kafka: KafkaCluster, spark: Any, table: Path, plan_file: Path) -> l
     add(kafka, TOPIC, (0, 1))
     flip(kafka, TOPIC, 3 + 3 + 1)
     text = job_text(kafka, table)
-    preview = run.preview(Job.of(text), spark, Silent())
+    preview = run.preview(Job.of(text), spark, NoProgress())
     write_plan_file(plan_file, preview, text)
     results.append(rangeland.land(job(policy={"corrupt": "hold"}), spark))
     results.append(rangeland.backfill(job(range=between(TOPIC, p0=(0, 7))), spark, replace=True))
@@ -84,7 +84,7 @@ def land_all(kafka: KafkaCluster, spark: Any, table: Path, plan_file: Path) -> l
 
 def share(job: Job, spark: Any) -> None:
     """Enters a plan and hands in a part of it, as a driver does that dies after it."""
-    runner = Runner(job, spark, Silent())
+    runner = Runner(job, spark, NoProgress())
     found, _ = runner.draft()
     plan = runner._enter(found.plan, [], ())
     assert plan is not None

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asked, Fetched, FetchTerms
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import FetchedPartition, FetchOptions, PartitionFetch
 from rangeland.model import Isolation, Partition
 from rangeland.survey.leaders import ask_leaders
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
@@ -69,15 +69,15 @@ def hex_of(data: bytes | None) -> str | None:
     return data.hex() if len(data) < 1000 else f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def fetch(server: str, topic: str) -> Fetched:
+def fetch(server: str, topic: str) -> FetchedPartition:
     """One answer of the broker from offset 0, as it came."""
     address, partition = parse_address(server), Partition(topic, 0)
-    with Brokers(ClusterSettings("kafka", (address,))) as brokers:
+    with ConnectionPool(ClusterSettings("kafka", (address,))) as brokers:
         dialect = brokers.dialect
         view = ask_leaders(brokers, [topic], [address])
         topic_id = view.topics[topic].leaders[partition].topic_id
-        asked = [Asked(partition, topic_id, None, 0, 8 << 20)]
-        terms = FetchTerms(Isolation.READ_COMMITTED, 500, 8 << 20)
+        asked = [PartitionFetch(partition, topic_id, None, 0, 8 << 20)]
+        terms = FetchOptions(Isolation.READ_COMMITTED, 500, 8 << 20)
         answers = brokers.call_all(address, dialect.ask_records(asked, terms))
         (part,) = dialect.read_records(answers, asked, Isolation.READ_COMMITTED).parts
     return part

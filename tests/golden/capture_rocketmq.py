@@ -41,13 +41,13 @@ def queue_of(kind: str) -> Partition:
 
 PLAIN, NOWHERE = queue_of("plain"), Partition("golden-nowhere", 0, "broker-a")
 
-SERVER_REQUESTS: dict[str, m.Request] = {
+SERVER_REQUESTS: dict[str, m.RemotingRequest] = {
     "Route.plain": m.route(PLAIN.topic),
     "Route.unknown-topic": m.route(NOWHERE.topic),
     "AllTopics.all": m.all_topics(),
     "MaxOffset.name-server": m.max_offset(PLAIN),
 }
-BROKER_REQUESTS: dict[str, m.Request] = {
+BROKER_REQUESTS: dict[str, m.RemotingRequest] = {
     "MaxOffset.plain": m.max_offset(PLAIN),
     "MaxOffset.unknown-topic": m.max_offset(NOWHERE),
     "MinOffset.plain": m.min_offset(PLAIN),
@@ -86,7 +86,7 @@ def main() -> None:
     (home / "README.md").write_text(readme(), encoding="utf-8")
 
 
-def capture(address: str, requests: dict[str, m.Request], home: Path) -> None:
+def capture(address: str, requests: dict[str, m.RemotingRequest], home: Path) -> None:
     """Each on a connection of its own, so that each is its first request."""
     for name, request in requests.items():
         with RocketmqClient(address) as client:

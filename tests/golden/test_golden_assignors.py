@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.groups.kafka.assignment import Subscribed, assign
+from rangeland.groups.kafka.assignment import SubscribedMember, assign
 from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
     read_assignment,
@@ -44,10 +44,10 @@ def partitions(line: dict[str, Any]) -> list[Partition]:
     return [Partition(t, number) for t, count in line["counts"].items() for number in range(count)]
 
 
-def members(line: dict[str, Any]) -> dict[str, Subscribed]:
+def members(line: dict[str, Any]) -> dict[str, SubscribedMember]:
     held = line["held"] or {}
     return {
-        member: Subscribed(
+        member: SubscribedMember(
             frozenset(topics),
             frozenset(places(held.get(member, []))),
             generation=4 if held else -1,
@@ -82,10 +82,10 @@ def test_a_subscription_of_kafka_s_client_is_understood(line: dict[str, Any]) ->
     assert data == encode(m.ConsumerProtocolHeader(version=version), 0) + encode(said, version)
     assert (said.rack_id, read_owner(data)) == ("rack-1" if version >= 3 else None, "")
     topics = frozenset({"clicks", "orders"})
-    assert read_subscription(data, "sticky") == Subscribed(topics, HELD, 7)
+    assert read_subscription(data, "sticky") == SubscribedMember(topics, HELD, 7)
     owned = HELD if version >= 1 else frozenset()
     generation = 7 if version >= 2 else -1
-    assert read_subscription(data, "range") == Subscribed(topics, owned, generation)
+    assert read_subscription(data, "range") == SubscribedMember(topics, owned, generation)
 
 
 @of("assignment")

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.jafka import messages as m
-from rangeland.dialects.jafka import open_session
 from rangeland.dialects.jafka.error_codes import judge
 from rangeland.dialects.jafka.log_entries import next_offset
 from rangeland.dialects.jafka.records import decode_chunk
+from rangeland.dialects.jafka.session import JafkaSession
 from rangeland.errors import RemoteProtocolError
 from tests.contract.readers import read_three_ways
 from tests.entries import entry
@@ -31,7 +31,7 @@ def data_of(name: str) -> memoryview:
 
 
 def answer_of(name: str) -> Any:
-    session = open_session("golden")
+    session = JafkaSession("golden")
     request_id, _ = session.encode(REQUESTS[name])
     answered, value = session.decode(data_of(name))
     assert answered == request_id
@@ -61,7 +61,7 @@ def test_an_answer_passes_the_three_ways(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.partition(".")[0] == "Offsets"])
 def test_bytes_behind_an_answer_are_refused(name: str) -> None:
-    session = open_session("golden")
+    session = JafkaSession("golden")
     session.encode(REQUESTS[name])
     with pytest.raises(RemoteProtocolError, match="left over") as caught:
         session.decode(memoryview(bytes(data_of(name)) + b"\0"))
@@ -85,7 +85,7 @@ def test_packed_messages_are_the_lines_that_were_sent_at_one_place() -> None:
 
 
 def test_records_are_a_slice_of_the_frame() -> None:
-    session = open_session("golden")
+    session = JafkaSession("golden")
     session.encode(REQUESTS["Fetch.plain"])
     frame = data_of("Fetch.plain")
     assert session.decode(frame)[1].records.obj is frame.obj
@@ -163,5 +163,5 @@ FETCH_BODY = "0001 74 00000003 0000000000000007 00000100"
 )
 def test_a_request_is_these_bytes(request_: m.Request, wanted: str) -> None:
     body = bytes.fromhex(wanted)
-    _, frame = open_session("golden").encode(request_)
+    _, frame = JafkaSession("golden").encode(request_)
     assert frame == len(body).to_bytes(4, "big") + body

@@ -16,10 +16,10 @@ from rangeland.delta.ledger.events import (
     PART,
     PLAN,
     Entry,
-    LossEntry,
-    OutcomeEntry,
-    PartEntry,
-    PlanEntry,
+    LossEvent,
+    OutcomeEvent,
+    PartEvent,
+    PlanEvent,
 )
 from rangeland.landing.plan_file import read_plan_file
 from rangeland.planning.plan import Plan
@@ -60,7 +60,7 @@ def test_every_row_of_a_ledger_is_read_and_says_what_it_said(version: Path) -> N
 
 
 def test_the_plans_in_a_ledger_keep_their_hashes(version: Path) -> None:
-    plans = [entry for entry in entries_of(version) if isinstance(entry, PlanEntry)]
+    plans = [entry for entry in entries_of(version) if isinstance(entry, PlanEvent)]
     assert {entry.application.count("/") for entry in plans} == {1, 3}, "runs and backfills"
     for entry in plans:
         plan = Plan.from_json(json.loads(entry.document))
@@ -70,7 +70,7 @@ def test_the_plans_in_a_ledger_keep_their_hashes(version: Path) -> None:
 
 def test_outcomes_parts_and_losses_come_back_whole(version: Path) -> None:
     entries = entries_of(version)
-    outcomes = [entry for entry in entries if isinstance(entry, OutcomeEntry)]
+    outcomes = [entry for entry in entries if isinstance(entry, OutcomeEvent)]
     landed = {o.application: 0 for o in outcomes}
     for outcome in outcomes:
         counts = [entry.counts for entry in outcome.ranges]
@@ -80,9 +80,9 @@ def test_outcomes_parts_and_losses_come_back_whole(version: Path) -> None:
         )
     assert landed[JOB] == 17 + 23 + 60 + 40
     assert sum(len(outcome.kept) for outcome in outcomes) == 1
-    (part,) = [entry for entry in entries if isinstance(entry, PartEntry)]
+    (part,) = [entry for entry in entries if isinstance(entry, PartEvent)]
     assert (part.number, part.member, len(part.receipts)) == (1, "member-1", 1)
-    losses = [entry for entry in entries if isinstance(entry, LossEntry)]
+    losses = [entry for entry in entries if isinstance(entry, LossEvent)]
     assert [loss.action for loss in losses] == ["fail", "quarantine", "hold"]
 
 

@@ -35,7 +35,7 @@ class Stored:
     def data(self) -> bytes:
         return self.path.read_bytes()
 
-    def decode(self, start: int = 0, data: bytes | None = None) -> kafka_records.Chunk:
+    def decode(self, start: int = 0, data: bytes | None = None) -> kafka_records.KafkaChunk:
         return kafka_records.decode_chunk(
             memoryview(self.data if data is None else data),
             start,
@@ -65,7 +65,7 @@ every_log = pytest.mark.parametrize("stored", ALL, ids=label)
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = reference.decode_records
     if request.param == "kernel":
-        chosen = kernel.Kernel(native_library.load_library()).decode_records
+        chosen = kernel.KafkaKernel(native_library.load_library()).decode_records
     monkeypatch.setattr(kafka_records, "decode_records", chosen)
 
 

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 
 from rangeland.decode import stored_decoder
-from rangeland.decode.rocketmq.reference import Reference
-from rangeland.dialects.dialect import Asked
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.decode.rocketmq.reference import RocketmqReference
+from rangeland.dialects.dialect import PartitionFetch
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import (
     decode_chunks,
     next_offset,
-    open_session,
     read_offsets,
     read_records,
 )
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import read_frame
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
+from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
 from tests.golden.capture_rocketmq import (
@@ -55,13 +55,13 @@ def data_of(name: str) -> memoryview:
     return memoryview((STORED / f"{name}.bin").read_bytes())
 
 
-def answer_of(name: str) -> m.Answer:
-    session = open_session("golden")
+def answer_of(name: str) -> m.RemotingResponse:
+    session = RocketmqSession("golden")
     request_id, _ = session.encode(REQUESTS[name])
     answered = session.decode(data_of(name))
     assert answered is not None
     assert answered[0] == request_id
-    answer: m.Answer = answered[1]
+    answer: m.RemotingResponse = answered[1]
     return answer
 
 
@@ -114,7 +114,7 @@ def test_rows_are_what_upstreams_consumer_read(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_decoders_give_the_same(kind: str) -> None:
     body = memoryview(answer_of(f"Pull.{kind}").body)
-    wanted = Reference().decode_stored(body, 0, 1 << 40)
+    wanted = RocketmqReference().decode_stored(body, 0, 1 << 40)
     found = stored_decoder().decode_stored(body, 0, 1 << 40)
     assert found.batch.equals(wanted.batch)
     assert found.walked == wanted.walked
@@ -135,18 +135,18 @@ def test_damage_to_a_body_is_noticed(kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "verdict", "code"),
     [
-        ("Pull.end", Verdict.OK, "PULL_NOT_FOUND"),
-        ("Pull.beyond", Verdict.OUT_OF_RANGE, "OFFSET_OVERFLOW_BADLY"),
-        ("Pull.too-small", Verdict.OUT_OF_RANGE, "OFFSET_TOO_SMALL"),
-        ("Pull.unknown-topic", Verdict.FIND_LEADER, "TOPIC_NOT_EXIST"),
-        ("Pull.unknown-queue", Verdict.FIND_LEADER, "INVALID_PARAMETER"),
+        ("Pull.end", ErrorMeaning.OK, "PULL_NOT_FOUND"),
+        ("Pull.beyond", ErrorMeaning.OUT_OF_RANGE, "OFFSET_OVERFLOW_BADLY"),
+        ("Pull.too-small", ErrorMeaning.OUT_OF_RANGE, "OFFSET_TOO_SMALL"),
+        ("Pull.unknown-topic", ErrorMeaning.FIND_LEADER, "TOPIC_NOT_EXIST"),
+        ("Pull.unknown-queue", ErrorMeaning.FIND_LEADER, "INVALID_PARAMETER"),
     ],
 )
-def test_a_pull_that_brings_nothing_says_why(name: str, verdict: Verdict, code: str) -> None:
+def test_a_pull_that_brings_nothing_says_why(name: str, verdict: ErrorMeaning, code: str) -> None:
     answer = answer_of(name)
     offset = int(answer.request.fields["queueOffset"])
-    series = m.SeriesAnswer(m.PullSeries(PLAIN, offset, FAR_OFF, 1), (answer,))
-    asked = [Asked(PLAIN, None, None, offset, 1, FAR_OFF)]
+    series = m.SeriesResponse(m.PullSeries(PLAIN, offset, FAR_OFF, 1), (answer,))
+    asked = [PartitionFetch(PLAIN, None, None, offset, 1, FAR_OFF)]
     (part,) = read_records([series], asked, COMMITTED).parts
     assert (part.verdict, part.code.split(":")[0]) == (verdict, code)
     assert not len(part.records)
@@ -170,7 +170,7 @@ def test_offsets_are_read_as_they_are_and_not_believed_of_a_topic_that_is_not_th
     }
     for name, offset in wanted.items():
         (found,) = read_offsets([answer_of(name)]).values()
-        assert (found.verdict, found.offset) == (Verdict.OK, offset), name
+        assert (found.verdict, found.offset) == (ErrorMeaning.OK, offset), name
 
 
 def test_a_route_names_the_broker_and_its_queue() -> None:

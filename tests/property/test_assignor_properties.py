@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError
-from rangeland.groups.kafka.assignment import STRATEGIES, Assignment, Subscribed, assign
+from rangeland.groups.kafka.assignment import STRATEGIES, Assignment, SubscribedMember, assign
 from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
     read_assignment,
@@ -26,9 +26,9 @@ PARTITIONS = st.builds(Partition, st.sampled_from(TOPICS), st.integers(0, 6))
 NAMES = st.text("abc", min_size=1, max_size=3)
 
 
-def member(topics: st.SearchStrategy[frozenset[str]]) -> st.SearchStrategy[Subscribed]:
+def member(topics: st.SearchStrategy[frozenset[str]]) -> st.SearchStrategy[SubscribedMember]:
     return st.builds(
-        Subscribed,
+        SubscribedMember,
         topics,
         st.frozensets(PARTITIONS, max_size=12),
         st.integers(-1, 2),
@@ -36,7 +36,9 @@ def member(topics: st.SearchStrategy[frozenset[str]]) -> st.SearchStrategy[Subsc
     )
 
 
-def groups(topics: st.SearchStrategy[frozenset[str]]) -> st.SearchStrategy[dict[str, Subscribed]]:
+def groups(
+    topics: st.SearchStrategy[frozenset[str]],
+) -> st.SearchStrategy[dict[str, SubscribedMember]]:
     return st.dictionaries(NAMES, member(topics), min_size=1, max_size=5)
 
 
@@ -51,7 +53,7 @@ quick = settings(deadline=None, database=None)
 @given(logs=LOGS, members=groups(ANY_TOPICS))
 @quick
 def test_every_partition_has_one_owner_who_subscribes_to_it(
-    strategy: str, logs: list[Partition], members: dict[str, Subscribed]
+    strategy: str, logs: list[Partition], members: dict[str, SubscribedMember]
 ) -> None:
     found = assign(strategy, logs, members)
     assert set(found) == set(members)
@@ -65,7 +67,7 @@ def test_every_partition_has_one_owner_who_subscribes_to_it(
 @given(logs=LOGS, members=groups(ANY_TOPICS), data=st.data())
 @quick
 def test_the_order_of_what_is_given_does_not_matter(
-    strategy: str, logs: list[Partition], members: dict[str, Subscribed], data: st.DataObject
+    strategy: str, logs: list[Partition], members: dict[str, SubscribedMember], data: st.DataObject
 ) -> None:
     shuffled = dict(data.draw(st.permutations(list(members.items()))))
     again = assign(strategy, data.draw(st.permutations(logs)), shuffled)
@@ -75,7 +77,7 @@ def test_the_order_of_what_is_given_does_not_matter(
 @given(logs=LOGS, members=ALIKE)
 @quick
 def test_who_says_the_same_gets_as_much_as_the_others(
-    logs: list[Partition], members: dict[str, Subscribed]
+    logs: list[Partition], members: dict[str, SubscribedMember]
 ) -> None:
     for strategy in ("roundrobin", "sticky"):
         sizes = [len(share) for share in assign(strategy, logs, members).values()]
@@ -86,7 +88,7 @@ def test_who_says_the_same_gets_as_much_as_the_others(
         assert max(sizes) - min(sizes) <= 1
 
 
-def ordered(members: dict[str, Subscribed]) -> list[str]:
+def ordered(members: dict[str, SubscribedMember]) -> list[str]:
     fixed = sorted(
         (x.instance_id, name) for name, x in members.items() if x.instance_id is not None
     )
@@ -98,7 +100,7 @@ def ordered(members: dict[str, Subscribed]) -> list[str]:
 @given(logs=LOGS, members=groups(ANY_TOPICS))
 @quick
 def test_range_is_what_one_counts_out_by_hand(
-    logs: list[Partition], members: dict[str, Subscribed]
+    logs: list[Partition], members: dict[str, SubscribedMember]
 ) -> None:
     slow: Assignment = {name: [] for name in members}
     for topic in TOPICS:
@@ -115,7 +117,7 @@ def test_range_is_what_one_counts_out_by_hand(
 @given(logs=LOGS, members=groups(ANY_TOPICS))
 @quick
 def test_round_robin_is_what_one_deals_out_by_hand(
-    logs: list[Partition], members: dict[str, Subscribed]
+    logs: list[Partition], members: dict[str, SubscribedMember]
 ) -> None:
     slow: Assignment = {name: [] for name in members}
     line = ordered(members)
@@ -131,7 +133,7 @@ def test_round_robin_is_what_one_deals_out_by_hand(
 @given(logs=LOGS, members=groups(ANY_TOPICS))
 @quick
 def test_no_single_move_would_even_out_a_sticky_assignment(
-    logs: list[Partition], members: dict[str, Subscribed]
+    logs: list[Partition], members: dict[str, SubscribedMember]
 ) -> None:
     found = assign("sticky", logs, members)
     for share in found.values():
@@ -144,11 +146,11 @@ def test_no_single_move_would_even_out_a_sticky_assignment(
 @given(logs=LOGS, members=ALIKE, data=st.data())
 @quick
 def test_sticky_keeps_as_much_as_balance_allows(
-    logs: list[Partition], members: dict[str, Subscribed], data: st.DataObject
+    logs: list[Partition], members: dict[str, SubscribedMember], data: st.DataObject
 ) -> None:
     holders = {p: data.draw(st.sampled_from([None, *sorted(members)])) for p in logs}
     told = {
-        name: Subscribed(x.topics, frozenset(p for p, h in holders.items() if h == name), 3)
+        name: SubscribedMember(x.topics, frozenset(p for p, h in holders.items() if h == name), 3)
         for name, x in members.items()
     }
     found = assign("sticky", logs, told)
@@ -162,23 +164,23 @@ def test_sticky_keeps_as_much_as_balance_allows(
 @given(logs=LOGS, members=ALIKE)
 @quick
 def test_an_assignment_that_was_is_kept_whole(
-    logs: list[Partition], members: dict[str, Subscribed]
+    logs: list[Partition], members: dict[str, SubscribedMember]
 ) -> None:
     first = assign("sticky", logs, members)
-    told = {n: Subscribed(x.topics, frozenset(first[n]), 5) for n, x in members.items()}
+    told = {n: SubscribedMember(x.topics, frozenset(first[n]), 5) for n, x in members.items()}
     assert assign("sticky", logs, told) == first
 
 
 def test_the_later_generation_is_believed_and_a_tie_is_not() -> None:
     topics, logs = frozenset({"orders"}), [Partition("orders", n) for n in range(2)]
-    old, new = (Subscribed(topics, frozenset(logs[:1]), generation) for generation in (1, 2))
+    old, new = (SubscribedMember(topics, frozenset(logs[:1]), generation) for generation in (1, 2))
     assert assign("sticky", logs, {"a": old, "b": new}) == {"a": [logs[1]], "b": [logs[0]]}
     assert assign("sticky", logs, {"a": new, "b": new}) == {"a": [logs[0]], "b": [logs[1]]}
 
 
 def test_a_strategy_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(JobFileError, match=r"no assignment fair.*range, roundrobin, sticky"):
-        assign("fair", [], {"a": Subscribed(frozenset())})
+        assign("fair", [], {"a": SubscribedMember(frozenset())})
 
 
 # --- bytes --------------------------------------------------------------------------------
@@ -227,8 +229,8 @@ def test_what_a_driver_says_is_what_the_leader_hears(
     topics: frozenset[str], held: frozenset[Partition], generation: int, job: str
 ) -> None:
     data = subscription_bytes(topics, held, generation, f"rangeland/{job}")
-    assert read_subscription(data, "sticky", "i") == Subscribed(topics, held, generation, "i")
-    assert read_subscription(data, "range") == Subscribed(topics, held)
+    assert read_subscription(data, "sticky", "i") == SubscribedMember(topics, held, generation, "i")
+    assert read_subscription(data, "range") == SubscribedMember(topics, held)
     assert read_owner(data) == f"rangeland/{job}"
     assert read_assignment(assignment_bytes(held)) == held
 
@@ -237,6 +239,6 @@ def test_what_a_driver_says_is_what_the_leader_hears(
 @quick
 def test_any_bytes_of_another_client_mean_something_or_nothing(data: bytes, head: bytes) -> None:
     for strategy in STRATEGIES:
-        assert isinstance(read_subscription(head + data, strategy), Subscribed)
+        assert isinstance(read_subscription(head + data, strategy), SubscribedMember)
     assert isinstance(read_assignment(head + data), frozenset)
     assert read_owner(head + data) == ""

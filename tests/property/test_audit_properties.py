@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rangeland.model import Partition, Range
 from rangeland.planning.intervals import subtract
-from rangeland.planning.table_audit import Audit, Piece, audit, in_force, runs_of
+from rangeland.planning.table_audit import Audit, LandedPiece, audit, in_force, runs_of
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 TOP = 40
@@ -20,7 +20,7 @@ offsets = st.lists(st.integers(0, TOP - 1), max_size=60)
 
 
 @st.composite
-def landings(draw: st.DrawFn) -> list[Piece]:
+def landings(draw: st.DrawFn) -> list[LandedPiece]:
     """Ranges one after the other, each with gaps, in lives of the topic."""
     pieces = []
     for life in draw(st.sampled_from((["A"], ["A", "B"], [None]))):
@@ -28,7 +28,7 @@ def landings(draw: st.DrawFn) -> list[Piece]:
         for start, end in itertools.pairwise(marks):
             gaps = draw(st.sets(st.integers(start, end - 1)))
             spans = tuple(subtract((start, end), [(o, o + 1) for o in {*range(start, end)} - gaps]))
-            pieces.append(Piece(Range(P0, start, end, life), end - start - len(gaps), spans))
+            pieces.append(LandedPiece(Range(P0, start, end, life), end - start - len(gaps), spans))
     return pieces
 
 
@@ -38,7 +38,7 @@ def listed(ranges: tuple[Range, ...]) -> set[int]:
     return set(found)
 
 
-def rows_of(pieces: list[Piece]) -> Counter[int]:
+def rows_of(pieces: list[LandedPiece]) -> Counter[int]:
     rows: Counter[int] = Counter()
     for piece in pieces:
         whole = (piece.range.from_offset, piece.range.until_offset)
@@ -48,7 +48,7 @@ def rows_of(pieces: list[Piece]) -> Counter[int]:
 
 
 @given(landings(), offsets)
-def test_every_offset_is_counted_as_by_hand(pieces: list[Piece], rows: list[int]) -> None:
+def test_every_offset_is_counted_as_by_hand(pieces: list[LandedPiece], rows: list[int]) -> None:
     wanted, there = rows_of(pieces), Counter(rows)
     said = audit(pieces, {P0: runs_of(np.array(rows, np.int64))})
     every = range(TOP)
@@ -59,7 +59,9 @@ def test_every_offset_is_counted_as_by_hand(pieces: list[Piece], rows: list[int]
 
 
 @given(landings(), st.randoms())
-def test_what_was_landed_is_clean_in_any_order_of_rows(pieces: list[Piece], random: object) -> None:
+def test_what_was_landed_is_clean_in_any_order_of_rows(
+    pieces: list[LandedPiece], random: object
+) -> None:
     rows = list(rows_of(pieces).elements())
     random.shuffle(rows)  # type: ignore[attr-defined]
     half = len(rows) // 2
@@ -70,7 +72,7 @@ def test_what_was_landed_is_clean_in_any_order_of_rows(pieces: list[Piece], rand
 
 @given(st.integers(1, TOP), offsets)
 def test_without_gaps_the_count_decides(landed: int, rows: list[int]) -> None:
-    piece = Piece(Range(P0, 0, TOP), landed)
+    piece = LandedPiece(Range(P0, 0, TOP), landed)
     said = audit([piece], {P0: runs_of(np.array(sorted(set(rows)), np.int64))})
     if len(set(rows)) >= landed:
         assert said.is_clean
@@ -80,7 +82,7 @@ def test_without_gaps_the_count_decides(landed: int, rows: list[int]) -> None:
 
 @given(landings(), landings())
 def test_a_later_landing_stands_in_for_what_it_covers(
-    first: list[Piece], then: list[Piece]
+    first: list[LandedPiece], then: list[LandedPiece]
 ) -> None:
     first = [p for p in first if p.range.topic_id in ("A", None)]
     then = [p for p in then if p.range.topic_id in ("A", None)]
@@ -97,7 +99,7 @@ def test_a_later_landing_stands_in_for_what_it_covers(
 
 
 def test_partitions_are_told_apart() -> None:
-    pieces = [Piece(Range(P0, 0, 3), 3, ()), Piece(Range(P1, 0, 3), 3, ())]
+    pieces = [LandedPiece(Range(P0, 0, 3), 3, ()), LandedPiece(Range(P1, 0, 3), 3, ())]
     said = audit(pieces, {P1: runs_of(np.array([0, 1, 2, 2]))})
     assert said.holes == (Range(P0, 0, 3),)
     assert said.duplicates == (Range(P1, 2, 3),)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rangeland.decode.kafka import reference
 from rangeland.decode.kafka.batch_table import no_batches
-from rangeland.decode.kafka.kernel import Kernel
+from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.dialects.kafka import entry_scan, records
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
@@ -33,7 +33,7 @@ many = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-KERNEL = Kernel(kernel_library())
+KERNEL = KafkaKernel(kernel_library())
 CODECS = ["none", "none", "none", "lz4", "zstd"]
 
 

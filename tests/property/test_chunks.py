@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.dialect import Context, Gap
+from rangeland.dialects.dialect import FetchContext, Gap
 from rangeland.dialects.kafka.entry_scan import entries
-from rangeland.dialects.kafka.records import Chunk, decode_chunk, decode_chunks, next_offset
+from rangeland.dialects.kafka.records import KafkaChunk, decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from tests.batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
@@ -107,7 +107,7 @@ def batches(draw: st.DrawFn, base_offset: int, producer: int) -> Batch:
 
 def read(
     log: Log, from_offset: int, until_offset: int, isolation: Isolation, size: int, max_bytes: int
-) -> list[Chunk]:
+) -> list[KafkaChunk]:
     """As a slice is read: fetch at the next offset until it is done."""
     chunks = []
     at = from_offset
@@ -163,8 +163,8 @@ def test_gaps_that_nothing_explains_are_those_between_batches_and_change_nothing
     until_offset = data.draw(st.integers(from_offset + 1, log.end))
     stored, aborted = log.fetch(from_offset, 1 << 20)
     span = (from_offset, until_offset, isolation, aborted)
-    at, gaps, chunks = from_offset, list[range](), list[Chunk]()
-    for part in decode_chunks(stored, *span, Context(names_gaps=True)):
+    at, gaps, chunks = from_offset, list[range](), list[KafkaChunk]()
+    for part in decode_chunks(stored, *span, FetchContext(names_gaps=True)):
         if isinstance(part, Gap):
             gaps.append(range(at, part.next_offset))
         else:
@@ -176,13 +176,13 @@ def test_gaps_that_nothing_explains_are_those_between_batches_and_change_nothing
     between = set(range(from_offset, until_offset)) - stored_offsets
     assert {n for gap in gaps for n in gap} == between
     assert all(len(gap) for gap in gaps)
-    explained = [one for one in decode_chunks(stored, *span) if isinstance(one, Chunk)]
+    explained = [one for one in decode_chunks(stored, *span) if isinstance(one, KafkaChunk)]
     apart, together = (Counts.sum(c.counts for c in found) for found in (chunks, explained))
     assert apart + Counts(compacted=len(between)) == together
     assert _rows(chunks) == _rows(explained)
 
 
-def _rows(chunks: list[Chunk]) -> list[object]:
+def _rows(chunks: list[KafkaChunk]) -> list[object]:
     return [row for chunk in chunks if chunk.batch for row in chunk.batch.to_pylist()]
 
 
@@ -211,11 +211,11 @@ def outcome(
     until_offset: int,
     isolation: Isolation,
     aborted: list[tuple[int, int]],
-) -> tuple[list[Chunk], BadRecord | None]:
+) -> tuple[list[KafkaChunk], BadRecord | None]:
     chunks = []
     try:
         for chunk in decode_chunks(data, from_offset, until_offset, isolation, aborted):
-            assert isinstance(chunk, Chunk)
+            assert isinstance(chunk, KafkaChunk)
             chunks.append(chunk)
     except BadRecord as error:
         return chunks, error
@@ -272,4 +272,4 @@ def test_damaged_compressed_bytes_with_a_good_checksum_give_rows_or_a_bad_record
 @pytest.mark.parametrize("isolation", Isolation)
 def test_an_empty_answer_tells_nothing(isolation: Isolation) -> None:
     assert next_offset(memoryview(b"")) is None
-    assert decode_chunk(memoryview(b""), 7, 9, isolation, []) == Chunk(7, None, Counts())
+    assert decode_chunk(memoryview(b""), 7, 9, isolation, []) == KafkaChunk(7, None, Counts())

@@ -12,22 +12,22 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import (
-    Ask,
-    AskLogRange,
+    AllRead,
+    FetchLimits,
+    FetchTarget,
     FindLeaders,
-    Finished,
-    Patience,
+    SendFetch,
+    SendLogRange,
     WaitUntil,
-    Want,
 )
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
 
 BROKERS = (Address("b1", 1), Address("b2", 1), Address("b3", 1))
-PATIENCE = Patience(
+PATIENCE = FetchLimits(
     no_progress_ms=10**6,
     backoff_ms=10,
     max_backoff_ms=80,
@@ -79,7 +79,7 @@ class Cluster:
             elif self.faults <= 0 and self.leaders[partition] is None:
                 self.leaders[partition] = self.random.choice(BROKERS)
 
-    def answer(self, loop: FetchLoop, ask: Ask) -> None:
+    def answer(self, loop: FetchLoop, ask: SendFetch) -> None:
         partitions = [want.partition for want in ask.wants]
         assert len(partitions) == len(set(partitions))
         assert ask.wants
@@ -93,43 +93,48 @@ class Cluster:
         for want in wants:
             self.answer_one(loop, ask.leader, want)
 
-    def answer_one(self, loop: FetchLoop, leader: Address, want: Want) -> None:
+    def answer_one(self, loop: FetchLoop, leader: Address, want: FetchTarget) -> None:
         if loop.readings[want.index].server.replica is not None:
             assert (want.partition, leader) in self.named
             self.answer_as_replica(loop, leader, want)
         elif self.leaders[want.partition] != leader:
-            loop.on_verdict(want, Verdict.FIND_LEADER, "NOT_LEADER")
+            loop.on_verdict(want, ErrorMeaning.FIND_LEADER, "NOT_LEADER")
         elif self.strikes(8):
-            loop.on_verdict(want, Verdict.RETRY, "BUSY")
+            loop.on_verdict(want, ErrorMeaning.RETRY, "BUSY")
         elif self.strikes(8):
             assert not loop.on_empty(want, LOG_END, throttled=True)
         elif self.strikes(8):
             assert not loop.on_empty(want, want.offset, throttled=False)
         elif self.strikes(8):
-            loop.on_verdict(want, Verdict.OUT_OF_RANGE, "OUT_OF_RANGE")
+            loop.on_verdict(want, ErrorMeaning.OUT_OF_RANGE, "OUT_OF_RANGE")
         else:
             self.deliver(loop, want)
             self.prefer(loop, want)
 
-    def prefer(self, loop: FetchLoop, want: Want) -> None:
+    def prefer(self, loop: FetchLoop, want: FetchTarget) -> None:
         """The leader would rather have another read: a replica, itself, or one nobody knows."""
         if self.strikes(3):
             number = self.random.randrange(len(BROKERS) + 1)
             loop.on_preferred(want.index, number)
             self.named |= {(want.partition, broker) for broker in BROKERS[number : number + 1]}
 
-    def answer_as_replica(self, loop: FetchLoop, replica: Address, want: Want) -> None:
+    def answer_as_replica(self, loop: FetchLoop, replica: Address, want: FetchTarget) -> None:
         """It has less than its leader, and may say anything of what it has not."""
         end = max(b for b in self.borders[want.partition] if b <= LOG_END - self.lags[replica])
         if self.strikes(8):
-            verdicts = (Verdict.OUT_OF_RANGE, Verdict.CORRUPT, Verdict.RETRY, Verdict.REFUSED)
+            verdicts = (
+                ErrorMeaning.OUT_OF_RANGE,
+                ErrorMeaning.CORRUPT,
+                ErrorMeaning.RETRY,
+                ErrorMeaning.REFUSED,
+            )
             loop.on_verdict(want, self.random.choice(verdicts), "ANY")
         elif want.offset < end:
             self.deliver(loop, want, end)
         else:
             assert not loop.on_empty(want, end, throttled=False)
 
-    def deliver(self, loop: FetchLoop, want: Want, end: int = LOG_END) -> None:
+    def deliver(self, loop: FetchLoop, want: FetchTarget, end: int = LOG_END) -> None:
         borders = [b for b in self.borders[want.partition] if b <= end]
         at = bisect_right(borders, want.offset)
         begin = borders[at - 1]
@@ -181,7 +186,7 @@ def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
         cluster.move_leaders()
         step = loop.next(now)
         match step:
-            case Finished():
+            case AllRead():
                 break
             case WaitUntil(at_ms):
                 assert at_ms > now
@@ -189,7 +194,7 @@ def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
             case FindLeaders():
                 assert step.partitions
                 cluster.tell_leaders(loop, step)
-            case AskLogRange(leader, want):
+            case SendLogRange(leader, want):
                 assert want.offset == cluster.positions[want.index]
                 if cluster.strikes(3):
                     loop.on_lost(leader, "reset")
@@ -197,7 +202,7 @@ def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
                     loop.on_log_range(want, 0, want.offset - 1)
                 else:
                     loop.on_log_range(want, 0, LOG_END)
-            case Ask():
+            case SendFetch():
                 cluster.answer(loop, step)
         now += cluster.random.choice((0, 1, 50))
     else:

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rangeland.dialects.kafka.entry_scan import located
-from rangeland.dialects.rocketmq.log_entries import Walk
+from rangeland.dialects.rocketmq.log_entries import EntryTotals
 from rangeland.errors import BadRecord, RangelandError, RangeLost, Unreachable
 from rangeland.planning.policy import Action, Policy
 from tests.batches import Batch, Record, encode
@@ -78,7 +78,8 @@ def golden_of_rocketmq() -> Iterator[tuple[str, Log]]:
     for name in ("Pull.plain", "Pull.lz4", "Pull.zlib", "Pull.zstd", "Pull.batch", "Pull.two"):
         body = golden_rocketmq.answer_of(name).body
         entries = [
-            (e.offset, e.until_offset, bytes(body[e.start : e.end])) for e in Walk(body).entries()
+            (e.offset, e.until_offset, bytes(body[e.start : e.end]))
+            for e in EntryTotals(body).entries()
         ]
         yield name, Log(entries)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from rangeland.decode.jafka import reference
 from rangeland.dialects.jafka import decode_chunks, entry_around, next_offset, records
-from rangeland.dialects.jafka.records import Chunk, decode_chunk
+from rangeland.dialects.jafka.records import JafkaChunk, decode_chunk
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.entries import entry, packed, plain
@@ -80,7 +80,7 @@ def logs(draw: st.DrawFn) -> Log:
 
 def read(
     log: Log, from_offset: int, until_offset: int, size: int, max_bytes: int
-) -> Iterator[Chunk]:
+) -> Iterator[JafkaChunk]:
     """As a slice is read: fetch at the next offset until it is done, and grow where need be."""
     at = from_offset
     while at < until_offset:
@@ -97,7 +97,7 @@ def read(
             at = chunk.next_offset
 
 
-def rows_of(chunks: list[Chunk]) -> list[Row]:
+def rows_of(chunks: list[JafkaChunk]) -> list[Row]:
     return [
         (row["offset"], row["position"], row["value"])
         for chunk in chunks
@@ -154,7 +154,7 @@ def test_an_entry_that_reaches_beyond_its_range_is_damaged(log: Log, data: st.Da
     assert "next_offset" not in caught.value.facts  # where it ends is in doubt
 
 
-def outcome(data: bytes, log: Log) -> tuple[list[Chunk], Any]:
+def outcome(data: bytes, log: Log) -> tuple[list[JafkaChunk], Any]:
     chunks = []
     try:
         for chunk in decode_chunks(memoryview(data), log.start, log.end, COMMITTED, ()):
@@ -221,6 +221,6 @@ def next_or_error(data: memoryview, offset: int) -> tuple[int | None, BadRecord 
 def test_the_reference_gives_the_same_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     data = memoryview(plain([b"a", b""]) + packed(plain([b"b", b"c"])) + plain([b"d"]))
     with_kernel = list(decode_chunks(data, 10, 10 + len(data), COMMITTED, ()))
-    monkeypatch.setattr(records, "set_decoder", reference.Reference)
+    monkeypatch.setattr(records, "set_decoder", reference.JafkaReference)
     assert list(decode_chunks(data, 10, 10 + len(data), COMMITTED, ())) == with_kernel
     assert [row[2] for row in rows_of(with_kernel)] == [b"a", b"", b"b", b"c", b"d"]

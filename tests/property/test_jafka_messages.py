@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rangeland.dialects.jafka import messages as m
-from rangeland.dialects.jafka import open_session
+from rangeland.dialects.jafka.session import JafkaSession
 from rangeland.wire.encoding import decode, encode
 from tests.contract.readers import read_anything, read_three_ways
 
@@ -37,7 +37,7 @@ def test_a_request_reads_back(request: Any) -> None:
 @many
 @given(request=multi_fetches)
 def test_a_multi_fetch_is_a_count_and_its_fetches(request: m.MultiFetchRequest) -> None:
-    _, frame = open_session("p").encode(request)
+    _, frame = JafkaSession("p").encode(request)
     size, key, count = struct.unpack_from(">ihh", frame)
     assert (size, key, count) == (len(frame) - 4, 2, len(request.parts))
     assert frame[8:] == b"".join(encode(part, 0) for part in request.parts)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rangeland.decode.kafka import reference
-from rangeland.decode.kafka.kernel import Kernel
+from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.kafka.layout import Payload
 from rangeland.errors import BadRecord
 from tests.batches import Record, deltas, encode_records, varint
@@ -31,7 +31,7 @@ many = settings(
 )
 
 
-KERNEL = Kernel(kernel_library())
+KERNEL = KafkaKernel(kernel_library())
 
 # --- what may be in a log ---------------------------------------------------------------
 

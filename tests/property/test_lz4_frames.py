@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rangeland.dialects.kafka import compression
-from rangeland.dialects.kafka.compression import Undecodable, decompress
+from rangeland.dialects.kafka.compression import NotDecompressible, decompress
 
 many = settings(
     max_examples=int(os.environ.get("RANGELAND_EXAMPLES", "200")),
@@ -45,7 +45,7 @@ def frame(blocks: list[tuple[bytes, bool]], sizes: int = 4) -> bytes:
 def outcome(packed: bytes) -> bytes | str:
     try:
         return bytes(decompress(LZ4, memoryview(packed)))
-    except Undecodable:
+    except NotDecompressible:
         return "undecodable"
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.decode.kafka import legacy_reference
-from rangeland.decode.kafka.layout import Form, Payload
+from rangeland.decode.kafka.layout import Payload, RecordFormat
 from tests.messagesets import Message, encode_message
 from tests.property.sanitized import run_under_sanitizers
 from tests.property.test_kernel_equals_reference import (
@@ -70,7 +70,7 @@ def sets(draw: st.DrawFn, *, good: bool) -> Payload:
             elif data:
                 data[place] = draw(st.integers(0, 255))
         shift = draw(st.one_of(st.just(shift), INT64))
-    form = draw(st.sampled_from([Form.PLAIN, Form.PACKED]))
+    form = draw(st.sampled_from([RecordFormat.PLAIN, RecordFormat.PACKED]))
     count = len(made) + (0 if good else draw(st.sampled_from([0, 0, -1, 1, 9])))
     base = max(-(1 << 63), min(first + shift, (1 << 63) - 1))
     stamp = draw(st.one_of(st.none(), usual_times if good else times))
@@ -117,7 +117,7 @@ def test_every_truncation_gives_the_same_rows_or_the_same_fault() -> None:
     made = [Message(0, b"k", b"v" * 20, 1), Message(3, None, b"", 0), Message(4, b"", None, 1)]
     whole = b"".join(map(encode_message, made))
     for size in range(len(whole)):
-        for form in (Form.PLAIN, Form.PACKED):
+        for form in (RecordFormat.PLAIN, RecordFormat.PACKED):
             rows = assert_same([Payload(whole[:size], 0, 0, None, 3, 4, form)], 0, 9)
             assert not rows
 
@@ -128,7 +128,7 @@ def test_a_large_set_gives_the_same_rows() -> None:
         for i in range(20_000)
     ]
     data = b"".join(map(encode_message, made))
-    payload = Payload(data, 0, 0, None, len(made), len(made) - 1, Form.PLAIN)
+    payload = Payload(data, 0, 0, None, len(made), len(made) - 1, RecordFormat.PLAIN)
     assert assert_same([payload], 1000, 19_000)
     walked = KERNEL.walk_messages(data, 1 << 62)
     assert walked == legacy_reference.walk_messages(data, 1 << 62)

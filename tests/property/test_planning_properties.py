@@ -22,12 +22,12 @@ from rangeland.model import (
     Slice,
     Survey,
 )
-from rangeland.planning.bounds import Request
+from rangeland.planning.bounds import RangeRequest
 from rangeland.planning.coverage_rule import coverage_of
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, merge, overlap, subtract, width
 from rangeland.planning.limits import Limits, share_out
-from rangeland.planning.plan_builder import Standing, Terms, draft
+from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
 from rangeland.planning.policy import Policy
 from rangeland.planning.slices import Slicing, cut, pack
 
@@ -178,21 +178,23 @@ def test_drafts_until_nothing_is_left_land_every_offset_exactly_once(
         )
         for n, (start, size, stored) in enumerate(found)
     }
-    terms = Terms(
+    terms = PlanTerms(
         "j",
         "rangeland/j",
         "kafka",
         Isolation.READ_COMMITTED,
-        Request(Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy()),
+        RangeRequest(Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy()),
         limit,
         Slicing(700),
     )
     before = [Range(Partition("t", n), *span, "A") for n, span in backfilled]
     landed: Counter[tuple[Partition, int]] = Counter()
-    done, checkpoint = list(before), dict[Partition, Mark]()
+    done, checkpoint = list(before), dict[Partition, LogMark]()
     there = {(r.partition, o) for r in before for o in range(r.from_offset, r.until_offset)}
     for sequence in range(1, 400):
-        drafted = draft(terms, Survey(0, states), Standing(checkpoint, coverage_of(done), sequence))
+        drafted = draft(
+            terms, Survey(0, states), JobPosition(checkpoint, coverage_of(done), sequence)
+        )
         if drafted.is_empty:
             break
         plan = drafted.plan

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.dialect import Asked, Context, FetchTerms, Span
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.dialect import AnsweredSpan, FetchContext, FetchOptions, PartitionFetch
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import (
     ask_records,
     cut_out,
@@ -29,8 +29,8 @@ from rangeland.dialects.rocketmq import (
 )
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
-from rangeland.dialects.rocketmq.log_entries import Walk, fields_of
-from rangeland.dialects.rocketmq.session import Session
+from rangeland.dialects.rocketmq.log_entries import EntryTotals, fields_of
+from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.framing import FrameReader
@@ -242,7 +242,7 @@ damaged = st.builds(
 def test_whatever_a_byte_is_there_are_rows_or_a_refusal(
     data: bytes, first: int, until: int
 ) -> None:
-    for entry in Walk(memoryview(data)).entries():
+    for entry in EntryTotals(memoryview(data)).entries():
         fields_of(memoryview(data)[entry.start : entry.end])
     offsets: list[int] = []
     with suppress(BadRecord):
@@ -257,7 +257,7 @@ def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:
     some = [inner(b"%d" % n, properties_of(("TAGS", "AB"[n % 2]))) for n in range(4)]
     bodies = [batch(some, at, crc=crc) for at, crc in ((4, None), (8, 1), (12, None))]
     records = memoryview(b"".join(bodies))
-    context = Context(spans=(Span(len(records), 6, 16),), tags=(b"A",))
+    context = FetchContext(spans=(AnsweredSpan(len(records), 6, 16),), tags=(b"A",))
     with pytest.raises(BadRecord) as caught:
         list(decode_chunks(records, 6, 16, COMMITTED, (), context))
     facts = caught.value.facts
@@ -265,7 +265,9 @@ def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:
     kept = bytes(cut_out(records, 6, first, until, context))
     assert kept == bodies[1]
     mended = kept.replace(bodies[1], batch(some, 8))
-    alone = Context(spans=(Span(len(mended), 8, 12),), has_gaps=True, tags=(b"A",), is_kept=True)
+    alone = FetchContext(
+        spans=(AnsweredSpan(len(mended), 8, 12),), has_gaps=True, tags=(b"A",), is_kept=True
+    )
     (chunk,) = decode_chunks(memoryview(mended), 8, 12, COMMITTED, (), alone)
     assert chunk.counts == Counts(landed=2, filtered=2)
     assert next_offset(memoryview(kept), 8, alone) == 12
@@ -285,10 +287,10 @@ class Broker:
         entries: Sequence[Sequence[str] | str],
         *,
         told: Iterator[int] | None = None,
-        session: Session | None = None,
+        session: RocketmqSession | None = None,
         queue: Partition = QUEUE,
     ) -> None:
-        self.session, self.queue = session or Session("test"), queue
+        self.session, self.queue = session or RocketmqSession("test"), queue
         self.told = told or repeat(0)
         self.configs = 0
         self.tags: list[str] = []
@@ -308,14 +310,14 @@ class Broker:
                 all_of = [inner(b"v", properties_of(("TAGS", tag))) for tag in entry]
                 self.data.append((batch(all_of, at), len(entry), None))
 
-    def ask(self, series: m.PullSeries) -> m.SeriesAnswer:
+    def ask(self, series: m.PullSeries) -> m.SeriesResponse:
         _, sent = self.session.encode(series)
         answer: Any = None
         while sent:
             for raw in FrameReader(1 << 20).feed(sent):
                 answer = self.session.decode(self.answer(read_frame(raw))) or answer
             sent = self.session.due()
-        found: m.SeriesAnswer = answer[1]
+        found: m.SeriesResponse = answer[1]
         return found
 
     def answer(self, frame: Frame) -> memoryview:
@@ -356,8 +358,8 @@ def read(
     rows: list[int] = []
     counts = Counts()
     while position < until:
-        asked = [Asked(QUEUE, None, None, position, 1 << 20, until)]
-        (question,) = ask_records(asked, FetchTerms(COMMITTED, 0, 1 << 20, tags=wanted))
+        asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
+        (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
         answer = broker.ask(question.request)
         position, some, more = taken(broker, answer, position, until)
         rows, counts = rows + some, counts + more
@@ -365,14 +367,14 @@ def read(
 
 
 def taken(
-    broker: Broker, answer: m.SeriesAnswer, position: int, until: int
+    broker: Broker, answer: m.SeriesResponse, position: int, until: int
 ) -> tuple[int, list[int], Counts]:
     """Where reading goes on, and what the answer has brought."""
     rows: list[int] = []
     counts = Counts()
-    asked = [Asked(broker.queue, None, None, position, 1 << 20, until)]
+    asked = [PartitionFetch(broker.queue, None, None, position, 1 << 20, until)]
     (part,) = read_records([answer], asked, COMMITTED).parts
-    assert (part.verdict, part.readable_end) == (Verdict.OK, len(broker.tags))
+    assert (part.verdict, part.readable_end) == (ErrorMeaning.OK, len(broker.tags))
     behind = next_offset(part.records, position, part.context)
     assert behind is not None
     assert position < behind <= part.readable_end
@@ -449,7 +451,7 @@ def test_queues_whose_answers_come_among_each_other_are_read_as_each_by_itself(
     entries: tuple[list[Any], list[Any]], plain: bool, told: list[int], data: Any
 ) -> None:
     """What one of them has told of the topic holds for both, and is not taken back."""
-    session, tell = Session("test"), cycle(told)
+    session, tell = RocketmqSession("test"), cycle(told)
     brokers: dict[int, Broker] = {}
     for number, some in enumerate(entries):
         some = [entry for entry in some if isinstance(entry, str)] or ["A"] if plain else some
@@ -492,7 +494,7 @@ def test_queues_whose_answers_come_among_each_other_are_read_as_each_by_itself(
 
 def test_a_second_queues_answers_by_tags_do_not_take_back_that_a_topic_is_for_batches() -> None:
     """Both have asked by tags before anything was known; then the first has all its answers."""
-    session = Session("test")
+    session = RocketmqSession("test")
     brokers = [
         Broker(["B", ["A"] * 3], session=session, queue=Partition("t", n, "broker-a"))
         for n in range(2)

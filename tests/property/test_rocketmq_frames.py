@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.dialect import Context, Span
+from rangeland.dialects.dialect import AnsweredSpan, FetchContext
 from rangeland.dialects.rocketmq import decode_chunks, next_offset
-from rangeland.dialects.rocketmq.frames import Frame, Reader, read_frame, write_frame
+from rangeland.dialects.rocketmq.frames import Frame, HeaderReader, read_frame, write_frame
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
@@ -65,7 +65,7 @@ numbers = st.one_of(st.integers(0, 10**18), st.sampled_from(["007", "-1", "1.5",
 )
 @example([(1, 2, 3, "FOUND", True), (40, 50, 6, "FOUND", True)])
 def test_a_header_that_is_like_the_last_one_says_the_same(pulls: list[tuple[Any, ...]]) -> None:
-    reader = Reader()
+    reader = HeaderReader()
     for begin, end, opaque, remark, is_inside in pulls:
         inside = f',"maxOffset":"{end}"'
         header = (
@@ -155,8 +155,8 @@ def test_every_offset_has_a_class_whatever_is_asked_for(
         stored(zlib.compress(b"body"), offset, flags=1) if i in packed else stored(b"body", offset)
         for i, offset in enumerate(offsets)
     )
-    spans = (Span(len(data), 0, offsets[-1] + 1),) if offsets else ()
-    context = Context(spans=spans, has_gaps=True)
+    spans = (AnsweredSpan(len(data), 0, offsets[-1] + 1),) if offsets else ()
+    context = FetchContext(spans=spans, has_gaps=True)
     chunks = list(decode_chunks(memoryview(data), first, end, COMMITTED, (), context))
     wanted = [offset for offset in offsets if first <= offset < end]
     found = [row for c in chunks if c.batch is not None for row in c.batch.to_pylist()]

@@ -11,12 +11,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.dialect import Asked, Context, Fetched, FetchTerms, Span
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.dialect import (
+    AnsweredSpan,
+    FetchContext,
+    FetchedPartition,
+    FetchOptions,
+    PartitionFetch,
+)
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import ask_records, decode_chunks, next_offset, read_records
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
-from rangeland.dialects.rocketmq.session import Session
+from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.framing import FrameReader
@@ -34,10 +40,10 @@ class Broker:
 
     def __init__(self, tags: Sequence[str], most: int = 32, looks: int = 800) -> None:
         self.tags, self.most, self.looks = tags, most, looks
-        self.session = Session("test")
+        self.session = RocketmqSession("test")
         self.pulls = 0
 
-    def ask(self, series: m.PullSeries) -> m.SeriesAnswer:
+    def ask(self, series: m.PullSeries) -> m.SeriesResponse:
         _, sent = self.session.encode(series)
         answer: Any = None
         while sent:
@@ -45,7 +51,7 @@ class Broker:
                 self.pulls += 1
                 answer = self.session.decode(self._answer(read_frame(raw))) or answer
             sent = self.session.due()
-        found: m.SeriesAnswer = answer[1]
+        found: m.SeriesResponse = answer[1]
         return found
 
     def _answer(self, frame: Frame) -> memoryview:
@@ -75,9 +81,9 @@ class Broker:
         return stored(b"value-%d" % offset, offset, named)
 
 
-def fetch(broker: Broker, wanted: tuple[str, ...], position: int, until: int) -> Fetched:
-    asked = [Asked(QUEUE, None, None, position, 1 << 20, until)]
-    (question,) = ask_records(asked, FetchTerms(COMMITTED, 0, 1 << 20, tags=wanted))
+def fetch(broker: Broker, wanted: tuple[str, ...], position: int, until: int) -> FetchedPartition:
+    asked = [PartitionFetch(QUEUE, None, None, position, 1 << 20, until)]
+    (question,) = ask_records(asked, FetchOptions(COMMITTED, 0, 1 << 20, tags=wanted))
     (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
     return part
 
@@ -90,7 +96,7 @@ def read(
     counts = Counts()
     while position < until:
         part = fetch(broker, wanted, position, until)
-        assert part.verdict is Verdict.OK
+        assert part.verdict is ErrorMeaning.OK
         assert (part.readable_end, part.preferred) == (len(broker.tags), 0)
         behind = next_offset(part.records, position, part.context)
         assert behind is not None
@@ -149,37 +155,37 @@ def test_the_two_texts_have_one_hash() -> None:
 
 def test_a_range_that_has_gone_from_the_log_is_not_called_filtered() -> None:
     """Only the pull that asks for any message tells."""
-    asked = [Asked(QUEUE, None, None, 5, 1 << 20, 20)]
+    asked = [PartitionFetch(QUEUE, None, None, 5, 1 << 20, 20)]
     series = m.PullSeries(QUEUE, 5, 20, 1 << 20, ("A",))
     behind = {"nextBeginOffset": "20", "minOffset": "0", "maxOffset": "20"}
     answers = (
-        m.Answer(m.Pull(QUEUE, 5, 1), 0, "FOUND", behind, memoryview(stored(b"v", 9))),
-        m.Answer(m.Pull(QUEUE, 5, tags=("A",)), 20, "NO_MATCHED_MESSAGE", behind, b""),
+        m.RemotingResponse(m.Pull(QUEUE, 5, 1), 0, "FOUND", behind, memoryview(stored(b"v", 9))),
+        m.RemotingResponse(m.Pull(QUEUE, 5, tags=("A",)), 20, "NO_MATCHED_MESSAGE", behind, b""),
     )
-    (part,) = read_records([m.SeriesAnswer(series, answers)], asked, COMMITTED).parts
-    assert (part.verdict, part.code.split(":")[0]) == (Verdict.OUT_OF_RANGE, "OFFSETS_MISSING")
+    (part,) = read_records([m.SeriesResponse(series, answers)], asked, COMMITTED).parts
+    assert (part.verdict, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
 
 
 @pytest.mark.parametrize(
     ("code", "remark", "verdict"),
     [
-        (19, "OFFSET_OVERFLOW_ONE", Verdict.OK),
-        (20, "MESSAGE_WAS_REMOVING", Verdict.OUT_OF_RANGE),
-        (2, "busy", Verdict.RETRY),
-        (20, "NO_MATCHED_MESSAGE", Verdict.RETRY),  # that looks at nothing
+        (19, "OFFSET_OVERFLOW_ONE", ErrorMeaning.OK),
+        (20, "MESSAGE_WAS_REMOVING", ErrorMeaning.OUT_OF_RANGE),
+        (2, "busy", ErrorMeaning.RETRY),
+        (20, "NO_MATCHED_MESSAGE", ErrorMeaning.RETRY),  # that looks at nothing
     ],
 )
 def test_a_pull_by_tags_that_brings_nothing_says_why(
-    code: int, remark: str, verdict: Verdict
+    code: int, remark: str, verdict: ErrorMeaning
 ) -> None:
-    asked = [Asked(QUEUE, None, None, 5, 1 << 20, 20)]
+    asked = [PartitionFetch(QUEUE, None, None, 5, 1 << 20, 20)]
     series = m.PullSeries(QUEUE, 5, 20, 1 << 20, ("A",))
     there = {"nextBeginOffset": "5", "minOffset": "0", "maxOffset": "20"}
     answers = (
-        m.Answer(m.Pull(QUEUE, 5, 1), 0, "FOUND", there, memoryview(stored(b"v", 5))),
-        m.Answer(m.Pull(QUEUE, 5, tags=("A",)), code, remark, there, b""),
+        m.RemotingResponse(m.Pull(QUEUE, 5, 1), 0, "FOUND", there, memoryview(stored(b"v", 5))),
+        m.RemotingResponse(m.Pull(QUEUE, 5, tags=("A",)), code, remark, there, b""),
     )
-    (part,) = read_records([m.SeriesAnswer(series, answers)], asked, COMMITTED).parts
+    (part,) = read_records([m.SeriesResponse(series, answers)], asked, COMMITTED).parts
     assert (part.verdict, len(part.records)) == (verdict, 0)
 
 
@@ -188,7 +194,7 @@ def test_a_damaged_message_under_tags_is_named_at_its_place_and_can_be_passed() 
     good = [stored(b"v", offset, tagged) for offset in (5, 9)]
     bodies = [good[0], stored(b"x", 7, tagged, crc=1), good[1]]
     records = memoryview(b"".join(bodies))
-    context = Context(spans=(Span(len(records), 4, 12),), has_gaps=True, tags=(b"A",))
+    context = FetchContext(spans=(AnsweredSpan(len(records), 4, 12),), has_gaps=True, tags=(b"A",))
     assert next_offset(records, 4, context) == 12
     with pytest.raises(BadRecord) as caught:
         list(decode_chunks(records, 4, 12, COMMITTED, (), context))
@@ -208,12 +214,12 @@ def test_bytes_of_a_message_are_never_taken_for_a_statement_about_offsets() -> N
     pull without tags."""
     forged = b"\xff\xff\xff\xffTAGS" + struct.pack(">qi", 1_000, 1) + b"A"
     body = memoryview(forged + messages([b"v"] * 3))
-    asked = [Asked(QUEUE, None, None, 0, 1 << 20, 1_000)]
+    asked = [PartitionFetch(QUEUE, None, None, 0, 1 << 20, 1_000)]
     series = m.PullSeries(QUEUE, 0, 1_000, 1 << 20)
     fields = {"nextBeginOffset": "3", "minOffset": "0", "maxOffset": "1000"}
-    answers = (m.Answer(m.Pull(QUEUE, 0), 0, "FOUND", fields, body),)
-    (part,) = read_records([m.SeriesAnswer(series, answers)], asked, COMMITTED).parts
-    if part.verdict is Verdict.OK:
+    answers = (m.RemotingResponse(m.Pull(QUEUE, 0), 0, "FOUND", fields, body),)
+    (part,) = read_records([m.SeriesResponse(series, answers)], asked, COMMITTED).parts
+    if part.verdict is ErrorMeaning.OK:
         with pytest.raises(BadRecord):
             next_offset(part.records, 0, part.context)
         with pytest.raises(BadRecord):
@@ -225,6 +231,6 @@ def test_what_an_earlier_release_has_put_into_quarantine_is_read_by_its_tags() -
         stored(b"v", offset, properties_of(("TAGS", tag))) for offset, tag in ((8, "A"), (9, "B"))
     )
     kept = b"\xff\xff\xff\xffTAGS" + struct.pack(">qi", 12, 1) + b"A" + some
-    context = Context(spans=(Span(len(kept), 8, 12),), has_gaps=True, is_kept=True)
+    context = FetchContext(spans=(AnsweredSpan(len(kept), 8, 12),), has_gaps=True, is_kept=True)
     (chunk,) = decode_chunks(memoryview(kept), 8, 12, COMMITTED, (), context)
     assert chunk.counts == Counts(landed=1, filtered=3)

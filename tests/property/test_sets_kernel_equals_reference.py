@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode.jafka.kernel import SetKernel
+from rangeland.decode.jafka.kernel import JafkaKernel
 from rangeland.decode.jafka.layout import MessageSet, SetDecoder, SetFault
-from rangeland.decode.jafka.reference import Reference
+from rangeland.decode.jafka.reference import JafkaReference
 from rangeland.errors import BadRecord
 from tests.entries import entry, packed, plain
 from tests.property.sanitized import kernel_library, run_under_sanitizers
 
 EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "500"))
-KERNEL, REFERENCE = SetKernel(kernel_library()), Reference()
+KERNEL, REFERENCE = JafkaKernel(kernel_library()), JafkaReference()
 
 many = settings(
     max_examples=EXAMPLES,

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from rangeland.model import Counts, Partition, Receipt, Slice, TaskResult
 from rangeland.planning.slice_assignment import (
-    Complete,
-    Read,
-    Seats,
-    Wait,
+    PlanComplete,
+    ReadSlices,
+    SliceOwners,
+    WaitForOthers,
     next_step,
     not_handed_in,
 )
@@ -43,9 +43,9 @@ def unit_of(pieces: list[Slice]) -> TaskResult:
 
 def seats_of(
     me: str, owners: Mapping[Partition, str], members: tuple[str, ...], is_settled: bool = True
-) -> Seats:
+) -> SliceOwners:
     owned = frozenset(p for p, owner in owners.items() if owner == me)
-    return Seats(me, owned, owners, members, is_settled)
+    return SliceOwners(me, owned, owners, members, is_settled)
 
 
 plans = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(slices_of)
@@ -74,11 +74,11 @@ def test_each_slice_that_is_left_has_one_reader_where_all_see_the_same_group(
     for me in members:
         step = next_step(plan, done, seats_of(me, owners, members))
         match step:
-            case Read(found):
+            case ReadSlices(found):
                 read += [s.index for s in found]
-            case Wait(found):
+            case WaitForOthers(found):
                 assert found == tuple(s for s in plan if s.index not in done)
-            case Complete():
+            case PlanComplete():
                 assert {s.index for s in plan} <= done
     assert sorted(read) == [s.index for s in plan if s.index not in done]
 
@@ -89,8 +89,8 @@ def test_a_plan_that_cannot_be_split_has_one_reader(data: st.DataObject) -> None
     plan = data.draw(plans.filter(bool))
     owners, members = data.draw(assignments(plan))
     steps = [next_step(plan, (), seats_of(me, owners, members), whole=True) for me in members]
-    readers = [step for step in steps if isinstance(step, Read)]
-    assert readers == [Read(tuple(plan))]
+    readers = [step for step in steps if isinstance(step, ReadSlices)]
+    assert readers == [ReadSlices(tuple(plan))]
 
 
 @QUICK
@@ -100,7 +100,7 @@ def test_nobody_reads_what_may_have_an_owner_in_a_moment(data: st.DataObject) ->
     owners, members = data.draw(assignments(plan))
     me = data.draw(st.sampled_from(members))
     step = next_step(plan, (), seats_of(me, owners, members, is_settled=False))
-    if isinstance(step, Read):
+    if isinstance(step, ReadSlices):
         assert {owners.get(s.partition) for s in step.slices} == {me}
 
 
@@ -117,7 +117,7 @@ def test_whatever_drivers_hand_in_each_slice_is_handed_in_once_and_all_are(
         me = data.draw(st.sampled_from(MEMBERS))
         seen = data.draw(st.sets(st.sampled_from(handed_in))) if handed_in else set()
         step = next_step(plan, seen, seats_of(me, owners, members))  # on an old look
-        if not isinstance(step, Read):
+        if not isinstance(step, ReadSlices):
             continue
         task_size = data.draw(st.integers(1, 3))
         slices = list(step.slices)
@@ -126,11 +126,11 @@ def test_whatever_drivers_hand_in_each_slice_is_handed_in_once_and_all_are(
         kept = not_handed_in(finished, handed_in)
         assert all(unit in finished for unit in kept)
         handed_in += [r.slice_index for unit in kept for r in unit.receipts]
-    alone = next_step(plan, handed_in, Seats("z", frozenset(s.partition for s in plan), {}))
-    if isinstance(alone, Read):
+    alone = next_step(plan, handed_in, SliceOwners("z", frozenset(s.partition for s in plan), {}))
+    if isinstance(alone, ReadSlices):
         handed_in += [s.index for s in alone.slices]
     assert sorted(handed_in) == [s.index for s in plan]
-    assert next_step(plan, handed_in, Seats("z", frozenset(), {})) == Complete()
+    assert next_step(plan, handed_in, SliceOwners("z", frozenset(), {})) == PlanComplete()
 
 
 def test_a_unit_is_dropped_whole_where_one_of_its_slices_is_handed_in() -> None:

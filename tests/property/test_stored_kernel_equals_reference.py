@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.decode.rocketmq.kernel import StoredKernel
-from rangeland.decode.rocketmq.layout import Stored, StoredDecoder, StoredFault
-from rangeland.decode.rocketmq.reference import Reference
+from rangeland.decode.rocketmq.kernel import RocketmqKernel
+from rangeland.decode.rocketmq.layout import DecodedMessages, StoredDecoder, StoredFault
+from rangeland.decode.rocketmq.reference import RocketmqReference
 from rangeland.errors import BadRecord
 from tests.property.sanitized import kernel_library, run_under_sanitizers
 from tests.stored import BORN_V6, MAGIC_1, MAGIC_2, PACKED, STORE_V6, messages, stored
 
 EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "500"))
-KERNEL, REFERENCE = StoredKernel(kernel_library()), Reference()
+KERNEL, REFERENCE = RocketmqKernel(kernel_library()), RocketmqReference()
 
 many = settings(
     max_examples=EXAMPLES,
@@ -101,7 +101,7 @@ ends = st.one_of(st.integers(-2, 120), st.integers((1 << 63) - 2, (1 << 63) + 1)
 
 def outcome(
     decoder: StoredDecoder, data: bytes, first: int, end: int, tags: Sequence[bytes] = ()
-) -> Stored | BadRecord:
+) -> DecodedMessages | BadRecord:
     try:
         return decoder.decode_stored(data, first, end, tags)
     except BadRecord as error:

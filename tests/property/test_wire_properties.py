@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rangeland.dialects.kafka.messages import REQUESTS, RequestHeader, ResponseHeader
-from rangeland.dialects.kafka.session import Session
+from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RemoteProtocolError
 from rangeland.wire import primitives
 from rangeland.wire.encoding import decode, decode_from, encode, spec_of
@@ -86,7 +86,7 @@ def test_a_damaged_message_is_a_message_or_refused(
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
 @given(data=st.binary(max_size=40))
-def test_any_bytes_are_a_primitive_or_refused(codec: primitives.Codec, data: bytes) -> None:
+def test_any_bytes_are_a_primitive_or_refused(codec: primitives.FieldCodec, data: bytes) -> None:
     read_anything(codec.read, data)
     for compact in (False, True):
         read_anything(primitives.array(codec, compact=compact, nullable=True).read, data)
@@ -146,7 +146,7 @@ def test_any_stream_is_frames_or_refused(data: bytes) -> None:
 
 @given(st.binary(max_size=60), st.booleans())
 def test_any_answer_to_a_session_is_a_value_or_refused(data: bytes, matching: bool) -> None:
-    session = Session("t")
+    session = KafkaSession("t")
     session.open()
     answer = (bytes(4) if matching else b"") + data
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.spark.spark_session import DELTA_JARS, S3_JARS
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.sessions import open_session
@@ -28,8 +28,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def kernel(spark: Any) -> Kernel:
-    return Kernel(spark)
+def kernel(spark: Any) -> DeltaKernel:
+    return DeltaKernel(spark)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rangeland.job import Job
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
@@ -55,12 +55,12 @@ def plans(spark: Any, table: str) -> int:
 
 
 def checkpoints(spark: Any, job: Job) -> dict[int, int | None]:
-    status = job_status.status(job, spark, Silent())
+    status = job_status.status(job, spark, NoProgress())
     return {p.partition.number: p.checkpoint for p in status.partitions}
 
 
 def is_proved(spark: Any, job: Job) -> bool:
-    found = job_status.verify(job, spark, Silent())
+    found = job_status.verify(job, spark, NoProgress())
     assert not found.audit.strangers
     return found.is_well
 

@@ -16,7 +16,7 @@ from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.results import RunResult
 from rangeland.run import run
 from tests.fakes.homes import FakeHome, Groups
@@ -30,7 +30,7 @@ class Killed(BaseException):
     """The end of a driver's thread."""
 
 
-class Driver(Silent):
+class Driver(NoProgress):
     """One driver, and the progress that it tells. ``at`` says what to do at a moment."""
 
     def __init__(

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rangeland.delta.delta_kernel import Kernel
-from rangeland.delta.table_commit import FilesMissing, Landed, land
+from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.table_commit import CommittedOutcome, FilesMissing, land
 from rangeland.delta.table_lock import locked
 from rangeland.errors import Conflict
 from rangeland.model import DataFile
@@ -45,7 +45,7 @@ def prepared(table: str, day: str) -> DataFile:
 
 
 def test_files_that_vanish_while_a_landing_waits_for_the_lock_are_missed(
-    days: str, kernel: Kernel
+    days: str, kernel: DeltaKernel
 ) -> None:
     file = prepared(days, "tuesday")
     before = kernel.load(days)
@@ -104,12 +104,12 @@ class Update:
     ("where", "error"), [("day = 'monday'", ""), ("offset = 0", "ConcurrentAppend")]
 )
 def test_an_update_of_other_partitions_goes_through_beside_an_append(
-    days: str, kernel: Kernel, spark: Any, sql: Sql, tmp_path: Path, where: str, error: str
+    days: str, kernel: DeltaKernel, spark: Any, sql: Sql, tmp_path: Path, where: str, error: str
 ) -> None:
     update = Update(spark, days, where, tmp_path)
     landed = land(kernel, days, APPLICATION, 1, [prepared(days, "tuesday")])
     found = update.end()
-    assert isinstance(landed, Landed)
+    assert isinstance(landed, CommittedOutcome)
     history = sql(f"DESCRIBE HISTORY delta.`{days}`")
     assert {h.version: h.isBlindAppend for h in history}[landed.version] is True
     if error:
@@ -121,7 +121,7 @@ def test_an_update_of_other_partitions_goes_through_beside_an_append(
 
 
 def test_a_table_that_was_made_anew_while_a_run_was_reading_takes_no_commit(
-    days: str, kernel: Kernel, sql: Sql
+    days: str, kernel: DeltaKernel, sql: Sql
 ) -> None:
     before = kernel.load(days)
     assert before is not None
@@ -131,7 +131,7 @@ def test_a_table_that_was_made_anew_while_a_run_was_reading_takes_no_commit(
 
 
 def test_of_two_first_landings_at_once_both_land_and_one_names_the_ledger(
-    days: str, kernel: Kernel
+    days: str, kernel: DeltaKernel
 ) -> None:
     before = kernel.load(days)
     assert before is not None
@@ -139,10 +139,10 @@ def test_of_two_first_landings_at_once_both_land_and_one_names_the_ledger(
     for application in ("rangeland/a", "rangeland/b"):
         file = prepared(days, "tuesday")
         landed = land(kernel, before, application, 1, [file], properties=named)
-        assert isinstance(landed, Landed)
+        assert isinstance(landed, CommittedOutcome)
         assert landed.anew
     again = land(kernel, before, "rangeland/a", 1, [prepared(days, "tuesday")], properties=named)
-    assert again == Landed(before.version + 1, anew=False)
+    assert again == CommittedOutcome(before.version + 1, anew=False)
     after = kernel.load(days)
     assert after is not None
     assert (after.version, after.property("rangeland.ledger")) == (before.version + 2, "id")

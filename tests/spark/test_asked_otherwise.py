@@ -14,7 +14,7 @@ from rangeland import Job, run
 from rangeland.errors import Conflict
 from rangeland.job.located_values import parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import create_topic, numbered, produce, produce_transaction
 from tests.spark.landings import expected, job_of, offsets_of, table_of
@@ -38,12 +38,12 @@ def test_another_isolation_is_a_conflict_where_ranges_meet_and_else_goes_on(
     whole = job_of(kafka.bootstrap, table, topic, source=source, range=WHOLE)
     for way in (run.run, run.backfill):
         with pytest.raises(Conflict, match="not as it is asked for now") as caught:
-            way(whole, spark, Silent())
+            way(whole, spark, NoProgress())
         assert "the isolation was read_committed and is read_uncommitted now" in str(caught.value)
 
     produce(kafka.bootstrap, topic, numbered(2))
     later = job_of(kafka.bootstrap, table, topic, source=source)
-    assert run.run(later, spark, Silent()).rows == 2
+    assert run.run(later, spark, NoProgress()).rows == 2
     assert table_of(spark, table).count() == 6
 
 
@@ -72,10 +72,10 @@ def test_two_clusters_without_topic_ids_never_share_a_checkpoint_or_a_range(
         servers = {"servers": list(first.bootstrap), "topics": ["orders"]}
         document = {"job": "landing", "source": servers, "sink": {"table": table}}
         text = parse_job_text(json.dumps(document), "orders.yaml")
-        write_plan_file(file, run.preview(Job.of(text), spark, Silent()), text)
+        write_plan_file(file, run.preview(Job.of(text), spark, NoProgress()), text)
         reviewed = read_plan_file(file)
         assert reviewed.plan.cluster is not None
         elsewhere = reviewed.job_with([f"source.servers=[{second.bootstrap[0]}]"])
         with pytest.raises(Conflict, match="another cluster"):
-            run.apply(elsewhere, reviewed.plan, reviewed.seen, spark, Silent())
-        assert run.apply(job, reviewed.plan, reviewed.seen, spark, Silent()).rows == 2
+            run.apply(elsewhere, reviewed.plan, reviewed.seen, spark, NoProgress())
+        assert run.apply(job, reviewed.plan, reviewed.seen, spark, NoProgress()).rows == 2

@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.decode.columns import row_schema
 from rangeland.errors import Conflict
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, parts_of, quoted
 from tests.spark.landings import job_of
 
@@ -42,11 +42,11 @@ def test_a_table_and_its_ledger_are_made_and_found_by_name(
     catalog: None, spark: Any, name: str
 ) -> None:
     job = job_of(["127.0.0.1:9"], name, "orders")
-    assert Target(spark, job).path is None
+    assert LandingTarget(spark, job).path is None
     try:
-        made = Target(spark, job)
+        made = LandingTarget(spark, job)
         made.open_or_create(row_schema())
-        found = Target(spark, job)
+        found = LandingTarget(spark, job)
         assert (found.path, found.version) == (made.path, 0)
         found.open_or_create(row_schema())
         last = parts_of(name)[-1]
@@ -66,6 +66,6 @@ def test_spark_reads_the_parts_that_were_meant(spark: Any, name: str) -> None:
 
 
 def test_a_name_that_the_catalog_does_not_take_is_a_conflict(spark: Any) -> None:
-    target = Target(spark, job_of(["127.0.0.1:9"], "default.orders-2024", "orders"))
+    target = LandingTarget(spark, job_of(["127.0.0.1:9"], "default.orders-2024", "orders"))
     with pytest.raises(Conflict, match=re.escape("default.orders-2024 could not be created")):
         target.open_or_create(row_schema())

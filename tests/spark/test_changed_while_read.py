@@ -11,7 +11,7 @@ import pytest
 import rangeland
 from rangeland.errors import Conflict, RangeLost
 from rangeland.job import Job
-from rangeland.landing.committer import Finisher
+from rangeland.landing.committer import PlanCommitter
 from rangeland.model import Receipt, Slice
 from rangeland.planning.plan import Plan
 from rangeland.testing.kafka import KafkaCluster
@@ -26,19 +26,25 @@ class ByName:
     does something when half of it is read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, halfway: Callable[[], None]) -> None:
-        self._read, self._tasks, self._halfway = Finisher._read_slices, Finisher.tasks, halfway
+        self._read, self._tasks, self._halfway = (
+            PlanCommitter._read_slices,
+            PlanCommitter.tasks,
+            halfway,
+        )
         self._is_first = True
-        monkeypatch.setattr(Finisher, "_read_slices", lambda f, p, is_new: self.read(f, p, is_new))
-        monkeypatch.setattr(Finisher, "tasks", lambda f, slices: self.tasks(f, slices))
+        monkeypatch.setattr(
+            PlanCommitter, "_read_slices", lambda f, p, is_new: self.read(f, p, is_new)
+        )
+        monkeypatch.setattr(PlanCommitter, "tasks", lambda f, slices: self.tasks(f, slices))
 
-    def tasks(self, finisher: Finisher, slices: Sequence[Slice]) -> list[list[Slice]]:
+    def tasks(self, finisher: PlanCommitter, slices: Sequence[Slice]) -> list[list[Slice]]:
         tasks = self._tasks(finisher, slices)
         if not self._is_first:
             return tasks
         return [[replace(piece, topic_id=None) for piece in task] for task in tasks]
 
     def read(
-        self, finisher: Finisher, plan: Plan, is_new: bool
+        self, finisher: PlanCommitter, plan: Plan, is_new: bool
     ) -> tuple[dict[int, Receipt], list[Any]]:
         if not self._is_first:
             return self._read(finisher, plan, is_new=is_new)

@@ -14,11 +14,18 @@ import pyarrow as pa
 import pytest
 
 from rangeland.delta.data_files import FileWriter
-from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, Kernel, Snapshot
+from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, DeltaKernel, Snapshot
 from rangeland.delta.schema_compatibility import fit, new_table
-from rangeland.delta.table_commit import FilesMissing, Landed, Restored, land, landed_at, restored
+from rangeland.delta.table_commit import (
+    CommittedOutcome,
+    FilesMissing,
+    Restored,
+    land,
+    landed_at,
+    restored,
+)
 from rangeland.delta.table_lock import LOCK_PATH
-from rangeland.delta.table_metadata import Layout, StoreKind
+from rangeland.delta.table_metadata import StoreKind, TableLayout
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
 from tests.unit.test_delta_files import ROWS, rows
@@ -28,24 +35,24 @@ pytestmark = pytest.mark.spark
 Sql = Callable[[str], list[Any]]
 
 
-def write(table: str, layout: Layout, *batches: pa.RecordBatch, **how: Any) -> list[DataFile]:
+def write(table: str, layout: TableLayout, *batches: pa.RecordBatch, **how: Any) -> list[DataFile]:
     writer = FileWriter(table, layout, **how)
     for batch in batches:
         writer.write(batch)
     return writer.close()
 
 
-def make(kernel: Kernel, table: str, *partition_by: str) -> tuple[Snapshot, Layout]:
+def make(kernel: DeltaKernel, table: str, *partition_by: str) -> tuple[Snapshot, TableLayout]:
     new = new_table(ROWS, partition_by)
     return kernel.create(table, new.schema_json, new.partition_columns), new.layout
 
 
-def test_where_there_is_no_table_there_is_none(kernel: Kernel, table: str) -> None:
+def test_where_there_is_no_table_there_is_none(kernel: DeltaKernel, table: str) -> None:
     assert kernel.load(table) is None
     assert kernel.store(table).kind is StoreKind.LOCAL
 
 
-def test_spark_reads_what_was_appended(kernel: Kernel, table: str, spark: Any) -> None:
+def test_spark_reads_what_was_appended(kernel: DeltaKernel, table: str, spark: Any) -> None:
     snapshot, layout = make(kernel, table)
     assert snapshot.facts.version == 0
     for codec in ("zstd", "snappy", "none"):
@@ -63,7 +70,7 @@ def test_spark_reads_what_was_appended(kernel: Kernel, table: str, spark: Any) -
     assert found[0].headers is None
 
 
-def test_the_files_are_listed_as_they_were_appended(kernel: Kernel, table: str) -> None:
+def test_the_files_are_listed_as_they_were_appended(kernel: DeltaKernel, table: str) -> None:
     _, layout = make(kernel, table, "hour(timestamp)")
     files = write(table, layout, rows(0, 130))
     kernel.append(table, files, ("rangeland/a", 1))
@@ -78,7 +85,7 @@ def test_the_files_are_listed_as_they_were_appended(kernel: Kernel, table: str) 
     assert list(kernel.create(f"{table}-empty", snapshot.facts.schema_json).files()) == []
 
 
-def test_statistics_let_spark_skip_files(kernel: Kernel, table: str, spark: Any) -> None:
+def test_statistics_let_spark_skip_files(kernel: DeltaKernel, table: str, spark: Any) -> None:
     _, layout = make(kernel, table)
     for i in range(4):
         kernel.append(table, write(table, layout, rows(i * 100, 100)), ("rangeland/a", i))
@@ -93,7 +100,7 @@ def test_statistics_let_spark_skip_files(kernel: Kernel, table: str, spark: Any)
 
 @pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
 def test_partitions_by_hour_and_day_are_read_back_in_any_time_zone(
-    kernel: Kernel, table: str, spark: Any, zone: str
+    kernel: DeltaKernel, table: str, spark: Any, zone: str
 ) -> None:
     _, layout = make(kernel, table, "date(timestamp)", "hour(timestamp)")
     kernel.append(table, write(table, layout, rows(0, 1500)), ("rangeland/a", 1))
@@ -111,7 +118,7 @@ def test_partitions_by_hour_and_day_are_read_back_in_any_time_zone(
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_odd_partition_values_are_read_back(kernel: Kernel, table: str, spark: Any) -> None:
+def test_odd_partition_values_are_read_back(kernel: DeltaKernel, table: str, spark: Any) -> None:
     schema = pa.schema([pa.field("offset", pa.int64()), pa.field("name", pa.string())])
     new = new_table(schema, ["name"])
     kernel.create(table, new.schema_json, new.partition_columns)
@@ -124,7 +131,7 @@ def test_odd_partition_values_are_read_back(kernel: Kernel, table: str, spark: A
 
 @pytest.mark.parametrize("partition_by", [[], ["topic"], ["date(timestamp)", "partition"]])
 def test_a_table_made_for_rows_fits_them(
-    kernel: Kernel, table: str, partition_by: list[str]
+    kernel: DeltaKernel, table: str, partition_by: list[str]
 ) -> None:
     new = new_table(ROWS, partition_by)
     made = kernel.create(table, new.schema_json, new.partition_columns)
@@ -135,7 +142,7 @@ def test_a_table_made_for_rows_fits_them(
         assert fit(snapshot.facts, ROWS, partition_by).layout == new.layout
 
 
-def test_a_transaction_is_committed_once(kernel: Kernel, table: str, spark: Any) -> None:
+def test_a_transaction_is_committed_once(kernel: DeltaKernel, table: str, spark: Any) -> None:
     snapshot, layout = make(kernel, table)
     files = write(table, layout, rows(0, 10))
     assert kernel.append(snapshot, files, ("rangeland/a", 5)) == Committed(1)
@@ -151,7 +158,7 @@ def test_a_transaction_is_committed_once(kernel: Kernel, table: str, spark: Any)
     assert newest.transaction_version("rangeland/c") is None
 
 
-def test_an_expected_version_that_has_passed_is_a_conflict(kernel: Kernel, table: str) -> None:
+def test_an_expected_version_that_has_passed_is_a_conflict(kernel: DeltaKernel, table: str) -> None:
     snapshot, layout = make(kernel, table)
     kernel.append(snapshot, write(table, layout, rows(0, 1)), ("rangeland/a", 1), 0)
     with pytest.raises(Conflict):
@@ -160,7 +167,9 @@ def test_an_expected_version_that_has_passed_is_a_conflict(kernel: Kernel, table
         kernel.append(table, [], ("rangeland/b", 1), 0)
 
 
-def test_a_schema_changed_meanwhile_is_a_conflict(kernel: Kernel, table: str, sql: Sql) -> None:
+def test_a_schema_changed_meanwhile_is_a_conflict(
+    kernel: DeltaKernel, table: str, sql: Sql
+) -> None:
     snapshot, layout = make(kernel, table)
     files = write(table, layout, rows(0, 1))
     sql(f"ALTER TABLE delta.`{table}` ADD COLUMNS (more STRING)")
@@ -168,7 +177,7 @@ def test_a_schema_changed_meanwhile_is_a_conflict(kernel: Kernel, table: str, sq
         kernel.append(snapshot, files, ("rangeland/a", 1))
 
 
-def test_upkeep_makes_checkpoints_and_checksums(kernel: Kernel, table: str) -> None:
+def test_upkeep_makes_checkpoints_and_checksums(kernel: DeltaKernel, table: str) -> None:
     _, layout = make(kernel, table)
     files = write(table, layout, rows(0, 1))
     for i in range(11):
@@ -185,7 +194,7 @@ def test_upkeep_makes_checkpoints_and_checksums(kernel: Kernel, table: str) -> N
     assert len(list(again.files())) == 1
 
 
-def test_commits_name_their_writer(kernel: Kernel, table: str, sql: Sql) -> None:
+def test_commits_name_their_writer(kernel: DeltaKernel, table: str, sql: Sql) -> None:
     snapshot, layout = make(kernel, table)
     kernel.append(snapshot, write(table, layout, rows(0, 1)), ("rangeland/a", 1))
     newest = sql(f"DESCRIBE HISTORY delta.`{table}`")[0]
@@ -193,7 +202,9 @@ def test_commits_name_their_writer(kernel: Kernel, table: str, sql: Sql) -> None
     assert newest.engineInfo.endswith("/rangeland")
 
 
-def test_the_lock_file_survives_vacuum(kernel: Kernel, table: str, sql: Sql, spark: Any) -> None:
+def test_the_lock_file_survives_vacuum(
+    kernel: DeltaKernel, table: str, sql: Sql, spark: Any
+) -> None:
     make(kernel, table)
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     sql(f"VACUUM delta.`{table}` RETAIN 0 HOURS")
@@ -244,7 +255,7 @@ def create(sql: Sql, table: str, extra: str, properties: str, more: str = "") ->
     [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in HONOURED],
 )
 def test_tables_with_harmless_features_take_rows(
-    kernel: Kernel, table: str, sql: Sql, name: str
+    kernel: DeltaKernel, table: str, sql: Sql, name: str
 ) -> None:
     create(sql, table, *HONOURED[name])
     snapshot = kernel.load(table)
@@ -262,7 +273,7 @@ def test_tables_with_harmless_features_take_rows(
         assert sql(f"SELECT count(*) AS n FROM delta.`{table}`")[0].n == 60
 
 
-def test_clustered_tables_take_rows(kernel: Kernel, table: str, sql: Sql) -> None:
+def test_clustered_tables_take_rows(kernel: DeltaKernel, table: str, sql: Sql) -> None:
     create(sql, table, "", "", "CLUSTER BY (topic, offset)")
     snapshot = kernel.load(table)
     assert snapshot is not None
@@ -274,7 +285,7 @@ def test_clustered_tables_take_rows(kernel: Kernel, table: str, sql: Sql) -> Non
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_tables_with_features_that_cannot_be_honoured_are_refused(
-    kernel: Kernel, table: str, sql: Sql, name: str
+    kernel: DeltaKernel, table: str, sql: Sql, name: str
 ) -> None:
     create(sql, table, *REFUSED[name])
     snapshot = kernel.load(table)
@@ -284,7 +295,7 @@ def test_tables_with_features_that_cannot_be_honoured_are_refused(
     assert caught.value.do
 
 
-def test_check_constraints_are_refused(kernel: Kernel, table: str, sql: Sql) -> None:
+def test_check_constraints_are_refused(kernel: DeltaKernel, table: str, sql: Sql) -> None:
     create(sql, table, "", "")
     sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT positive CHECK (offset > 0)")
     snapshot = kernel.load(table)
@@ -295,7 +306,7 @@ def test_check_constraints_are_refused(kernel: Kernel, table: str, sql: Sql) -> 
         kernel.append(snapshot, [], ("rangeland/a", 1))
 
 
-def test_not_null_columns_are_no_invariants(kernel: Kernel, table: str, sql: Sql) -> None:
+def test_not_null_columns_are_no_invariants(kernel: DeltaKernel, table: str, sql: Sql) -> None:
     sql(
         f"CREATE TABLE delta.`{table}` ({COLUMNS.replace('BIGINT', 'BIGINT NOT NULL')}) USING delta"
     )
@@ -310,18 +321,20 @@ def test_not_null_columns_are_no_invariants(kernel: Kernel, table: str, sql: Sql
 # --- landing ----------------------------------------------------------------------------
 
 
-def test_landing_is_idempotent_and_finds_its_version(kernel: Kernel, table: str) -> None:
+def test_landing_is_idempotent_and_finds_its_version(kernel: DeltaKernel, table: str) -> None:
     snapshot, layout = make(kernel, table)
     files = write(table, layout, rows(0, 10))
-    assert land(kernel, table, "rangeland/a", 1, files) == Landed(1, anew=True)
+    assert land(kernel, table, "rangeland/a", 1, files) == CommittedOutcome(1, anew=True)
     kernel.append(table, [], ("rangeland/b", 9))
-    assert land(kernel, table, "rangeland/a", 1, files) == Landed(1, anew=False)
-    assert land(kernel, snapshot, "rangeland/a", 1, files) == Landed(1, anew=False)
+    assert land(kernel, table, "rangeland/a", 1, files) == CommittedOutcome(1, anew=False)
+    assert land(kernel, snapshot, "rangeland/a", 1, files) == CommittedOutcome(1, anew=False)
     assert landed_at(kernel, table, "rangeland/b", 9) == 2
     assert landed_at(kernel, table, "rangeland/b", 9, since=40) is None
 
 
-def test_files_that_are_gone_are_named_and_nothing_is_committed(kernel: Kernel, table: str) -> None:
+def test_files_that_are_gone_are_named_and_nothing_is_committed(
+    kernel: DeltaKernel, table: str
+) -> None:
     _, layout = make(kernel, table, "hour(timestamp)")
     files = write(table, layout, rows(0, 120))
     (Path(table) / files[0].path).unlink()
@@ -331,7 +344,9 @@ def test_files_that_are_gone_are_named_and_nothing_is_committed(kernel: Kernel, 
     assert newest.facts.version == 0
 
 
-def test_a_restore_that_took_landings_away_is_noticed(kernel: Kernel, table: str, sql: Sql) -> None:
+def test_a_restore_that_took_landings_away_is_noticed(
+    kernel: DeltaKernel, table: str, sql: Sql
+) -> None:
     _, layout = make(kernel, table)
     for i in range(1, 4):
         land(kernel, table, "rangeland/a", i, write(table, layout, rows(i * 10, 10)))
@@ -373,7 +388,7 @@ session.stop()
 
 
 def test_two_processes_that_race_have_one_winner_each_time(
-    kernel: Kernel, table: str, tmp_path: Path, spark: Any
+    kernel: DeltaKernel, table: str, tmp_path: Path, spark: Any
 ) -> None:
     """As any two writers of a table, and as the two that alone write a ledger."""
     rounds = 30

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import Kernel
-from rangeland.delta.ledger.events import LossEntry, OutcomeEntry, PlanEntry, RangeEntry
+from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, RangeEntry
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.job import Job
 from rangeland.model import Counts, Partition, Range
@@ -27,7 +27,7 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture(scope="module")
-def ledger(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> str:
+def ledger(kernel: DeltaKernel, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two landings on two days, the second with a loss and at its second attempt, and a plan
     that is not landed."""
     made = Ledger(kernel, str(tmp_path_factory.mktemp("docs") / "orders")).open_or_create()
@@ -36,14 +36,14 @@ def ledger(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> str:
         where = Range(Partition("orders", 0), number * 10, number * 10 + 10, "id")
         name = (APP, "orders-hourly", number + 1, f"h{number}")
         at_ms = number * DAY_MS
-        assert made.enter(PlanEntry(*name, (RangeEntry(where),), "{}", at_ms), number)
+        assert made.enter(PlanEvent(*name, (RangeEntry(where),), "{}", at_ms), number)
         if counts is not None:
             ranges = (RangeEntry(where, counts, "broker-1:9092"),)
             lost = Range(Partition("orders", 0), 11, 14, "id")
             said = ("expired", "skip", "retention removed them", "the log begins at 14")
             of_plan = (*name[:3], lost, *said, at_ms, at_ms, name[3])
-            losses = [LossEntry(*of_plan)] if counts.lost else []
-            outcome = OutcomeEntry(*name, ranges, (), at_ms)
+            losses = [LossEvent(*of_plan)] if counts.lost else []
+            outcome = OutcomeEvent(*name, ranges, (), at_ms)
             assert made.prepare(outcome, losses)
             if losses:
                 again = [replace(loss, attempt=1) for loss in losses]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import Kernel
-from rangeland.delta.ledger.events import LossEntry, PlanEntry
+from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.ledger.events import LossEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Isolation
 from rangeland.planning.plan import Plan
 from tests.golden.test_golden_landings import JOB, VERSIONS, entries_of
@@ -28,18 +28,18 @@ def unpacked(version: Path, target: Path) -> Path:
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
-def test_a_ledger_is_opened_and_read(kernel: Kernel, version: Path, tmp_path: Path) -> None:
+def test_a_ledger_is_opened_and_read(kernel: DeltaKernel, version: Path, tmp_path: Path) -> None:
     ledger = Ledger(kernel, str(unpacked(version, tmp_path / "orders")))
     assert ledger.exists()
     written = entries_of(version)
-    plans = [entry for entry in written if isinstance(entry, PlanEntry)]
+    plans = [entry for entry in written if isinstance(entry, PlanEvent)]
     assert sorted(ledger.plans(), key=lambda plan: plan.entered) == plans
     assert [outcome.sequence for outcome in ledger.outcomes(JOB)] == [4, 3, 2, 1]
-    assert ledger.losses() == [entry for entry in written if isinstance(entry, LossEntry)]
+    assert ledger.losses() == [entry for entry in written if isinstance(entry, LossEvent)]
 
 
-def landing_target(spark: Any, table: Path) -> Target:
-    return Target(spark, job_of(["b:1"], table, "golden", name="golden"))
+def landing_target(spark: Any, table: Path) -> LandingTarget:
+    return LandingTarget(spark, job_of(["b:1"], table, "golden", name="golden"))
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Consumer, Message
 
 from rangeland.errors import Conflict, Unreachable
-from rangeland.groups.backend import Home
+from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_home
 from rangeland.groups.mirror_now import push
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaCluster
@@ -39,7 +39,7 @@ def job(kafka: KafkaCluster, topic: str, table: str) -> Job:
 
 
 @contextmanager
-def home_of(job: Job) -> Iterator[Home]:
+def home_of(job: Job) -> Iterator[GroupBackend]:
     home = open_home(job, cluster_settings(job))
     try:
         yield home
@@ -94,10 +94,10 @@ def group_id(job: Job) -> str:
 
 def test_a_landing_is_mirrored_and_shown(kafka: KafkaCluster, job: Job, spark: Any) -> None:
     (topic,) = job.source.topics
-    assert run(job, spark, Silent()).warnings == ()
+    assert run(job, spark, NoProgress()).warnings == ()
     before_ms = int(time.time() * 1000)
     produce(kafka.bootstrap, topic, numbered(MORE), partition=1)
-    shown = job_status.status(job, spark, Silent()).to_json()
+    shown = job_status.status(job, spark, NoProgress()).to_json()
     assert [p["group_offset"] for p in shown["partitions"]] == [COUNT, COUNT]
     assert [(p["checkpoint"], p["end"], p["lag"]) for p in shown["partitions"]] == [
         (COUNT, COUNT, 0),
@@ -114,7 +114,7 @@ def test_a_consumer_goes_on_exactly_where_a_run_stopped_and_a_run_where_it_did(
     kafka: KafkaCluster, job: Job, table: str, spark: Any
 ) -> None:
     (topic,) = job.source.topics
-    run(job, spark, Silent())
+    run(job, spark, NoProgress())
     produce(kafka.bootstrap, topic, numbered(MORE, COUNT), partition=1)
     with live_consumer(kafka, job) as (consumer, early):
         assert taken(consumer, early, MORE) == [(1, COUNT + n) for n in range(MORE)]
@@ -122,19 +122,19 @@ def test_a_consumer_goes_on_exactly_where_a_run_stopped_and_a_run_where_it_did(
     produce(kafka.bootstrap, topic, numbered(2, COUNT + MORE), partition=1)
     takes_over = {"from": f"group:{group_id(job)}"}
     taker = job_of(kafka.bootstrap, f"{table}-taken", topic, name="taker", range=takes_over)
-    result = run(taker, spark, Silent())
+    result = run(taker, spark, NoProgress())
     begins = {r.range.partition.number: r.range.from_offset for r in result.ranges}
     assert (result.to_json()["landed"], begins) == (2, {1: COUNT + MORE})
 
 
 def test_the_checkpoint_is_pushed_once_and_read_back(job: Job, spark: Any) -> None:
-    assert push(job, spark, Silent()).state == "nothing-landed"
-    run(job, spark, Silent())
-    assert push(job, spark, Silent()).state == "unchanged"
+    assert push(job, spark, NoProgress()).state == "nothing-landed"
+    run(job, spark, NoProgress())
+    assert push(job, spark, NoProgress()).state == "unchanged"
     (topic,) = job.source.topics
     with home_of(job) as home:
         home.commit(group_id(job), {Partition(topic, 0): 3})
-    result = push(job, spark, Silent())
+    result = push(job, spark, NoProgress())
     assert result.state == "mirrored"
     first, second = result.partitions
     assert (first.checkpoint, first.before, first.after) == (COUNT, 3, COUNT)
@@ -144,15 +144,15 @@ def test_the_checkpoint_is_pushed_once_and_read_back(job: Job, spark: Any) -> No
 def test_a_live_consumer_is_never_worked_against(kafka: KafkaCluster, job: Job, spark: Any) -> None:
     with live_consumer(kafka, job):
         with pytest.raises(Conflict, match="billing"):
-            run(job, spark, Silent())
-        shown = job_status.status(job, spark, Silent()).to_json()
+            run(job, spark, NoProgress())
+        shown = job_status.status(job, spark, NoProgress()).to_json()
         assert shown["sequence"] == 0
         (member,) = shown["group"]["members"]
         assert (member["client"], member["is_ours"]) == ("billing", False)
         assert {p["owner"] for p in shown["partitions"]} == {member["member"]}
         with pytest.raises(Conflict, match="billing"):
-            push(job, spark, Silent())
-    assert run(job, spark, Silent()).state == "landed"
+            push(job, spark, NoProgress())
+    assert run(job, spark, NoProgress()).state == "landed"
     with home_of(job) as home:
         partitions = [Partition(job.source.topics[0], n) for n in range(2)]
         assert home.offsets(group_id(job), partitions) == dict.fromkeys(partitions, COUNT)
@@ -161,13 +161,13 @@ def test_a_live_consumer_is_never_worked_against(kafka: KafkaCluster, job: Job, 
 def test_status_without_the_home_shows_the_rest(
     job: Job, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(job, spark, Silent())
+    run(job, spark, NoProgress())
 
-    def away(*_: object) -> Home:
+    def away(*_: object) -> GroupBackend:
         raise Unreachable("the coordinator is away")
 
     monkeypatch.setattr(job_status, "open_home", away)
-    shown = job_status.status(job, spark, Silent()).to_json()
+    shown = job_status.status(job, spark, NoProgress()).to_json()
     assert [p["checkpoint"] for p in shown["partitions"]] == [COUNT, COUNT]
     assert [p["group_offset"] for p in shown["partitions"]] == [None, None]
     assert "is away" in shown["group"]["why"]

@@ -13,10 +13,10 @@ from rangeland.errors import JobFileError, UsageError
 from rangeland.groups.backend_choice import open_home
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, Partition
-from rangeland.planning.plan import Way
-from rangeland.progress import Silent
+from rangeland.planning.plan import PlanKind
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.run import preview
 from rangeland.testing.jafka import JafkaCluster
@@ -129,7 +129,7 @@ def test_a_transform_makes_rows_of_messages_inside_entries(
     kept = sorted(row for row in written.rows if row[3] % 2 == 0)
     assert landed_rows(spark, table) == kept
     assert result.counts == Counts(landed=len(kept), filtered=len(written.rows) - len(kept))
-    assert job_status.verify(jafka_job(jafka, table, written.topic), spark, Silent()).is_well
+    assert job_status.verify(jafka_job(jafka, table, written.topic), spark, NoProgress()).is_well
 
 
 def test_a_frame_is_read_without_a_landing(
@@ -222,7 +222,7 @@ def test_a_time_is_said_to_be_approximate(
     jafka: JafkaCluster, written: Written, spark: Any, table: str
 ) -> None:
     job = jafka_job(jafka, table, written.topic, range={"from": "2026-01-01T00:00:00Z"})
-    notes = preview(job, spark, Silent(), Way.BESIDE).draft.notes
+    notes = preview(job, spark, NoProgress(), PlanKind.BESIDE).draft.notes
     assert len(notes) == len(PARTITIONS)
     assert all("at or before the time" in note for note in notes)
     assert rangeland.backfill(job, spark).counts.landed == len(written.rows)
@@ -243,7 +243,7 @@ def landed(jafka: JafkaCluster, written: Written, spark: Any, table: str) -> Job
 
 def verified(job: Job, spark: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
-        json.dumps(job_status.verify(job, spark, Silent()).to_json())
+        json.dumps(job_status.verify(job, spark, NoProgress()).to_json())
     )
     return found
 
@@ -312,7 +312,7 @@ def test_an_offset_is_found_by_its_broker(
 
     def find(offset: int, broker: str = "1") -> dict[str, Any]:
         partition = Partition(written.topic, 1, broker)
-        found = job_status.find(landed, spark, partition, offset, Silent())
+        found = job_status.find(landed, spark, partition, offset, NoProgress())
         return found.to_json()
 
     found = find(last)
@@ -367,13 +367,13 @@ def test_a_run_goes_on_where_upstream_s_consumer_stopped_and_the_other_way_round
 def test_the_checkpoint_is_of_entries_that_are_landed(
     landed: Job, written: Written, spark: Any
 ) -> None:
-    shown = job_status.status(landed, spark, Silent()).to_json()
+    shown = job_status.status(landed, spark, NoProgress()).to_json()
     seen = {f"{p['broker']}-{p['partition']}": p for p in shown["partitions"]}
     assert {which: p["checkpoint"] for which, p in seen.items()} == written.ends
     written.add("2-0", values_of("later", 4))
     lag = {
         f"{p['broker']}-{p['partition']}": p["lag"]
-        for p in job_status.status(landed, spark, Silent()).to_json()["partitions"]
+        for p in job_status.status(landed, spark, NoProgress()).to_json()["partitions"]
     }
     assert lag == {**dict.fromkeys(seen, 0), "2-0": 4 * (10 + len(b"later-00000"))}
-    assert Target(spark, landed).standing(landed.application).topics == {written.topic}
+    assert LandingTarget(spark, landed).standing(landed.application).topics == {written.topic}

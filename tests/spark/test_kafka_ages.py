@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rangeland.model import Counts
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries.job_status import status
 from rangeland.run import preview, run
 from rangeland.testing.consuming import consume
@@ -54,7 +54,7 @@ def test_a_job_lives_with_brokers_of_any_age(
             version=version,
         )
     job = job_of(cluster.bootstrap, table, TOPIC, group={"id": "landed-here"})
-    result = run(job, spark, Silent())
+    result = run(job, spark, NoProgress())
     assert result.state == "landed"
     assert Counts.sum(r.counts for r in result.ranges) == Counts(landed=2 * COUNT)
     # The oldest coordinators keep offsets, and know of no members.
@@ -67,11 +67,11 @@ def test_a_job_lives_with_brokers_of_any_age(
     assert kinds == {-1 if is_old else 0}
     assert frame.where("timestamp is null").count() == (2 * COUNT if is_old else 0)
 
-    seen = status(job, spark, Silent())
+    seen = status(job, spark, NoProgress())
     assert [(p.checkpoint, p.end, p.lag, p.group_offset) for p in seen.partitions] == [
         (COUNT, COUNT, 0, COUNT)
     ] * 2
-    assert run(job, spark, Silent()).state == "nothing"
+    assert run(job, spark, NoProgress()).state == "nothing"
 
 
 def test_a_plan_says_that_times_are_about_right(
@@ -79,7 +79,7 @@ def test_a_plan_says_that_times_are_about_right(
 ) -> None:
     moment = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
     job = job_of(cluster.bootstrap, table, TOPIC, range={"from": moment, "until": "latest"})
-    notes = preview(job, spark, Silent()).draft.notes
+    notes = preview(job, spark, NoProgress()).draft.notes
     inexact = [note for note in notes if "at or before the time" in note]
     assert len(inexact) == (2 if cluster.version.startswith("0.8.") else 0)
     assert all("only knows when segments of its log were written" in note for note in inexact)

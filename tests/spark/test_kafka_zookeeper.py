@@ -10,7 +10,7 @@ import pytest
 from rangeland.groups.backend_choice import open_home
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.run import run
 from rangeland.testing.kafka import KafkaZooKeeperCluster
 from rangeland.testing.producing import create_topic, numbered, produce
@@ -46,7 +46,7 @@ def test_a_run_goes_on_where_the_old_group_stopped_and_leaves_it_at_the_checkpoi
     home = open_home(job, cluster_settings(job))
     try:
         home.commit(group, dict.fromkeys(partitions, SEEN))
-        result = run(job, spark, Silent())
+        result = run(job, spark, NoProgress())
         assert (result.state, result.warnings) == ("landed", ())
         each = range(SEEN, COUNT)
         assert offsets_of(table_of(spark, table)) == expected(p0=each, p1=each)

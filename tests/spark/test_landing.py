@@ -21,7 +21,7 @@ from rangeland.errors import Conflict
 from rangeland.job.located_values import parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Counts
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
@@ -308,14 +308,15 @@ def test_limited_runs_land_everything_once_and_share_fairly(
     assert 0 < shares[1] < 40
     assert 0 < shares[2] < 80
     checkpoints = {
-        p.partition.number: p.checkpoint for p in job_status.status(job, spark, Silent()).partitions
+        p.partition.number: p.checkpoint
+        for p in job_status.status(job, spark, NoProgress()).partitions
     }
     assert checkpoints == shares
     states = [rangeland.land(job, spark).state for _ in range(3)]
     assert states == ["landed", "landed", "nothing"]
     everything = expected(p0=range(5), p1=range(40), p2=range(80))
     assert offsets_of(table_of(spark, table)) == everything
-    assert [p.lag for p in job_status.status(job, spark, Silent()).partitions] == [0, 0, 0]
+    assert [p.lag for p in job_status.status(job, spark, NoProgress()).partitions] == [0, 0, 0]
 
 
 def test_a_first_run_at_the_end_lands_what_comes_after_it(
@@ -325,7 +326,7 @@ def test_a_first_run_at_the_end_lands_what_comes_after_it(
     job = job_of(kafka.bootstrap, table, topic, range={"first_run": "latest"})
     first = rangeland.land(job, spark)
     assert (first.state, first.counts.landed) == ("nothing", 0)
-    seen = job_status.status(job, spark, Silent()).partitions
+    seen = job_status.status(job, spark, NoProgress()).partitions
     assert [(p.checkpoint, p.lag) for p in seen] == [(30, 0), (7, 0)]
     assert rangeland.land(job, spark).sequence == first.sequence, "it begins once"
     produce(kafka.bootstrap, topic, numbered(5), partition=1)
@@ -375,7 +376,7 @@ def test_a_backfill_leaves_the_checkpoint_where_it_is(
     rangeland.backfill(
         job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(6, 8))), spark
     )
-    (status,) = job_status.status(begun, spark, Silent()).partitions
+    (status,) = job_status.status(begun, spark, NoProgress()).partitions
     assert (status.checkpoint, status.lag) == (3, 7)
 
 
@@ -435,11 +436,11 @@ def test_a_plan_file_names_the_table_that_was_meant_where_it_was_made(
         ),
         "orders.yaml",
     )
-    write_plan_file(tmp_path / "plan", run.preview(Job.of(text), spark, Silent()), text)
+    write_plan_file(tmp_path / "plan", run.preview(Job.of(text), spark, NoProgress()), text)
     reviewed = read_plan_file(tmp_path / "plan")
     job = reviewed.in_place(reviewed.job)
     assert job.sink.table.startswith("file:/")
-    result = run.apply(job, reviewed.plan, reviewed.seen, spark, Silent())
+    result = run.apply(job, reviewed.plan, reviewed.seen, spark, NoProgress())
     assert result.counts.landed == 10
     assert offsets_of(table_of(spark, tmp_path / "lake")) == expected(p0=range(10))
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import (
     FileEntry,
-    OutcomeEntry,
-    PartEntry,
-    PlanEntry,
+    OffsetSpan,
+    OutcomeEvent,
+    PartEvent,
+    PlanEvent,
     RangeEntry,
-    Span,
 )
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Bug
@@ -30,29 +30,29 @@ APP = "rangeland/orders-hourly"
 BACKFILL = "rangeland/orders-hourly/backfill/0123456789abcdef"
 
 
-def plan(sequence: int, start: int, end: int, application: str = APP) -> PlanEntry:
+def plan(sequence: int, start: int, end: int, application: str = APP) -> PlanEvent:
     ranges = (RangeEntry(Range(P0, start, end, "id")),)
-    return PlanEntry(application, "orders-hourly", sequence, f"h{sequence}", ranges, "{}", 1_000)
+    return PlanEvent(application, "orders-hourly", sequence, f"h{sequence}", ranges, "{}", 1_000)
 
 
-def outcome(of: PlanEntry) -> OutcomeEntry:
+def outcome(of: PlanEvent) -> OutcomeEvent:
     ranges = tuple(
         RangeEntry(r.range, Counts(landed=r.range.width), "127.0.0.1:9092") for r in of.ranges
     )
     file = DataFile(f"part-{of.sequence}.parquet", 10, 1, "{}", 1, {"d": None})
     files = (FileEntry(file, of.ranges[0].range),)
-    return OutcomeEntry(of.application, of.job, of.sequence, of.plan_hash, ranges, files, 2_000)
+    return OutcomeEvent(of.application, of.job, of.sequence, of.plan_hash, ranges, files, 2_000)
 
 
-def part(of: PlanEntry, number: int, start: int, end: int) -> PartEntry:
+def part(of: PlanEvent, number: int, start: int, end: int) -> PartEvent:
     receipts = (Receipt(number, P0, start, end, Counts(landed=end - start), "h:1"),)
     files = (FileEntry(DataFile(f"part-{number}.parquet", 10, 1, "{}", 1)),)
     about = (of.application, of.job, of.sequence, of.plan_hash)
-    return PartEntry(*about, number, f"m-{number}", receipts, files, 1_500)
+    return PartEvent(*about, number, f"m-{number}", receipts, files, 1_500)
 
 
 @pytest.fixture
-def ledger(kernel: Kernel, tmp_path: Path) -> Ledger:
+def ledger(kernel: DeltaKernel, tmp_path: Path) -> Ledger:
     return Ledger(kernel, str(tmp_path / "orders")).open_or_create()
 
 
@@ -70,7 +70,7 @@ def test_what_was_entered_and_prepared_is_read_back(ledger: Ledger) -> None:
     assert ledger.entered() == 1
 
 
-def test_a_plan_made_on_old_ground_is_not_entered(kernel: Kernel, ledger: Ledger) -> None:
+def test_a_plan_made_on_old_ground_is_not_entered(kernel: DeltaKernel, ledger: Ledger) -> None:
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger")).open_or_create()
     assert other.entered() == 0
     assert ledger.enter(plan(1, 0, 10), 0)
@@ -81,7 +81,7 @@ def test_a_plan_made_on_old_ground_is_not_entered(kernel: Kernel, ledger: Ledger
     assert [key.application for key in other.events()] == [APP, BACKFILL]
 
 
-def test_an_outcome_is_prepared_once(kernel: Kernel, ledger: Ledger) -> None:
+def test_an_outcome_is_prepared_once(kernel: DeltaKernel, ledger: Ledger) -> None:
     first = plan(1, 0, 10)
     assert ledger.enter(first, 0)
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
@@ -108,7 +108,7 @@ def test_a_later_attempt_stands_in_for_an_outcome_once(ledger: Ledger) -> None:
     assert found.attempt == 2
 
 
-def test_threads_that_race_enter_each_number_once(kernel: Kernel, ledger: Ledger) -> None:
+def test_threads_that_race_enter_each_number_once(kernel: DeltaKernel, ledger: Ledger) -> None:
     table = ledger.path.removesuffix("/_rangeland/ledger")
     won: list[tuple[int, int]] = []
     barrier = threading.Barrier(3)
@@ -142,7 +142,7 @@ def test_coverage_tells_landed_from_held(ledger: Ledger) -> None:
     assert coverage.entered == 3
     assert coverage.landed_of(P0, "id") == [(0, 10), (30, 40)]
     (held,) = coverage.held_of(P0)
-    assert (held.span, held.application, held.sequence) == (Span(10, 20, "id"), APP, 2)
+    assert (held.span, held.application, held.sequence) == (OffsetSpan(10, 20, "id"), APP, 2)
     assert [live.sequence for live in ledger.live_plans()] == [2]
     with pytest.raises(Bug, match="came too late"):
         ledger.prepare(outcome(plan(2, 10, 20)))
@@ -185,7 +185,7 @@ def test_the_ledger_is_read_with_sql_and_survives_optimize(
     assert [o.sequence for o in ledger.outcomes(APP)] == [3, 2, 1]
 
 
-def test_parts_are_handed_in_one_after_the_other(kernel: Kernel, ledger: Ledger) -> None:
+def test_parts_are_handed_in_one_after_the_other(kernel: DeltaKernel, ledger: Ledger) -> None:
     first = plan(1, 0, 10)
     assert ledger.enter(first, 0)
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))

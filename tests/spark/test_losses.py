@@ -14,7 +14,7 @@ import rangeland
 from rangeland import run as commands
 from rangeland.errors import RangeLost
 from rangeland.job import Job
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
     Record,
@@ -104,7 +104,7 @@ def test_what_retention_may_take_before_it_is_read_is_shown_and_read_first(
     produce(kafka.bootstrap, topic, [Record(b"x" * 1000)] * 5_000, partition=0)
     produce(kafka.bootstrap, topic, old, partition=1, batch_records=10)
 
-    preview = commands.preview(job(kafka, table, topic), spark, Silent())
+    preview = commands.preview(job(kafka, table, topic), spark, NoProgress())
     document = json.loads(json.dumps(preview.to_json()))
     (risk,) = document["at_risk"]
     assert (risk["partition"], risk["from_offset"], risk["until_offset"]) == (1, 0, 30)

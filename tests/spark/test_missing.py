@@ -20,7 +20,7 @@ from rangeland.job import Job
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import find_java
 from rangeland.model import Counts
-from rangeland.planning.policy import Verdict
+from rangeland.planning.policy import LossKind
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.spark.damage import checkpoints, losses
@@ -230,7 +230,7 @@ def test_a_log_cut_short_under_a_plan_is_truncated_and_a_policy_is_asked_promptl
     assert time.monotonic() - started < 30
     (loss,) = caught.value.facts["losses"]
     found = (loss["verdict"], loss["from_offset"], loss["until_offset"])
-    assert found == (Verdict.TRUNCATED, 10, WIDTH + 1)
+    assert found == (LossKind.TRUNCATED, 10, WIDTH + 1)
 
     # The plan is entered now, and a run finishes it first.
     patient = {"timeouts": QUICK | {"no_progress_ms": 120_000}}

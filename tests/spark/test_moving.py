@@ -11,7 +11,7 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.model import Partition
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
@@ -35,7 +35,7 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
     later = {"from": {topic: {0: 10, 1: 7}}, "until": "latest"}
     moving = job_of(kafka.bootstrap, table, topic, range=later)
     gaps = [(0, 4, 10), (1, 4, 7)]
-    preview = run.preview(moving, spark, Silent())
+    preview = run.preview(moving, spark, NoProgress())
     assert _spans(preview.to_json()["passed_over"]) == gaps
     assert any(f"{topic}/0 [4, 10) is passed over" in note for note in preview.draft.notes)
     result = rangeland.land(moving, spark)
@@ -44,13 +44,13 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
 
     again = rangeland.land(job, spark)
     assert (again.state, again.warnings) == ("nothing", ())
-    status = job_status.status(job, spark, Silent())
+    status = job_status.status(job, spark, NoProgress())
     assert [(p.checkpoint, p.lag, p.passed_over) for p in status.partitions] == [
         (10, 0, ((4, 10),)),
         (10, 0, ((4, 7),)),
     ]
     where = [(Partition(topic, 0), 4), (Partition(topic, 0), 10), (Partition(topic, 9), 0)]
-    assert [job_status.find(job, spark, *one, Silent()).why for one in where] == [
+    assert [job_status.find(job, spark, *one, NoProgress()).why for one in where] == [
         f"of {topic}/0 it has offsets 0 to 3",
         f"of {topic}/0 it has offsets 0 to 3",
         f"nothing of {topic}/9 has landed in it",
@@ -78,6 +78,6 @@ def test_a_run_with_nothing_to_land_leaves_nothing_to_verify(
     assert rangeland.land(job, spark).state == "nothing"
     seen = rangeland.verify(job, spark)
     assert (seen.is_well, seen.landings, seen.pieces) == (True, 0, ())
-    finding = job_status.find(job, spark, Partition(topic, 0), 3, Silent())
+    finding = job_status.find(job, spark, Partition(topic, 0), 3, NoProgress())
     assert (finding.state, finding.why) == ("not-landed", "nothing has landed in it yet")
     assert not Path(table).exists()

@@ -21,13 +21,13 @@ import pytest
 
 import rangeland
 from rangeland.delta.data_files import FileWriter
-from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.store_access import S3Keys, StoreSettings
-from rangeland.delta.table_metadata import Layout
+from rangeland.delta.table_metadata import TableLayout
 from rangeland.errors import RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.planning.plan import Plan
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
@@ -144,11 +144,11 @@ ROWS = pa.schema([pa.field("value", pa.binary())])
 WRITER = """
 import pickle, sys, time
 import pyarrow as pa
-from rangeland.delta.table_metadata import Layout
+from rangeland.delta.table_metadata import TableLayout
 from rangeland.delta.data_files import FileWriter
 table = pickle.load(sys.stdin.buffer)
 rows = pa.schema([pa.field("value", pa.binary())])
-writer = FileWriter(table, Layout(rows), compression="none", row_group_bytes=1 << 20)
+writer = FileWriter(table, TableLayout(rows), compression="none", row_group_bytes=1 << 20)
 for _ in range(14):
     writer.write(pa.record_batch([pa.array([bytes(1 << 20)])], schema=rows))
 print("written", flush=True)
@@ -161,7 +161,7 @@ def test_a_killed_writer_leaves_no_object(spark: Any, lake: str, s3: S3Server) -
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        child.stdin.write(pickle.dumps(Kernel(spark).storage(lake)))
+        child.stdin.write(pickle.dumps(DeltaKernel(spark).storage(lake)))
         child.stdin.close()
         assert child.stdout.readline() == b"written\n"  # enough for parts of an upload
         child.kill()
@@ -169,7 +169,7 @@ def test_a_killed_writer_leaves_no_object(spark: Any, lake: str, s3: S3Server) -
 
 
 def test_an_aborted_writer_leaves_no_object(spark: Any, lake: str, s3: S3Server) -> None:
-    writer = FileWriter(Kernel(spark).storage(lake), Layout(ROWS), row_group_bytes=100)
+    writer = FileWriter(DeltaKernel(spark).storage(lake), TableLayout(ROWS), row_group_bytes=100)
     for _ in range(3):
         writer.write(pa.record_batch([pa.array([b"x" * 90])], schema=ROWS))
     writer.abort()
@@ -179,8 +179,8 @@ def test_an_aborted_writer_leaves_no_object(spark: Any, lake: str, s3: S3Server)
 def test_a_store_that_takes_nothing_holds_the_writer_back(
     spark: Any, lake: str, s3: S3Server
 ) -> None:
-    table = Kernel(spark).storage(lake)
-    writer = FileWriter(table, Layout(ROWS), compression="none", row_group_bytes=1 << 20)
+    table = DeltaKernel(spark).storage(lake)
+    writer = FileWriter(table, TableLayout(ROWS), compression="none", row_group_bytes=1 << 20)
     taken: list[int] = []
 
     def write() -> None:
@@ -207,7 +207,7 @@ def test_a_file_is_not_in_the_table_until_it_is_committed(
     topic_of(kafka, topic, p0=4)
     job = job_of(kafka.bootstrap, lake, topic)
     rangeland.land(job, spark)
-    writer = FileWriter(Kernel(spark).storage(lake), Layout(ROWS))
+    writer = FileWriter(DeltaKernel(spark).storage(lake), TableLayout(ROWS))
     writer.write(pa.record_batch([pa.array([b"not yet"])], schema=ROWS))
     assert len(writer.close()) == 1
     assert offsets_of(table_of(spark, lake)) == expected(p0=range(4))
@@ -232,7 +232,7 @@ def test_a_wrong_key_is_refused_by_driver_and_executor(
     topic_of(kafka, topic, p0=1)
     with pytest.raises(TableRefused, match="signature") as driver:
         rangeland.land(job_of(kafka.bootstrap, lake, topic), spark)
-    writer = FileWriter(Kernel(spark).storage(lake), Layout(ROWS), row_group_bytes=1)
+    writer = FileWriter(DeltaKernel(spark).storage(lake), TableLayout(ROWS), row_group_bytes=1)
     with pytest.raises(TableRefused, match="SIGNATURE_DOES_NOT_MATCH") as executor:
         writer.write(pa.record_batch([pa.array([b"x"])], schema=ROWS))
     for error in (driver.value, executor.value):
@@ -252,7 +252,7 @@ def test_a_bucket_that_is_not_there_is_refused(
         rangeland.land(job_of(kafka.bootstrap, f"s3a://{name}/orders", topic), spark)
 
 
-class AtPlan(Silent):
+class AtPlan(NoProgress):
     def __init__(self, act: Callable[[], None]) -> None:
         self._act = act
 
@@ -294,7 +294,7 @@ def test_a_provider_that_arrow_does_not_have_is_asked_by_the_driver(
     try:
         for key, value in given.items():
             system.setProperty(key, value)
-        found = Kernel(spark).storage(f"s3a://{name}/orders")
+        found = DeltaKernel(spark).storage(f"s3a://{name}/orders")
     finally:
         for key in given:
             system.clearProperty(key)
@@ -307,7 +307,7 @@ def test_check_and_run_say_that_one_driver_may_commit(
 ) -> None:
     topic_of(kafka, topic, p0=1)
     job = job_of(kafka.bootstrap, lake, topic)
-    findings = {f[0]: f for f in job_status.check(job, lambda: spark, Silent()).findings}
+    findings = {f[0]: f for f in job_status.check(job, lambda: spark, NoProgress()).findings}
     assert "run one driver at a time" in findings["table"][2]
     (warning,) = rangeland.land(job, spark).warnings
     assert "spark.delta.logStore.s3a.impl" in warning
@@ -376,4 +376,4 @@ def test_the_command_needs_nothing_but_sparks_own_settings_and_shows_no_secret(
 
 
 def test_settings_without_keys_say_nothing_of_a_local_table(spark: Any, table: str) -> None:
-    assert Kernel(spark).storage(table) == StoreSettings(Kernel(spark).resolve(table))
+    assert DeltaKernel(spark).storage(table) == StoreSettings(DeltaKernel(spark).resolve(table))

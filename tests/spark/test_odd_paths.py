@@ -12,11 +12,11 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.delta.data_files import FileWriter
-from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.schema_compatibility import new_table
 from rangeland.model import Partition
-from rangeland.planning.plan import Way
-from rangeland.progress import Silent
+from rangeland.planning.plan import PlanKind
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
@@ -33,7 +33,9 @@ def names_in(parent: Path) -> set[str]:
     return set(os.listdir(parent))
 
 
-def test_tables_with_names_alike_stay_apart(kernel: Kernel, spark: Any, tmp_path: Path) -> None:
+def test_tables_with_names_alike_stay_apart(
+    kernel: DeltaKernel, spark: Any, tmp_path: Path
+) -> None:
     rows = pa.record_batch({"name": ["?"], "offset": [0]})
     made = new_table(rows.schema, ())
     for number, name in enumerate(NAMES):
@@ -69,21 +71,23 @@ def test_a_table_with_all_of_them_in_its_name_works_in_every_command(
     assert names_in(table) > {"_delta_log", "_rangeland"}
 
     job = job_of(kafka.bootstrap, f"file://{tmp_path}/../{tmp_path.name}/{EVERYTHING}/", topic)
-    assert run.run(job, spark, Silent()).rows == 10
-    assert run.run(job, spark, Silent()).state == "nothing"
-    assert job_status.verify(job, spark, Silent()).is_well
-    assert job_status.find(job, spark, Partition(topic, 0), 3, Silent()).state == "landed"
+    assert run.run(job, spark, NoProgress()).rows == 10
+    assert run.run(job, spark, NoProgress()).state == "nothing"
+    assert job_status.verify(job, spark, NoProgress()).is_well
+    assert job_status.find(job, spark, Partition(topic, 0), 3, NoProgress()).state == "landed"
 
     spark.sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
-    assert run.backfill(job, spark, Silent(), Way.MISSING).rows == 5
+    assert run.backfill(job, spark, NoProgress(), PlanKind.MISSING).rows == 5
     assert run.backfill(
-        job_of(kafka.bootstrap, table, topic, range=first), spark, Silent(), Way.REPLACE
+        job_of(kafka.bootstrap, table, topic, range=first), spark, NoProgress(), PlanKind.REPLACE
     ).state == "landed"  # fmt: skip
     assert offsets_of(table_of(spark, table)) == expected(p0=range(20))
     assert names_in(tmp_path) == {EVERYTHING}
 
 
-def test_partition_values_keep_their_characters(kernel: Kernel, spark: Any, tmp_path: Path) -> None:
+def test_partition_values_keep_their_characters(
+    kernel: DeltaKernel, spark: Any, tmp_path: Path
+) -> None:
     table = str(tmp_path / "by#name")
     rows = pa.record_batch({"name": NAMES, "offset": list(range(len(NAMES)))})
     made = new_table(rows.schema, ("name",))

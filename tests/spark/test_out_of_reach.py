@@ -14,7 +14,7 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.job import Job
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
@@ -98,7 +98,7 @@ def test_a_broker_that_dies_while_it_is_read_is_held_and_read_from_there_later(
     last = rangeland.land(job, spark)
     assert (last.counts.landed, last.recovered, last.held) == (len(whole), (), ())
     assert landed(spark, table, pair.away) == whole
-    assert job_status.verify(job, spark, Silent()).is_well
+    assert job_status.verify(job, spark, NoProgress()).is_well
 
 
 def test_a_partition_that_the_first_run_could_not_read_begins_where_that_run_did(

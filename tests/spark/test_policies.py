@@ -17,7 +17,7 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.delta.arrow_schema import schema_json
-from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.event_rows import SCHEMA
 from rangeland.errors import BadRecord, RangeLost
 from rangeland.job import Job
@@ -25,7 +25,7 @@ from rangeland.job.located_values import parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Counts
 from rangeland.planning.plan import Plan
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import delete_records
 from tests.spark.damage import (
@@ -45,7 +45,7 @@ from tests.spark.landings import between, expected, job_of, offsets_of, table_of
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
 
-class Doing(Silent):
+class Doing(NoProgress):
     """Does something once the plan is made, before it is read."""
 
     def __init__(self, action: Callable[[], None]) -> None:
@@ -73,21 +73,21 @@ def test_what_cannot_be_decoded_is_kept_aside_and_landed_once_it_can(
     assert rangeland.land(job, spark).state == "nothing"
     assert is_proved(spark, job)
 
-    before = run.redrive(job, spark, Silent(), dry_run=True)
+    before = run.redrive(job, spark, NoProgress(), dry_run=True)
     assert [(one.decodes, one.batch.range.from_offset) for one in before.left] == [(False, BATCH)]
     assert "checksum" in before.left[0].why
-    assert run.redrive(job, spark, Silent()).to_json()["state"] == "nothing"
+    assert run.redrive(job, spark, NoProgress()).to_json()["state"] == "nothing"
 
     mend_quarantine(spark, table)
-    (ready,) = run.redrive(job, spark, Silent(), dry_run=True).left
+    (ready,) = run.redrive(job, spark, NoProgress(), dry_run=True).left
     assert ready.decodes
-    done = run.redrive(job, spark, Silent())
+    done = run.redrive(job, spark, NoProgress())
     assert done.done is not None
     assert (done.done.state, done.done.counts, done.left) == ("landed", Counts(landed=BATCH), ())
     whole = expected(p0=range(WIDTH), p1=range(WIDTH))
     assert offsets_of(table_of(spark, table)) == whole
     assert is_proved(spark, job)
-    assert run.redrive(job, spark, Silent()).to_json()["state"] == "nothing"
+    assert run.redrive(job, spark, NoProgress()).to_json()["state"] == "nothing"
     assert rangeland.land(job, spark).state == "nothing"
     assert offsets_of(table_of(spark, table)) == whole
 
@@ -182,7 +182,7 @@ def test_what_expires_while_it_is_read_is_held_and_the_others_land(
 
 
 def test_a_run_that_fails_for_a_loss_says_so_in_the_ledger_once(
-    kafka: KafkaCluster, spark: Any, kernel: Kernel, table: str, topic: str
+    kafka: KafkaCluster, spark: Any, kernel: DeltaKernel, table: str, topic: str
 ) -> None:
     filled(kafka, topic)
     # A ledger that was made before losses had rows gets their columns with the first of them.
@@ -218,14 +218,14 @@ def test_a_reviewed_plan_tells_what_it_holds_as_a_run_does(
         "policy": {"expired": "hold"},
     }
     text = parse_job_text(json.dumps(document), "held.yaml")
-    write_plan_file(tmp_path / "plan", run.preview(Job.of(text), spark, Silent()), text)
+    write_plan_file(tmp_path / "plan", run.preview(Job.of(text), spark, NoProgress()), text)
     reviewed = read_plan_file(tmp_path / "plan")
-    result = run.apply(reviewed.job, reviewed.plan, reviewed.seen, spark, Silent())
+    result = run.apply(reviewed.job, reviewed.plan, reviewed.seen, spark, NoProgress())
     assert (result.counts, len(result.held)) == (Counts(landed=WIDTH), 1)
     row = (topic, 1, 0, BATCH, BATCH, "expired", "hold")
     assert losses(spark, table) == [row]
     # Once, whoever comes by; and the same as of a run.
-    assert run.apply(reviewed.job, reviewed.plan, reviewed.seen, spark, Silent()).held == ()
+    assert run.apply(reviewed.job, reviewed.plan, reviewed.seen, spark, NoProgress()).held == ()
     assert rangeland.land(reviewed.job, spark).state == "already-landed"
     assert losses(spark, table) == [row]
     of_run = f"{table} of a run"

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.delta_kernel import Kernel
-from rangeland.delta.ledger.events import OutcomeEntry
+from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine_table import Quarantine
-from rangeland.delta.quarantine_writer import AsideSettings, AsideWriter
+from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.landing.target_table import TargetTable
-from rangeland.model import Counts, Kept, Partition, Range, Receipt
+from rangeland.model import Counts, Partition, QuarantinedBytes, Range, Receipt
 
 pytestmark = pytest.mark.spark
 
@@ -26,16 +26,18 @@ def kept_in(quarantine: Quarantine) -> list[bytes]:
     return [batch.kept.records for batch in quarantine.batches(lambda *_: True)]
 
 
-def outcome(quarantine: Quarantine, sequence: int, records: bytes) -> OutcomeEntry:
+def outcome(quarantine: Quarantine, sequence: int, records: bytes) -> OutcomeEvent:
     plan = f"{sequence}" * 16
-    writer = AsideWriter(AsideSettings(quarantine.storage(), "j", APP, sequence, plan))
-    writer.add(0, Range(P, 0, 4), Kept(records, (), "why"), "")
+    writer = QuarantineWriter(
+        QuarantineWriterSettings(quarantine.storage(), "j", APP, sequence, plan)
+    )
+    writer.add(0, Range(P, 0, 4), QuarantinedBytes(records, (), "why"), "")
     (receipt,) = writer.close([Receipt(0, P, 0, 4, Counts(quarantined=4))])
-    return OutcomeEntry(APP, "j", sequence, plan, (), (), 1, 0, receipt.kept)
+    return OutcomeEvent(APP, "j", sequence, plan, (), (), 1, 0, receipt.kept)
 
 
 def test_a_whole_attempt_takes_back_what_an_earlier_one_had_kept(
-    spark: Any, kernel: Kernel, tmp_path: Path
+    spark: Any, kernel: DeltaKernel, tmp_path: Path
 ) -> None:
     quarantine = Quarantine(kernel, str(tmp_path / "t"))
     one, two = (outcome(quarantine, n, b"%d" % n) for n in (1, 2))
@@ -49,8 +51,8 @@ def test_a_whole_attempt_takes_back_what_an_earlier_one_had_kept(
         assert kept_in(quarantine) == [b"1"]
 
 
-def test_no_quarantine_is_made_for_nothing(kernel: Kernel, tmp_path: Path) -> None:
+def test_no_quarantine_is_made_for_nothing(kernel: DeltaKernel, tmp_path: Path) -> None:
     quarantine = Quarantine(kernel, str(tmp_path / "t"))
-    none = OutcomeEntry(APP, "j", 1, "1" * 16, (), (), 1, attempt=1)
+    none = OutcomeEvent(APP, "j", 1, "1" * 16, (), (), 1, attempt=1)
     quarantine.commit(none)
     assert kernel.load(quarantine.path) is None

@@ -14,7 +14,7 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.model import Counts
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce
@@ -58,10 +58,10 @@ def mend(spark: Any, table: str, wrong: bytes, right: bytes) -> None:
 
 def redriven(spark: Any, job: Any) -> Counts:
     """What landing the quarantine's bytes came to; nothing may be left."""
-    found = run.redrive(job, spark, Silent())
+    found = run.redrive(job, spark, NoProgress())
     assert found.done is not None
     assert (found.done.state, found.left) == ("landed", ())
-    assert run.redrive(job, spark, Silent()).to_json()["state"] == "nothing"
+    assert run.redrive(job, spark, NoProgress()).to_json()["state"] == "nothing"
     assert rangeland.land(job, spark).state == "nothing"
     return found.done.counts
 
@@ -90,7 +90,7 @@ def test_a_damaged_message_of_rocketmq_is_held_kept_aside_and_landed_once_mended
     assert rangeland.land(job, spark).state == "nothing"
     assert is_proved(spark, job)
 
-    (left,) = run.redrive(job, spark, Silent(), dry_run=True).left
+    (left,) = run.redrive(job, spark, NoProgress(), dry_run=True).left
     assert (left.decodes, left.why) == (False, "the checksum of its body is wrong")
     mend(spark, table, wrong, right)
     assert redriven(spark, job) == Counts(landed=1)
@@ -159,7 +159,7 @@ def test_a_damaged_entry_of_jafka_is_held_kept_aside_and_landed_once_mended(
         assert rangeland.land(job, spark).state == "nothing"
         assert is_proved(spark, job)
 
-        (left,) = run.redrive(job, spark, Silent(), dry_run=True).left
+        (left,) = run.redrive(job, spark, NoProgress(), dry_run=True).left
         assert not left.decodes
         assert "checksum" in left.why
         mend(spark, table, wrong, right)

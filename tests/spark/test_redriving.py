@@ -12,7 +12,7 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.model import Counts
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, QUARANTINE_SUFFIX
 from rangeland.testing.kafka import KafkaCluster
 from tests.spark.damage import BATCH, WIDTH, filled, flip, is_proved, losses, mend_quarantine, plans
@@ -32,7 +32,7 @@ def test_what_was_quarantined_is_read_again_from_a_log_that_is_whole_again(
     version = rangeland.land(job, spark).table_version
     row = (topic, 1, BATCH, 2 * BATCH, BATCH, "corrupt", "quarantine")
     for _ in range(2):  # as long as nothing has changed there, nothing is written
-        again = run.redrive(job, spark, Silent(), from_log=True)
+        again = run.redrive(job, spark, NoProgress(), from_log=True)
         assert again.done is not None
         assert (again.done.state, len(again.left)) == ("nothing", 1)
         assert (again.done.held, again.done.table_version) == ((), version)
@@ -41,7 +41,7 @@ def test_what_was_quarantined_is_read_again_from_a_log_that_is_whole_again(
         assert said.endswith("its checksum is wrong (codec none); it stays in quarantine")
         assert (losses(spark, table), plans(spark, table)) == ([row], 1)
     flip(kafka, topic)
-    again = run.redrive(job, spark, Silent(), from_log=True)
+    again = run.redrive(job, spark, NoProgress(), from_log=True)
     assert again.done is not None
     assert (again.done.counts, again.left) == (Counts(landed=BATCH), ())
     assert offsets_of(table_of(spark, table)) == expected(p0=range(WIDTH), p1=range(WIDTH))
@@ -72,14 +72,14 @@ def test_what_a_transform_is_not_given_is_in_quarantine_and_goes_through_it_late
     part = Counts(landed=BATCH // 2, filtered=BATCH // 2)
 
     mend_quarantine(spark, table)
-    kept = run.redrive(job, spark, Silent())
+    kept = run.redrive(job, spark, NoProgress())
     assert kept.done is not None
     assert (kept.done.counts, [one.batch.range.from_offset for one in kept.left]) == (
         part,
         [2 * BATCH],
     )
     flip(kafka, topic, 2)
-    again = run.redrive(job, spark, Silent(), from_log=True)
+    again = run.redrive(job, spark, NoProgress(), from_log=True)
     assert again.done is not None
     assert (again.done.counts, again.left) == (part, ())
     frame = table_of(spark, table)
@@ -109,10 +109,10 @@ def test_the_quarantine_of_a_catalogs_table_has_a_name_beside_it(
     assert (row["topic"], row["from_offset"], row["until_offset"]) == (topic, BATCH, 2 * BATCH)
     (told,) = spark.table(named + LEDGER_SUFFIX).where("event = 'loss'").collect()
     assert (told["from_offset"], told["action"]) == (BATCH, "quarantine")
-    (left,) = run.redrive(job, spark, Silent(), dry_run=True).left
+    (left,) = run.redrive(job, spark, NoProgress(), dry_run=True).left
     assert (left.decodes, left.batch.size_bytes > 0) == (False, True)
     flip(kafka, topic)
-    again = run.redrive(job, spark, Silent(), from_log=True)
+    again = run.redrive(job, spark, NoProgress(), from_log=True)
     assert again.done is not None
     assert (again.done.counts, again.left) == (Counts(landed=BATCH), ())
     assert offsets_of(spark.table(named)) == expected(p0=range(WIDTH), p1=range(WIDTH))

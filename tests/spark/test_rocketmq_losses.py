@@ -13,7 +13,7 @@ from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.job import Job
 from rangeland.landing import planner
 from rangeland.model import Counts
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import log_of, settings_of
@@ -68,7 +68,7 @@ def test_messages_that_have_expired_are_refused_held_back_or_lost_and_counted(
     written.add("broker-b", 0, values_of("more", 5))
     begins = expire(written, 0)
     assert 10 < begins < 110
-    shown = job_status.status(job_of(written, table), spark, Silent())
+    shown = job_status.status(job_of(written, table), spark, NoProgress())
     assert {str(p.partition): (p.start, p.checkpoint) for p in shown.partitions} == {
         f"{topic}/broker-a-0": (begins, 10),
         f"{topic}/broker-b-0": (0, 10),
@@ -89,7 +89,7 @@ def test_messages_that_have_expired_are_refused_held_back_or_lost_and_counted(
     skipped = rangeland.land(skipping, spark)
     assert skipped.counts == Counts(landed=110 - begins, lost=begins - 10)
     assert landed_rows(spark, table) == sorted(left)
-    assert job_status.verify(skipping, spark, Silent()).is_well
+    assert job_status.verify(skipping, spark, NoProgress()).is_well
     assert rangeland.land(job_of(written, table), spark).state == "nothing"
 
 

@@ -16,7 +16,7 @@ import pytest
 import rangeland
 from rangeland import run
 from rangeland.errors import Conflict, JobFileError, UsageError
-from rangeland.groups.backend import Home
+from rangeland.groups.backend import GroupBackend
 from rangeland.groups.backend_choice import open_home
 from rangeland.groups.mirror_now import push
 from rangeland.job import Job
@@ -24,7 +24,7 @@ from rangeland.job.located_values import parse_job_text
 from rangeland.job.source_settings import cluster_settings
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import Partition
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster
@@ -60,7 +60,7 @@ def group_id(job: Job) -> str:
 
 
 @contextmanager
-def home_of(job: Job) -> Iterator[Home]:
+def home_of(job: Job) -> Iterator[GroupBackend]:
     home = open_home(job, cluster_settings(job))
     try:
         yield home
@@ -76,7 +76,7 @@ def offsets_of(job: Job, written: Written) -> dict[Partition, int | None]:
 def shown(job: Job, spark: Any) -> dict[str, Any]:
     """What ``status --json`` prints."""
     found: dict[str, Any] = json.loads(
-        json.dumps(job_status.status(job, spark, Silent()).to_json())
+        json.dumps(job_status.status(job, spark, NoProgress()).to_json())
     )
     return found
 
@@ -169,7 +169,7 @@ def test_a_live_consumer_of_upstream_is_never_worked_against(
         assert not member["is_ours"]
         assert {p["owner"] for p in found["partitions"]} == {member["member"]}
         with pytest.raises(Conflict, match="has live members"):
-            push(job, spark, Silent())
+            push(job, spark, NoProgress())
     finally:
         consumer.kill()
     assert rangeland.land(job, spark).state == "landed"
@@ -179,13 +179,13 @@ def test_a_live_consumer_of_upstream_is_never_worked_against(
 def test_the_checkpoint_is_pushed_read_back_and_repaired(
     written: Written, job: Job, spark: Any
 ) -> None:
-    assert push(job, spark, Silent()).state == "nothing-landed"
+    assert push(job, spark, NoProgress()).state == "nothing-landed"
     rangeland.land(job, spark)
-    assert push(job, spark, Silent()).state == "unchanged"
+    assert push(job, spark, NoProgress()).state == "unchanged"
     moved = written.queues[2]
     with home_of(job) as home:
         home.commit(group_id(job), {moved: 3})
-    pushed = push(job, spark, Silent())
+    pushed = push(job, spark, NoProgress())
     assert pushed.state == "mirrored"
     stood = {p.partition: (p.checkpoint, p.before, p.after) for p in pushed.partitions}
     assert stood == {p: (COUNT, 3 if p == moved else COUNT, COUNT) for p in written.queues}
@@ -237,10 +237,10 @@ def test_a_reviewed_plan_lands_what_it_said_and_no_more(
         "sink": {"table": table},
     }
     text, path = parse_job_text(json.dumps(document), "payments.yaml"), tmp_path / "plan"
-    write_plan_file(path, run.preview(Job.of(text), spark, Silent()), text)
+    write_plan_file(path, run.preview(Job.of(text), spark, NoProgress()), text)
     written.fill("later", MORE)
     reviewed = read_plan_file(path)
-    result = run.apply(reviewed.job, reviewed.plan, reviewed.seen, spark, Silent())
+    result = run.apply(reviewed.job, reviewed.plan, reviewed.seen, spark, NoProgress())
     assert result.counts.landed == 100
     assert {r.range.partition for r in result.ranges} <= set(written.queues)
     taken = {r.range.partition: r.range.until_offset for r in result.ranges}
@@ -264,18 +264,18 @@ def test_rows_that_others_delete_are_found_to_the_offset_and_landed_again(
     rangeland.land(job, spark)
     written.fill("second", MORE)
     rangeland.land(job, spark)
-    assert job_status.verify(job, spark, Silent()).to_json()["ok"]
+    assert job_status.verify(job, spark, NoProgress()).to_json()["ok"]
     torn = "broker = 'broker-a' AND partition = 1 AND offset IN (0, 7, 8, 62)"
     spark.sql(f"DELETE FROM delta.`{table}` WHERE {torn}")
-    found = job_status.verify(job, spark, Silent()).to_json()
+    found = job_status.verify(job, spark, NoProgress()).to_json()
     assert not found["ok"]
     assert [
         (h["broker"], h["partition"], h["from_offset"], h["until_offset"]) for h in found["holes"]
     ] == [("broker-a", 1, start, end) for start, end in ((0, 1), (7, 9), (62, 63))]
-    gone = job_status.find(job, spark, Partition(written.topic, 1, "broker-a"), 62, Silent())
+    gone = job_status.find(job, spark, Partition(written.topic, 1, "broker-a"), 62, NoProgress())
     assert (gone.state, gone.sequence) == ("missing", 2)
     assert rangeland.backfill(job, spark, missing=True).counts.landed == 4
-    assert job_status.verify(job, spark, Silent()).to_json()["ok"]
+    assert job_status.verify(job, spark, NoProgress()).to_json()["ok"]
     assert landed_rows(spark, table) == sorted(written.rows)
     assert rangeland.backfill(job, spark, missing=True).state == "nothing"
 
@@ -285,14 +285,14 @@ def test_an_offset_is_found_with_its_landing_its_master_and_its_file(
 ) -> None:
     rangeland.land(job, spark)
     there = Partition(written.topic, 1, "broker-b")
-    found = job_status.find(job, spark, there, 7, Silent()).to_json()
+    found = job_status.find(job, spark, there, 7, NoProgress()).to_json()
     assert (found["state"], found["sequence"]) == ("landed", 1)
     assert found["leader"] == written.cluster.address("broker-b")
     assert Path(found["file"].removeprefix("file:").replace("%20", " ")).exists()
-    never = job_status.find(job, spark, there, COUNT, Silent())
+    never = job_status.find(job, spark, there, COUNT, NoProgress())
     assert (never.state, never.sequence) == ("not-landed", None)
     with pytest.raises(UsageError, match=r"of 2 brokers.*broker-a-1, .*broker-b-1"):
-        job_status.find(job, spark, Partition(written.topic, 1), 7, Silent())
+        job_status.find(job, spark, Partition(written.topic, 1), 7, NoProgress())
 
 
 def test_a_queue_without_a_broker_is_that_of_each(written: Written, table: str, spark: Any) -> None:

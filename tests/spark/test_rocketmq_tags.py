@@ -12,8 +12,8 @@ from rangeland import run
 from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.model import Counts
-from rangeland.planning.plan import Plan, Way
-from rangeland.progress import Silent
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.progress import NoProgress
 from rangeland.run import preview
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce
@@ -29,7 +29,7 @@ def rocketmq() -> Iterator[RocketmqCluster]:
         yield cluster
 
 
-class Dies(Silent):
+class Dies(NoProgress):
     """The driver is gone once its plan is entered."""
 
     def planned(self, plan: Plan, recovered: bool) -> None:
@@ -121,7 +121,7 @@ def test_what_was_landed_by_other_tags_is_a_conflict_and_never_already_landed(
     assert "the tags were A and are B now" in str(caught.value)
     assert "another table" in str(caught.value)
     with pytest.raises(Conflict):
-        preview(other, spark, Silent())
+        preview(other, spark, NoProgress())
 
     # A tag that is added later goes on from the checkpoint, and says what it has not landed.
     added = tagged(rocketmq, topic, table, "A", "B")
@@ -136,10 +136,10 @@ def test_what_was_landed_by_other_tags_is_a_conflict_and_never_already_landed(
         range={"from": "earliest", "until": "latest"},
     )
     with pytest.raises(Conflict, match="the tags were A and are A, B now"):
-        run.backfill(again, spark, Silent())
+        run.backfill(again, spark, NoProgress())
     assert landed(spark, table) == {0: "A", 2: "A", 4: "B"}
-    assert run.backfill(again, spark, Silent(), Way.REPLACE).counts.landed == 5
-    assert run.backfill(again, spark, Silent()).state == "already-landed"
+    assert run.backfill(again, spark, NoProgress(), PlanKind.REPLACE).counts.landed == 5
+    assert run.backfill(again, spark, NoProgress()).state == "already-landed"
 
 
 def test_another_cluster_with_the_same_names_is_a_conflict(

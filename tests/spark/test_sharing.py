@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
 from rangeland.groups import lease, shared_plan
-from rangeland.groups.backend import Joining
-from rangeland.groups.heartbeat import Keeper
+from rangeland.groups.backend import JoinRequest
+from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.job import Job
 from rangeland.model import Partition
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.run import backfill, run
 from rangeland.testing.kafka import KafkaCluster
@@ -74,7 +74,7 @@ def pair_of(homes: Homes, job: Job, spark: Any) -> tuple[Driver, Driver, Any, An
 
 def parts(spark: Any, job: Job) -> list[dict[str, Any]]:
     """Of the first plan: who handed in which slices."""
-    ledger = Ledger(Kernel(spark), job.sink.table)
+    ledger = Ledger(DeltaKernel(spark), job.sink.table)
     assert ledger.exists()
     found = ledger.parts(job.application, 1)
     return [{"member": p.member, "slices": {r.partition for r in p.receipts}} for p in found]
@@ -83,7 +83,7 @@ def parts(spark: Any, job: Job) -> list[dict[str, Any]]:
 def judge(spark: Any, job: Job, homes: Homes) -> None:
     """Each record is there once, the ledger proves it, and the group is at the checkpoint."""
     assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
-    assert job_status.verify(job, spark, Silent()).is_well
+    assert job_status.verify(job, spark, NoProgress()).is_well
     checkpoint = {Partition(job.source.topics[0], n): COUNT for n in range(4)}
     assert homes.groups.group("g").offsets == checkpoint
 
@@ -145,9 +145,9 @@ def test_what_was_handed_in_is_used_by_the_next_run_when_all_have_died(
     one.ended()
     go_other()
     other.ended()
-    result = run(job, spark, Silent())
+    result = run(job, spark, NoProgress())
     assert (result.state, result.recovered) == ("landed", (1,))
-    ledger = Ledger(Kernel(spark), job.sink.table)
+    ledger = Ledger(DeltaKernel(spark), job.sink.table)
     assert ledger.exists()
     (part,) = ledger.parts(job.application, 1)
     outcome = ledger.outcome(job.application, 1)
@@ -234,7 +234,7 @@ def test_where_the_home_is_gone_a_driver_reads_what_others_held(
     assert any("the place in group g is lost" in text for text in result.warnings)
     assert any("is not mirrored to group g" in text for text in result.warnings)
     homes.groups.is_down = False
-    again = run(job, spark, Silent())
+    again = run(job, spark, NoProgress())
     assert (again.state, again.warnings) == ("nothing", ())
     judge(spark, job, homes)
 
@@ -247,10 +247,10 @@ def test_a_member_that_never_reads_is_not_waited_for_without_end(
     partitions = tuple(Partition(topic, n) for n in range(4))
     idle = FakeHome(homes.groups, "z")
     session_ms = GROUP["session_ms"]
-    joining = Joining("g", job.job, partitions, session_ms=session_ms, rebalance_ms=20_000)
-    keeper = Keeper(idle.join(joining), session_ms)
+    joining = JoinRequest("g", job.job, partitions, session_ms=session_ms, rebalance_ms=20_000)
+    keeper = HeartbeatThread(idle.join(joining), session_ms)
     try:
-        result = run(job, spark, Silent())
+        result = run(job, spark, NoProgress())
         assert (result.state, result.counts.landed) == ("landed", 4 * COUNT)
     finally:
         keeper.close()
@@ -277,17 +277,17 @@ def test_what_two_drivers_have_both_read_is_handed_in_once(
     (part,) = parts(spark, job)
     assert part["member"].startswith("a-")
     assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
-    assert job_status.verify(job, spark, Silent()).is_well
+    assert job_status.verify(job, spark, NoProgress()).is_well
     assert any("is not mirrored" in text for text in one.landed().warnings)
 
 
 def test_a_run_without_its_home_lands_alone_and_says_so(homes: Homes, job: Job, spark: Any) -> None:
     homes.groups.is_down = True
-    result = run(job, spark, Silent())
+    result = run(job, spark, NoProgress())
     assert result.state == "landed"
     assert "the group g is not joined" in result.warnings[0]
     homes.groups.is_down = False
-    assert run(job, spark, Silent()).state == "nothing"
+    assert run(job, spark, NoProgress()).state == "nothing"
     judge(spark, job, homes)
 
 
@@ -299,22 +299,22 @@ def test_a_live_consumer_ends_the_run_before_anything_is_entered(
 ) -> None:
     homes.groups.add_consumer("g", [Partition(job.source.topics[0], 0)], "billing-7")
     with pytest.raises(Conflict, match="billing-7"):
-        run(job, spark, Silent())
-    assert not Ledger(Kernel(spark), job.sink.table).exists()
+        run(job, spark, NoProgress())
+    assert not Ledger(DeltaKernel(spark), job.sink.table).exists()
 
 
 def test_a_group_that_was_moved_is_put_back_to_the_checkpoint(
     homes: Homes, job: Job, spark: Any
 ) -> None:
-    assert run(job, spark, Silent()).warnings == ()
+    assert run(job, spark, NoProgress()).warnings == ()
     offsets = homes.groups.group("g").offsets
     moved = Partition(job.source.topics[0], 2)
     offsets[moved] = COUNT + 7
-    result = run(job, spark, Silent())
+    result = run(job, spark, NoProgress())
     assert result.state == "nothing"
     assert f"stood at {COUNT + 7} of {moved}" in result.warnings[0]
     assert offsets[moved] == COUNT
-    assert run(job, spark, Silent()).warnings == ()
+    assert run(job, spark, NoProgress()).warnings == ()
 
 
 def test_a_backfill_neither_joins_nor_moves_the_group(
@@ -322,12 +322,12 @@ def test_a_backfill_neither_joins_nor_moves_the_group(
 ) -> None:
     job = shared_job(kafka, topic, table, range=between(topic, p0=(10, 20)))
     homes.groups.add_consumer("g", [Partition(topic, 0)], "billing-7")
-    assert backfill(job, spark, Silent()).state == "landed"
+    assert backfill(job, spark, NoProgress()).state == "landed"
     assert homes.groups.group("g").offsets == {}
 
 
 def test_a_driver_alone_in_its_group_hands_in_no_parts(homes: Homes, job: Job, spark: Any) -> None:
-    result = run(job, spark, Silent())
+    result = run(job, spark, NoProgress())
     assert (result.state, result.warnings) == ("landed", ())
     assert parts(spark, job) == []
     judge(spark, job, homes)

@@ -11,7 +11,7 @@ import pytest
 
 import rangeland
 from rangeland.model import Counts, Isolation
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.client_library import producer
 from rangeland.testing.consuming import consume
@@ -114,7 +114,7 @@ def test_transactions_over_partitions_are_landed_and_counted(
     assert in_the_ledger(spark, table) == [result.counts]
     judged = consume(kafka.bootstrap, written.topic, isolation=isolation.value)
     assert rows_of(table_of(spark, table)) == judged
-    assert not job_status.verify(job, spark, Silent()).audit.holes
+    assert not job_status.verify(job, spark, NoProgress()).audit.holes
 
 
 def test_an_open_transaction_is_landed_once_it_is_committed(
@@ -127,7 +127,7 @@ def test_an_open_transaction_is_landed_once_it_is_committed(
         produce(kafka.bootstrap, topic, numbered(3))
         assert rangeland.land(job, spark).counts == Counts(landed=2)
         assert rangeland.land(job, spark).state == "nothing"
-        (seen,) = job_status.status(job, spark, Silent()).to_json()["partitions"]
+        (seen,) = job_status.status(job, spark, NoProgress()).to_json()["partitions"]
     wait_for_end(settings_of(kafka.bootstrap), topic, 10)
     assert rangeland.land(job, spark).counts == Counts(landed=7, control=1)
     assert in_the_ledger(spark, table) == [Counts(landed=2), Counts(landed=7, control=1)]
@@ -138,7 +138,7 @@ def test_an_open_transaction_is_landed_once_it_is_committed(
     assert found["first_offset"] == 2
     assert found["producer_id"] >= 0
     assert 0 <= found["age_ms"] == seen["lag_ms"] < 600_000
-    (after,) = job_status.status(job, spark, Silent()).to_json()["partitions"]
+    (after,) = job_status.status(job, spark, NoProgress()).to_json()["partitions"]
     assert (after["held_back"], after["lag"], after["open_transaction"]) == (0, 0, None)
     assert after["end"] == after["high_watermark"] == after["last_stable_offset"] == 10
 

@@ -11,7 +11,7 @@ import pytest
 import rangeland
 from rangeland.errors import JobFileError, RangeLost
 from rangeland.job import Job
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, delete_topic, numbered, produce
@@ -39,7 +39,7 @@ def test_a_landed_topic_that_is_gone_is_judged_by_its_policy(
         rangeland.land(job(kafka, table, topics), spark)
     (loss,) = lost.value.facts["losses"]
     assert (loss["topic"], loss["until_offset"], loss["verdict"]) == (topics[1], 10, "vanished")
-    checked = job_status.check(job(kafka, table, topics), lambda: spark, Silent())
+    checked = job_status.check(job(kafka, table, topics), lambda: spark, NoProgress())
     assert (checked.exit_code, checked.error) == (66, "RangeLost")
     assert len(table_of(spark, table).collect()) == 20, "nothing was landed"
 
@@ -55,7 +55,7 @@ def test_a_landed_topic_that_is_gone_is_judged_by_its_policy(
     assert rangeland.land(skipping, spark).state == "nothing"
     holding = rangeland.land(job(kafka, table, topics, policy={"vanished": "hold"}), spark)
     assert (holding.state, len(holding.held)) == ("nothing", 1)
-    seen = job_status.status(skipping, spark, Silent())
+    seen = job_status.status(skipping, spark, NoProgress())
     assert [p.partition.topic for p in seen.partitions] == [topics[0]]
 
     spark.sql(f"DELETE FROM delta.`{table}` WHERE topic = '{topics[1]}' AND offset = 3")

@@ -16,11 +16,11 @@ from rangeland import run
 from rangeland.errors import Conflict, RangeLost, TableRefused, UsageError
 from rangeland.job import Job
 from rangeland.landing.replacement import Replacement
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, Partition, Range
-from rangeland.planning.plan import Way
-from rangeland.planning.table_audit import Replaced
-from rangeland.progress import Silent
+from rangeland.planning.plan import PlanKind
+from rangeland.planning.table_audit import ReplacedRange
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
@@ -54,7 +54,7 @@ def landed(kafka: KafkaCluster, spark: Any, topic: str, table: str) -> Job:
 
 def verified(job: Job, spark: Any) -> dict[str, Any]:
     """What `verify --json` prints, without the time it took."""
-    found = job_status.verify(job, spark, Silent()).to_json()
+    found = job_status.verify(job, spark, NoProgress()).to_json()
     found.pop("seconds")
     return json.loads(json.dumps(found))
 
@@ -176,8 +176,8 @@ def test_a_restore_that_took_nothing_back_is_in_nobody_s_way(
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
-    before = job_status.verify(landed, spark, Silent()).table_version
-    assert rangeland.backfill(part, spark, replace=True).replaced == Replaced(same=60)
+    before = job_status.verify(landed, spark, NoProgress()).table_version
+    assert rangeland.backfill(part, spark, replace=True).replaced == ReplacedRange(same=60)
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {before}")
     assert rangeland.land(landed, spark).state == "nothing"
     produce(kafka.bootstrap, topic, numbered(5), partition=0)
@@ -195,7 +195,7 @@ def test_a_column_named_broker_is_no_part_of_an_offset_s_name(
     rangeland.land(job, spark)
     assert verified(job, spark)["ok"]
     part = job_of(kafka.bootstrap, table, topic, sink=sink, range=between(topic, p0=(0, 10)))
-    assert rangeland.backfill(part, spark, replace=True).replaced == Replaced(same=10)
+    assert rangeland.backfill(part, spark, replace=True).replaced == ReplacedRange(same=10)
 
 
 def with_a_broker(frame: Any) -> Any:
@@ -285,7 +285,7 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
     topic, table = landed.source.topics[0], landed.sink.table
-    found = job_status.find(landed, spark, Partition(topic, 1), 75, Silent()).to_json()
+    found = job_status.find(landed, spark, Partition(topic, 1), 75, NoProgress()).to_json()
     assert (found["state"], found["sequence"], found["table_version"]) == ("landed", 2, 2)
     assert found["leader"] == kafka.bootstrap[0]
     assert Path(found["file"].removeprefix("file:").replace("%20", " ")).exists()
@@ -293,9 +293,9 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     (stamp,) = [row.timestamp.isoformat() for row in history if row.version == 2]
     assert found["landed_at"].startswith(stamp[:19])
     sql(f"DELETE FROM delta.`{table}` WHERE offset = 75")
-    gone = job_status.find(landed, spark, Partition(topic, 1), 75, Silent())
+    gone = job_status.find(landed, spark, Partition(topic, 1), 75, NoProgress())
     assert (gone.state, gone.sequence, gone.files) == ("missing", 2, ())
-    never = job_status.find(landed, spark, Partition(topic, 1), 100, Silent())
+    never = job_status.find(landed, spark, Partition(topic, 1), 100, NoProgress())
     assert (never.state, never.sequence) == ("not-landed", None)
 
 
@@ -336,7 +336,7 @@ def test_a_range_is_replaced_and_every_difference_is_counted(
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
     result = rangeland.backfill(part, spark, replace=True)
     assert result.state == "landed"
-    assert result.replaced == Replaced(same=54, added=2, changed=4, missing=0)
+    assert result.replaced == ReplacedRange(same=54, added=2, changed=4, missing=0)
     assert result.counts.landed == 60
     found = verified(landed, spark)
     doubled = [(d["partition"], d["from_offset"]) for d in found["duplicates"]]
@@ -359,7 +359,7 @@ def test_a_row_that_the_log_does_not_give_any_more_is_counted_as_missing(
         sink={"transform": "tests.spark.test_verify:every_other"},
     )
     result = rangeland.backfill(part, spark, replace=True)
-    assert result.replaced == Replaced(same=60, missing=60)
+    assert result.replaced == ReplacedRange(same=60, missing=60)
     assert result.counts == Counts(landed=60, filtered=60)
     assert verified(landed, spark)["ok"]
     late = [*range(60, 100)]
@@ -399,7 +399,7 @@ def test_a_partitioned_table_is_replaced_in_its_partitions(
     part = job_of(kafka.bootstrap, table, topic, sink=sink, range=between(topic, p0=(0, 4)))
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        assert rangeland.backfill(part, spark, replace=True).replaced == Replaced(same=4)
+        assert rangeland.backfill(part, spark, replace=True).replaced == ReplacedRange(same=4)
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     assert sorted(map(str, table_of(spark, table).collect())) == before
@@ -410,12 +410,12 @@ def test_a_range_that_cuts_a_slice_is_refused_and_nothing_is_changed(
     kafka: KafkaCluster, landed: Job, spark: Any
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
-    version = job_status.verify(landed, spark, Silent()).table_version
+    version = job_status.verify(landed, spark, NoProgress()).table_version
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(10, 60)))
     with pytest.raises(UsageError, match="cuts the slice") as refused:
         rangeland.backfill(part, spark, replace=True)
     assert "begin at 0 or 60" in str(refused.value)
-    found = job_status.verify(landed, spark, Silent())
+    found = job_status.verify(landed, spark, NoProgress())
     assert (found.table_version, found.is_well) == (version, True)
 
 
@@ -442,11 +442,11 @@ def test_what_cannot_be_replaced_is_refused_before_anything_is_entered(
         more, refusal = {"policy": {"recreated": "skip"}}, UsageError
         rangeland.land(job_of(kafka.bootstrap, table, topic, **more), spark)
     job = job_of(kafka.bootstrap, table, topic, **more)
-    version = Target(spark, job).version
+    version = LandingTarget(spark, job).version
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)), **more)
     with pytest.raises(refusal):
         rangeland.backfill(part, spark, replace=True)
-    seen = Target(spark, job)
+    seen = LandingTarget(spark, job)
     assert (seen.version, seen.unfinished()) == (version, [])
     assert rangeland.land(job, spark).state == "nothing"
 
@@ -456,7 +456,7 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
-    whole = job_status.verify(landed, spark, Silent()).table_version
+    whole = job_status.verify(landed, spark, NoProgress()).table_version
     sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
 
     class Died(BaseException):
@@ -466,7 +466,7 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(Target, "land", die)
+        patch.setattr(LandingTarget, "land", die)
         with pytest.raises(Died):
             rangeland.backfill(landed, spark, missing=True)
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {whole}")
@@ -494,7 +494,7 @@ def test_what_died_before_its_commit_is_finished_by_the_next_run(
     def die(*_: object) -> None:
         raise Died
 
-    commits: type = {"missing": Target, "replace": Replacement}[step]
+    commits: type = {"missing": LandingTarget, "replace": Replacement}[step]
     asked = landed if step == "missing" else part
     with monkeypatch.context() as patch:
         patch.setattr(commits, "land", die)
@@ -510,7 +510,7 @@ def test_what_died_before_its_commit_is_finished_by_the_next_run(
 def test_a_preview_of_what_is_missing_writes_nothing(landed: Job, spark: Any, sql: Sql) -> None:
     sql(f"DELETE FROM delta.`{landed.sink.table}` WHERE partition = 0 AND offset < 5")
     topic = landed.source.topics[0]
-    seen = run.preview(landed, spark, Silent(), Way.MISSING)
+    seen = run.preview(landed, spark, NoProgress(), PlanKind.MISSING)
     (hole,) = seen.draft.plan.ranges
     assert (hole.partition, hole.from_offset, hole.until_offset) == (Partition(topic, 0), 0, 5)
     assert isinstance(hole, Range)

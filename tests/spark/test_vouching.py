@@ -13,12 +13,12 @@ import pytest
 
 import rangeland
 from rangeland import run
-from rangeland.delta.delta_kernel import Kernel
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.planning.plan import Plan
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
@@ -60,16 +60,16 @@ class Lake:
             rangeland.land(self.job(table), self.spark)
         assert "rangeland adopt" in caught.value.do
         with pytest.raises(Conflict, match=match):
-            run.preview(self.job(table), self.spark, Silent())
+            run.preview(self.job(table), self.spark, NoProgress())
         assert offsets_of(table_of(self.spark, where)) == before
 
     def plan(self, sequence: int) -> Plan:
-        entered = Target(self.spark, self.job())._open_ledger().plan(APPLICATION, sequence)
+        entered = LandingTarget(self.spark, self.job())._open_ledger().plan(APPLICATION, sequence)
         assert entered is not None
         return Plan.from_json(json.loads(entered.document))
 
     def adopt(self, table: str | None = None) -> int:
-        return run.adopt(self.job(table), self.spark, Silent()).width
+        return run.adopt(self.job(table), self.spark, NoProgress()).width
 
     def offsets(self, table: str | None = None) -> list[int]:
         return [offset for _, offset in offsets_of(table_of(self.spark, table or self.table))]
@@ -81,24 +81,24 @@ def lake(kafka: KafkaCluster, spark: Any, topic: str, tmp_path: Path) -> Lake:
 
 
 def test_a_transaction_that_delta_has_dropped_lands_nothing_twice(
-    lake: Lake, sql: Sql, kernel: Kernel
+    lake: Lake, sql: Sql, kernel: DeltaKernel
 ) -> None:
     name = "delta.setTransactionRetentionDuration"
     sql(
         f"ALTER TABLE delta.`{lake.table}` SET TBLPROPERTIES "
         f"('{name}' = 'interval 0 seconds', 'delta.checkpointInterval' = '1')"
     )
-    checked = job_status.check(lake.job(), lambda: lake.spark, Silent())
+    checked = job_status.check(lake.job(), lambda: lake.spark, NoProgress())
     assert any(name in text for _, _, text in checked.findings)
     assert any(
-        name in text for text in job_status.status(lake.job(), lake.spark, Silent()).warnings
+        name in text for text in job_status.status(lake.job(), lake.spark, NoProgress()).warnings
     )
     sql(f"DELETE FROM delta.`{lake.table}` WHERE offset = 0")  # makes a checkpoint
     snapshot = kernel.load(lake.table)
     assert snapshot is not None
     assert snapshot.transaction_version(APPLICATION) is None, "the transaction is not dropped"
     assert lake.land() == ("nothing", 2)
-    again = run.apply(lake.job(), lake.plan(2), (), lake.spark, Silent())
+    again = run.apply(lake.job(), lake.plan(2), (), lake.spark, NoProgress())
     assert again.state == "already-landed"
     lake.produce(3)
     assert lake.land() == ("landed", 3)
@@ -118,7 +118,7 @@ def test_a_table_whose_ledger_is_gone_is_refused_until_its_rows_are_adopted(lake
     lake.produce(2)
     assert lake.land() == ("landed", 4)
     assert lake.offsets() == list(range(12))
-    assert job_status.verify(lake.job(), lake.spark, Silent()).is_well
+    assert job_status.verify(lake.job(), lake.spark, NoProgress()).is_well
 
 
 def test_copies_and_clones_without_a_ledger_are_refused(
@@ -193,7 +193,7 @@ def test_rows_that_were_overwritten_are_noticed_and_rows_that_were_deleted_are_n
 
 
 def test_an_outcome_of_another_plan_is_not_taken_for_ones_own(lake: Lake) -> None:
-    target = Target(lake.spark, lake.job())
+    target = LandingTarget(lake.spark, lake.job())
     other = replace(lake.plan(2), made_at_ms=1)
     with pytest.raises(Conflict, match="of another plan"):
         target.prepare(other, [], [], {})

@@ -11,13 +11,13 @@ import pytest
 from rangeland import run
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, Partition, Receipt
 from rangeland.planning.coverage_rule import coverage_of, leave_out
-from rangeland.planning.plan import Plan, Way
-from rangeland.planning.plan_builder import Draft
-from rangeland.planning.policy import Action, Loss, Seen, Verdict
-from rangeland.progress import Silent
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.policy import Action, Loss, LossKind, SeenLoss
+from rangeland.progress import NoProgress
 from rangeland.results import RunResult
 from tests.unit import test_target
 from tests.unit.test_target import P0, Drivers, LakeInMemory, columns_are_there, finisher_of
@@ -26,8 +26,8 @@ from tests.unit.test_target import plan as plan_of
 drivers, lake = test_target.drivers, test_target.lake
 
 P1, P2 = Partition("orders", 1), Partition("orders", 2)
-HELD = Seen(Loss(P1, 0, 5, Verdict.EXPIRED, "the log begins at 5"), Action.HOLD, "id")
-PASSED = Seen(Loss(P2, 9, 12, Verdict.TRUNCATED, "the log ends at 9"), Action.SKIP, "id")
+HELD = SeenLoss(Loss(P1, 0, 5, LossKind.EXPIRED, "the log begins at 5"), Action.HOLD, "id")
+PASSED = SeenLoss(Loss(P2, 9, 12, LossKind.TRUNCATED, "the log ends at 9"), Action.SKIP, "id")
 SEEN = (HELD, PASSED)
 MADE_AT_MS = 1_700_000_000_000
 PLAN = plan_of(made_at_ms=MADE_AT_MS)
@@ -36,11 +36,11 @@ PLAN = plan_of(made_at_ms=MADE_AT_MS)
 class Driving(run.Runner):
     """One driver over tables in memory; its log has what ``PLAN`` says."""
 
-    def __init__(self, target: Target, seen: tuple[Seen, ...] = SEEN) -> None:
+    def __init__(self, target: LandingTarget, seen: tuple[SeenLoss, ...] = SEEN) -> None:
         self.job = target._job
-        self.way = Way.RUN
+        self.way = PlanKind.RUN
         self.target = target
-        self.progress = Silent()
+        self.progress = NoProgress()
         self.spark = self.rows = cast(Any, None)
         self.warnings, self.started = [], 0.0
         self.drafter = cast(
@@ -64,7 +64,7 @@ class Driving(run.Runner):
         )
         held = tuple(one.loss for one in self.drawn if one.action is Action.HOLD)
         passed = tuple(one.loss for one in self.drawn if one.action is Action.SKIP)
-        return Draft(plan, plan.ranges, (), held, (), passed), None
+        return PlanDraft(plan, plan.ranges, (), held, (), passed), None
 
 
 @pytest.fixture(autouse=True)
@@ -72,10 +72,10 @@ def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     columns_are_there(monkeypatch)
     monkeypatch.setattr(run, "start_workers", lambda *about: None)
     for name in ("layout", "open_or_create", "warning"):
-        monkeypatch.setattr(Target, name, lambda *about: None)
+        monkeypatch.setattr(LandingTarget, name, lambda *about: None)
 
 
-def told(target: Target) -> list[tuple[Any, ...]]:
+def told(target: LandingTarget) -> list[tuple[Any, ...]]:
     target.refresh()
     return sorted(
         (x.range.partition, x.range.from_offset, x.range.until_offset, x.verdict, x.action)
@@ -105,8 +105,8 @@ class Killed(BaseException): ...
 
 
 STEPS = [
-    (Ledger, "note"), (Target, "enter"), (test_target.Failing, "_read_slices"),
-    (Target, "prepare"), (Target, "land"),
+    (Ledger, "note"), (LandingTarget, "enter"), (test_target.Failing, "_read_slices"),
+    (LandingTarget, "prepare"), (LandingTarget, "land"),
 ]  # fmt: skip
 
 
@@ -168,17 +168,17 @@ def test_a_plan_of_losses_alone_is_told_and_not_entered(
 def test_two_who_apply_the_same_plan_at_once_land_it_once_and_neither_is_refused(
     drivers: Drivers, monkeypatch: pytest.MonkeyPatch, comes_to: str
 ) -> None:
-    enter, first, second = Target.enter, drivers.another(), Driving(drivers.another())
+    enter, first, second = LandingTarget.enter, drivers.another(), Driving(drivers.another())
 
-    def outrun(target: Target, plan: Plan, unfinished: Any) -> bool:
-        monkeypatch.setattr(Target, "enter", enter)
+    def outrun(target: LandingTarget, plan: Plan, unfinished: Any) -> bool:
+        monkeypatch.setattr(LandingTarget, "enter", enter)
         if comes_to == "its end":
             Driving(first).apply(plan, SEEN)
         else:
             assert first.enter(plan, [])
         return target.enter(plan, unfinished)
 
-    monkeypatch.setattr(Target, "enter", outrun)
+    monkeypatch.setattr(LandingTarget, "enter", outrun)
     result = second.apply(PLAN, SEEN)
     assert result.state == ("landed" if comes_to == "its entry" else "already-landed")
     assert told(second.target) == BOTH
@@ -188,14 +188,14 @@ def test_two_who_apply_the_same_plan_at_once_land_it_once_and_neither_is_refused
 def test_another_plan_that_was_entered_at_the_same_time_is_in_the_way(
     drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enter, first = Target.enter, drivers.another()
+    enter, first = LandingTarget.enter, drivers.another()
 
-    def outrun(target: Target, plan: Plan, unfinished: Any) -> bool:
-        monkeypatch.setattr(Target, "enter", enter)
+    def outrun(target: LandingTarget, plan: Plan, unfinished: Any) -> bool:
+        monkeypatch.setattr(LandingTarget, "enter", enter)
         assert first.enter(plan_of(made_at_ms=9), [])
         return target.enter(plan, unfinished)
 
-    monkeypatch.setattr(Target, "enter", outrun)
+    monkeypatch.setattr(LandingTarget, "enter", outrun)
     with pytest.raises(Conflict, match="another plan was entered"):
         Driving(drivers.another()).apply(PLAN, SEEN)
 

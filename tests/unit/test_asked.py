@@ -6,7 +6,7 @@ import pytest
 
 from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Partition, Range
-from rangeland.planning.read_options import Ask, Landed, known_as, refuse_other_ask
+from rangeland.planning.read_options import LandedRead, ReadOptions, known_as, refuse_other_ask
 
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 R = Range(Partition("t", 0), 0, 9)
@@ -45,25 +45,30 @@ def test_a_cluster_whose_brokers_moved_one_by_one_is_the_same() -> None:
 @pytest.mark.parametrize(
     ("then", "now", "named"),
     [
-        (Ask(COMMITTED, frozenset("A"), None), Ask(COMMITTED, frozenset("B"), None),
+        (ReadOptions(COMMITTED, frozenset("A"), None), ReadOptions(COMMITTED, frozenset("B"), None),
          "the tags were A and are B now"),
-        (Ask(COMMITTED, frozenset(), None), Ask(COMMITTED, frozenset("BA"), None),
+        (ReadOptions(COMMITTED, frozenset(), None), ReadOptions(COMMITTED, frozenset("BA"), None),
          "the tags were all and are A, B now"),
-        (Ask(COMMITTED, frozenset(), None), Ask(UNCOMMITTED, frozenset(), None),
+        (ReadOptions(COMMITTED, frozenset(), None), ReadOptions(UNCOMMITTED, frozenset(), None),
          "the isolation was read_committed and is read_uncommitted now"),
-        (Ask(None, frozenset(), at("a", id="x")), Ask(None, frozenset(), at("a", id="y")),
-         "the cluster was x and is y"),
+        (ReadOptions(None, frozenset(), at("a", id="x")),
+         ReadOptions(None, frozenset(), at("a", id="y")), "the cluster was x and is y"),
     ],
 )  # fmt: skip
-def test_a_difference_is_named_with_what_to_do(then: Ask, now: Ask, named: str) -> None:
+def test_a_difference_is_named_with_what_to_do(
+    then: ReadOptions, now: ReadOptions, named: str
+) -> None:
     with pytest.raises(Conflict) as caught:
-        refuse_other_ask("lake/t", [Landed(R, then, "rangeland/job", 7)], now)
+        refuse_other_ask("lake/t", [LandedRead(R, then, "rangeland/job", 7)], now)
     assert f"{R} is landed in lake/t" in str(caught.value)
     assert named in caught.value.why
     assert "another table" in caught.value.do
 
 
 def test_what_an_earlier_version_did_not_write_down_is_no_difference() -> None:
-    then, now = Ask(None, frozenset(), None), Ask(COMMITTED, frozenset(), at("a", id="x"))
-    refuse_other_ask("lake/t", [Landed(R, then, "rangeland/job", 1)], now)
-    refuse_other_ask("lake/t", [Landed(R, now, "rangeland/job", 1)], then)
+    then, now = (
+        ReadOptions(None, frozenset(), None),
+        ReadOptions(COMMITTED, frozenset(), at("a", id="x")),
+    )
+    refuse_other_ask("lake/t", [LandedRead(R, then, "rangeland/job", 1)], now)
+    refuse_other_ask("lake/t", [LandedRead(R, now, "rangeland/job", 1)], then)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from rangeland.model import Partition, Range
-from rangeland.planning.table_audit import Piece, audit, cut_pieces, in_force, missing, other_lives
+from rangeland.planning.table_audit import (
+    LandedPiece,
+    audit,
+    cut_pieces,
+    in_force,
+    missing,
+    other_lives,
+)
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
 PIECES = [
-    Piece(Range(P0, 0, 10, "old"), 10, ()),
-    Piece(Range(P0, 0, 5, "new"), 5, ()),
-    Piece(Range(P0, 10, 20, "old"), 10, ()),
-    Piece(Range(P1, 0, 10, "new"), 10, ()),
+    LandedPiece(Range(P0, 0, 10, "old"), 10, ()),
+    LandedPiece(Range(P0, 0, 5, "new"), 5, ()),
+    LandedPiece(Range(P0, 10, 20, "old"), 10, ()),
+    LandedPiece(Range(P1, 0, 10, "new"), 10, ()),
 ]
 
 
@@ -27,7 +34,7 @@ def test_a_hole_outside_of_all_landings_is_nobody_s() -> None:
 
 
 def test_an_end_inside_a_piece_cuts_it_and_one_at_its_edge_does_not() -> None:
-    slices = [Piece(Range(P0, 0, 10, "A"), None), Piece(Range(P0, 10, 20, "A"), None)]
+    slices = [LandedPiece(Range(P0, 0, 10, "A"), None), LandedPiece(Range(P0, 10, 20, "A"), None)]
     assert cut_pieces(slices, [Range(P0, 0, 10, "A"), Range(P0, 0, 99, "A")]) == []
     begins_inside = Range(P0, 9, 20, "A")
     assert cut_pieces(slices, [begins_inside]) == [(begins_inside, slices[0].range)]
@@ -36,7 +43,7 @@ def test_an_end_inside_a_piece_cuts_it_and_one_at_its_edge_does_not() -> None:
 
 
 def test_another_life_of_the_topic_and_another_partition_cut_nothing() -> None:
-    slices = [Piece(Range(P0, 0, 10, "A"), None)]
+    slices = [LandedPiece(Range(P0, 0, 10, "A"), None)]
     assert cut_pieces(slices, [Range(P0, 3, 5, "B"), Range(P1, 3, 5, "A")]) == []
     unknown = Range(P0, 3, 5)
     assert len(cut_pieces(slices, [unknown])) == 1
@@ -49,7 +56,9 @@ def test_another_life_that_shares_offsets_is_seen() -> None:
 
 
 def test_what_is_left_of_a_range_whose_gaps_were_not_kept_is_said_to_be_unproved() -> None:
-    pieces = in_force([Piece(Range(P0, 0, 10, "A"), 5), Piece(Range(P0, 4, 6, "A"), 1, ((5, 6),))])
+    pieces = in_force(
+        [LandedPiece(Range(P0, 0, 10, "A"), 5), LandedPiece(Range(P0, 4, 6, "A"), 1, ((5, 6),))]
+    )
     found = audit(pieces, {})
     assert found.unproved == (Range(P0, 0, 4, "A"), Range(P0, 6, 10, "A"))
     assert found.holes == (Range(P0, 4, 5),)

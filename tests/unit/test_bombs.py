@@ -19,7 +19,7 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from rangeland.dialects.dialect import Context, load_dialect
+from rangeland.dialects.dialect import FetchContext, load_dialect
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.batches import Batch, Record, encode, varint
@@ -123,10 +123,14 @@ def test_the_bound_is_a_setting() -> None:
     dialect = load_dialect("kafka")
     data = memoryview(encode(Batch(0, [Record(b"k", b"v" * 3 * MIB)], "zstd")))
     committed = Isolation.READ_COMMITTED
-    (chunk,) = dialect.decode_chunks(data, 0, 1, committed, (), Context(max_batch_bytes=4 * MIB))
+    (chunk,) = dialect.decode_chunks(
+        data, 0, 1, committed, (), FetchContext(max_batch_bytes=4 * MIB)
+    )
     assert chunk.next_offset == 1
     with pytest.raises(BadRecord, match=r"source\.max_batch_bytes"):
-        list(dialect.decode_chunks(data, 0, 1, committed, (), Context(max_batch_bytes=2 * MIB)))
+        list(
+            dialect.decode_chunks(data, 0, 1, committed, (), FetchContext(max_batch_bytes=2 * MIB))
+        )
 
 
 def main() -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import Lost
+from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.stream import Stream
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.rocketmq.routes import MAX_QUEUES, read_route
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.loop_actions import Ask, WaitUntil
+from rangeland.fetch.loop_actions import SendFetch, WaitUntil
 from rangeland.groups.kafka.group_backend import open_home
 from rangeland.model import Address, Leader, LogState, Partition, Range
 from rangeland.planning.byte_estimate import MOST_BYTES, with_estimate
@@ -147,11 +147,11 @@ def test_many_ranges_share_the_slices_of_a_plan() -> None:
 def test_no_broker_makes_us_wait_longer_than_a_slice_may_stand_still(throttle_ms: int) -> None:
     loop = loop_of(slice_of(0))
     step = loop.next(0)
-    assert isinstance(step, Ask)
+    assert isinstance(step, SendFetch)
     loop.on_answer(B1, 10, throttle_ms, 0)
     loop.on_records(step.wants[0], 50)
     following = loop.next(1)
-    assert isinstance(following, Ask) or following == WaitUntil(10_000)
+    assert isinstance(following, SendFetch) or following == WaitUntil(10_000)
 
 
 def test_a_broker_that_only_ever_holds_us_back_is_given_up() -> None:
@@ -187,7 +187,7 @@ def test_an_address_that_no_socket_takes_is_a_broker_that_cannot_be_reached(
     address: Address,
 ) -> None:
     settings = ClusterSettings("kafka", (Address("127.0.0.1", 1),), connect_ms=200)
-    with pytest.raises(Lost) as caught:
+    with pytest.raises(ConnectionLost) as caught:
         Stream(address, settings)
     assert caught.value.exit_code == 75
     named = replace(settings, seeds=(address,))

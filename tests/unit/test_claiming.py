@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rangeland.groups.backend import GroupView, Holder, Joining
-from rangeland.groups.heartbeat import Keeper
-from rangeland.groups.lease import Place
+from rangeland.groups.backend import GroupMember, GroupView, JoinRequest
+from rangeland.groups.heartbeat import HeartbeatThread
+from rangeland.groups.lease import GroupLease
 from rangeland.model import Partition
 from tests.fakes.homes import FakeHome, Groups
 
@@ -21,10 +21,10 @@ class Seat:
 
     def __init__(self, groups: Groups, name: str) -> None:
         self.home = FakeHome(groups, name)
-        joining = Joining("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
-        self.keeper = Keeper(self.home.join(joining), SESSION_MS)
+        joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
+        self.keeper = HeartbeatThread(self.home.join(joining), SESSION_MS)
         self.warnings: list[str] = []
-        self.place = Place(
+        self.place = GroupLease(
             self.home, "g", PARTITIONS, self.keeper, self.warnings.append, lambda _: None
         )
 
@@ -48,8 +48,8 @@ def test_what_a_consumer_that_came_later_holds_is_read_and_it_is_named_once(
     view = GroupView(
         "stable",
         (
-            Holder(seat.keeper.member_id, partitions=frozenset({mine}), is_ours=True),
-            Holder("m-9", "billing", partitions=frozenset({theirs})),
+            GroupMember(seat.keeper.member_id, partitions=frozenset({mine}), is_ours=True),
+            GroupMember("m-9", "billing", partitions=frozenset({theirs})),
         ),
     )
     monkeypatch.setattr(seat.home, "view", lambda group: view)

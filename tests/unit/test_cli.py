@@ -20,7 +20,7 @@ from rangeland import errors
 from rangeland.cli import command_line
 from rangeland.job import Job
 from rangeland.landing.redrive_result import RedriveResult
-from rangeland.planning.plan import Plan, Way
+from rangeland.planning.plan import Plan, PlanKind
 from tests import answers as made
 
 
@@ -34,7 +34,7 @@ class Runs:
         self.raises: BaseException | None = None
         self.sparks = 0
         self.well = True
-        self.way: Way | None = None
+        self.way: PlanKind | None = None
         self.redriven: tuple[bool, bool] | None = None
         self.location: str | None = None
 
@@ -45,7 +45,7 @@ class Runs:
             raise self.raises
         return value
 
-    def preview(self, job: Job, spark: object, progress: Any, way: Way | None = None) -> Any:
+    def preview(self, job: Job, spark: object, progress: Any, way: PlanKind | None = None) -> Any:
         self.way = way
         answer = replace(made.a_preview(), location=self.location)
         return self._answer("preview", job, progress, answer)
@@ -59,7 +59,7 @@ class Runs:
         self.plan, self.seen = plan, seen
         return self._answer("apply", job, progress, made.a_result())
 
-    def backfill(self, job: Job, spark: object, progress: Any, way: Way | None = None) -> Any:
+    def backfill(self, job: Job, spark: object, progress: Any, way: PlanKind | None = None) -> Any:
         self.way = way
         result = made.a_result([], state="already-landed")
         return self._answer("backfill", job, progress, result)
@@ -118,14 +118,14 @@ BOUNDS = ("--from", "2026-01-30", "--until", "2026-01-31")
 @pytest.mark.parametrize(
     ("more", "way"),
     [
-        (BOUNDS, Way.BESIDE),
-        ((*BOUNDS, "--replace"), Way.REPLACE),
-        (("--missing",), Way.MISSING),
-        (("--missing", "--dry-run"), Way.MISSING),
+        (BOUNDS, PlanKind.BESIDE),
+        ((*BOUNDS, "--replace"), PlanKind.REPLACE),
+        (("--missing",), PlanKind.MISSING),
+        (("--missing", "--dry-run"), PlanKind.MISSING),
     ],
 )
 def test_a_backfill_is_asked_for_in_three_ways(
-    runs: Runs, called: Called, job: str, more: tuple[str, ...], way: Way
+    runs: Runs, called: Called, job: str, more: tuple[str, ...], way: PlanKind
 ) -> None:
     assert called("backfill", job, *more)[0] == 0
     assert runs.way is way

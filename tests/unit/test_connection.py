@@ -14,18 +14,18 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from rangeland.connection.broker_connection import Connection
+from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TlsSettings
-from rangeland.connection.diagnosis import Failed, tls_mistake
-from rangeland.connection.failures import Closed, Lost, NoBroker
-from rangeland.connection.pool import Brokers
+from rangeland.connection.diagnosis import TlsFailure, tls_mistake
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NotABroker
+from rangeland.connection.pool import ConnectionPool
 from rangeland.connection.stream import AHEAD_BYTES
 from rangeland.connection.tls import tls_context
 from rangeland.dialects.dialect import Question, dialect_names, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.model import Address
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.wire.encoding import encode
 from tests.certificates import Authority
 
@@ -124,8 +124,8 @@ def test_an_absurd_length_is_refused_before_memory_is_taken(length: int) -> None
     with peer(length_of(length)) as address:
         tracemalloc.start()
         before = pa.total_allocated_bytes()
-        with pytest.raises(NoBroker, match=str(length)):
-            Connection(address, KAFKA, settings_of(address))
+        with pytest.raises(NotABroker, match=str(length)):
+            BrokerConnection(address, KAFKA, settings_of(address))
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
         tracemalloc.stop()
         assert pa.total_allocated_bytes() - before < 1 << 20
@@ -134,7 +134,7 @@ def test_an_absurd_length_is_refused_before_memory_is_taken(length: int) -> None
 def test_a_brokers_answer_above_the_limit_names_the_field_that_raises_it() -> None:
     limit = 1 << 20
     with peer(young(length_of(limit + 1))) as address:
-        connection = Connection(address, KAFKA, settings_of(address, max_answer_bytes=limit))
+        connection = BrokerConnection(address, KAFKA, settings_of(address, max_answer_bytes=limit))
         before = pa.total_allocated_bytes()
         with pytest.raises(JobFileError, match=r"1048577 bytes.*source\.max_answer_bytes"):
             connection.call(METADATA)
@@ -143,7 +143,7 @@ def test_a_brokers_answer_above_the_limit_names_the_field_that_raises_it() -> No
 
 def test_a_negative_length_from_a_broker_is_its_own_mistake() -> None:
     with peer(young(length_of(-7))) as address:
-        connection = Connection(address, KAFKA, settings_of(address))
+        connection = BrokerConnection(address, KAFKA, settings_of(address))
         with pytest.raises(RemoteProtocolError, match="negative"):
             connection.call(METADATA)
 
@@ -152,15 +152,15 @@ def test_a_negative_length_from_a_broker_is_its_own_mistake() -> None:
 
 
 def test_a_peer_that_closes_whatever_it_is_asked_may_be_many_things() -> None:
-    with peer(closing) as address, Brokers(settings_of(address)) as brokers:
-        with pytest.raises(Closed) as caught:
+    with peer(closing) as address, ConnectionPool(settings_of(address)) as brokers:
+        with pytest.raises(ConnectionClosed) as caught:
             brokers.call(address, METADATA)
         error = caught.value
         assert error.exit_code == 75
         assert "source.security.tls" in error.do
         assert "source.security.sasl" in error.do
         with pytest.raises(Unreachable, match="closed the connection"):
-            take_survey(brokers, Wanted(("t",)))
+            take_survey(brokers, SurveyRequest(("t",)))
 
 
 NO_TOPICS = m.MetadataResponse(brokers=(), topics=())
@@ -187,7 +187,7 @@ def answers_metadata(request: bytes) -> bytes:
 def test_a_listener_that_closes_and_offers_sasl_requires_a_login(code: int) -> None:
     with (
         peer(offering(code)) as address,
-        Brokers(settings_of(address)) as brokers,
+        ConnectionPool(settings_of(address)) as brokers,
         pytest.raises(JobFileError, match=r"GSSAPI, SCRAM-SHA-512.*source\.security\.sasl"),
     ):
         brokers.call(address, METADATA)
@@ -195,28 +195,28 @@ def test_a_listener_that_closes_and_offers_sasl_requires_a_login(code: int) -> N
 
 @pytest.mark.parametrize("broker", [offering(34), young(closing)])
 def test_a_listener_that_closes_and_offers_no_sasl_may_be_busy(broker: Reply) -> None:
-    with peer(broker) as address, Brokers(settings_of(address)) as brokers:
+    with peer(broker) as address, ConnectionPool(settings_of(address)) as brokers:
         for _ in range(2):
-            with pytest.raises(Closed, match=r"source\.security\.sasl.*going down"):
+            with pytest.raises(ConnectionClosed, match=r"source\.security\.sasl.*going down"):
                 brokers.call(address, METADATA)
         with pytest.raises(Unreachable):
-            take_survey(brokers, Wanted(("t",)))
+            take_survey(brokers, SurveyRequest(("t",)))
 
 
 def test_a_listener_that_closes_once_is_asked_again() -> None:
     busy, well = young(closing), young(answers_metadata)
-    with peer(busy, well) as address, Brokers(settings_of(address)) as brokers:
+    with peer(busy, well) as address, ConnectionPool(settings_of(address)) as brokers:
         assert brokers.call(address, ALL_TOPICS) == NO_TOPICS
 
 
 def test_a_listener_that_has_answered_without_a_login_does_not_require_one() -> None:
     with (
         peer(offering(34, answers_metadata), offering(0)) as address,
-        Brokers(settings_of(address)) as brokers,
+        ConnectionPool(settings_of(address)) as brokers,
     ):
         assert brokers.call(address, ALL_TOPICS) == NO_TOPICS
         brokers.drop(address)
-        with pytest.raises(Closed):
+        with pytest.raises(ConnectionClosed):
             brokers.call(address, METADATA)
 
 
@@ -229,11 +229,11 @@ def test_a_listener_that_has_answered_without_tls_is_not_tried_with_it(
     )
     with (
         peer(young(answers_metadata), closing) as address,
-        Brokers(settings_of(address)) as brokers,
+        ConnectionPool(settings_of(address)) as brokers,
     ):
         assert brokers.call(address, ALL_TOPICS) == NO_TOPICS
         brokers.drop(address)
-        with pytest.raises(Closed):
+        with pytest.raises(ConnectionClosed):
             brokers.call(address, METADATA)
     assert tried == []
 
@@ -242,11 +242,14 @@ def test_another_protocol_where_a_broker_has_answered_before_is_no_mistake_of_th
     def web(_: bytes) -> bytes:
         return b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
 
-    with peer(young(answers_metadata), web) as address, Brokers(settings_of(address)) as brokers:
+    with (
+        peer(young(answers_metadata), web) as address,
+        ConnectionPool(settings_of(address)) as brokers,
+    ):
         brokers.call(address, ALL_TOPICS)
         brokers.drop(address)
         with pytest.raises(Unreachable, match="no broker could be reached"):
-            take_survey(brokers, Wanted(("t",)))
+            take_survey(brokers, SurveyRequest(("t",)))
 
 
 def test_a_broker_that_fails_while_versions_are_negotiated_may_be_starting() -> None:
@@ -257,10 +260,10 @@ def test_a_broker_that_fails_while_versions_are_negotiated_may_be_starting() -> 
 
     with (
         peer(failing) as address,
-        Brokers(settings_of(address)) as brokers,
+        ConnectionPool(settings_of(address)) as brokers,
         pytest.raises(Unreachable, match="UNKNOWN_SERVER_ERROR"),
     ):
-        take_survey(brokers, Wanted(("t",)))
+        take_survey(brokers, SurveyRequest(("t",)))
 
 
 HERE = m.MetadataBroker(node_id=1, host="127.0.0.1", port=9)
@@ -292,10 +295,10 @@ def test_a_topic_is_missing_only_where_a_broker_that_knows_its_cluster_says_so(
 
     with (
         peer(young(metadata)) as address,
-        Brokers(settings_of(address)) as brokers,
+        ConnectionPool(settings_of(address)) as brokers,
         pytest.raises(kind),
     ):
-        take_survey(brokers, Wanted(("t",)))
+        take_survey(brokers, SurveyRequest(("t",)))
 
 
 def test_connections_that_are_closed_while_another_is_opened_stay_closed() -> None:
@@ -306,7 +309,7 @@ def test_connections_that_are_closed_while_another_is_opened_stay_closed() -> No
         closed.wait(5)
         return versions_answer(request)
 
-    with peer(slow) as address, Brokers(settings_of(address, request_ms=5_000)) as brokers:
+    with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=5_000)) as brokers:
 
         def close() -> None:
             opening.wait(5)
@@ -316,7 +319,7 @@ def test_connections_that_are_closed_while_another_is_opened_stay_closed() -> No
         thread = threading.Thread(target=close)
         thread.start()
         try:
-            with pytest.raises(Lost, match="the connections were closed"):
+            with pytest.raises(ConnectionLost, match="the connections were closed"):
                 brokers.connect(address)
         finally:
             thread.join()
@@ -342,7 +345,7 @@ def test_a_broker_too_old_for_an_opening_is_spoken_to_without() -> None:
         return framed(request[4:8] + encode(m.MetadataResponse(brokers=(), topics=()), 0))
 
     with peer(old) as address:
-        connection = Connection(address, KAFKA, settings_of(address))
+        connection = BrokerConnection(address, KAFKA, settings_of(address))
         answer = connection.call(Question(m.MetadataRequest(topics=None)))
         assert answer == m.MetadataResponse(brokers=(), topics=())
         connection.close()
@@ -358,7 +361,7 @@ def test_a_young_broker_that_closes_once_is_not_taken_for_an_old_one() -> None:
 
     # The second connection is the TLS greeting.
     with peer(closing, closing, grown) as address:
-        connection = Connection(address, KAFKA, settings_of(address))
+        connection = BrokerConnection(address, KAFKA, settings_of(address))
         assert connection._session.versions == {k: (a, b) for k, a, b in VERSIONS}  # type: ignore[attr-defined]
         connection.close()
 
@@ -367,9 +370,9 @@ def test_who_has_a_password_does_not_look_for_older_ways() -> None:
     sasl = SaslSettings("PLAIN", "u", "p")
     with (
         peer(closing, closing, empty_fetch) as address,
-        pytest.raises(Closed, match="closed the connection"),
+        pytest.raises(ConnectionClosed, match="closed the connection"),
     ):
-        Connection(address, KAFKA, settings_of(address, sasl=sasl))
+        BrokerConnection(address, KAFKA, settings_of(address, sasl=sasl))
 
 
 # --- TLS ------------------------------------------------------------------------------------
@@ -387,7 +390,7 @@ def test_a_plain_broker_that_waits_for_more_of_a_greeting_is_told_for_what_it_is
     with peer(waits) as address:
         start = time.monotonic()
         with pytest.raises(JobFileError, match=r"does not speak TLS.*source\.security\.tls"):
-            Connection(address, KAFKA, settings_of(address, tls=TlsSettings()))
+            BrokerConnection(address, KAFKA, settings_of(address, tls=TlsSettings()))
         assert time.monotonic() - start < 3
 
 
@@ -415,10 +418,10 @@ def test_a_tls_port_that_closes_without_an_alert_is_told_for_what_it_is(
         settings = replace(settings_of(address), dialect=dialect, connect_ms=5_000)
         try:
             with (
-                Brokers(settings) as brokers,
+                ConnectionPool(settings) as brokers,
                 pytest.raises(JobFileError, match=r"speaks TLS, and the job does not"),
             ):
-                take_survey(brokers, Wanted(("t",)))
+                take_survey(brokers, SurveyRequest(("t",)))
         finally:
             server.shutdown(socket.SHUT_RDWR)
             thread.join()
@@ -443,7 +446,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def test_an_alert_about_the_peer_s_own_trouble_is_no_mistake_of_the_job(
     reason: str, is_mistake: bool
 ) -> None:
-    found = tls_mistake(Address("b", 1), Failed(reason), TlsSettings())
+    found = tls_mistake(Address("b", 1), TlsFailure(reason), TlsSettings())
     assert (found is not None) is is_mistake
 
 
@@ -491,7 +494,7 @@ def test_a_mistake_of_a_connection_survives_the_way_from_an_executor() -> None:
     import pickle
 
     with peer(young(length_of(1 << 30))) as address:
-        connection = Connection(address, KAFKA, settings_of(address))
+        connection = BrokerConnection(address, KAFKA, settings_of(address))
         with pytest.raises(RangelandError) as caught:
             connection.call(METADATA)
     again = pickle.loads(pickle.dumps(caught.value))

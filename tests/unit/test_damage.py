@@ -10,10 +10,10 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord, ProofFailed
-from rangeland.fetch.receipts import Chunk, Tally
+from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.model import Counts, Isolation, Kept, Partition, Range, Receipt, Slice
-from rangeland.planning.incarnation import Mark
+from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Receipt, Slice
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.proof import prove
@@ -30,16 +30,19 @@ def stored(bad: int | None = 1) -> bytes:
     return b"".join(batches)
 
 
-def chunks(action: Action, records: bytes, slice_: Slice | None = None) -> list[Chunk]:
+def chunks(action: Action, records: bytes, slice_: Slice | None = None) -> list[SliceChunk]:
     piece = slice_ or Slice(0, P, 0, 12)
     settings = ClusterSettings(
-        "kafka", (), policy=Policy(corrupt=action), kept={piece.index: Kept(records, (), "")}
+        "kafka",
+        (),
+        policy=Policy(corrupt=action),
+        kept={piece.index: QuarantinedBytes(records, (), "")},
     )
     return list(read_slices([piece], settings))
 
 
-def receipt(found: Sequence[Chunk], piece: Slice | None = None) -> Receipt:
-    tally = Tally([piece or Slice(0, P, 0, 12)])
+def receipt(found: Sequence[SliceChunk], piece: Slice | None = None) -> Receipt:
+    tally = ReceiptBuilder([piece or Slice(0, P, 0, 12)])
     for chunk in found:
         tally.add(chunk)
     (made,) = tally.receipts()
@@ -127,7 +130,7 @@ def test_a_gap_before_a_damaged_header_is_on_its_word_and_goes_with_it(
 
 def plan(*slices: Slice) -> Plan:
     whole = Range(P, slices[0].from_offset, slices[-1].until_offset)
-    marks = {P: Mark(whole.until_offset)}
+    marks = {P: LogMark(whole.until_offset)}
     committed = Isolation.READ_COMMITTED
     return Plan("j", "rangeland/j", 1, "kafka", committed, (whole,), slices, checkpoint=marks)
 

@@ -15,8 +15,8 @@ import pytest
 
 from rangeland.decode import columns
 from rangeland.decode.kafka import reference
-from rangeland.decode.kafka.kernel import MAX_BYTES, Kernel
-from rangeland.decode.kafka.layout import Fault, Form, Payload
+from rangeland.decode.kafka.kernel import MAX_BYTES, KafkaKernel
+from rangeland.decode.kafka.layout import Fault, Payload, RecordFormat
 from rangeland.decode.native import native_library
 from rangeland.errors import BadRecord, Bug
 from rangeland.model import Partition
@@ -31,7 +31,7 @@ MAX_INT64 = (1 << 63) - 1
 def decode(request: pytest.FixtureRequest) -> Decode:
     if request.param == "reference":
         return reference.decode_records
-    return Kernel(native_library.load_library()).decode_records
+    return KafkaKernel(native_library.load_library()).decode_records
 
 
 def payload_of(*records: Record, base: int = 100, append_ms: int | None = None) -> Payload:
@@ -152,7 +152,7 @@ FAULTS = [
 ]
 
 
-PLAIN: dict[str, int] = {"form": Form.PLAIN}
+PLAIN: dict[str, int] = {"form": RecordFormat.PLAIN}
 MESSAGE = encode_message(Message(0, b"k", b"v"))
 
 
@@ -231,7 +231,7 @@ def test_a_record_nobody_wants_is_hopped_over(decode: Decode) -> None:
 
 
 def test_a_call_beyond_two_gib_is_refused() -> None:
-    class Huge(Kernel):
+    class Huge(KafkaKernel):
         def __init__(self) -> None:
             super().__init__(native_library.load_library())
 
@@ -290,11 +290,12 @@ TOO_LATE = MAX_INT64 // 1000 + 1
         (
             Payload(
                 encode_message(Message(0, magic=1, timestamp_ms=TOO_LATE)),
-                0, 0, None, 1, 0, Form.PLAIN,
+                0, 0, None, 1, 0, RecordFormat.PLAIN,
             ),
             0,
         ),
-        (Payload(encode_message(Message(0, magic=1)), 0, 0, -MAX_INT64, 1, 0, Form.PACKED), 1),
+        (Payload(encode_message(Message(0, magic=1)), 0, 0, -MAX_INT64, 1, 0,
+                 RecordFormat.PACKED), 1),
     ],
 )  # fmt: skip
 def test_a_time_that_no_column_can_hold_is_null_and_its_record_is_good(

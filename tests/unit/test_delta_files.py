@@ -20,7 +20,7 @@ from rangeland.delta.data_files import FileWriter
 from rangeland.delta.file_statistics import StatsCollector, upper_prefix
 from rangeland.delta.ledger.events import FileEntry
 from rangeland.delta.partition_values import escape, folder
-from rangeland.delta.table_metadata import Function, Layout, PartitionColumn
+from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayout
 from rangeland.errors import StorageFailed, TableRefused
 from rangeland.landing.untimed_records import without_time
 from rangeland.model import DataFile
@@ -67,7 +67,7 @@ def read(root: Path, files: Sequence[DataFile]) -> pa.Table:
 
 
 def write(
-    root: Path, batches: Sequence[pa.RecordBatch], layout: Layout, **how: Any
+    root: Path, batches: Sequence[pa.RecordBatch], layout: TableLayout, **how: Any
 ) -> list[DataFile]:
     writer = FileWriter(str(root), layout, **how)
     for batch in batches:
@@ -78,7 +78,7 @@ def write(
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "none"])
 def test_rows_come_back_as_they_were_given(tmp_path: Path, codec: str) -> None:
     batches = [rows(0, 500), rows(500, 300)]
-    (file,) = write(tmp_path, batches, Layout(ROWS), compression=codec, name_prefix="7-2")
+    (file,) = write(tmp_path, batches, TableLayout(ROWS), compression=codec, name_prefix="7-2")
     assert read(tmp_path, [file]).equals(pa.Table.from_batches(batches))
     assert file.path.startswith("part-7-2-")
     assert file.path.endswith("parquet" if codec == "none" else f"{codec}.parquet")
@@ -87,12 +87,12 @@ def test_rows_come_back_as_they_were_given(tmp_path: Path, codec: str) -> None:
 
 
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
-    assert write(tmp_path, [rows(0, 0)], Layout(ROWS)) == []
+    assert write(tmp_path, [rows(0, 0)], TableLayout(ROWS)) == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_payload_has_no_dictionary_and_no_parquet_statistics(tmp_path: Path) -> None:
-    (file,) = write(tmp_path, [rows(0, 1000)], Layout(ROWS))
+    (file,) = write(tmp_path, [rows(0, 1000)], TableLayout(ROWS))
     group = pq.ParquetFile(tmp_path / file.path).metadata.row_group(0)
     columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
     for name in ("key", "value"):
@@ -104,7 +104,7 @@ def test_payload_has_no_dictionary_and_no_parquet_statistics(tmp_path: Path) -> 
 
 
 def test_statistics_are_what_delta_keeps(tmp_path: Path) -> None:
-    (file,) = write(tmp_path, [rows(10, 50), rows(60, 40)], Layout(ROWS))
+    (file,) = write(tmp_path, [rows(10, 50), rows(60, 40)], TableLayout(ROWS))
     stats = json.loads(file.stats)
     assert stats["numRecords"] == 90
     assert stats["minValues"]["offset"] == 10
@@ -169,12 +169,12 @@ def test_names_and_values_are_escaped_as_hive_does() -> None:
 
 
 def test_rows_are_split_by_day_and_by_hour_in_utc(tmp_path: Path) -> None:
-    by_day = Layout(ROWS, (PartitionColumn("date", "timestamp", Function.DATE),))
+    by_day = TableLayout(ROWS, (PartitionColumn("date", "timestamp", Function.DATE),))
     days = write(tmp_path, [rows(0, 2000)], by_day)
     assert [f.partition_values["date"] for f in days] == ["2026-03-01", "2026-03-02"]
     assert [f.rows for f in days] == [1440, 560]
     assert all(f.path.startswith(f"date={f.partition_values['date']}/") for f in days)
-    by_hour = Layout(ROWS, (PartitionColumn("hour", "timestamp", Function.HOUR),))
+    by_hour = TableLayout(ROWS, (PartitionColumn("hour", "timestamp", Function.HOUR),))
     hours = write(tmp_path, [rows(0, 120)], by_hour)
     assert hours[1].partition_values == {"hour": "2026-03-01T01:00:00.000000Z"}
     assert hours[1].path.startswith("hour=2026-03-01T01%3A00%3A00.000000Z/")
@@ -182,7 +182,7 @@ def test_rows_are_split_by_day_and_by_hour_in_utc(tmp_path: Path) -> None:
 
 
 def test_a_partition_column_of_the_rows_is_not_in_the_files(tmp_path: Path) -> None:
-    layout = Layout(ROWS, (PartitionColumn("topic", "topic"), PartitionColumn("key", "key")))
+    layout = TableLayout(ROWS, (PartitionColumn("topic", "topic"), PartitionColumn("key", "key")))
     mixed = rows(0, 100)
     files = write(tmp_path, [mixed], layout)
     assert "topic" not in read(tmp_path, files).column_names
@@ -194,14 +194,14 @@ def test_a_partition_column_of_the_rows_is_not_in_the_files(tmp_path: Path) -> N
 
 def test_shuffled_rows_are_gathered_per_partition(tmp_path: Path) -> None:
     table = rows(0, 600).take(pa.array([(i * 211) % 600 for i in range(600)]))
-    layout = Layout(ROWS, (PartitionColumn("hour", "timestamp", Function.HOUR),))
+    layout = TableLayout(ROWS, (PartitionColumn("hour", "timestamp", Function.HOUR),))
     files = write(tmp_path, [table], layout)
     assert len(files) == 10
     assert read(tmp_path, files).equals(pa.Table.from_batches([rows(0, 600)]))
 
 
 def test_open_files_are_bounded(tmp_path: Path) -> None:
-    layout = Layout(ROWS, (PartitionColumn("offset", "offset"),))
+    layout = TableLayout(ROWS, (PartitionColumn("offset", "offset"),))
     writer = FileWriter(str(tmp_path), layout, max_open_files=4)
     writer.write(rows(0, 20))
     assert len(writer._open) == 4
@@ -210,14 +210,18 @@ def test_open_files_are_bounded(tmp_path: Path) -> None:
 
 def test_files_roll_at_the_target_and_lose_nothing(tmp_path: Path) -> None:
     batches = [rows(i * 100, 100, size=1000) for i in range(20)]
-    files = write(tmp_path, batches, Layout(ROWS), compression="none", target_file_bytes=300_000)
+    files = write(
+        tmp_path, batches, TableLayout(ROWS), compression="none", target_file_bytes=300_000
+    )
     assert len(files) > 3
     assert max(f.size_bytes for f in files) < 2 * 300_000
     assert read(tmp_path, files).equals(pa.Table.from_batches(batches))
 
 
 def test_one_huge_batch_becomes_bounded_row_groups(tmp_path: Path) -> None:
-    (file,) = write(tmp_path, [rows(0, 1000, size=10_000)], Layout(ROWS), row_group_bytes=1 << 20)
+    (file,) = write(
+        tmp_path, [rows(0, 1000, size=10_000)], TableLayout(ROWS), row_group_bytes=1 << 20
+    )
     meta = pq.ParquetFile(tmp_path / file.path).metadata
     assert meta.num_row_groups >= 9
     assert meta.num_rows == 1000
@@ -225,21 +229,23 @@ def test_one_huge_batch_becomes_bounded_row_groups(tmp_path: Path) -> None:
 
 def test_narrow_numbers_and_other_spelling_are_fitted_to_the_table(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("Offset", pa.int64()), pa.field("partition", pa.int64())])
-    files = write(tmp_path, [rows(0, 5)], Layout(schema))
+    files = write(tmp_path, [rows(0, 5)], TableLayout(schema))
     table = pq.ParquetFile(tmp_path / files[0].path).read()
     assert table.schema.names == ["Offset", "partition"]
     assert table["partition"].to_pylist() == [3] * 5
 
 
 def test_a_null_in_a_required_column_is_refused(tmp_path: Path) -> None:
-    writer = FileWriter(str(tmp_path), Layout(ROWS, required=frozenset(["key"])))
+    writer = FileWriter(str(tmp_path), TableLayout(ROWS, required=frozenset(["key"])))
     with pytest.raises(TableRefused, match="2 rows have no key"):
         writer.write(rows(0, 10))
     writer.abort()
 
 
 def test_abort_leaves_nothing_behind(tmp_path: Path) -> None:
-    writer = FileWriter(str(tmp_path), Layout(ROWS), compression="none", target_file_bytes=20_000)
+    writer = FileWriter(
+        str(tmp_path), TableLayout(ROWS), compression="none", target_file_bytes=20_000
+    )
     for i in range(10):
         writer.write(rows(i * 100, 100, size=500))
     assert len(list(tmp_path.iterdir())) > 1
@@ -255,7 +261,7 @@ def test_a_full_disk_is_said_with_path_and_bytes(
     name = uuid.UUID(int=7)
     monkeypatch.setattr(files_module.uuid, "uuid4", lambda: name)
     (tmp_path / f"part-0-{name}.zstd.parquet").symlink_to("/dev/full")
-    writer = FileWriter(str(tmp_path), Layout(ROWS))
+    writer = FileWriter(str(tmp_path), TableLayout(ROWS))
     writer.write(rows(0, 1000))
     with pytest.raises(StorageFailed, match="no room for the next") as caught:
         writer.close()
@@ -267,7 +273,7 @@ def test_a_full_disk_is_said_with_path_and_bytes(
 
 def test_a_folder_that_is_a_file_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "table").write_text("not a folder")
-    writer = FileWriter(str(tmp_path / "table"), Layout(ROWS))
+    writer = FileWriter(str(tmp_path / "table"), TableLayout(ROWS))
     writer.write(rows(0, 10))
     with pytest.raises(StorageFailed, match=r"writing .*table"):
         writer.close()
@@ -300,7 +306,7 @@ FIRST = -62_135_596_800_000_000  # of the year 1
 def test_a_time_outside_of_the_calendar_lands_in_the_partition_of_null(
     tmp_path: Path, function: Function, bad: int
 ) -> None:
-    layout = Layout(ROWS, (PartitionColumn("at", "timestamp", function),))
+    layout = TableLayout(ROWS, (PartitionColumn("at", "timestamp", function),))
     given = at_micros(0, bad, LAST, None, FIRST)
     files = write(tmp_path, [given], layout)
     null_files = [f for f in files if f.partition_values == {"at": None}]
@@ -316,7 +322,7 @@ def test_a_time_outside_of_the_calendar_lands_in_the_partition_of_null(
 
 
 def test_statistics_of_times_outside_of_the_calendar_have_no_bound_there(tmp_path: Path) -> None:
-    (file,) = write(tmp_path, [at_micros(0, (1 << 63) - 1)], Layout(ROWS))
+    (file,) = write(tmp_path, [at_micros(0, (1 << 63) - 1)], TableLayout(ROWS))
     stats = json.loads(file.stats)
     assert stats["minValues"]["timestamp"] == "1970-01-01T00:00:00.000Z"
     assert "timestamp" not in stats["maxValues"]
@@ -326,5 +332,5 @@ def test_days_outside_of_the_calendar_are_null(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("day", pa.date32()), pa.field("n", pa.int64())])
     days = pa.array([0, 2_932_897, -719_163, (1 << 31) - 1], pa.int32()).cast(pa.date32())
     batch = pa.record_batch([days, pa.array(range(4))], schema=schema)
-    files = write(tmp_path, [batch], Layout(schema, (PartitionColumn("day", "day"),)))
+    files = write(tmp_path, [batch], TableLayout(schema, (PartitionColumn("day", "day"),)))
     assert {f.partition_values["day"]: f.rows for f in files} == {"1970-01-01": 1, None: 3}

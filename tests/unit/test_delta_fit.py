@@ -12,7 +12,7 @@ from rangeland.delta.arrow_schema import arrow_type, delta_type, schema_json
 from rangeland.delta.java_errors import NoTable, StaleTransaction, translate
 from rangeland.delta.schema_compatibility import fit, new_table, parse_partition_by
 from rangeland.delta.store_kinds import store_facts
-from rangeland.delta.table_metadata import Function, PartitionColumn, StoreKind, TableFacts
+from rangeland.delta.table_metadata import Function, PartitionColumn, StoreKind, TableMetadata
 from rangeland.errors import (
     Bug,
     Conflict,
@@ -23,10 +23,10 @@ from rangeland.errors import (
 from tests.unit.test_delta_files import ROWS
 
 
-def table(*, fields: list[dict[str, Any]] | None = None, **facts: Any) -> TableFacts:
+def table(*, fields: list[dict[str, Any]] | None = None, **facts: Any) -> TableMetadata:
     own = json.loads(schema_json(ROWS))["fields"] if fields is None else fields
     text = json.dumps({"type": "struct", "fields": own})
-    return TableFacts(path="file:/lake/orders", version=4, schema_json=text, **facts)
+    return TableMetadata(path="file:/lake/orders", version=4, schema_json=text, **facts)
 
 
 def column(name: str, kind: Any, nullable: Any = True, **metadata: Any) -> dict[str, Any]:

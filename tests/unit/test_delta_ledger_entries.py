@@ -12,14 +12,14 @@ from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns,
 from rangeland.delta.ledger.events import (
     Entry,
     FileEntry,
-    LossEntry,
-    OutcomeEntry,
-    PartEntry,
-    PlanEntry,
+    LossEvent,
+    OffsetSpan,
+    OutcomeEvent,
+    PartEvent,
+    PlanEvent,
     RangeEntry,
-    Span,
 )
-from rangeland.delta.ledger.landed_offsets import Coverage, merge_spans, with_ranges
+from rangeland.delta.ledger.landed_offsets import LandedOffsets, merge_spans, with_ranges
 from rangeland.model import Counts, DataFile, Partition, Range, Receipt
 from rangeland.planning.intervals import merge
 
@@ -27,18 +27,18 @@ P0 = Partition("orders", 0)
 B1 = Partition("orders", 1, "broker-a")
 
 
-def a_plan() -> PlanEntry:
+def a_plan() -> PlanEvent:
     ranges = (RangeEntry(Range(P0, 0, 10, "id", 99)), RangeEntry(Range(B1, 5, 6)))
-    covered = {P0: (Span(0, 5), Span(7, 9, "id")), B1: (Span(1, 2),)}
+    covered = {P0: (OffsetSpan(0, 5), OffsetSpan(7, 9, "id")), B1: (OffsetSpan(1, 2),)}
     live = (("rangeland/a", 3),)
-    return PlanEntry(
+    return PlanEvent(
         "rangeland/a", "a", 4, "hash", ranges, "{}", 1_700_000_000_123, 7, 9, covered, live
     )
 
 
-def an_outcome() -> OutcomeEntry:
+def an_outcome() -> OutcomeEvent:
     file = DataFile("d=1/x.parquet", 10, 3, "{}", 5, {"d": "1", "e": None})
-    return OutcomeEntry(
+    return OutcomeEvent(
         "rangeland/a",
         "a",
         4,
@@ -49,7 +49,7 @@ def an_outcome() -> OutcomeEntry:
     )
 
 
-def a_part() -> PartEntry:
+def a_part() -> PartEvent:
     file = DataFile("x.parquet", 10, 3, "{}", 5)
     lost = ((8, 10, "expired", "it begins at 10"),)
     receipts = (
@@ -57,20 +57,20 @@ def a_part() -> PartEntry:
         Receipt(4, B1, 5, 60, Counts(landed=1), taken_up=55),
     )
     files = (FileEntry(file, Range(P0, 0, 10, "id")), FileEntry(file))
-    return PartEntry("rangeland/a", "a", 4, "hash", 2, "m-1", receipts, files, 1_700_000_000_123)
+    return PartEvent("rangeland/a", "a", 4, "hash", 2, "m-1", receipts, files, 1_700_000_000_123)
 
 
-def a_loss() -> LossEntry:
+def a_loss() -> LossEvent:
     where = Range(B1, 10, 15, "id")
     said = ("expired", "skip", "retention removed them", "the log begins at 15 on h:1")
-    return LossEntry("rangeland/a", "a", 4, where, *said, 1_700_000_000_007, 1_700_000_000_123)
+    return LossEvent("rangeland/a", "a", 4, where, *said, 1_700_000_000_007, 1_700_000_000_123)
 
 
-def with_quarantine(outcome: OutcomeEntry) -> OutcomeEntry:
+def with_quarantine(outcome: OutcomeEvent) -> OutcomeEvent:
     return replace(outcome, attempt=2, kept=(DataFile("part-hash-1.parquet", 10, 1, "{}", 5),))
 
 
-def a_held_part() -> PartEntry:
+def a_held_part() -> PartEvent:
     kept = (DataFile("part-hash-1.parquet", 10, 1, "{}", 5),)
     bad = ((3, 5, "corrupt", "its checksum is wrong"),)
     receipt = Receipt(
@@ -123,13 +123,13 @@ def test_pieces_that_touch_become_one() -> None:
 
 
 def test_spans_of_different_topic_ids_never_merge() -> None:
-    merged = merge_spans([Span(0, 5, "a"), Span(5, 9, "b"), Span(3, 7, "a")])
-    assert merged == (Span(0, 7, "a"), Span(5, 9, "b"))
+    merged = merge_spans([OffsetSpan(0, 5, "a"), OffsetSpan(5, 9, "b"), OffsetSpan(3, 7, "a")])
+    assert merged == (OffsetSpan(0, 7, "a"), OffsetSpan(5, 9, "b"))
 
 
 def test_an_unknown_topic_id_counts_as_the_same_log() -> None:
-    landed = {P0: (Span(0, 5), Span(0, 9, "old"), Span(4, 7, "new"))}
-    coverage = Coverage(1, landed)
+    landed = {P0: (OffsetSpan(0, 5), OffsetSpan(0, 9, "old"), OffsetSpan(4, 7, "new"))}
+    coverage = LandedOffsets(1, landed)
     assert coverage.landed_of(P0, "new") == [(0, 7)]
     assert coverage.landed_of(P0, "old") == [(0, 9)]
     assert coverage.landed_of(B1) == []
@@ -137,6 +137,6 @@ def test_an_unknown_topic_id_counts_as_the_same_log() -> None:
 
 def test_ranges_are_added_to_what_is_landed() -> None:
     landed = with_ranges(
-        {P0: (Span(0, 5),)}, [RangeEntry(Range(P0, 5, 8)), RangeEntry(Range(B1, 1, 2))]
+        {P0: (OffsetSpan(0, 5),)}, [RangeEntry(Range(P0, 5, 8)), RangeEntry(Range(B1, 1, 2))]
     )
-    assert landed == {P0: (Span(0, 8),), B1: (Span(1, 2),)}
+    assert landed == {P0: (OffsetSpan(0, 8),), B1: (OffsetSpan(1, 2),)}

@@ -12,16 +12,16 @@ import pytest
 
 from rangeland.cli.exits import as_ours
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
 from rangeland.delta import table_commit
 from rangeland.delta.data_files import store_error
 from rangeland.delta.schema_compatibility import fit, new_table
-from rangeland.delta.table_metadata import TableFacts
+from rangeland.delta.table_metadata import TableMetadata
 from rangeland.dialects.kafka import NATURE
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.entry_scan import bad_batch
-from rangeland.dialects.kafka.session import Session
+from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RangelandError
 from rangeland.fetch.fetch_thread import located
 from rangeland.job import Job
@@ -30,9 +30,9 @@ from rangeland.job.overrides import require_closed_range
 from rangeland.model import Address, Isolation, Partition, Range, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import prove
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from tests import answers as made
 from tests import docs
 
@@ -53,8 +53,8 @@ def job_file() -> None:
 
 def unreachable() -> None:
     settings = ClusterSettings("kafka", (Address("127.0.0.1", 1),), survey_ms=100)
-    with Brokers(settings) as brokers:
-        take_survey(brokers, Wanted(("orders",)))
+    with ConnectionPool(settings) as brokers:
+        take_survey(brokers, SurveyRequest(("orders",)))
 
 
 def storage() -> None:
@@ -76,13 +76,13 @@ def engine() -> None:
 
 
 def remote() -> None:
-    session = Session("docs")
+    session = KafkaSession("docs")
     session.open()
     session.negotiated(b"\x00\x00\x00\x07rest")
 
 
 def local() -> None:
-    Session("docs").encode(m.MetadataRequest())
+    KafkaSession("docs").encode(m.MetadataRequest())
 
 
 def bad_record() -> None:
@@ -96,29 +96,29 @@ def bad_record() -> None:
 
 def transform() -> None:
     from rangeland.spark.failing_records import located
-    from rangeland.spark.transform import Raised, transform_failed
+    from rangeland.spark.transform import RaisedByTransform, transform_failed
 
     found = [Slice(0, ORDERS, 81204, 81205, 0, None)]
-    raised = Raised("KeyError", "'amount'", "my_module.py:12")
+    raised = RaisedByTransform("KeyError", "'amount'", "my_module.py:12")
     raise located(transform_failed("my_module:my_function", raised), found, found)
 
 
 def lost() -> None:
     evidence = "the log begins at 5000 on broker-1:9092"
-    raise range_lost([Loss(ORDERS, 1200, 5000, Verdict.EXPIRED, evidence)])
+    raise range_lost([Loss(ORDERS, 1200, 5000, LossKind.EXPIRED, evidence)])
 
 
 def conflict() -> None:
-    from rangeland.landing.target_state import Target
+    from rangeland.landing.target_state import LandingTarget
 
     found = table_commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
     target: Any = SimpleNamespace(name="lake/orders")
-    Target.refuse_undone(target, found)
+    LandingTarget.refuse_undone(target, found)
 
 
 def refused() -> None:
     narrow = row_schema().remove(row_schema().get_field_index("headers"))
-    fit(TableFacts("/lake/orders", 1, new_table(narrow).schema_json), row_schema())
+    fit(TableMetadata("/lake/orders", 1, new_table(narrow).schema_json), row_schema())
 
 
 def proof() -> None:

@@ -9,18 +9,18 @@ from typing import Any, cast
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import (
-    Asking,
+    Capabilities,
     ClusterView,
-    Nature,
+    LeaderQuery,
+    NoReply,
     OffsetAnswer,
     Question,
-    Silence,
     TopicView,
     nobody_answers,
 )
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.model import (
     Address,
@@ -34,12 +34,11 @@ from rangeland.model import (
     Partition,
     Survey,
 )
-from rangeland.planning.bounds import Request, Resolved, resolve
-from rangeland.planning.incarnation import Mark
-from rangeland.planning.policy import Action, Policy
-from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.planning.bounds import RangeRequest, ResolvedRange, resolve
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey import cluster_survey as surveys
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.confirmation import doubts_of, settled
 from rangeland.survey.leaders import ask_leaders
 
@@ -64,15 +63,15 @@ class Cluster:
     )
     asked: list[tuple[Address, Any]] = field(default_factory=list)
     requests = 0
-    NATURE = Nature()
+    NATURE = Capabilities()
 
     @property
     def dialect(self) -> Cluster:
         return self
 
     def find_leaders(self, topics: Any, seeds: Sequence[Address], members: Any) -> Any:
-        answers = yield Asking(tuple(seeds), (Question("topics"),))
-        if isinstance(answers, Silence):
+        answers = yield LeaderQuery(tuple(seeds), (Question("topics"),))
+        if isinstance(answers, NoReply):
             raise nobody_answers(answers)
         return ClusterView((B1, B2), answers[0])
 
@@ -100,7 +99,7 @@ class Cluster:
 
     def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
         ((partitions, offset),) = answers
-        return {p: OffsetAnswer(Verdict.OK, "", offset) for p in partitions}
+        return {p: OffsetAnswer(ErrorMeaning.OK, "", offset) for p in partitions}
 
     def ask_sizes(self, logs: Any) -> list[Question]:
         return []
@@ -110,7 +109,9 @@ class Cluster:
 
 
 def topics(*partitions: Partition, unknown: bool = False) -> dict[str, TopicView]:
-    verdict, code = (Verdict.FIND_LEADER, "UNKNOWN_TOPIC") if unknown else (Verdict.OK, "")
+    verdict, code = (
+        (ErrorMeaning.FIND_LEADER, "UNKNOWN_TOPIC") if unknown else (ErrorMeaning.OK, "")
+    )
     leaders = {p: Leader(B1) for p in partitions}
     return {"t": TopicView("t", verdict, code, False, leaders, is_unknown=unknown)}
 
@@ -120,17 +121,17 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surveys, "AGAIN_MS", 1)
 
 
-MARKS = {P0: Mark(10), P1: Mark(10)}
+MARKS = {P0: LogMark(10), P1: LogMark(10)}
 
 
-def surveyed(lie: Lie, marks: Mapping[Partition, Mark] = MARKS) -> tuple[Survey, Cluster]:
+def surveyed(lie: Lie, marks: Mapping[Partition, LogMark] = MARKS) -> tuple[Survey, Cluster]:
     cluster = Cluster(lie)
-    wanted = Wanted(("t",), known=frozenset(p.topic for p in marks), checkpoint=marks)
-    return take_survey(cast(Brokers, cluster), wanted), cluster
+    wanted = SurveyRequest(("t",), known=frozenset(p.topic for p in marks), checkpoint=marks)
+    return take_survey(cast(ConnectionPool, cluster), wanted), cluster
 
 
-def resolved(survey: Survey, policy: Policy | None = None) -> Resolved:
-    request = Request(
+def resolved(survey: Survey, policy: Policy | None = None) -> ResolvedRange:
+    request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
     )
     return resolve(request, survey, MARKS)
@@ -204,7 +205,7 @@ def test_a_second_look_that_is_wrong_does_not_make_a_verdict_either() -> None:
             return topics(P0) if number == 1 else None
         return LIED if what == Latest() and number == 0 else None
 
-    survey, _ = surveyed(lie, {P0: Mark(10)})
+    survey, _ = surveyed(lie, {P0: LogMark(10)})
     assert survey.logs[P0].end_offset == 20
     assert P1 in survey.logs
     assert survey.agreed == {}
@@ -235,7 +236,7 @@ def test_what_is_skipped_says_who_was_asked_too() -> None:
 
 
 def test_a_topic_that_the_job_has_dropped_is_not_missed() -> None:
-    survey, cluster = surveyed(truthful, {**MARKS, Partition("dropped", 0): Mark(5)})
+    survey, cluster = surveyed(truthful, {**MARKS, Partition("dropped", 0): LogMark(5)})
     assert [at for at, what in cluster.asked if what == "topics"] == [B1]
     assert survey.agreed == {}
 
@@ -262,7 +263,7 @@ def test_what_only_the_second_look_finds_odd_is_no_loss_though_nobody_served_it_
     if first.unreachable:
         held = resolved(found, Policy(unreachable=Action.HOLD))
         assert [(loss.partition, loss.verdict) for loss in held.held] == [
-            (P1, LossVerdict.UNREACHABLE)
+            (P1, LossKind.UNREACHABLE)
         ]
     elif P1 not in second.logs:
         assert resolved(found).losses == ()
@@ -272,10 +273,10 @@ def test_who_told_is_known_though_somebody_else_was_silent_after_it() -> None:
     cluster = Cluster(lambda *about: None)
 
     def search(*about: Any) -> Any:
-        yield Asking((B1,), (Question("topics"),))
-        silent = yield Asking((), (Question("topics"),))
-        assert isinstance(silent, Silence)
+        yield LeaderQuery((B1,), (Question("topics"),))
+        silent = yield LeaderQuery((), (Question("topics"),))
+        assert isinstance(silent, NoReply)
         return ClusterView((B1,), topics(P0))
 
     cluster.find_leaders = search  # type: ignore[method-assign]
-    assert ask_leaders(cast(Brokers, cluster), ["t"], [B1, B2]).told_by == B1
+    assert ask_leaders(cast(ConnectionPool, cluster), ["t"], [B1, B2]).told_by == B1

@@ -25,12 +25,12 @@ from rangeland.model import (
     Receipt,
     Survey,
 )
-from rangeland.planning.bounds import Request
+from rangeland.planning.bounds import RangeRequest
 from rangeland.planning.coverage_rule import Coverage, coverage_of
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.limits import Limits
-from rangeland.planning.plan_builder import Draft, Standing, Terms, draft, draft_of
-from rangeland.planning.policy import Action, Loss, Policy, Verdict
+from rangeland.planning.plan_builder import JobPosition, PlanDraft, PlanTerms, draft, draft_of
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.proof import prove
 from rangeland.planning.slices import Slicing
 
@@ -51,13 +51,13 @@ def terms(
     upper: Bound | None = None,
     limits: Limits | None = None,
     **actions: Action,
-) -> Terms:
-    return Terms(
+) -> PlanTerms:
+    return PlanTerms(
         job="orders",
         application="rangeland/orders",
         dialect="kafka",
         isolation=Isolation.READ_COMMITTED,
-        request=Request(
+        request=RangeRequest(
             Bounds(lower or FromCheckpoint()),
             Bounds(upper or Latest()),
             Earliest(),
@@ -69,17 +69,17 @@ def terms(
 
 
 def standing(
-    checkpoint: dict[Partition, Mark] | None = None, *landed: Range, sequence: int = 3
-) -> Standing:
-    return Standing(checkpoint or {}, coverage_of(landed), sequence)
+    checkpoint: dict[Partition, LogMark] | None = None, *landed: Range, sequence: int = 3
+) -> JobPosition:
+    return JobPosition(checkpoint or {}, coverage_of(landed), sequence)
 
 
-def spans(drafted: Draft) -> list[tuple[int, int, int]]:
+def spans(drafted: PlanDraft) -> list[tuple[int, int, int]]:
     return [(r.partition.number, r.from_offset, r.until_offset) for r in drafted.plan.ranges]
 
 
 def test_a_draft_is_a_whole_plan_of_its_terms() -> None:
-    drafted = draft(terms(), survey(log(P0, 10, 20, 5000)), standing({P0: Mark(12, "A")}))
+    drafted = draft(terms(), survey(log(P0, 10, 20, 5000)), standing({P0: LogMark(12, "A")}))
     plan = drafted.plan
     assert (plan.job, plan.application, plan.sequence) == ("orders", "rangeland/orders", 3)
     assert (plan.dialect, plan.isolation) == ("kafka", Isolation.READ_COMMITTED)
@@ -91,7 +91,7 @@ def test_a_draft_is_a_whole_plan_of_its_terms() -> None:
         (16, 18, B1),
         (18, 20, B1),
     ]
-    assert plan.checkpoint == {P0: Mark(20, "A")}
+    assert plan.checkpoint == {P0: LogMark(20, "A")}
     assert drafted.already == ()
     assert not drafted.is_empty
 
@@ -102,7 +102,7 @@ def test_the_same_inputs_give_the_same_plan() -> None:
 
 
 def test_an_empty_range_is_no_part_of_a_plan_and_keeps_the_checkpoint() -> None:
-    checkpoint = {P0: Mark(20, "A")}
+    checkpoint = {P0: LogMark(20, "A")}
     drafted = draft(terms(), survey(log(P0, 10, 20), log(P1, 0, 0)), standing(checkpoint))
     assert drafted.is_empty
     assert drafted.asked == ()
@@ -118,7 +118,7 @@ def test_what_a_backfill_has_landed_is_left_out_and_told() -> None:
     drafted = draft(terms(), survey(log(P0, 0, 40)), standing({}, Range(P0, 10, 20, "A")))
     assert spans(drafted) == [(0, 0, 10), (0, 20, 40)]
     assert drafted.already == (Range(P0, 10, 20, "A"),)
-    assert drafted.plan.checkpoint == {P0: Mark(40, "A")}
+    assert drafted.plan.checkpoint == {P0: LogMark(40, "A")}
 
 
 def test_what_is_landed_whole_is_an_empty_draft_and_told() -> None:
@@ -144,7 +144,7 @@ def test_limits_together_with_coverage_never_make_the_checkpoint_jump_over_a_hol
     landed = (Range(P0, 10, 20, "A"), Range(P0, 25, 27, "A"))
     for limits in (Limits(max_records=limit), Limits(max_bytes=limit * 1024)):
         drafted = draft(
-            terms(limits=limits), survey(log(P0, 0, 40)), standing({P0: Mark(0, "A")}, *landed)
+            terms(limits=limits), survey(log(P0, 0, 40)), standing({P0: LogMark(0, "A")}, *landed)
         )
         until = drafted.plan.checkpoint[P0].until_offset
         there = {o for r in (*landed, *drafted.plan.ranges) for o in _offsets(r)}
@@ -157,20 +157,20 @@ def _offsets(r: Range) -> range:
 
 
 def test_a_partition_without_a_share_keeps_its_checkpoint() -> None:
-    checkpoint = {P0: Mark(2, "A"), P1: Mark(3, "A")}
+    checkpoint = {P0: LogMark(2, "A"), P1: LogMark(3, "A")}
     logs = survey(log(P0, 0, 40), log(P1, 0, 40))
     drafted = draft(terms(limits=Limits(max_records=1)), logs, standing(checkpoint))
-    assert drafted.plan.checkpoint == {P0: Mark(3, "A"), P1: Mark(3, "A")}
+    assert drafted.plan.checkpoint == {P0: LogMark(3, "A"), P1: LogMark(3, "A")}
 
 
 def test_expired_offsets_are_recorded_and_not_read_and_the_plan_can_be_proved() -> None:
     drafted = draft(
-        terms(expired=Action.SKIP), survey(log(P0, 10, 20)), standing({P0: Mark(4, "A")})
+        terms(expired=Action.SKIP), survey(log(P0, 10, 20)), standing({P0: LogMark(4, "A")})
     )
     plan = drafted.plan
     assert spans(drafted) == [(0, 4, 20)]
     assert [(x.from_offset, x.until_offset, x.verdict) for x in plan.losses] == [
-        (4, 10, Verdict.EXPIRED)
+        (4, 10, LossKind.EXPIRED)
     ]
     assert {o for s in plan.slices for o in range(s.from_offset, s.until_offset)} == set(
         range(10, 20)
@@ -187,7 +187,7 @@ def test_a_limit_that_ends_inside_a_loss_records_that_part_of_it(limit: int, los
     drafted = draft(
         terms(limits=Limits(max_records=limit), expired=Action.SKIP),
         survey(log(P0, 10, 20)),
-        standing({P0: Mark(4, "A")}),
+        standing({P0: LogMark(4, "A")}),
     )
     assert sum(loss.width for loss in drafted.plan.losses) == lost
     assert sum(s.width for s in drafted.plan.slices) == limit - lost
@@ -196,33 +196,33 @@ def test_a_limit_that_ends_inside_a_loss_records_that_part_of_it(limit: int, los
 
 def test_what_a_truncated_log_may_yet_bring_is_not_recorded_as_lost() -> None:
     drafted = draft(
-        terms(truncated=Action.SKIP), survey(log(P0, 0, 20)), standing({P0: Mark(30, "A")})
+        terms(truncated=Action.SKIP), survey(log(P0, 0, 20)), standing({P0: LogMark(30, "A")})
     )
     assert drafted.is_empty
     assert drafted.plan.losses == ()
-    assert drafted.plan.checkpoint == {P0: Mark(30, "A")}
+    assert drafted.plan.checkpoint == {P0: LogMark(30, "A")}
 
 
 def test_a_recreated_topic_is_read_from_its_beginning_under_skip() -> None:
     drafted = draft(
         terms(recreated=Action.SKIP),
         survey(log(P0, 0, 8)),
-        Standing({P0: Mark(30, "OLD")}, coverage_of([Range(P0, 0, 30, "OLD")]), 4),
+        JobPosition({P0: LogMark(30, "OLD")}, coverage_of([Range(P0, 0, 30, "OLD")]), 4),
     )
     assert spans(drafted) == [(0, 0, 8)]
-    assert drafted.plan.checkpoint == {P0: Mark(8, "A")}
+    assert drafted.plan.checkpoint == {P0: LogMark(8, "A")}
 
 
 def test_a_held_partition_waits_and_keeps_its_checkpoint() -> None:
-    checkpoint = {P0: Mark(4, "A"), P1: Mark(12, "A")}
+    checkpoint = {P0: LogMark(4, "A"), P1: LogMark(12, "A")}
     drafted = draft(
         terms(expired=Action.HOLD),
         survey(log(P0, 10, 20), log(P1, 10, 20)),
-        Standing(checkpoint, Coverage(), 1),
+        JobPosition(checkpoint, Coverage(), 1),
     )
     assert spans(drafted) == [(1, 12, 20)]
-    assert drafted.plan.checkpoint == {P0: Mark(4, "A"), P1: Mark(20, "A")}
-    assert drafted.held == (Loss(P0, 4, 10, Verdict.EXPIRED, "the log begins at 10 on b1:9092"),)
+    assert drafted.plan.checkpoint == {P0: LogMark(4, "A"), P1: LogMark(20, "A")}
+    assert drafted.held == (Loss(P0, 4, 10, LossKind.EXPIRED, "the log begins at 10 on b1:9092"),)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_what_the_first_run_held_back_begins_where_that_run_would_have_begun(
 ) -> None:
     asked = replace(terms(), request=replace(terms().request, first_run=first_run))
     seen = Survey(777, {p: log(p, 10, 20) for p in (P0, P1)}, {(P0, 5): 15, (P1, 5): 15})
-    here = standing({P0: Mark(20, "A")})
+    here = standing({P0: LogMark(20, "A")})
     held = replace(here, held_at_first=frozenset({P1}))
     assert spans(draft(asked, seen, held)) == span
     assert spans(draft(asked, seen, here)) == [(1, 10, 20)], "it has appeared since"
@@ -264,20 +264,20 @@ def test_a_partition_without_a_record_of_the_first_time_is_not_read_from_its_beg
 
 
 def test_what_a_policy_passes_over_without_a_record_is_said() -> None:
-    here = standing({P0: Mark(50, "A")})
+    here = standing({P0: LogMark(50, "A")})
     (note,) = draft(terms(truncated=Action.SKIP), survey(log(P0, 0, 30)), here).notes
     assert "truncated" in note
     assert "policy.truncated is skip" in note
-    other = standing({P0: Mark(50, "B")})
+    other = standing({P0: LogMark(50, "B")})
     assert len(draft(terms(recreated=Action.SKIP), survey(log(P0, 0, 30)), other).notes) == 1
-    expired = standing({P0: Mark(0, "A")})
+    expired = standing({P0: LogMark(0, "A")})
     found = draft(terms(expired=Action.SKIP), survey(log(P0, 5, 9)), expired)
     assert (found.notes, len(found.plan.losses)) == ((), 1), "that one is in the plan"
 
 
 def test_a_whole_topic_that_is_gone_has_vanished_where_a_pattern_asks_for_it() -> None:
     gone = Partition("orders-old", 0)
-    here = standing({P0: Mark(3, "A"), gone: Mark(7, "B")})
+    here = standing({P0: LogMark(3, "A"), gone: LogMark(7, "B")})
     asked = replace(terms(), request=replace(terms().request, topic_pattern="t|orders-.*"))
     with pytest.raises(RangeLost) as lost:
         draft(asked, survey(log(P0, 0, 9)), here)
@@ -303,22 +303,22 @@ def test_a_time_that_the_log_does_not_reach_back_to_is_noted() -> None:
 
 def test_ranges_that_are_landed_are_planned_again_when_they_are_asked_for() -> None:
     holes = [Range(P0, 12, 14, "A"), Range(P0, 18, 19, "A")]
-    where = standing({P0: Mark(20, "A")}, Range(P0, 0, 20, "A"))
+    where = standing({P0: LogMark(20, "A")}, Range(P0, 0, 20, "A"))
     drafted = draft_of(terms(), survey(log(P0, 10, 30)), where, holes)
     assert spans(drafted) == [(0, 12, 14), (0, 18, 19)]
-    assert drafted.plan.checkpoint == {P0: Mark(20, "A")}, "it stays where it is"
+    assert drafted.plan.checkpoint == {P0: LogMark(20, "A")}, "it stays where it is"
     assert sum(s.width for s in drafted.plan.slices) == 3
 
 
 @pytest.mark.parametrize(
     ("hole", "verdict"),
     [
-        (Range(P0, 5, 12, "A"), Verdict.EXPIRED),
-        (Range(P0, 12, 14, "B"), Verdict.RECREATED),
+        (Range(P0, 5, 12, "A"), LossKind.EXPIRED),
+        (Range(P0, 12, 14, "B"), LossKind.RECREATED),
     ],
 )
 def test_what_the_log_no_longer_has_fails_or_is_part_of_the_plan_as_lost(
-    hole: Range, verdict: Verdict
+    hole: Range, verdict: LossKind
 ) -> None:
     seen = survey(log(P0, 10, 30))
     with pytest.raises(RangeLost) as lost:
@@ -344,12 +344,12 @@ def test_what_the_log_no_longer_has_fails_or_is_part_of_the_plan_as_lost(
 @pytest.mark.parametrize(
     ("hole", "verdict", "left"),
     [
-        (Range(P0, 28, 33, "A"), Verdict.TRUNCATED, [(0, 28, 30)]),
-        (Range(P1, 0, 3, "A"), Verdict.VANISHED, []),
+        (Range(P0, 28, 33, "A"), LossKind.TRUNCATED, [(0, 28, 30)]),
+        (Range(P1, 0, 3, "A"), LossKind.VANISHED, []),
     ],
 )
 def test_what_may_yet_come_is_not_recorded_as_lost(
-    hole: Range, verdict: Verdict, left: list[tuple[int, int, int]]
+    hole: Range, verdict: LossKind, left: list[tuple[int, int, int]]
 ) -> None:
     seen = survey(log(P0, 10, 30))
     with pytest.raises(RangeLost):
@@ -394,18 +394,18 @@ def test_what_nobody_serves_now_is_held_or_asked_for_later_and_never_called_gone
     drafted = draft_of(terms(unreachable=Action.HOLD), seen, standing(), wanted)
     assert (spans(drafted), drafted.plan.losses) == ([(0, 2, 4)], ())
     (held,) = drafted.held
-    assert (held.partition, held.verdict) == (hole.partition, Verdict.UNREACHABLE)
+    assert (held.partition, held.verdict) == (hole.partition, LossKind.UNREACHABLE)
 
 
 # --- a beginning of its own -----------------------------------------------------------------
 
 
-def run_from(lower: Bound, limits: Limits | None = None) -> Terms:
+def run_from(lower: Bound, limits: Limits | None = None) -> PlanTerms:
     return replace(terms(lower, limits=limits), moves_checkpoint=True)
 
 
 def test_a_run_that_begins_later_says_what_it_passes_over() -> None:
-    here = standing({P0: Mark(4, "A")}, Range(P0, 0, 4, "A"))
+    here = standing({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"))
     drafted = draft(run_from(AtOffset(9)), survey(log(P0, 0, 20)), here)
     assert spans(drafted) == [(0, 9, 20)]
     assert drafted.left_behind == (Range(P0, 4, 9, "A"),)
@@ -415,23 +415,23 @@ def test_a_run_that_begins_later_says_what_it_passes_over() -> None:
 
 
 def test_what_a_backfill_has_landed_is_not_passed_over() -> None:
-    here = standing({P0: Mark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
+    here = standing({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
     drafted = draft(run_from(AtOffset(9)), survey(log(P0, 0, 20)), here)
     assert drafted.left_behind == (Range(P0, 4, 6, "A"),)
 
 
 def test_a_run_from_its_checkpoint_passes_over_nothing() -> None:
-    here = standing({P0: Mark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
+    here = standing({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"), Range(P0, 6, 9, "A"))
     drafted = draft(replace(terms(), moves_checkpoint=True), survey(log(P0, 0, 20)), here)
     assert (drafted.left_behind, drafted.notes) == ((), ())
 
 
 @pytest.mark.parametrize("lower", [AtOffset(10), Latest()])
 def test_a_beginning_moves_the_checkpoint_where_there_is_nothing_to_land(lower: Bound) -> None:
-    here = standing({P0: Mark(4, "A")})
+    here = standing({P0: LogMark(4, "A")})
     drafted = draft(run_from(lower), survey(log(P0, 0, 10)), here)
     assert (drafted.is_empty, drafted.begins) == (True, True)
-    assert drafted.plan.checkpoint == {P0: Mark(10, "A")}
+    assert drafted.plan.checkpoint == {P0: LogMark(10, "A")}
     assert drafted.left_behind == (Range(P0, 4, 10, "A"),)
     after = standing(dict(drafted.plan.checkpoint))
     again = draft(run_from(lower), survey(log(P0, 0, 10)), after)
@@ -441,31 +441,31 @@ def test_a_beginning_moves_the_checkpoint_where_there_is_nothing_to_land(lower: 
 
 
 def test_a_beginning_holds_for_a_partition_that_a_limit_gives_no_share() -> None:
-    here = standing({P0: Mark(2, "A"), P1: Mark(3, "A")})
+    here = standing({P0: LogMark(2, "A"), P1: LogMark(3, "A")})
     logs = survey(log(P0, 0, 40), log(P1, 0, 40))
     drafted = draft(run_from(AtOffset(30), Limits(max_records=1)), logs, here)
-    assert drafted.plan.checkpoint == {P0: Mark(31, "A"), P1: Mark(30, "A")}
+    assert drafted.plan.checkpoint == {P0: LogMark(31, "A"), P1: LogMark(30, "A")}
 
 
 def test_a_first_run_that_begins_at_the_end_of_a_log_begins_there_for_good() -> None:
     first = draft(run_from(Latest()), survey(log(P0, 0, 10), log(P1, 0, 0)), standing())
     assert first.begins
-    assert first.plan.checkpoint == {P0: Mark(10, "A")}
+    assert first.plan.checkpoint == {P0: LogMark(10, "A")}
     assert first.left_behind == ()
 
 
 def test_a_beginning_never_moves_a_checkpoint_back_nor_past_the_end() -> None:
-    here = standing({P0: Mark(4, "A")}, Range(P0, 0, 4, "A"))
+    here = standing({P0: LogMark(4, "A")}, Range(P0, 0, 4, "A"))
     drafted = draft(run_from(AtOffset(1)), survey(log(P0, 0, 4)), here)
-    assert (drafted.begins, drafted.plan.checkpoint) == (False, {P0: Mark(4, "A")})
+    assert (drafted.begins, drafted.plan.checkpoint) == (False, {P0: LogMark(4, "A")})
     skip = run_from(AtOffset(99))
     policy = Policy(truncated=Action.SKIP)
     skip = replace(skip, request=replace(skip.request, policy=policy))
     drafted = draft(skip, survey(log(P0, 0, 4)), here)
-    assert (drafted.begins, drafted.plan.checkpoint) == (False, {P0: Mark(4, "A")})
+    assert (drafted.begins, drafted.plan.checkpoint) == (False, {P0: LogMark(4, "A")})
 
 
 def test_a_backfill_moves_no_checkpoint() -> None:
-    here = standing({P0: Mark(4, "A")})
+    here = standing({P0: LogMark(4, "A")})
     drafted = draft(terms(AtOffset(10)), survey(log(P0, 0, 10)), here)
     assert (drafted.begins, drafted.left_behind, drafted.notes) == (False, (), ())

@@ -7,7 +7,7 @@ import time
 import pyarrow as pa
 
 from rangeland.model import Partition
-from rangeland.planning.table_audit import Counted
+from rangeland.planning.table_audit import CountedRange
 from rangeland.spark.table_offsets import _counted
 
 A, B, C = Partition("t", 0, "1"), Partition("t", 0, "2"), Partition("t", 1, "1")
@@ -37,11 +37,11 @@ def test_counts_of_several_tasks_are_added_and_offsets_named_once() -> None:
         (B, "strange", 3, 1),
     )
     assert _counted(table, {A: 3, B: 1, C: 2}) == {
-        A: Counted((0, 7, 0), (7, 9), ()),
-        B: Counted((100,), (), (3,)),
-        C: Counted((0, 0), (), ()),
+        A: CountedRange((0, 7, 0), (7, 9), ()),
+        B: CountedRange((100,), (), (3,)),
+        C: CountedRange((0, 0), (), ()),
     }
-    assert _counted(counts(), {C: 1}) == {C: Counted((0,), (), ())}
+    assert _counted(counts(), {C: 1}) == {C: CountedRange((0,), (), ())}
 
 
 def test_a_thousand_partitions_are_counted_in_one_pass() -> None:

@@ -6,9 +6,15 @@ from __future__ import annotations
 from typing import Any, cast
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asked, FetchAnswer, Fetched, Nature, Question
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import (
+    Capabilities,
+    FetchAnswer,
+    FetchedPartition,
+    PartitionFetch,
+    Question,
+)
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.survey.epoch_ends import with_epochs
 
@@ -20,14 +26,14 @@ class Old:
     """A broker whose metadata has no epochs: a dialect and its connections at once. The bytes of
     a batch are its epoch."""
 
-    NATURE = Nature(has_epochs=True)
+    NATURE = Capabilities(has_epochs=True)
     settings = ClusterSettings("kafka", (B1,))
 
     @property
     def dialect(self) -> Old:
         return self
 
-    def ask_records(self, asked: list[Asked], terms: Any) -> list[Question]:
+    def ask_records(self, asked: list[PartitionFetch], terms: Any) -> list[Question]:
         return [Question(tuple((a.partition, a.offset) for a in asked))]
 
     def call_all(self, address: Address, questions: list[Question]) -> list[Any]:
@@ -35,8 +41,10 @@ class Old:
 
     def read_records(self, answers: list[Any], asked: Any, isolation: Any) -> FetchAnswer:
         ((wanted,),) = [answers]
-        parts = tuple(Fetched(p, Verdict.OK, "", memoryview(bytes([at]))) for p, at in wanted)
-        return FetchAnswer(Verdict.OK, "", parts)
+        parts = tuple(
+            FetchedPartition(p, ErrorMeaning.OK, "", memoryview(bytes([at]))) for p, at in wanted
+        )
+        return FetchAnswer(ErrorMeaning.OK, "", parts)
 
     def epoch_of(self, records: memoryview) -> int:
         return records[0]
@@ -47,6 +55,6 @@ def test_an_epoch_that_no_metadata_tells_is_the_last_batch_s_and_known_to_be() -
         P0: LogState(P0, Leader(B1), 0, 8),
         P1: LogState(P1, Leader(B1, epoch=3), 0, 8),
     }
-    found = with_epochs(cast(Brokers, Old()), logs)
+    found = with_epochs(cast(ConnectionPool, Old()), logs)
     assert (found[P0].leader.epoch, found[P0].epoch_is_read) == (7, True)
     assert found[P1] == logs[P1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rangeland.model import Partition, Range
-from rangeland.planning.table_audit import Audit, Piece, Replaced
+from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
 from rangeland.render.evidence_view import find_picture, verify_picture
 from rangeland.render.result_view import result_picture
 from rangeland.results import Finding, VerifyResult
@@ -13,7 +13,10 @@ from tests import answers as made
 from tests.unit.test_pictures import drawn, lines_with
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
-PIECES = (Piece(Range(P0, 100, 300), 190, ((110, 120),)), Piece(Range(P1, 0, 50), 50, ()))
+PIECES = (
+    LandedPiece(Range(P0, 100, 300), 190, ((110, 120),)),
+    LandedPiece(Range(P1, 0, 50), 50, ()),
+)
 
 
 def verified(audit: Audit, *missing_files: str) -> VerifyResult:
@@ -84,7 +87,7 @@ def test_an_offset_that_was_never_landed_is_said_in_one_line() -> None:
 
 
 def test_a_replaced_range_says_what_has_changed() -> None:
-    result = made.a_result(replaced=Replaced(same=990, changed=10))
+    result = made.a_result(replaced=ReplacedRange(same=990, changed=10))
     text = drawn(result_picture(result))
     assert "against the rows that were there: 990 the same, 10 changed" in text
     assert result.to_json()["replaced"] == {"same": 990, "added": 0, "changed": 10, "missing": 0}

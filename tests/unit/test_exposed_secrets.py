@@ -11,9 +11,9 @@ from rangeland import run
 from rangeland.errors import EngineFailed, Unreachable
 from rangeland.job import Job
 from rangeland.job.source_settings import exposed
-from rangeland.landing.planner import Drafter
-from rangeland.planning.plan_builder import Draft
-from rangeland.progress import Silent
+from rangeland.landing.planner import Planner
+from rangeland.planning.plan_builder import PlanDraft
+from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from tests.unit.test_job_security import NAMED, bearer, job_of
 
@@ -57,29 +57,29 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         raise EngineFailed("no Spark")
 
     monkeypatch.setattr(job_status, "_brokers", away)
-    found = job_status.check(job_of(plain()), no_spark, Silent())
+    found = job_status.check(job_of(plain()), no_spark, NoProgress())
     (finding,) = [x for x in found.findings if x[0] == "security"]
     assert finding[1]
     assert finding[2].startswith("warning: the password of source.security.sasl")
-    found = job_status.check(job_of(scram()), no_spark, Silent())
+    found = job_status.check(job_of(scram()), no_spark, NoProgress())
     assert not [x for x in found.findings if x[0] == "security"]
 
 
 def runner(job: Job) -> run.Runner:
     made = object.__new__(run.Runner)
-    made.job, made.way, made.progress = job, run.Way.RUN, Silent()
+    made.job, made.way, made.progress = job, run.PlanKind.RUN, NoProgress()
     made.warnings, made.started = [], 0.0
     nothing = SimpleNamespace(settle=tuple)
     made.target = cast(Any, SimpleNamespace(kernel=nothing, pace=lambda _application: []))
-    made.drafter = Drafter(
-        None, job, made.target, run.Way.RUN, cast(Any, None), made.progress, made._warn
+    made.drafter = Planner(
+        None, job, made.target, run.PlanKind.RUN, cast(Any, None), made.progress, made._warn
     )
     return made
 
 
 def test_plan_and_run_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made = runner(job_of(plain()))
-    (note,) = made.drafter._placed(Draft(cast(Any, None), (), (), ())).notes
+    (note,) = made.drafter._placed(PlanDraft(cast(Any, None), (), (), ())).notes
     assert "sent to the brokers in the clear" in note
 
     def stop(*_: object) -> None:

@@ -8,26 +8,25 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.dialects.dialect import Nature
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.dialect import Capabilities
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import (
-    Ask,
-    AskLogRange,
+    AllRead,
+    FetchLimits,
     FindLeaders,
-    Finished,
-    Patience,
+    SendFetch,
+    SendLogRange,
     WaitUntil,
 )
 from rangeland.fetch.slice_state import Phase
 from rangeland.model import Address, Leader, Partition, Slice
-from rangeland.planning.policy import Action, Policy
-from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.planning.policy import Action, LossKind, Policy
 
 B1, B2, B3 = Address("b1", 1), Address("b2", 2), Address("b3", 3)
 P0, P1 = Partition("t", 0), Partition("t", 1)
-PATIENCE = Patience(no_progress_ms=10_000, backoff_ms=100, max_backoff_ms=1_000)
+PATIENCE = FetchLimits(no_progress_ms=10_000, backoff_ms=100, max_backoff_ms=1_000)
 
 
 def piece(
@@ -36,21 +35,21 @@ def piece(
     return Slice(index, p, start, until, 0, "A", leader)
 
 
-def loop_of(*pieces: Slice, patience: Patience = PATIENCE, **actions: Action) -> FetchLoop:
+def loop_of(*pieces: Slice, patience: FetchLimits = PATIENCE, **actions: Action) -> FetchLoop:
     return FetchLoop(pieces, patience, Policy(**actions), 0)
 
 
-def ask(loop: FetchLoop, now_ms: int = 0) -> Ask:
+def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
     step = loop.next(now_ms)
-    assert isinstance(step, Ask), step
+    assert isinstance(step, SendFetch), step
     return step
 
 
 def measure(loop: FetchLoop, now_ms: int, start: int, end: int) -> None:
     """One out-of-range answer, and the log range that is asked for because of it."""
-    loop.on_verdict(ask(loop, now_ms).wants[0], Verdict.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+    loop.on_verdict(ask(loop, now_ms).wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     step = loop.next(now_ms)
-    assert isinstance(step, AskLogRange), step
+    assert isinstance(step, SendLogRange), step
     loop.on_log_range(step.want, start, end)
 
 
@@ -66,7 +65,7 @@ def test_a_slice_is_read_chunk_by_chunk_to_its_end() -> None:
         step = ask(loop, position)
         assert (step.leader, [w.offset for w in step.wants]) == (B1, [position])
         loop.on_records(step.wants[0], following)
-    assert loop.next(200) == Finished()
+    assert loop.next(200) == AllRead()
 
 
 def test_right_after_records_the_next_request_may_be_sent_ahead() -> None:
@@ -77,8 +76,8 @@ def test_right_after_records_the_next_request_may_be_sent_ahead() -> None:
 
 
 def test_an_empty_slice_and_no_slice_are_finished_at_once() -> None:
-    assert loop_of(piece(0, P0, 7, 7)).next(0) == Finished()
-    assert loop_of().next(0) == Finished()
+    assert loop_of(piece(0, P0, 7, 7)).next(0) == AllRead()
+    assert loop_of().next(0) == AllRead()
 
 
 def test_all_slices_of_one_leader_share_a_request_and_other_leaders_have_their_own() -> None:
@@ -102,7 +101,7 @@ def test_one_partition_is_never_twice_in_one_request_and_both_slices_are_read() 
         seen.append((want.index, want.offset))
         loop.on_records(want, want.offset + 25)
     assert sorted(seen) == [(0, 0), (0, 25), (1, 50), (1, 75)]
-    assert loop.next(5) == Finished()
+    assert loop.next(5) == AllRead()
 
 
 def test_a_request_stays_within_its_bytes() -> None:
@@ -122,7 +121,7 @@ def test_two_slices_of_one_index_are_our_bug() -> None:
 def test_not_leader_asks_for_the_new_leader_at_once_and_goes_on_at_the_same_position() -> None:
     loop = loop_of(piece(0, P0))
     loop.on_records(ask(loop).wants[0], 30)
-    loop.on_verdict(ask(loop, 1).wants[0], Verdict.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    loop.on_verdict(ask(loop, 1).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     assert loop.next(1) == FindLeaders((P0,), ())
     loop.on_leaders(lead(B2))
     step = ask(loop, 1)
@@ -164,9 +163,9 @@ def test_no_leader_is_waited_for_with_growing_pauses_up_to_the_bound() -> None:
 def test_pauses_begin_anew_after_progress() -> None:
     loop = loop_of(piece(0, P0))
     for now in (0, 100, 300):
-        loop.on_verdict(ask(loop, now).wants[0], Verdict.RETRY, "BUSY")
+        loop.on_verdict(ask(loop, now).wants[0], ErrorMeaning.RETRY, "BUSY")
     loop.on_records(ask(loop, 1_000).wants[0], 10)
-    loop.on_verdict(ask(loop, 1_000).wants[0], Verdict.RETRY, "BUSY")
+    loop.on_verdict(ask(loop, 1_000).wants[0], ErrorMeaning.RETRY, "BUSY")
     assert loop.next(1_000) == WaitUntil(1_100)
 
 
@@ -196,7 +195,7 @@ def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
 def test_trouble_of_one_partition_never_delays_another() -> None:
     loop = loop_of(piece(0, P0), piece(1, P1))
     first, second = ask(loop).wants
-    loop.on_verdict(first, Verdict.RETRY, "BUSY")
+    loop.on_verdict(first, ErrorMeaning.RETRY, "BUSY")
     loop.on_records(second, 10)
     step = ask(loop)
     assert [w.index for w in step.wants] == [1]
@@ -220,9 +219,9 @@ def test_expired_offsets_are_counted_where_the_policy_skips_them(
     measure(loop, 0, start, 600)
     ((index, loss),) = loop.gone
     assert (index, loss.from_offset, loss.until_offset) == (0, 0, lost_until)
-    assert loss.verdict is LossVerdict.EXPIRED
+    assert loss.verdict is LossKind.EXPIRED
     if lost_until == 100:
-        assert loop.next(1) == Finished()
+        assert loop.next(1) == AllRead()
     else:
         assert ask(loop, 1).wants[0].offset == 40
 
@@ -242,13 +241,13 @@ def _stay_beyond_the_end(loop: FetchLoop, until_ms: int) -> int:
         match step:
             case WaitUntil(at_ms):
                 now = at_ms
-            case Ask(_, wants):
-                loop.on_verdict(wants[0], Verdict.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
-            case AskLogRange(_, want):
+            case SendFetch(_, wants):
+                loop.on_verdict(wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+            case SendLogRange(_, want):
                 loop.on_log_range(want, 0, 20)
             case FindLeaders():
                 loop.on_leaders(lead(B1))
-            case Finished():
+            case AllRead():
                 return now
     return now
 
@@ -257,11 +256,11 @@ def test_offsets_above_the_log_are_no_loss_before_the_deadline() -> None:
     loop = loop_of(piece(0, P0, 30, 100))
     now = _stay_beyond_the_end(loop, 9_000)
     assert loop.gone == []
-    while not isinstance(step := loop.next(now), Ask):
+    while not isinstance(step := loop.next(now), SendFetch):
         now = step.at_ms if isinstance(step, WaitUntil) else now
         loop.on_leaders(lead(B1))
     loop.on_records(step.wants[0], 100)
-    assert loop.next(now) == Finished()
+    assert loop.next(now) == AllRead()
 
 
 def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
@@ -271,7 +270,7 @@ def test_offsets_above_the_log_are_truncated_after_the_deadline() -> None:
     assert _stay_beyond_the_end(skipping, 30_000) > 10_000
     ((_, loss),) = skipping.gone
     assert (loss.from_offset, loss.until_offset) == (30, 100)
-    assert loss.verdict is LossVerdict.TRUNCATED
+    assert loss.verdict is LossKind.TRUNCATED
 
 
 def _have_no_leader(loop: FetchLoop, now: int) -> None:
@@ -279,7 +278,7 @@ def _have_no_leader(loop: FetchLoop, now: int) -> None:
         step = loop.next(now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
-        elif isinstance(step, Ask):
+        elif isinstance(step, SendFetch):
             loop.on_lost(step.leader, "reset")
         else:
             loop.on_leaders({})
@@ -293,8 +292,8 @@ def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_trun
     assert loop.gone == []
 
 
-@pytest.mark.parametrize("verdict", [Verdict.FIND_LEADER, Verdict.RECREATED])
-def test_another_topic_id_in_the_metadata_is_a_topic_made_anew(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [ErrorMeaning.FIND_LEADER, ErrorMeaning.RECREATED])
+def test_another_topic_id_in_the_metadata_is_a_topic_made_anew(verdict: ErrorMeaning) -> None:
     loop = loop_of(piece(0, P0))
     loop.on_verdict(ask(loop).wants[0], verdict, "UNKNOWN_TOPIC_ID")
     loop.next(0)
@@ -304,13 +303,13 @@ def test_another_topic_id_in_the_metadata_is_a_topic_made_anew(verdict: Verdict)
     skipping.on_verdict(ask(skipping).wants[0], verdict, "UNKNOWN_TOPIC_ID")
     skipping.next(0)
     skipping.on_leaders(lead(B1, "B"))
-    assert skipping.next(0) == Finished()
-    assert [(i, x.verdict, x.width) for i, x in skipping.gone] == [(0, LossVerdict.RECREATED, 100)]
+    assert skipping.next(0) == AllRead()
+    assert [(i, x.verdict, x.width) for i, x in skipping.gone] == [(0, LossKind.RECREATED, 100)]
 
 
 def test_a_topic_id_error_is_no_loss_while_the_metadata_has_the_planned_id() -> None:
     loop = loop_of(piece(0, P0), recreated=Action.SKIP)
-    loop.on_verdict(ask(loop).wants[0], Verdict.RECREATED, "UNKNOWN_TOPIC_ID")
+    loop.on_verdict(ask(loop).wants[0], ErrorMeaning.RECREATED, "UNKNOWN_TOPIC_ID")
     loop.next(0)
     loop.on_leaders(lead(B2, "A"))
     assert ask(loop).leader == B2
@@ -352,9 +351,9 @@ def _empties(loop: FetchLoop, high_watermark: int, throttled: bool, count: int) 
                 now = at_ms
             case FindLeaders():
                 loop.on_leaders(lead(B1))
-            case AskLogRange(_, want):
+            case SendLogRange(_, want):
                 loop.on_log_range(want, 0, high_watermark, 100)
-            case Ask(_, wants):
+            case SendFetch(_, wants):
                 loop.on_empty(wants[0], high_watermark, throttled)
                 count -= 1
             case _:
@@ -382,14 +381,14 @@ def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
     loop = loop_of(piece(0, P0), truncated=Action.SKIP)
     _empties(loop, 99, False, 6)
     loop.on_records(_next_ask(loop).wants[0], 100)
-    assert (loop.next(loop.now_ms), loop.gone) == (Finished(), [])
+    assert (loop.next(loop.now_ms), loop.gone) == (AllRead(), [])
 
 
-def _next_ask(loop: FetchLoop) -> Ask:
-    while not isinstance(step := loop.next(loop.now_ms), Ask):
+def _next_ask(loop: FetchLoop) -> SendFetch:
+    while not isinstance(step := loop.next(loop.now_ms), SendFetch):
         if isinstance(step, WaitUntil):
             loop.next(step.at_ms)
-        elif isinstance(step, AskLogRange):
+        elif isinstance(step, SendLogRange):
             loop.on_log_range(step.want, 0, 99, 100)
         else:
             loop.on_leaders(lead(B1))
@@ -406,10 +405,10 @@ def _cut_short(loop: FetchLoop, position: int, ends: Iterator[int | None]) -> in
                 now = at_ms
             case FindLeaders():
                 loop.on_leaders(lead(B1))
-            case AskLogRange(_, want):
+            case SendLogRange(_, want):
                 asked += 1
                 loop.on_log_range(want, 0, position, next(ends))
-            case Ask(_, wants):
+            case SendFetch(_, wants):
                 loop.on_empty(wants[0], position, throttled=False)
     return asked
 
@@ -423,12 +422,12 @@ def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_
         assert loop.now_ms < 3_000, "nobody waits for the deadline"
         ((_, loss),) = loop.gone
         assert (loss.from_offset, loss.until_offset) == (30, 100)
-        assert (loss.verdict, loss.action) == (LossVerdict.TRUNCATED, action)
+        assert (loss.verdict, loss.action) == (LossKind.TRUNCATED, action)
 
 
 def _with_epochs(**actions: Action) -> FetchLoop:
     loop = loop_of(piece(0, P0, 30, 100), **actions)
-    loop.nature = Nature(has_epochs=True)
+    loop.nature = Capabilities(has_epochs=True)
     return loop
 
 
@@ -437,7 +436,7 @@ def test_an_end_that_no_epoch_vouches_for_is_asked_for_longer() -> None:
     assert _cut_short(loop, 30, itertools.repeat(30)) > 2
     assert 5_000 < loop.now_ms < 9_000
     ((_, loss),) = loop.gone
-    assert (loss.from_offset, loss.verdict) == (30, LossVerdict.TRUNCATED)
+    assert (loss.from_offset, loss.verdict) == (30, LossKind.TRUNCATED)
 
 
 @pytest.mark.parametrize("end", [100, 31, None])
@@ -463,7 +462,7 @@ def test_who_led_when_the_plan_was_made_and_is_behind_is_asked_for_in_the_metada
     waiting = loop.next(0)
     assert isinstance(waiting, WaitUntil)
     asking = loop.next(waiting.at_ms)
-    assert isinstance(asking, AskLogRange)
+    assert isinstance(asking, SendLogRange)
     loop.on_log_range(asking.want, 0, 99, 100)
     assert ask(loop, 1_000).leader == B2
 
@@ -484,8 +483,8 @@ def _retry_for_ever(loop: FetchLoop) -> None:
         step = loop.next(now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
-        elif isinstance(step, Ask):
-            loop.on_verdict(step.wants[0], Verdict.RETRY, "LEADER_NOT_AVAILABLE")
+        elif isinstance(step, SendFetch):
+            loop.on_verdict(step.wants[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
 
 
 def test_without_progress_it_gives_up_naming_partition_offsets_and_the_last_trouble() -> None:
@@ -506,27 +505,27 @@ def test_a_partition_that_nobody_serves_any_more_is_held_where_reading_stopped()
         step = ask(loop, now + 1)
         loop.on_records(step.wants[0], 40 if step.leader == B1 else 100)
     _retry_for_ever_or_end(loop)
-    assert loop.next(loop.now_ms) == Finished()
+    assert loop.next(loop.now_ms) == AllRead()
     ((index, loss),) = loop.gone
     assert (index, loss.from_offset, loss.until_offset, loss.action) == (0, 40, 100, Action.HOLD)
-    assert loss.verdict is LossVerdict.UNREACHABLE
+    assert loss.verdict is LossKind.UNREACHABLE
     assert "LEADER_NOT_AVAILABLE" in loss.evidence
     assert loop.now_ms > PATIENCE.no_progress_ms
 
 
 def _retry_for_ever_or_end(loop: FetchLoop) -> None:
-    while not isinstance(step := loop.next(loop.now_ms), Finished):
+    while not isinstance(step := loop.next(loop.now_ms), AllRead):
         if isinstance(step, WaitUntil):
             loop.next(step.at_ms)
-        elif isinstance(step, Ask):
-            loop.on_verdict(step.wants[0], Verdict.RETRY, "LEADER_NOT_AVAILABLE")
+        elif isinstance(step, SendFetch):
+            loop.on_verdict(step.wants[0], ErrorMeaning.RETRY, "LEADER_NOT_AVAILABLE")
 
 
 def test_a_slow_writer_is_not_held_against_the_brokers() -> None:
     loop = loop_of(piece(0, P0), piece(1, P1))
     first, second = ask(loop).wants
     loop.on_records(first, 10)
-    loop.on_verdict(second, Verdict.RETRY, "BUSY")
+    loop.on_verdict(second, ErrorMeaning.RETRY, "BUSY")
     later = 10 * PATIENCE.no_progress_ms
     assert {w.index for w in ask(loop, later).wants} == {0, 1}
 
@@ -539,7 +538,7 @@ def test_a_stale_answer_is_our_bug() -> None:
         lambda: loop.on_records(want, 20),
         lambda: loop.on_empty(want, 100, False),
         lambda: loop.on_too_small(want),
-        lambda: loop.on_verdict(want, Verdict.RETRY, "BUSY"),
+        lambda: loop.on_verdict(want, ErrorMeaning.RETRY, "BUSY"),
         lambda: loop.on_log_range(want, 0, 5),
         lambda: loop.on_log_range(replace(want, offset=10), 50, 90),
     ):
@@ -558,25 +557,25 @@ def test_records_that_do_not_lead_on_are_a_bad_record(next_offset: int) -> None:
 def test_a_broker_that_cannot_read_its_own_log_is_a_bad_record() -> None:
     loop = loop_of(piece(0, P0))
     with pytest.raises(BadRecord, match="cannot be read at offset 0"):
-        loop.on_verdict(ask(loop).wants[0], Verdict.CORRUPT, "CORRUPT_MESSAGE")
+        loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
 def test_what_a_broker_cannot_read_has_no_end_to_go_on_behind(action: Action) -> None:
     loop = loop_of(piece(0, P0), corrupt=action)
     with pytest.raises(BadRecord, match=f"where it ends is not known, so `{action}` cannot go on"):
-        loop.on_verdict(ask(loop).wants[0], Verdict.CORRUPT, "CORRUPT_MESSAGE")
+        loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 
 def test_what_a_broker_cannot_read_is_held_and_the_others_are_read() -> None:
     loop = loop_of(piece(0, P0, 5), piece(1, P1), corrupt=Action.HOLD)
     first, second = ask(loop).wants
-    loop.on_verdict(first, Verdict.CORRUPT, "CORRUPT_MESSAGE")
+    loop.on_verdict(first, ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
     loop.on_records(second, 100)
-    assert loop.next(1) == Finished()
+    assert loop.next(1) == AllRead()
     ((index, loss),) = loop.gone
     assert (index, loss.from_offset, loss.until_offset) == (0, 5, 100)
-    assert (loss.verdict, loss.action) == (LossVerdict.CORRUPT, Action.HOLD)
+    assert (loss.verdict, loss.action) == (LossKind.CORRUPT, Action.HOLD)
 
 
 def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
@@ -584,7 +583,7 @@ def test_what_has_expired_is_held_with_the_rest_of_its_slice() -> None:
     measure(loop, 0, 50, 200)
     ((_, loss),) = loop.gone
     assert (loss.from_offset, loss.until_offset, loss.action) == (5, 100, Action.HOLD)
-    assert loop.next(1) == Finished()
+    assert loop.next(1) == AllRead()
 
 
 def _fail_without_end(loop: FetchLoop, now: int) -> None:
@@ -593,14 +592,14 @@ def _fail_without_end(loop: FetchLoop, now: int) -> None:
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
-            loop.on_verdict(ask(loop, now).wants[0], Verdict.UNKNOWN, "UNKNOWN_SERVER_ERROR")
+            loop.on_verdict(ask(loop, now).wants[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
 
 
 def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progress_is_due() -> None:
     loop = loop_of(piece(0, P0, 5))
     now = 0
     for _ in range(3):
-        loop.on_verdict(ask(loop, now).wants[0], Verdict.UNKNOWN, "UNKNOWN_SERVER_ERROR")
+        loop.on_verdict(ask(loop, now).wants[0], ErrorMeaning.UNKNOWN, "UNKNOWN_SERVER_ERROR")
         step = loop.next(now)
         assert isinstance(step, WaitUntil)
         now = step.at_ms
@@ -613,10 +612,10 @@ def test_an_error_that_says_nothing_is_retried_at_the_same_position_until_progre
     assert loop.now_ms >= PATIENCE.no_progress_ms
 
 
-@pytest.mark.parametrize("verdict", [Verdict.REFUSED, Verdict.UNSUPPORTED])
-def test_what_would_be_refused_again_is_not_tried_again(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED])
+def test_what_would_be_refused_again_is_not_tried_again(verdict: ErrorMeaning) -> None:
     loop = loop_of(piece(0, P0))
-    kind = JobFileError if verdict is Verdict.REFUSED else Unreachable
+    kind = JobFileError if verdict is ErrorMeaning.REFUSED else Unreachable
     with pytest.raises(kind, match="TOPIC_AUTHORIZATION_FAILED"):
         loop.on_verdict(ask(loop).wants[0], verdict, "TOPIC_AUTHORIZATION_FAILED")
 
@@ -624,9 +623,9 @@ def test_what_would_be_refused_again_is_not_tried_again(verdict: Verdict) -> Non
 def denied(policy: Policy) -> tuple[FetchLoop, int]:
     """A loop whose partition the cluster denies in every answer, and when it ended."""
     piece = Slice(0, Partition("t", 0), 0, 10)
-    loop = FetchLoop([piece], Patience(no_progress_ms=1_000), policy, 0)
+    loop = FetchLoop([piece], FetchLimits(no_progress_ms=1_000), policy, 0)
     now, step = 0, loop.next(0)
-    while not isinstance(step, Finished):
+    while not isinstance(step, AllRead):
         if isinstance(step, WaitUntil):
             now = step.at_ms
         else:
@@ -642,5 +641,5 @@ def test_a_partition_that_the_cluster_denies_to_the_last_has_vanished() -> None:
 
 def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> None:
     loop, ended_at_ms = denied(Policy(vanished=Action.SKIP))
-    assert [(loss.verdict, loss.width) for _, loss in loop.gone] == [(LossVerdict.VANISHED, 10)]
+    assert [(loss.verdict, loss.width) for _, loss in loop.gone] == [(LossKind.VANISHED, 10)]
     assert ended_at_ms >= 1_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rangeland.dialects.dialect import Nature
+from rangeland.dialects.dialect import Capabilities
 from rangeland.model import Partition, Slice
 from rangeland.spark.transform_coverage import SeenOffsets
 
@@ -29,31 +29,31 @@ def rows(*made: tuple[str, int, int | None]) -> pa.RecordBatch:
 
 
 def test_each_slice_counts_its_own_offsets_once() -> None:
-    seen = SeenOffsets(SLICES, Nature())
+    seen = SeenOffsets(SLICES, Capabilities())
     seen.add(rows(("a", 0, 1), ("a", 0, 1), ("a", 0, 9), ("a", 0, 10), ("b", 0, 3)))
     seen.add(rows(("a", 0, 1), ("a", 1, 0)))
     assert seen.by_slice() == {0: 2, 1: 1, 2: 1, 3: 1}
 
 
 def test_rows_of_nowhere_count_for_nothing() -> None:
-    seen = SeenOffsets(SLICES, Nature())
+    seen = SeenOffsets(SLICES, Capabilities())
     seen.add(rows(("a", 0, 99), ("c", 0, 1), ("a", 0, None)))
     assert seen.by_slice() == {0: 0, 1: 0}
 
 
 def test_rows_without_the_columns_tell_nothing() -> None:
-    seen = SeenOffsets(SLICES, Nature())
+    seen = SeenOffsets(SLICES, Capabilities())
     seen.add(rows(("a", 0, 1)))
     seen.add(pa.RecordBatch.from_arrays([pa.array([1])], names=["n"]))
     assert seen.by_slice() is None
 
 
 def test_a_task_without_rows_has_seen_none() -> None:
-    assert SeenOffsets(SLICES, Nature()).by_slice() == {}
+    assert SeenOffsets(SLICES, Capabilities()).by_slice() == {}
 
 
 def test_records_that_share_an_offset_are_counted_by_their_position() -> None:
-    nature = Nature(numbered_per_broker=True, offsets_are_bytes=True)
+    nature = Capabilities(numbered_per_broker=True, offsets_are_bytes=True)
     one, two = Partition("t", 0, "1"), Partition("t", 0, "2")
     seen = SeenOffsets([Slice(0, one, 0, 90), Slice(1, two, 0, 90)], nature)
     rows = {

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Fetched, load_dialect
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import FetchedPartition, load_dialect
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Address, Leader, Partition
 from rangeland.survey import fingerprints as room
 from tests.batches import Batch, Record, encode
@@ -49,9 +49,9 @@ def test_a_log_is_known_by_one_batch(
 
     def peek(brokers: Any, wanted: Any, leader_of: Any, asked_of: Any, seen_in: Any) -> Any:
         assert asked_of(P, wanted[P], 100).offset == at
-        return seen_in(Fetched(P, Verdict.OK, "", memoryview(records)))
+        return seen_in(FetchedPartition(P, ErrorMeaning.OK, "", memoryview(records)))
 
     monkeypatch.setattr(room, "peek", peek)
     leaders = {P: Leader(Address("b", 1))}
-    found = room.fingerprints(cast(Brokers, brokers), leaders, {P: at})
+    found = room.fingerprints(cast(ConnectionPool, brokers), leaders, {P: at})
     assert found == ({} if known_by is None else {P: zlib.crc32(known_by)})

@@ -6,7 +6,7 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord
-from rangeland.model import Kept, Partition, Receipt, Slice
+from rangeland.model import Partition, QuarantinedBytes, Receipt, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.spark.plan_frames import frame_batches
 from tests.batches import Batch, Record, encode
@@ -19,7 +19,7 @@ def settings(action: Action) -> ClusterSettings:
     """Three batches of four records; the checksum of one is wrong."""
     errors = {0: 0, 4: 1, 8: 0}
     stored = [encode(Batch(base, [Record(b"k")] * 4, crc_error=n)) for base, n in errors.items()]
-    kept = {0: Kept(b"".join(stored), (), "")}
+    kept = {0: QuarantinedBytes(b"".join(stored), (), "")}
     return ClusterSettings("kafka", (), policy=Policy(corrupt=action), kept=kept)
 
 

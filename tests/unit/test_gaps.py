@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import Lost
-from rangeland.connection.pool import Brokers
+from rangeland.connection.failures import ConnectionLost
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects import kafka
-from rangeland.dialects.dialect import CleanupPolicy, NotTaken, Question
+from rangeland.dialects.dialect import CleanupPolicy, Question, UnsupportedRequest
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import offset_gaps, simple_consumer
-from rangeland.fetch.fetch_thread import Piece
-from rangeland.fetch.receipts import Chunk, Tally
+from rangeland.fetch.fetch_thread import FetchedPiece
+from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Address, Counts, Partition, Receipt, Slice
 from rangeland.planning.policy import Action, Policy
@@ -49,7 +49,7 @@ class Source:
         self, slices: Sequence[Slice], *_: Any, leader_only: bool = False, **_more: Any
     ) -> None:
         self.slices, self.leader_only = slices, leader_only
-        self.brokers = Brokers(ClusterSettings("kafka", ()))
+        self.brokers = ConnectionPool(ClusterSettings("kafka", ()))
 
     def start(self) -> None:
         type(self).again += self.leader_only
@@ -57,26 +57,26 @@ class Source:
     def stop(self) -> None:
         pass
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[FetchedPiece]:
         log = type(self).log_again if self.leader_only else type(self).log
         for s in self.slices:
             there = [b for b in log if b.next_offset > s.from_offset]
             stored = memoryview(b"".join(encode(b) for b in there))
-            yield Piece(s.index, s.from_offset, s.until_offset, stored, leader=str(B1))
+            yield FetchedPiece(s.index, s.from_offset, s.until_offset, stored, leader=str(B1))
 
 
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Address]:
     """Whom a gap's topic was asked of."""
     found: list[Address] = []
-    monkeypatch.setattr(simple_consumer, "Fetcher", Source)
+    monkeypatch.setattr(simple_consumer, "FetchThread", Source)
     monkeypatch.setattr(Source, "again", 0)
     monkeypatch.setattr(Source, "log_again", HOLED)
-    monkeypatch.setattr(offset_gaps, "Brokers", lambda settings: Asked(settings, found))
+    monkeypatch.setattr(offset_gaps, "ConnectionPool", lambda settings: Asked(settings, found))
     return found
 
 
-class Asked(Brokers):
+class Asked(ConnectionPool):
     """Brokers that say what ``answer`` is, or raise it."""
 
     answer: Any = "delete"
@@ -107,10 +107,10 @@ def described(policy: str | None, error_code: int = 0) -> m.DescribeConfigsRespo
     return m.DescribeConfigsResponse(throttle_time_ms=0, results=(result,))
 
 
-def read(action: Action = Action.FAIL, **changed: Any) -> tuple[list[Chunk], Receipt]:
+def read(action: Action = Action.FAIL, **changed: Any) -> tuple[list[SliceChunk], Receipt]:
     settings = ClusterSettings("kafka", (B1, B2), policy=Policy(missing=action))
     found = list(read_slices([PIECE], replace(settings, **changed)))
-    tally = Tally([PIECE])
+    tally = ReceiptBuilder([PIECE])
     for chunk in found:
         tally.add(chunk)
     (receipt,) = tally.receipts()
@@ -142,7 +142,7 @@ def test_a_job_may_say_it_and_nobody_is_asked(asked: list[Address]) -> None:
 def test_the_registry_is_believed_where_brokers_do_not_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    old = NotTaken("no version of DescribeConfigs fits")
+    old = UnsupportedRequest("no version of DescribeConfigs fits")
     monkeypatch.setattr(Asked, "answer", old)
     told = {"asks_registry": True, "registered_cleanup": (("t", "compact"),)}
     assert read(**told)[1].counts == Counts(landed=11, compacted=19)
@@ -159,14 +159,16 @@ def test_the_registry_is_believed_where_brokers_do_not_say(
 def test_that_nobody_can_be_asked_now_is_tried_again_later(
     monkeypatch: pytest.MonkeyPatch, asked: list[Address]
 ) -> None:
-    monkeypatch.setattr(Asked, "answer", {B1: Lost("gone"), B2: Lost("gone", why="refused")})
+    monkeypatch.setattr(
+        Asked, "answer", {B1: ConnectionLost("gone"), B2: ConnectionLost("gone", why="refused")}
+    )
     for action in Action.SKIP, Action.HOLD, Action.FAIL:
         with pytest.raises(Unreachable, match=r"nobody could be asked.*b2:2: refused"):
             read(action)
-    monkeypatch.setattr(Asked, "answer", {B1: Lost("gone"), B2: "compact"})
+    monkeypatch.setattr(Asked, "answer", {B1: ConnectionLost("gone"), B2: "compact"})
     assert read()[1].counts.compacted == 19
     assert asked[-2:] == [B1, B2]
-    old = NotTaken("no version of DescribeConfigs fits")
+    old = UnsupportedRequest("no version of DescribeConfigs fits")
     monkeypatch.setattr(Asked, "answer", old)
     with pytest.raises(Unreachable, match="ZooKeeper could not be asked"):
         read(Action.SKIP, asks_registry=True)

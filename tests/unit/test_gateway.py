@@ -26,10 +26,16 @@ def shell(text: str) -> DriverJvm:
 
 
 def is_gone(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
+    """A process closes its files a moment before it has ended."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def read_until(capfd: pytest.CaptureFixture[str], words: str) -> str:
@@ -94,8 +100,8 @@ def starting(spark_home: Path, text: str) -> subprocess.Popen[str]:
     (spark_home / "text").write_text(text)
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from rangeland.spark.gateway import Starting\n"
-        "with Starting() as start:\n"
+        "from rangeland.spark.gateway import JvmStart\n"
+        "with JvmStart() as start:\n"
         "    start.launch({})\n"
     )
     return subprocess.Popen(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import RangeLost
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest, Partition, Survey
-from rangeland.planning.bounds import Request, resolve
-from rangeland.planning.incarnation import Mark
-from rangeland.planning.policy import Action, Policy, Verdict
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.planning.bounds import RangeRequest, resolve
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from tests.unit.test_connection import peer, settings_of
 from tests.unit.test_kafka_older import old
 
 GONE = Partition("gone", 0)
-CHECKPOINT = {GONE: Mark(7)}
+CHECKPOINT = {GONE: LogMark(7)}
 
 
-def asked(action: Action) -> Request:
-    return Request(
+def asked(action: Action) -> RangeRequest:
+    return RangeRequest(
         Bounds(FromCheckpoint()),
         Bounds(Latest()),
         Earliest(),
@@ -29,9 +29,9 @@ def asked(action: Action) -> Request:
 
 
 def test_a_topic_that_an_old_broker_may_hide_is_never_skipped() -> None:
-    with peer(old([])) as address, Brokers(settings_of(address)) as brokers:
+    with peer(old([])) as address, ConnectionPool(settings_of(address)) as brokers:
         survey = take_survey(
-            brokers, Wanted(("gone",), known=frozenset({"gone"}), checkpoint=CHECKPOINT)
+            brokers, SurveyRequest(("gone",), known=frozenset({"gone"}), checkpoint=CHECKPOINT)
         )
     assert survey.hidden == {"gone"}
     for action in (Action.SKIP, Action.FAIL):
@@ -39,7 +39,7 @@ def test_a_topic_that_an_old_broker_may_hide_is_never_skipped() -> None:
             resolve(asked(action), survey, CHECKPOINT)
         assert "or this client may not see it any more" in str(caught.value.facts)
     (held,) = resolve(asked(Action.HOLD), survey, CHECKPOINT).held
-    assert held.verdict is Verdict.VANISHED
+    assert held.verdict is LossKind.VANISHED
     assert "or this client may not see it any more" in held.evidence
 
 

@@ -11,16 +11,16 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects import jafka
 from rangeland.dialects.dialect import (
-    Asked,
-    Asking,
     ClusterView,
     Credentials,
-    FetchTerms,
+    FetchOptions,
+    LeaderQuery,
+    NoReply,
+    PartitionFetch,
     Question,
     Search,
-    Silence,
 )
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.jafka import messages as m
 from rangeland.dialects.jafka.error_codes import CODES, judge
 from rangeland.dialects.jafka.log_entries import MAX_DEPTH
@@ -39,7 +39,7 @@ from tests.entries import entry, packed, plain
 ONE, TWO = Address("one", 9092), Address("two", 9092)
 NOTHING = memoryview(b"")
 COMMITTED = Isolation.READ_COMMITTED
-TERMS = FetchTerms(COMMITTED, 500, 1 << 20)
+TERMS = FetchOptions(COMMITTED, 500, 1 << 20)
 
 
 # --- sessions ---------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_too_many_parts_are_not_sent() -> None:
 
 def test_every_code_is_listed_once_and_others_are_unknown() -> None:
     assert [code.number for code in CODES] == [-1, 0, 1, 2, 3, 4]
-    assert judge(77).verdict is Verdict.UNKNOWN
+    assert judge(77).verdict is ErrorMeaning.UNKNOWN
 
 
 # --- leaders ----------------------------------------------------------------------------
@@ -138,11 +138,11 @@ class Broker:
 def look(search: Search, brokers: Mapping[Address, Broker]) -> ClusterView:
     """What a search finds; a broker that is not there is silent."""
     try:
-        asking: Asking = next(search)
+        asking: LeaderQuery = next(search)
         while True:
             (address,) = asking.seeds
             broker = brokers.get(address)
-            answers: list[Any] | Silence = Silence({address: "refused"})
+            answers: list[Any] | NoReply = NoReply({address: "refused"})
             if broker is not None:
                 answers = [broker.answer(question.request) for question in asking.questions]
             asking = search.send(answers)
@@ -163,7 +163,7 @@ def test_partitions_of_all_brokers_are_found_with_their_brokers_names() -> None:
         Partition("t", 0, "2"): Leader(TWO),
     }
     assert set(view.topics["u"].leaders) == {Partition("u", n, "2") for n in range(3)}
-    assert all(topic.verdict is Verdict.OK for topic in view.topics.values())
+    assert all(topic.verdict is ErrorMeaning.OK for topic in view.topics.values())
     assert (view.brokers, view.unreachable) == ((ONE, TWO), {})
 
 
@@ -186,14 +186,14 @@ def test_a_topic_that_no_broker_has_is_unknown() -> None:
     brokers = {ONE: Broker({}), TWO: Broker({})}
     (topic,) = look(jafka.find_leaders(("t",), (), MEMBERS), brokers).topics.values()
     assert topic.is_unknown
-    assert (topic.verdict, topic.code) == (Verdict.FIND_LEADER, "UNKNOWN_TOPIC_OR_PARTITION")
+    assert (topic.verdict, topic.code) == (ErrorMeaning.FIND_LEADER, "UNKNOWN_TOPIC_OR_PARTITION")
     assert topic.leaders == {}
 
 
 def test_a_topic_is_not_called_unknown_while_a_broker_is_silent() -> None:
     view = look(jafka.find_leaders(("t",), (), MEMBERS), {ONE: Broker({})})
     topic = view.topics["t"]
-    assert (topic.verdict, topic.is_unknown) == (Verdict.RETRY, False)
+    assert (topic.verdict, topic.is_unknown) == (ErrorMeaning.RETRY, False)
     assert "2" in topic.code
     assert view.unreachable == {"2": "refused"}
 
@@ -207,15 +207,18 @@ def test_a_silent_broker_hides_only_its_own_partitions() -> None:
 def test_a_name_that_a_broker_refuses_is_not_asked_for_again() -> None:
     broker = Broker({"t": 1}, refuses=frozenset({"a/b"}))
     view = look(jafka.find_leaders(("a/b", "t"), (), {"1": ONE}), {ONE: broker})
-    assert (view.topics["a/b"].verdict, view.topics["a/b"].code) == (Verdict.REFUSED, "UNKNOWN")
-    assert view.topics["t"].verdict is Verdict.OK
+    assert (view.topics["a/b"].verdict, view.topics["a/b"].code) == (
+        ErrorMeaning.REFUSED,
+        "UNKNOWN",
+    )
+    assert view.topics["t"].verdict is ErrorMeaning.OK
 
 
 def test_a_broker_that_fails_to_answer_for_a_topic_hides_none_of_its_partitions() -> None:
     """Its own are not left out beside those of another broker."""
     brokers = {ONE: Broker({"t": 1}), TWO: Broker({"t": 1}, refuses=frozenset({"t"}))}
     topic = look(jafka.find_leaders(("t",), (), MEMBERS), brokers).topics["t"]
-    assert (topic.verdict, topic.code, topic.leaders) == (Verdict.UNKNOWN, "UNKNOWN", {})
+    assert (topic.verdict, topic.code, topic.leaders) == (ErrorMeaning.UNKNOWN, "UNKNOWN", {})
 
 
 def test_all_silent_brokers_are_named() -> None:
@@ -272,7 +275,7 @@ def test_offsets_are_read_with_their_borders(
 def test_a_partition_without_a_log_begins_and_ends_at_0(when: Earliest | Latest | AtTime) -> None:
     questions = jafka.ask_offsets({P: Leader(ONE)}, when, COMMITTED)
     answer = jafka.read_offsets(answers_to(questions, {}))[P]
-    assert (answer.verdict, answer.offset) == (Verdict.OK, 0)
+    assert (answer.verdict, answer.offset) == (ErrorMeaning.OK, 0)
 
 
 def test_partitions_of_two_brokers_are_told_apart() -> None:
@@ -285,7 +288,7 @@ def test_partitions_of_two_brokers_are_told_apart() -> None:
 def test_an_error_leaves_no_offset() -> None:
     (question,) = jafka.ask_offsets({P: Leader(ONE)}, Latest(), COMMITTED)
     answer = jafka.read_offsets([m.OffsetsResponse(question.request, -1, ())])[P]
-    assert (answer.verdict, answer.offset) == (Verdict.UNKNOWN, None)
+    assert (answer.verdict, answer.offset) == (ErrorMeaning.UNKNOWN, None)
 
 
 def test_sizes_are_not_asked_for() -> None:
@@ -297,7 +300,7 @@ def test_sizes_are_not_asked_for() -> None:
 
 
 def test_one_slice_is_a_fetch_and_more_are_a_multi_fetch() -> None:
-    asked = [Asked(Partition("t", n, "1"), None, None, 10 * n, 100) for n in range(2)]
+    asked = [PartitionFetch(Partition("t", n, "1"), None, None, 10 * n, 100) for n in range(2)]
     parts = tuple(
         m.FetchRequest(topic="t", partition=n, offset=10 * n, max_bytes=100) for n in range(2)
     )
@@ -307,10 +310,10 @@ def test_one_slice_is_a_fetch_and_more_are_a_multi_fetch() -> None:
         0, (m.FetchResponse(parts[0], 0, NOTHING), m.FetchResponse(parts[1], 1, NOTHING))
     )
     read = jafka.read_records([answer], asked, COMMITTED)
-    assert read.verdict is Verdict.OK
+    assert read.verdict is ErrorMeaning.OK
     assert [(p.partition, p.verdict) for p in read.parts] == [
-        (asked[0].partition, Verdict.OK),
-        (asked[1].partition, Verdict.OUT_OF_RANGE),
+        (asked[0].partition, ErrorMeaning.OK),
+        (asked[1].partition, ErrorMeaning.OUT_OF_RANGE),
     ]
     assert all(p.readable_end == -1 for p in read.parts)
 

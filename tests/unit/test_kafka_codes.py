@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.error_meaning import UNLISTED, Verdict
+from rangeland.dialects.error_meaning import UNLISTED, ErrorMeaning
 from rangeland.dialects.kafka.error_codes import CODES, judge
 
 
 @pytest.mark.parametrize(
     ("number", "name", "verdict"),
     [
-        (0, "NONE", Verdict.OK),
-        (-1, "UNKNOWN_SERVER_ERROR", Verdict.UNKNOWN),
-        (1, "OFFSET_OUT_OF_RANGE", Verdict.OUT_OF_RANGE),
-        (2, "CORRUPT_MESSAGE", Verdict.CORRUPT),
-        (3, "UNKNOWN_TOPIC_OR_PARTITION", Verdict.FIND_LEADER),
-        (5, "LEADER_NOT_AVAILABLE", Verdict.FIND_LEADER),
-        (6, "NOT_LEADER_OR_FOLLOWER", Verdict.FIND_LEADER),
-        (9, "REPLICA_NOT_AVAILABLE", Verdict.FIND_LEADER),
-        (14, "COORDINATOR_LOAD_IN_PROGRESS", Verdict.RETRY),
-        (16, "NOT_COORDINATOR", Verdict.FIND_LEADER),
-        (22, "ILLEGAL_GENERATION", Verdict.REJOIN),
-        (29, "TOPIC_AUTHORIZATION_FAILED", Verdict.REFUSED),
-        (30, "GROUP_AUTHORIZATION_FAILED", Verdict.REFUSED),
-        (35, "UNSUPPORTED_VERSION", Verdict.UNSUPPORTED),
-        (58, "SASL_AUTHENTICATION_FAILED", Verdict.REFUSED),
-        (74, "FENCED_LEADER_EPOCH", Verdict.FIND_LEADER),
-        (75, "UNKNOWN_LEADER_EPOCH", Verdict.FIND_LEADER),
-        (76, "UNSUPPORTED_COMPRESSION_TYPE", Verdict.UNSUPPORTED),
-        (78, "OFFSET_NOT_AVAILABLE", Verdict.RETRY),
-        (100, "UNKNOWN_TOPIC_ID", Verdict.FIND_LEADER),
-        (103, "INCONSISTENT_TOPIC_ID", Verdict.RECREATED),
+        (0, "NONE", ErrorMeaning.OK),
+        (-1, "UNKNOWN_SERVER_ERROR", ErrorMeaning.UNKNOWN),
+        (1, "OFFSET_OUT_OF_RANGE", ErrorMeaning.OUT_OF_RANGE),
+        (2, "CORRUPT_MESSAGE", ErrorMeaning.CORRUPT),
+        (3, "UNKNOWN_TOPIC_OR_PARTITION", ErrorMeaning.FIND_LEADER),
+        (5, "LEADER_NOT_AVAILABLE", ErrorMeaning.FIND_LEADER),
+        (6, "NOT_LEADER_OR_FOLLOWER", ErrorMeaning.FIND_LEADER),
+        (9, "REPLICA_NOT_AVAILABLE", ErrorMeaning.FIND_LEADER),
+        (14, "COORDINATOR_LOAD_IN_PROGRESS", ErrorMeaning.RETRY),
+        (16, "NOT_COORDINATOR", ErrorMeaning.FIND_LEADER),
+        (22, "ILLEGAL_GENERATION", ErrorMeaning.REJOIN),
+        (29, "TOPIC_AUTHORIZATION_FAILED", ErrorMeaning.REFUSED),
+        (30, "GROUP_AUTHORIZATION_FAILED", ErrorMeaning.REFUSED),
+        (35, "UNSUPPORTED_VERSION", ErrorMeaning.UNSUPPORTED),
+        (58, "SASL_AUTHENTICATION_FAILED", ErrorMeaning.REFUSED),
+        (74, "FENCED_LEADER_EPOCH", ErrorMeaning.FIND_LEADER),
+        (75, "UNKNOWN_LEADER_EPOCH", ErrorMeaning.FIND_LEADER),
+        (76, "UNSUPPORTED_COMPRESSION_TYPE", ErrorMeaning.UNSUPPORTED),
+        (78, "OFFSET_NOT_AVAILABLE", ErrorMeaning.RETRY),
+        (100, "UNKNOWN_TOPIC_ID", ErrorMeaning.FIND_LEADER),
+        (103, "INCONSISTENT_TOPIC_ID", ErrorMeaning.RECREATED),
     ],
 )
-def test_a_code_has_one_name_and_one_verdict(number: int, name: str, verdict: Verdict) -> None:
+def test_a_code_has_one_name_and_one_verdict(number: int, name: str, verdict: ErrorMeaning) -> None:
     code = judge(number)
     assert (code.number, code.name, code.verdict) == (number, name, verdict)
 
@@ -48,11 +48,11 @@ def test_every_number_from_minus_one_on_is_listed_once() -> None:
 @pytest.mark.parametrize("number", [-2, len(CODES) - 1, 32767, -32768])
 def test_a_number_that_is_not_listed_is_one_known_value(number: int) -> None:
     assert judge(number) is UNLISTED
-    assert UNLISTED.verdict is Verdict.UNKNOWN
+    assert UNLISTED.verdict is ErrorMeaning.UNKNOWN
 
 
 def test_only_a_reader_s_success_reads_on() -> None:
-    assert {code.name for code in CODES if code.verdict is Verdict.OK} == {
+    assert {code.name for code in CODES if code.verdict is ErrorMeaning.OK} == {
         "NONE",
         "ELECTION_NOT_NEEDED",
     }

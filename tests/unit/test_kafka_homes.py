@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import Conflict, JobFileError, Unreachable
-from rangeland.groups.backend import Home, Joining
+from rangeland.groups.backend import GroupBackend, JoinRequest
 from rangeland.groups.kafka.group_backend import open_home
 from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
@@ -32,7 +32,7 @@ from tests.scripted import (
 )
 
 ALL = tuple(Partition("orders", number) for number in range(2))
-JOINING = Joining("g", "nightly", ALL, session_ms=9_000, rebalance_ms=20_000)
+JOINING = JoinRequest("g", "nightly", ALL, session_ms=9_000, rebalance_ms=20_000)
 HOLDS = assignment_bytes(ALL)
 
 
@@ -40,7 +40,7 @@ def said(owner: str = "") -> bytes:
     return subscription_bytes(["orders"], (), -1, owner)
 
 
-def a_home(*script: tuple[type[Any], Any]) -> tuple[ScriptedEdge, Home]:
+def a_home(*script: tuple[type[Any], Any]) -> tuple[ScriptedEdge, GroupBackend]:
     edge = ScriptedEdge(list(script))
     return edge, open_home(edge)
 
@@ -286,7 +286,7 @@ def test_strangers_in_an_endless_rebalance_are_a_conflict() -> None:
     "ask", [lambda home: home.view("g"), lambda home: home.join(JOINING)], ids=["view", "join"]
 )
 def test_a_group_that_may_not_be_looked_at_is_for_the_job_s_author(
-    ask: Callable[[Home], Any],
+    ask: Callable[[GroupBackend], Any],
 ) -> None:
     _, home = a_home(found(), described(code="GROUP_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the group g"):

@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import Conflict, JobFileError, Unreachable
-from rangeland.groups.backend import Fenced, Joining, Membership, Standing
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, Membership
 from rangeland.groups.kafka.group_backend import open_home
 from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
@@ -33,13 +33,13 @@ from tests.scripted import (
 
 ALL = tuple(Partition("orders", number) for number in range(4))
 ONE, TWO = assignment_bytes(ALL[:1]), assignment_bytes(ALL[:2])
-JOINING = Joining("g", "nightly", ALL, session_ms=9_000, rebalance_ms=20_000)
+JOINING = JoinRequest("g", "nightly", ALL, session_ms=9_000, rebalance_ms=20_000)
 OURS = subscription_bytes(["orders"], (), -1, owner_of("nightly"))
 THEIRS = subscription_bytes(["orders"], (), -1, "")
 OVER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
 
 
-def a_join(*script: tuple[type[Any], Any], joining: Joining = JOINING) -> Any:
+def a_join(*script: tuple[type[Any], Any], joining: JoinRequest = JOINING) -> Any:
     """The edge, and what comes of a join into an empty group with these answers."""
     edge = ScriptedEdge([found(), described(state="Empty"), *script])
     return edge, open_home(edge).join(joining)
@@ -186,7 +186,7 @@ def test_a_heartbeat_comes_three_times_in_a_session() -> None:
     edge, place = a_place()
     edge.then(beaten())
     assert place.beat_ms == 3_000
-    assert place.beat() is Standing.HOLDS
+    assert place.beat() is HeartbeatStatus.HOLDS
     (request,) = edge.requests(m.HeartbeatRequest)
     assert (request.generation_id, request.member_id) == (1, "me")
 
@@ -194,7 +194,7 @@ def test_a_heartbeat_comes_three_times_in_a_session() -> None:
 def test_a_rebalance_is_joined_with_the_same_id_and_what_was_held() -> None:
     edge, place = a_place()
     edge.then(beaten("REBALANCE_IN_PROGRESS"))
-    assert place.beat() is Standing.REBALANCING
+    assert place.beat() is HeartbeatStatus.REBALANCING
     assert place.owned == frozenset(ALL[:2])
     edge.then(joined(generation=2), synced(ONE))
     place.rejoin()
@@ -208,8 +208,8 @@ def test_a_rebalance_is_joined_with_the_same_id_and_what_was_held() -> None:
 def test_a_place_that_is_lost_owns_nothing_and_asks_nothing(code: str) -> None:
     edge, place = a_place()
     edge.then(beaten(code))
-    assert place.beat() is Standing.LOST
-    assert place.beat() is Standing.LOST
+    assert place.beat() is HeartbeatStatus.LOST
+    assert place.beat() is HeartbeatStatus.LOST
     assert place.owned == frozenset()
     with pytest.raises(Fenced):
         place.commit({ALL[0]: 1})
@@ -260,7 +260,7 @@ def test_a_heartbeat_of_another_thread_waits_for_the_join() -> None:
         return joined(generation=2)[1]
 
     edge.then((m.JoinGroupRequest, slow), synced(ONE), beaten())
-    beats: list[Standing] = []
+    beats: list[HeartbeatStatus] = []
     threads = [
         threading.Thread(target=place.rejoin),
         threading.Thread(target=lambda: beats.append(place.beat())),
@@ -273,7 +273,7 @@ def test_a_heartbeat_of_another_thread_waits_for_the_join() -> None:
     go_on.set()
     for thread in threads:
         thread.join(10)
-    assert beats == [Standing.HOLDS]
+    assert beats == [HeartbeatStatus.HOLDS]
     assert edge.requests(m.HeartbeatRequest)[0].generation_id == 2
 
 
@@ -307,7 +307,7 @@ def test_a_commit_of_a_generation_that_is_over_is_fenced(code: str) -> None:
         place.commit({ALL[0]: 7, ALL[1]: 8})
     assert (caught.value.exit_code, caught.value.facts["member"]) == (73, "me")
     assert place.owned == frozenset()
-    assert place.beat() is Standing.LOST
+    assert place.beat() is HeartbeatStatus.LOST
 
 
 @pytest.mark.parametrize("last", ["NONE", "UNKNOWN_MEMBER_ID"])

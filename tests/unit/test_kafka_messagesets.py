@@ -10,15 +10,15 @@ import cramjam
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.dialect import Context, Gap
+from rangeland.dialects.dialect import FetchContext, Gap
 from rangeland.dialects.kafka.compression import mend_lz4
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
 from rangeland.dialects.kafka.raw_entries import cut_out
-from rangeland.dialects.kafka.records import Chunk, decode_chunk, decode_chunks, next_offset
+from rangeland.dialects.kafka.records import KafkaChunk, decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.model import Counts, Isolation, Kept, Partition, Slice
+from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Policy
 from tests.batches import Batch, Record, encode
 from tests.messagesets import NOW_MS, Message, Wrapper, encode_all, old_lz4
@@ -31,17 +31,17 @@ def plain(first: int, count: int = 10, **changes: Any) -> list[Message]:
     return [Message(first + i, b"%d" % i, b"value %d" % i, **changes) for i in range(count)]
 
 
-def chunk_of(*stored: Entries | bytes, start: int = 0, until: int = 1 << 40) -> Chunk:
+def chunk_of(*stored: Entries | bytes, start: int = 0, until: int = 1 << 40) -> KafkaChunk:
     data = b"".join(one if isinstance(one, bytes) else encode_all(one) for one in stored)
     return decode_chunk(memoryview(data), start, until, Isolation.READ_COMMITTED, [])
 
 
-def column(chunk: Chunk, name: str) -> list[Any]:
+def column(chunk: KafkaChunk, name: str) -> list[Any]:
     assert chunk.batch is not None
     return list(chunk.batch.column(name).to_pylist())
 
 
-def offsets(chunk: Chunk) -> list[int]:
+def offsets(chunk: KafkaChunk) -> list[int]:
     return column(chunk, "offset")
 
 
@@ -133,11 +133,11 @@ def test_gaps_between_messages_are_named_where_nothing_explains_them() -> None:
             21,
             Isolation.READ_COMMITTED,
             [],
-            Context(names_gaps=True),
+            FetchContext(names_gaps=True),
         )
     )
     gaps = [part.next_offset for part in parts if isinstance(part, Gap)]
-    found = [part for part in parts if isinstance(part, Chunk)]
+    found = [part for part in parts if isinstance(part, KafkaChunk)]
     assert gaps == [2, 5, 7, 20]
     assert [chunk.next_offset for chunk in found] == [4, 6, 10, 21]
     assert Counts.sum(chunk.counts for chunk in found) == Counts(landed=6, compacted=1)
@@ -260,7 +260,7 @@ def test_what_is_damaged_is_kept_aside_and_all_around_it_is_landed(magic: int) -
         "kafka",
         (),
         policy=Policy(corrupt=Action.QUARANTINE),
-        kept={0: Kept(encode_all(stored), (), "")},
+        kept={0: QuarantinedBytes(encode_all(stored), (), "")},
     )
     chunks = list(read_slices([Slice(0, Partition("t", 0), 3, 38, 0)], settings))
     rows = [o for c in chunks if c.batch is not None for o in c.batch.column("offset").to_pylist()]

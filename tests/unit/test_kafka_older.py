@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from rangeland.connection import broker_connection
-from rangeland.connection.failures import Silent
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asking, ClusterView
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.failures import NoAnswer
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import ClusterView, LeaderQuery
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fitted
 from rangeland.dialects.kafka.requests import ask_offsets, find_leaders, read_offsets
-from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, Session
+from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
 from rangeland.job import Job
 from rangeland.landing import job_survey
-from rangeland.model import Address, Age, AtTime, Isolation, Leader, Partition, Survey
-from rangeland.survey.cluster_survey import Wanted
+from rangeland.model import Address, AtTime, Isolation, Leader, Partition, Survey, VersionSupport
+from rangeland.survey.cluster_survey import SurveyRequest
 from rangeland.wire.encoding import decode, encode
 from tests.unit.test_connection import (
     API_VERSIONS,
@@ -37,7 +37,7 @@ SEED = Address("seed", 9092)
 ORDERS = Partition("orders", 0)
 
 
-def sent(session: Session, request: Any) -> Any:
+def sent(session: KafkaSession, request: Any) -> Any:
     """The request as it is on the wire."""
     _, whole = session.encode(request)
     header = m.RequestHeader(api_key=0, api_version=0, correlation_id=0, client_id="me")
@@ -45,8 +45,8 @@ def sent(session: Session, request: Any) -> Any:
     return decode(type(request), version, memoryview(whole)[4 + len(encode(header, 1)) :])
 
 
-def session_of(versions: dict[int, tuple[int, int]]) -> Session:
-    session = Session("me")
+def session_of(versions: dict[int, tuple[int, int]]) -> KafkaSession:
+    session = KafkaSession("me")
     session.assume(versions)
     return session
 
@@ -94,7 +94,7 @@ def test_the_oldest_keep_a_groups_offsets_at_its_coordinator() -> None:
 
 def view_of(answer: m.MetadataResponse, topics: list[str] | None) -> ClusterView:
     search = find_leaders(topics, [SEED], {})
-    assert isinstance(next(search), Asking)
+    assert isinstance(next(search), LeaderQuery)
     with pytest.raises(StopIteration) as done:
         search.send([answer])
     view = done.value.value
@@ -153,7 +153,7 @@ def test_an_error_says_nothing_about_offsets() -> None:
     found = _read(
         0, m.ListOffsetsPartitionResponse(partition_index=0, error_code=6, old_style_offsets=())
     )
-    assert (found.offset, found.verdict) == (None, Verdict.FIND_LEADER)
+    assert (found.offset, found.verdict) == (None, ErrorMeaning.FIND_LEADER)
 
 
 def _read(version: int, part: m.ListOffsetsPartitionResponse) -> Any:
@@ -186,7 +186,7 @@ def old(asked: list[int]) -> Reply:
 def test_a_broker_that_is_too_old_to_be_asked_is_remembered() -> None:
     asked: list[int] = []
     question = next(find_leaders(["orders"], [SEED], {})).questions[0]
-    with peer(old(asked)) as address, Brokers(settings_of(address)) as brokers:
+    with peer(old(asked)) as address, ConnectionPool(settings_of(address)) as brokers:
         brokers.call(address, question)
         assert asked.count(API_VERSIONS) == 2, "closed at the first, and again after an answer"
         asked.clear()
@@ -211,9 +211,12 @@ def mute(asked: list[int]) -> Reply:
 def test_a_broker_that_says_nothing_to_an_opening_is_old_if_it_answers_as_the_old_do() -> None:
     asked: list[int] = []
     question = next(find_leaders(["orders"], [SEED], {})).questions[0]
-    with peer(mute(asked)) as address, Brokers(settings_of(address, request_ms=300)) as brokers:
+    with (
+        peer(mute(asked)) as address,
+        ConnectionPool(settings_of(address, request_ms=300)) as brokers,
+    ):
         brokers.call(address, question)
-        assert brokers.connect(address).age is not Age.YOUNG
+        assert brokers.connect(address).age is not VersionSupport.YOUNG
         assert asked == [API_VERSIONS, 1, 3, 3]
         asked.clear()
         brokers.drop(address)
@@ -221,11 +224,11 @@ def test_a_broker_that_says_nothing_to_an_opening_is_old_if_it_answers_as_the_ol
         assert asked == [1, 3, 3], "what it loses others' requests with is not asked again"
 
 
-@pytest.mark.parametrize(("kind", "age"), [(mute, Age.MUTE), (old, Age.OLD)])
+@pytest.mark.parametrize(("kind", "age"), [(mute, VersionSupport.MUTE), (old, VersionSupport.OLD)])
 def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
-    monkeypatch: pytest.MonkeyPatch, kind: Any, age: Age
+    monkeypatch: pytest.MonkeyPatch, kind: Any, age: VersionSupport
 ) -> None:
-    def look(brokers: Brokers, *about: object, **more: object) -> Survey:
+    def look(brokers: ConnectionPool, *about: object, **more: object) -> Survey:
         brokers.connect(brokers.settings.seeds[0])
         return Survey(0, {})
 
@@ -240,13 +243,13 @@ def test_what_a_look_has_learnt_of_a_broker_is_known_to_those_who_read_it(
             "sink": {"table": "lake/orders"},
         }
         job = Job.parse(json.dumps(document))
-        survey = job_survey.survey_of(job, Wanted(("orders",)), settings=settings)
+        survey = job_survey.survey_of(job, SurveyRequest(("orders",)), settings=settings)
         assert survey.ages == {address: age}
         asked.clear()
-        with Brokers(pickle.loads(pickle.dumps(settings.knowing(survey)))) as brokers:
+        with ConnectionPool(pickle.loads(pickle.dumps(settings.knowing(survey)))) as brokers:
             brokers.call(address, question)
             assert brokers.ages == survey.ages
-    assert asked == ([1, 3, 3] if age is Age.MUTE else [1, API_VERSIONS, 3])
+    assert asked == ([1, 3, 3] if age is VersionSupport.MUTE else [1, API_VERSIONS, 3])
 
 
 def test_a_broker_that_was_young_is_waited_for_and_asked_nothing_else(
@@ -261,22 +264,22 @@ def test_a_broker_that_was_young_is_waited_for_and_asked_nothing_else(
             time.sleep(0.4)
         return versions_answer(request)
 
-    with peer(slow) as address, Brokers(settings_of(address, request_ms=5_000)) as brokers:
+    with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=5_000)) as brokers:
         brokers.connect(address)
         brokers.drop(address)
-        assert brokers.connect(address).age is Age.YOUNG
+        assert brokers.connect(address).age is VersionSupport.YOUNG
     assert asked == [API_VERSIONS, API_VERSIONS]
 
 
 def test_an_address_that_was_youngs_and_says_nothing_now_is_asked_for_its_age() -> None:
     asked: list[int] = []
     with peer(mute(asked)) as address:
-        known = Survey(0, {}, ages={address: Age.YOUNG})
-        with Brokers(settings_of(address, request_ms=300).knowing(known)) as brokers:
-            with pytest.raises(Silent):
+        known = Survey(0, {}, ages={address: VersionSupport.YOUNG})
+        with ConnectionPool(settings_of(address, request_ms=300).knowing(known)) as brokers:
+            with pytest.raises(NoAnswer):
                 brokers.connect(address)
             assert asked == [API_VERSIONS]
-            assert brokers.connect(address).age is Age.MUTE
+            assert brokers.connect(address).age is VersionSupport.MUTE
 
 
 def test_the_age_is_asked_for_as_long_as_any_answer_is_waited_for(
@@ -290,9 +293,9 @@ def test_the_age_is_asked_for_as_long_as_any_answer_is_waited_for(
         time.sleep(0.7)
         return framed(request[4:8] + b"\0\0\0\0")
 
-    with peer(slow) as address, Brokers(settings_of(address, request_ms=1_200)) as brokers:
+    with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=1_200)) as brokers:
         start = time.monotonic()
-        with pytest.raises(Silent):
+        with pytest.raises(NoAnswer):
             brokers.connect(address)
         assert time.monotonic() - start < 1.6
 
@@ -313,9 +316,9 @@ def test_a_young_broker_that_is_slow_to_open_is_not_taken_for_an_old_one(
         told = m.MetadataResponse(brokers=(), topics=(), controller_id=-1)
         return framed(request[4:8] + encode(told, version))
 
-    with peer(slow) as address, Brokers(settings_of(address, request_ms=300)) as brokers:
+    with peer(slow) as address, ConnectionPool(settings_of(address, request_ms=300)) as brokers:
         connection = brokers.connect(address)
-        assert connection.age is Age.YOUNG
+        assert connection.age is VersionSupport.YOUNG
         assert connection._session.versions[3] == (0, 13)  # type: ignore[attr-defined]
         rest = [API_VERSIONS] if closes_at_the_oldest else [3, API_VERSIONS]
         assert asked == [API_VERSIONS, 1, *rest]
@@ -329,18 +332,18 @@ def test_an_old_broker_that_was_upgraded_is_found_to_speak_by_now() -> None:
 
     with (
         peer(mute(asked), mute(asked), upgraded) as address,
-        Brokers(settings_of(address, request_ms=300)) as brokers,
+        ConnectionPool(settings_of(address, request_ms=300)) as brokers,
     ):
-        assert brokers.connect(address).age is not Age.YOUNG
+        assert brokers.connect(address).age is not VersionSupport.YOUNG
         brokers.drop(address)
-        assert brokers.connect(address).age is Age.YOUNG
+        assert brokers.connect(address).age is VersionSupport.YOUNG
 
 
 def test_the_age_is_told_by_the_version_of_the_answer() -> None:
     one = m.MetadataBroker(node_id=1, host="here", port=9092)
     for brokers in ((), (one,), (one, one)):
         for version in (0, 1):
-            session = Session("me")
+            session = KafkaSession("me")
             session.assume(WITHOUT_API_VERSIONS)
             frame = session.ask_age()
             told = encode(m.MetadataResponse(brokers=brokers, topics=()), version)
@@ -365,13 +368,13 @@ def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:
     was_old = old(asked)
     with (
         peer(was_old, was_old, was_old, was_old, upgraded) as address,
-        Brokers(settings_of(address)) as brokers,
+        ConnectionPool(settings_of(address)) as brokers,
     ):
         brokers.call(address, question)
-        assert brokers.connect(address).age is not Age.YOUNG
+        assert brokers.connect(address).age is not VersionSupport.YOUNG
         brokers.drop(address)
         brokers.call(address, question)
-        assert brokers.connect(address).age is Age.YOUNG
+        assert brokers.connect(address).age is VersionSupport.YOUNG
 
 
 def test_one_that_is_upgraded_is_found_to_be_new_again() -> None:
@@ -392,7 +395,7 @@ def test_one_that_is_upgraded_is_found_to_be_new_again() -> None:
     life: list[Reply] = [old(asked)]
     with peer(lambda request: life[-1](request)) as address:
         settings = settings_of(address)
-        with Brokers(settings) as brokers:
+        with ConnectionPool(settings) as brokers:
             brokers.call(address, question)
             brokers.drop(address)
             life.append(upgraded)

@@ -12,11 +12,11 @@ import pytest
 from rangeland import decode
 from rangeland.decode.kafka.layout import Fault
 from rangeland.dialects.kafka import records
-from rangeland.dialects.kafka.compression import Undecodable, decompress
+from rangeland.dialects.kafka.compression import NotDecompressible, decompress
 from rangeland.dialects.kafka.entry_scan import READERS, entries
 from rangeland.dialects.kafka.records import (
     Aborted,
-    Chunk,
+    KafkaChunk,
     decode_chunk,
     decode_chunks,
     next_offset,
@@ -39,11 +39,11 @@ def chunk_of(
     until: int = 1 << 40,
     isolation: Isolation = COMMITTED,
     aborted: list[Aborted] | None = None,
-) -> Chunk:
+) -> KafkaChunk:
     return decode_chunk(memoryview(encode_log(batches)), start, until, isolation, aborted or [])
 
 
-def offsets(chunk: Chunk) -> list[int]:
+def offsets(chunk: KafkaChunk) -> list[int]:
     return [] if chunk.batch is None else chunk.batch.column("offset").to_pylist()
 
 
@@ -98,14 +98,16 @@ def test_a_bomb_is_refused_before_it_is_unpacked(
         raise AssertionError(f"{size} bytes were taken")
 
     monkeypatch.setattr(pa, "allocate_buffer", never)
-    with pytest.raises(Undecodable, match=r"may unpack to .* bytes, and 65535 bytes are allowed"):
+    with pytest.raises(
+        NotDecompressible, match=r"may unpack to .* bytes, and 65535 bytes are allowed"
+    ):
         decompress(CODECS[codec], memoryview(packed), max_bytes=(1 << 16) - 1)
 
 
 def test_a_gzip_that_lies_about_its_size_does_not_pass_it() -> None:
     packed = bytes(cramjam.gzip.compress(bytes(1 << 16)))
     lying = packed[:-4] + struct.pack("<I", 100)
-    with pytest.raises(Undecodable, match="gzip"):
+    with pytest.raises(NotDecompressible, match="gzip"):
         decompress(CODECS["gzip"], memoryview(lying))
 
 
@@ -226,7 +228,7 @@ def test_the_next_offset_counts_what_a_cleaner_took() -> None:
 def test_only_wanted_offsets_are_counted(start: int, until: int) -> None:
     chunk = chunk_of(ten(0), ten(10), ten(20), ten(30), start=start, until=until)
     assert offsets(chunk) == list(range(start, until))
-    assert chunk == Chunk(until, chunk.batch, Counts(landed=until - start))
+    assert chunk == KafkaChunk(until, chunk.batch, Counts(landed=until - start))
 
 
 def test_gaps_before_between_and_inside_batches_are_compacted() -> None:

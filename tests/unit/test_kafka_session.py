@@ -23,7 +23,7 @@ from rangeland.dialects.kafka.messages import (
     request_header_version,
     response_header_version,
 )
-from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, Session
+from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire.encoding import decode, decode_from, encode, spec_of
 
@@ -52,15 +52,15 @@ def sent(data: bytes | None) -> tuple[RequestHeader, Any]:
     return header, decode(request, version, data, end)
 
 
-def ready(ranges: dict[int, tuple[int, int]] | None = None) -> Session:
-    session = Session("reader")
+def ready(ranges: dict[int, tuple[int, int]] | None = None) -> KafkaSession:
+    session = KafkaSession("reader")
     session.open()
     assert session.negotiated(versions_answer(0, 3, ranges or FOUR_ONE)) is None
     return session
 
 
 def test_the_first_frame_asks_for_versions_with_a_name() -> None:
-    header, request = sent(Session("reader").open())
+    header, request = sent(KafkaSession("reader").open())
     assert (header.api_key, header.api_version, header.client_id) == (18, 3, "reader")
     assert request.client_software_name == "rangeland"
 
@@ -80,7 +80,7 @@ def test_flexible_messages_have_flexible_headers() -> None:
 
 
 def test_a_broker_that_refuses_version_3_is_asked_again_in_version_0() -> None:
-    session = Session("reader")
+    session = KafkaSession("reader")
     session.open()
     again = session.negotiated(versions_answer(0, 0, {}, error_code=35))
     header, _ = sent(again)
@@ -91,14 +91,14 @@ def test_a_broker_that_refuses_version_3_is_asked_again_in_version_0() -> None:
 
 
 def test_a_broker_that_lists_what_it_has_is_asked_in_its_highest() -> None:
-    session = Session("reader")
+    session = KafkaSession("reader")
     session.open()
     header, _ = sent(session.negotiated(versions_answer(0, 0, {18: (0, 2)}, error_code=35)))
     assert header.api_version == 2
 
 
 def test_a_broker_that_refuses_every_version_is_given_up_after_three_questions() -> None:
-    session = Session("reader")
+    session = KafkaSession("reader")
     session.open()
     again = session.negotiated(versions_answer(0, 0, {18: (0, 9)}, error_code=35))
     assert sent(again)[0].api_version == 2
@@ -108,7 +108,7 @@ def test_a_broker_that_refuses_every_version_is_given_up_after_three_questions()
 
 
 def test_any_other_error_ends_the_negotiation() -> None:
-    session = Session("reader")
+    session = KafkaSession("reader")
     session.open()
     with pytest.raises(RemoteProtocolError, match=r"ILLEGAL_SASL_STATE \(34\)"):
         session.negotiated(versions_answer(0, 3, {}, error_code=34))
@@ -144,7 +144,7 @@ def test_the_lower_bound_a_broker_lists_for_produce_is_not_relied_on() -> None:
 
 
 def test_nothing_is_sent_before_the_versions_are_known() -> None:
-    session = Session("reader")
+    session = KafkaSession("reader")
     session.open()
     with pytest.raises(LocalProtocolError, match="has not said yet"):
         session.encode(MetadataRequest())
@@ -152,7 +152,7 @@ def test_nothing_is_sent_before_the_versions_are_known() -> None:
 
 
 def test_the_oldest_brokers_are_asked_in_version_0() -> None:
-    session = Session("reader")
+    session = KafkaSession("reader")
     session.assume(WITHOUT_API_VERSIONS)
     for request in (FetchRequest, ListOffsetsRequest, MetadataRequest):
         assert session.choose(request) == 0

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rangeland.errors import Unreachable
-from rangeland.groups.backend import Fenced, Joining
-from rangeland.groups.heartbeat import Keeper
+from rangeland.groups.backend import Fenced, JoinRequest
+from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.model import Partition
 from tests.fakes.homes import FakeHome, Groups
 
@@ -33,12 +33,12 @@ class Drivers:
     def __init__(self) -> None:
         self.groups = Groups()
         self.homes: dict[str, FakeHome] = {}
-        self.keepers: list[Keeper] = []
+        self.keepers: list[HeartbeatThread] = []
 
-    def join(self, name: str) -> Keeper:
+    def join(self, name: str) -> HeartbeatThread:
         home = self.homes[name] = FakeHome(self.groups, name)
-        joining = Joining("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
-        keeper = Keeper(home.join(joining), SESSION_MS)
+        joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
+        keeper = HeartbeatThread(home.join(joining), SESSION_MS)
         self.keepers.append(keeper)
         return keeper
 
@@ -62,7 +62,7 @@ def test_a_driver_that_reads_nothing_takes_part_in_a_rebalance_by_itself(drivers
 
 def test_a_driver_that_reads_is_told_to_stop_and_waited_for(drivers: Drivers) -> None:
     one = drivers.join("a")
-    joined: list[Keeper] = []
+    joined: list[HeartbeatThread] = []
     with one.reading():
         thread = threading.Thread(target=lambda: joined.append(drivers.join("b")))
         thread.start()

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.delta.ledger.events import OutcomeEntry
-from rangeland.delta.table_metadata import CommitFacts
-from rangeland.landing.committer import Finisher
+from rangeland.delta.ledger.events import OutcomeEvent
+from rangeland.delta.table_metadata import CommitMetadata
+from rangeland.landing.committer import PlanCommitter
 from rangeland.model import DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.plan import Plan
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 
 P = Partition("t", 0)
 FILE = DataFile("part-1.parquet", 10, 1, "{}", 1)
@@ -28,16 +28,16 @@ class Target:
     def there(self) -> str:
         return "lake/t"
 
-    def commits(self, table_uri: str, since: int) -> list[CommitFacts]:
+    def commits(self, table_uri: str, since: int) -> list[CommitMetadata]:
         return []
 
     def landed_sequence(self, application: str) -> int:
         return self.landed
 
-    def keep(self, outcome: OutcomeEntry) -> None:
+    def keep(self, outcome: OutcomeEvent) -> None:
         self.asked.append("keep")
 
-    def land(self, outcome: OutcomeEntry, since: int | None) -> None:
+    def land(self, outcome: OutcomeEvent, since: int | None) -> None:
         self.asked.append("land")
 
 
@@ -58,10 +58,10 @@ def test_the_quarantine_is_told_of_every_later_attempt(
     committed = Isolation.READ_COMMITTED
     slices = (Slice(0, P, 0, 4),)
     plan = Plan("j", "rangeland/j", 1, "kafka", committed, (whole,), slices, checkpoint={})
-    outcome = OutcomeEntry("rangeland/j", "j", 1, plan.hash, (), (), 1, attempt, kept)
+    outcome = OutcomeEvent("rangeland/j", "j", 1, plan.hash, (), (), 1, attempt, kept)
     target = Target(landed)
-    finisher = Finisher(
-        None, cast(Any, None), cast(Any, target), cast(Any, None), None, Silent(), print
+    finisher = PlanCommitter(
+        None, cast(Any, None), cast(Any, target), cast(Any, None), None, NoProgress(), print
     )
     finisher._land(plan, outcome, None)
     assert target.asked == asked

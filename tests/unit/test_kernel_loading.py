@@ -19,7 +19,7 @@ from rangeland import decode
 from rangeland.decode.native import native_library
 from rangeland.errors import UsageError
 
-LIB = Path(native_library.__file__).parents[2]
+LIB = Path(native_library.__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)

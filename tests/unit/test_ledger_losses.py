@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from rangeland.delta.ledger.events import LossEntry, OutcomeEntry, RangeEntry
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, RangeEntry
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import NATURE
 from rangeland.errors import BadRecord
 from rangeland.fetch.fetch_thread import located
-from rangeland.fetch.replica_choice import Server
-from rangeland.fetch.slice_state import Phase, Reading, unreadable
+from rangeland.fetch.replica_choice import ServingReplica
+from rangeland.fetch.slice_state import Phase, SliceState, unreadable
 from rangeland.landing.loss_records import losses_in, losses_of, seen_losses
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Receipt, Slice
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, Seen, Verdict
+from rangeland.planning.policy import Action, Loss, LossKind, SeenLoss
 from tests.unit.test_ledger_lost_answers import P0, TableInMemory, ledger_of, plan
 
 APP = "rangeland/a"
@@ -33,14 +33,14 @@ def ledger(table: TableInMemory, tmp_path: Path) -> Ledger:
     return ledger_of(table, tmp_path).open_or_create()
 
 
-def outcome(attempt: int = 0) -> OutcomeEntry:
+def outcome(attempt: int = 0) -> OutcomeEvent:
     ranges = (RangeEntry(Range(P0, 0, 10, "id"), Counts(landed=7, lost=3)),)
-    return OutcomeEntry(APP, "a", 1, "h1", ranges, (), 1_000, attempt)
+    return OutcomeEvent(APP, "a", 1, "h1", ranges, (), 1_000, attempt)
 
 
-def loss(first: int = 2, action: Action = Action.SKIP, attempt: int = 0) -> LossEntry:
+def loss(first: int = 2, action: Action = Action.SKIP, attempt: int = 0) -> LossEvent:
     said = ("corrupt", action.value, "cause", "evidence")
-    return LossEntry(APP, "a", 1, Range(P0, first, 5, "id"), *said, 900, 1_000, "h1", attempt)
+    return LossEvent(APP, "a", 1, Range(P0, first, 5, "id"), *said, 900, 1_000, "h1", attempt)
 
 
 def test_losses_are_in_the_commit_of_their_outcome(table: TableInMemory, ledger: Ledger) -> None:
@@ -74,9 +74,9 @@ def test_the_losses_of_the_last_attempt_count(ledger: Ledger) -> None:
     assert ledger.losses() == []
 
 
-def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1) -> LossEntry:
-    found = Loss(P0, first, until, Verdict.EXPIRED, f"the log begins at {until}")
-    (entry,) = seen_losses(APP, "a", sequence, [Seen(found, action, "id")], 1_000, 1_000)
+def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1) -> LossEvent:
+    found = Loss(P0, first, until, LossKind.EXPIRED, f"the log begins at {until}")
+    (entry,) = seen_losses(APP, "a", sequence, [SeenLoss(found, action, "id")], 1_000, 1_000)
     return entry
 
 
@@ -134,8 +134,8 @@ def test_damage_is_noted_with_the_broker_whose_log_it_is_in(broker: str) -> None
 
 def test_a_place_that_is_unreadable_is_noted_with_its_broker() -> None:
     where = Partition("orders", 0, "a")
-    server = Server(Leader(Address("h", 10911)))
-    reading = Reading(Slice(0, where, 0, 9), 4, server, Phase.READING, 1)
+    server = ServingReplica(Leader(Address("h", 10911)))
+    reading = SliceState(Slice(0, where, 0, 9), 4, server, Phase.READING, 1)
     (found,) = losses_in(unreadable(reading, "a disk error"))
     assert found.partition == where
 
@@ -149,7 +149,7 @@ def test_each_loss_of_a_plan_is_of_its_own_life_of_the_topic() -> None:
         Isolation.READ_COMMITTED,
         (Range(P0, 0, 20, "old"), Range(P0, 0, 30, "new")),
         (Slice(0, P0, 0, 30, topic_id="new"),),
-        (Loss(P0, 0, 20, Verdict.RECREATED, "it has another id"),),
+        (Loss(P0, 0, 20, LossKind.RECREATED, "it has another id"),),
     )
     bad = ((4, 6, "corrupt", "bad"),)
     receipt = Receipt(0, P0, 0, 30, Counts(landed=28, quarantined=2), quarantined=bad)
@@ -182,7 +182,7 @@ def test_an_outcome_has_a_loss_for_each_verdict() -> None:
         Isolation.READ_COMMITTED,
         (Range(P0, 0, 20, "id"), Range(other, 0, 5)),
         (Slice(0, P0, 3, 20), Slice(1, other, 0, 5)),
-        (Loss(P0, 0, 3, Verdict.EXPIRED, "the log begins at 3"),),
+        (Loss(P0, 0, 3, LossKind.EXPIRED, "the log begins at 3"),),
         made_at_ms=500,
     )
     receipt = Receipt(

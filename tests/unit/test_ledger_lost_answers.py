@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from rangeland.delta.arrow_schema import schema_json
-from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, Kernel
+from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, DeltaKernel
 from rangeland.delta.ledger.event_rows import SCHEMA
-from rangeland.delta.ledger.events import PlanEntry, RangeEntry
+from rangeland.delta.ledger.events import PlanEvent, RangeEntry
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.model import DataFile, Partition, Range
@@ -95,12 +95,12 @@ def table() -> TableInMemory:
 
 
 def ledger_of(table: TableInMemory, path: Path) -> Ledger:
-    return Ledger(cast(Kernel, table), str(path / "orders"))
+    return Ledger(cast(DeltaKernel, table), str(path / "orders"))
 
 
-def plan(sequence: int, start: int, end: int) -> PlanEntry:
+def plan(sequence: int, start: int, end: int) -> PlanEvent:
     ranges = (RangeEntry(Range(P0, start, end, "id")),)
-    return PlanEntry("rangeland/a", "a", sequence, f"h{sequence}", ranges, "{}", 1_000)
+    return PlanEvent("rangeland/a", "a", sequence, f"h{sequence}", ranges, "{}", 1_000)
 
 
 def test_a_commit_that_conflicts_with_itself_is_ours_and_keeps_its_file(

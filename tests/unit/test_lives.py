@@ -23,14 +23,14 @@ from rangeland.model import (
     Range,
     Survey,
 )
-from rangeland.planning.bounds import Request, Resolved, resolve
+from rangeland.planning.bounds import RangeRequest, ResolvedRange, resolve
 from rangeland.planning.coverage_rule import coverage_of
-from rangeland.planning.incarnation import Mark, may_be_behind, recreated
+from rangeland.planning.incarnation import LogMark, may_be_behind, recreated
 from rangeland.planning.limits import Limits
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.plan_builder import Standing, Terms, draft
-from rangeland.planning.policy import Action, Loss, Policy, Verdict
+from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.slices import Slicing
 
 P = Partition("t", 0)
@@ -42,17 +42,17 @@ def log(start: int, end: int, epoch: int | None = None, topic_id: str | None = N
 
 
 def found(
-    now: LogState, mark: Mark, epoch_end: int | None = None, policy: Policy | None = None
-) -> Resolved:
+    now: LogState, mark: LogMark, epoch_end: int | None = None, policy: Policy | None = None
+) -> ResolvedRange:
     ends = {} if epoch_end is None else {P: epoch_end}
-    request = Request(
+    request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), policy or Policy(), topics=("t",)
     )
     return resolve(request, Survey(0, {P: now}, epoch_ends=ends), {P: mark})
 
 
 def lost(
-    now: LogState, mark: Mark, epoch_end: int | None = None, policy: Policy | None = None
+    now: LogState, mark: LogMark, epoch_end: int | None = None, policy: Policy | None = None
 ) -> tuple[str, int, int]:
     with pytest.raises(RangeLost) as caught:
         found(now, mark, epoch_end, policy)
@@ -61,26 +61,26 @@ def lost(
 
 
 def test_a_log_that_was_cut_and_has_grown_past_the_checkpoint_is_truncated() -> None:
-    assert lost(log(0, 50, 3), Mark(30, None, 2), 10) == ("truncated", 10, 30)
-    assert lost(log(0, 50, 3, "A"), Mark(30, "A", 2), 10) == ("truncated", 10, 30)
+    assert lost(log(0, 50, 3), LogMark(30, None, 2), 10) == ("truncated", 10, 30)
+    assert lost(log(0, 50, 3, "A"), LogMark(30, "A", 2), 10) == ("truncated", 10, 30)
 
 
 def test_a_policy_that_skips_a_truncation_goes_on_at_the_checkpoint() -> None:
     policy = Policy(truncated=Action.SKIP)
-    went_on = found(log(0, 50, 3), Mark(30, None, 2), 10, policy)
+    went_on = found(log(0, 50, 3), LogMark(30, None, 2), 10, policy)
     assert went_on.ranges == (Range(P, 30, 50),)
     ((loss,),) = (went_on.losses,)
-    assert (loss.from_offset, loss.until_offset, loss.verdict) == (10, 30, Verdict.TRUNCATED)
+    assert (loss.from_offset, loss.until_offset, loss.verdict) == (10, 30, LossKind.TRUNCATED)
     assert "leader epoch 2 end at 10" in loss.evidence
 
 
 @pytest.mark.parametrize("epoch_end", [None, 30, 40])
 def test_an_epoch_that_ends_at_or_behind_the_checkpoint_is_no_loss(epoch_end: int | None) -> None:
-    assert found(log(0, 50, 3), Mark(30, None, 2), epoch_end).ranges == (Range(P, 30, 50),)
+    assert found(log(0, 50, 3), LogMark(30, None, 2), epoch_end).ranges == (Range(P, 30, 50),)
 
 
 def test_a_log_that_is_shorter_than_the_checkpoint_is_one_loss_and_not_two() -> None:
-    assert lost(log(0, 20, 3), Mark(30, None, 2), 10) == ("truncated", 20, 30)
+    assert lost(log(0, 20, 3), LogMark(30, None, 2), 10) == ("truncated", 20, 30)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_a_log_that_is_shorter_than_the_checkpoint_is_one_loss_and_not_two() -> 
 def test_without_ids_the_leader_epoch_tells_a_new_life(
     start: int, end: int, now: int | None, is_anew: bool
 ) -> None:
-    mark = Mark(30, None, 2)
+    mark = LogMark(30, None, 2)
     assert recreated(mark, log(start, end, now)) is is_anew
-    assert not recreated(Mark(30), log(start, end, now))
+    assert not recreated(LogMark(30), log(start, end, now))
     if is_anew:
         assert lost(log(start, end, now), mark) == ("recreated", 30, 30)
         with pytest.raises(RangeLost) as caught:
@@ -109,17 +109,17 @@ def test_without_ids_the_leader_epoch_tells_a_new_life(
 
 
 def test_ids_settle_it_where_both_are_known() -> None:
-    assert recreated(Mark(30, "A", 2), log(0, 90, 9, "B"))
-    assert not recreated(Mark(30, "A", 2), log(0, 20, 0, "A"))
+    assert recreated(LogMark(30, "A", 2), log(0, 90, 9, "B"))
+    assert not recreated(LogMark(30, "A", 2), log(0, 20, 0, "A"))
 
 
 def test_a_nameless_new_life_is_never_skipped_into_the_same_table() -> None:
     """Its offsets would count as landed, and its records would be left out in silence."""
     skips = Policy(recreated=Action.SKIP)
-    assert lost(log(0, 90, 0), Mark(30, None, 2), policy=skips) == ("recreated", 30, 30)
+    assert lost(log(0, 90, 0), LogMark(30, None, 2), policy=skips) == ("recreated", 30, 30)
     with pytest.raises(RangeLost, match="another table"):
-        found(log(0, 90, 0), Mark(30, None, 2), policy=skips)
-    assert found(log(0, 90, 0, "B"), Mark(30, "A", 2), policy=skips).ranges == (
+        found(log(0, 90, 0), LogMark(30, None, 2), policy=skips)
+    assert found(log(0, 90, 0, "B"), LogMark(30, "A", 2), policy=skips).ranges == (
         Range(P, 0, 90, "B"),
     )
 
@@ -138,7 +138,7 @@ def test_an_epoch_read_from_the_last_batch_tells_a_new_life_of_a_shorter_log_onl
     start: int, end: int, now: int, is_anew: bool, may_wait: bool
 ) -> None:
     """A limit has ended the landing at 100 of a log of 1000, whose last batch was of epoch 6."""
-    mark = Mark(100, None, 6, epoch_is_later=True)
+    mark = LogMark(100, None, 6, epoch_is_later=True)
     seen = replace(log(start, end, now), epoch_is_read=True)
     assert recreated(mark, seen) is is_anew
     assert may_be_behind(mark, seen) is may_wait
@@ -147,16 +147,16 @@ def test_an_epoch_read_from_the_last_batch_tells_a_new_life_of_a_shorter_log_onl
 
 
 def test_a_longer_log_of_a_lower_epoch_is_another_one_where_the_mark_was_at_the_end() -> None:
-    mark = Mark(100, None, 6)
+    mark = LogMark(100, None, 6)
     seen = replace(log(0, 500, 5), epoch_is_read=True)
     assert recreated(mark, seen)
     assert may_be_behind(mark, replace(seen, end_offset=90)), "its last batch is not seen yet"
 
 
-@pytest.mark.parametrize("verdict", [Verdict.RECREATED, Verdict.TRUNCATED])
-def test_a_run_looks_again_at_a_log_that_may_only_be_behind(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [LossKind.RECREATED, LossKind.TRUNCATED])
+def test_a_run_looks_again_at_a_log_that_may_only_be_behind(verdict: LossKind) -> None:
     error = range_lost([Loss(P, 100, 100, verdict, "x")])
-    marks = Standing({P: Mark(100, None, 6)}, coverage_of([]), 2)
+    marks = JobPosition({P: LogMark(100, None, 6)}, coverage_of([]), 2)
     for end, again in ((90, True), (100, False)):
         survey = Survey(0, {P: log(0, end, 6)})
         assert planner._may_be_behind(error, marks, survey) is again
@@ -166,23 +166,23 @@ def test_a_run_looks_again_at_a_log_that_may_only_be_behind(verdict: Verdict) ->
 def test_a_mark_knows_whether_its_epoch_is_of_a_later_record(
     limit: int | None, is_later: bool
 ) -> None:
-    asked = Request(Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy())
-    terms = Terms(
+    asked = RangeRequest(Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy())
+    terms = PlanTerms(
         "j", "j", "kafka", Isolation.READ_COMMITTED, asked, Limits(max_records=limit), Slicing()
     )
     for is_read in (True, False):
         seen = Survey(0, {P: replace(log(0, 1000, 6), epoch_is_read=is_read)})
-        plan = draft(terms, seen, Standing({}, coverage_of([]), 1)).plan
-        mark = Mark(limit or 1000, None, 6, is_later and is_read)
+        plan = draft(terms, seen, JobPosition({}, coverage_of([]), 1)).plan
+        mark = LogMark(limit or 1000, None, 6, is_later and is_read)
         assert plan.checkpoint == {P: mark}
         assert Plan.from_json(plan.to_json()).checkpoint == {P: mark}
         assert advance(plan.checkpoint, (Range(P, 0, 50),), {P: 7}) == {P: mark}
 
 
 def test_another_log_is_not_waited_for() -> None:
-    assert not may_be_behind(Mark(100, "A", 6), log(0, 90, 6, "B"))
-    assert not may_be_behind(Mark(100, None, 6), log(0, 90, 5)), "its leader says so itself"
-    assert may_be_behind(Mark(100, "A", 6), log(0, 90, 6, "A"))
+    assert not may_be_behind(LogMark(100, "A", 6), log(0, 90, 6, "B"))
+    assert not may_be_behind(LogMark(100, None, 6), log(0, 90, 5)), "its leader says so itself"
+    assert may_be_behind(LogMark(100, "A", 6), log(0, 90, 6, "A"))
 
 
 OLD = coverage_of([Range(P, 0, 1000)])
@@ -190,11 +190,11 @@ OLD = coverage_of([Range(P, 0, 1000)])
 
 
 @pytest.mark.parametrize("end", [600, 1300])
-@pytest.mark.parametrize("mark", [Mark(1000, None, 7), Mark(2000, "A", 7)])
+@pytest.mark.parametrize("mark", [LogMark(1000, None, 7), LogMark(2000, "A", 7)])
 def test_a_new_life_is_not_left_out_as_landed_since_the_old_one_had_no_id(
-    end: int, mark: Mark
+    end: int, mark: LogMark
 ) -> None:
-    skips = Request(
+    skips = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy(recreated=Action.SKIP)
     )
     survey = Survey(0, {P: log(0, end, 0, "B")})
@@ -205,27 +205,27 @@ def test_a_new_life_is_not_left_out_as_landed_since_the_old_one_had_no_id(
 
 
 def test_brokers_that_begin_to_have_ids_make_no_new_life() -> None:
-    request = Request(
+    request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy(recreated=Action.SKIP)
     )
     for epoch in (7, 9):
         survey = Survey(0, {P: log(0, 1300, epoch, "B")})
-        went_on = resolve(request, survey, {P: Mark(1000, None, 7)}, OLD)
+        went_on = resolve(request, survey, {P: LogMark(1000, None, 7)}, OLD)
         assert (went_on.ranges, went_on.losses) == ((Range(P, 1000, 1300, "B"),), ())
 
 
 def test_what_only_a_replica_has_not_got_is_out_of_reach_and_no_loss() -> None:
     behind = LogState(P, Leader(B1, is_replica=True), 0, 20)
-    held = found(behind, Mark(30), policy=Policy(unreachable=Action.HOLD))
-    assert [loss.verdict for loss in held.held] == [Verdict.UNREACHABLE]
+    held = found(behind, LogMark(30), policy=Policy(unreachable=Action.HOLD))
+    assert [loss.verdict for loss in held.held] == [LossKind.UNREACHABLE]
     assert (held.ranges, held.losses) == ((), ())
 
 
 def test_the_checkpoint_keeps_the_epoch_of_what_landed_last() -> None:
-    moved = advance({P: Mark(30, None, 2)}, (Range(P, 30, 50),), {P: 3})
-    assert moved == {P: Mark(50, None, 3)}
-    behind = advance({P: Mark(30, None, 2)}, (Range(P, 10, 20),), {P: 3})
-    assert behind == {P: Mark(30, None, 2)}
+    moved = advance({P: LogMark(30, None, 2)}, (Range(P, 30, 50),), {P: 3})
+    assert moved == {P: LogMark(50, None, 3)}
+    behind = advance({P: LogMark(30, None, 2)}, (Range(P, 10, 20),), {P: 3})
+    assert behind == {P: LogMark(30, None, 2)}
 
 
 # --- what brokers say of epochs -------------------------------------------------------------
@@ -255,5 +255,5 @@ def test_a_batch_tells_its_epoch_and_older_formats_do_not(header: bytes, epoch: 
 
 
 def test_a_loss_is_told_in_numbers() -> None:
-    loss = Loss(P, 10, 30, Verdict.TRUNCATED, "x")
+    loss = Loss(P, 10, 30, LossKind.TRUNCATED, "x")
     assert (loss.width, str(loss)) == (20, "t/0 [10, 30) is truncated")

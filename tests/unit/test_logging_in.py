@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from rangeland.connection import authentication, tokens
-from rangeland.connection.broker_connection import Connection
+from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import SaslSettings, TlsSettings, TokenSource
-from rangeland.connection.failures import Closed, Lost
-from rangeland.connection.pool import Brokers
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import Question, load_dialect
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import JobFileError
 from rangeland.model import Address
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.wire.encoding import encode
 from tests.certificates import Authority
 from tests.unit.test_connection import Reply, framed, key_of, peer, settings_of
@@ -71,7 +71,7 @@ def taking(request: bytes) -> bytes | None:
 def test_an_old_broker_that_closes_a_login_once_is_logged_in_to_again() -> None:
     going_down, well = broker_of(BARE, lambda _: None), broker_of(BARE, taking)
     with peer(going_down, well) as address:
-        connection = Connection(address, KAFKA, settings_of(address, sasl=PLAIN))
+        connection = BrokerConnection(address, KAFKA, settings_of(address, sasl=PLAIN))
         assert connection.call(METADATA).topics == ()
         connection.close()
 
@@ -81,7 +81,7 @@ def test_an_old_broker_that_closes_a_login_twice_has_refused_it() -> None:
         peer(broker_of(BARE, lambda _: None)) as address,
         pytest.raises(JobFileError, match=r"closed the connection while user lander"),
     ):
-        Connection(address, KAFKA, settings_of(address, sasl=PLAIN))
+        BrokerConnection(address, KAFKA, settings_of(address, sasl=PLAIN))
 
 
 def test_an_old_broker_that_is_silent_is_lost_and_the_next_one_asked() -> None:
@@ -91,8 +91,8 @@ def test_an_old_broker_that_is_silent_is_lost_and_the_next_one_asked() -> None:
 
     with peer(broker_of(BARE, silent)) as address:
         settings = settings_of(address, sasl=PLAIN, request_ms=200)
-        with pytest.raises(Lost, match="no whole answer"):
-            Connection(address, KAFKA, settings)
+        with pytest.raises(ConnectionLost, match="no whole answer"):
+            BrokerConnection(address, KAFKA, settings)
 
 
 # --- tokens ---------------------------------------------------------------------------------
@@ -124,13 +124,13 @@ def test_a_first_token_that_cannot_be_had_is_a_lost_connection(
 ) -> None:
     (tmp_path / "token").unlink()
     sasl = SaslSettings("OAUTHBEARER", token=source)
-    with peer(bearing(0)) as address, Brokers(settings_of(address, sasl=sasl)) as brokers:
-        with pytest.raises(Lost, match="gave no token"):
+    with peer(bearing(0)) as address, ConnectionPool(settings_of(address, sasl=sasl)) as brokers:
+        with pytest.raises(ConnectionLost, match="gave no token"):
             brokers.call(address, METADATA)
         waiter = threading.Timer(0.3, (tmp_path / "token").write_text, ("abc.def",))
         waiter.start()
         with pytest.raises(JobFileError, match="there is no topic t"):
-            take_survey(brokers, Wanted(("t",)))  # which goes on until it is there
+            take_survey(brokers, SurveyRequest(("t",)))  # which goes on until it is there
         waiter.join()
 
 
@@ -140,7 +140,7 @@ def test_a_token_that_cannot_be_renewed_now_ends_nothing_while_the_last_one_hold
     monkeypatch.setattr(authentication, "RENEW_AT", 0.1)
     sasl = SaslSettings("OAUTHBEARER", token=source)
     with peer(bearing(3_000)) as address:
-        connection = Connection(address, KAFKA, settings_of(address, sasl=sasl))
+        connection = BrokerConnection(address, KAFKA, settings_of(address, sasl=sasl))
         began = time.monotonic()
         (tmp_path / "token").unlink()
         time.sleep(0.4)
@@ -148,7 +148,7 @@ def test_a_token_that_cannot_be_renewed_now_ends_nothing_while_the_last_one_hold
             assert connection.call(METADATA).topics == ()
             time.sleep(0.1)
         time.sleep(max(0.0, began + 3.1 - time.monotonic()))
-        with pytest.raises(Lost, match="gave no token"):
+        with pytest.raises(ConnectionLost, match="gave no token"):
             connection.call(METADATA)
 
 
@@ -160,7 +160,7 @@ def test_a_token_that_cannot_be_renewed_now_ends_nothing_while_the_last_one_hold
 def test_a_name_that_no_host_can_have_is_told(host: str, tls: TlsSettings | None) -> None:
     address = Address(host, 9092)
     with pytest.raises(JobFileError, match="is no name that a host can have"):
-        Connection(address, KAFKA, settings_of(address, tls=tls))
+        BrokerConnection(address, KAFKA, settings_of(address, tls=tls))
 
 
 @contextmanager
@@ -226,9 +226,9 @@ def test_an_alert_to_a_connection_that_was_well_is_a_lost_one(tmp_path: Path) ->
     wait = broker_of(BARE, lambda request: answered.append(request))
     with speaking_tls(authority, wait) as (address, alerts):
         tls = TlsSettings(ca=str(authority.ca))
-        connection = Connection(address, KAFKA, settings_of(address, tls=tls))
-        with pytest.raises(Lost, match=r"(?i)alert") as caught:
+        connection = BrokerConnection(address, KAFKA, settings_of(address, tls=tls))
+        with pytest.raises(ConnectionLost, match=r"(?i)alert") as caught:
             connection.call(METADATA)
     assert alerts
-    assert not isinstance(caught.value, Closed)
+    assert not isinstance(caught.value, ConnectionClosed)
     assert answered

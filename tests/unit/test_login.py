@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import scramp
 
-from rangeland.dialects.dialect import Credentials, NotTaken, Question
+from rangeland.dialects.dialect import Credentials, Question, UnsupportedRequest
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka import sasl_login
-from rangeland.dialects.kafka.session import Session
+from rangeland.dialects.kafka.sasl_login import login
+from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
 
 USER, PASSWORD, TOKEN = "lander", "hunter2, of=lander", "abc.def.ghi"
@@ -34,7 +34,7 @@ def converse(
         request = next(talk).request
         while True:
             if is_old and isinstance(request, m.SaslAuthenticateRequest):
-                unfit = NotTaken("no version fits")
+                unfit = UnsupportedRequest("no version fits")
                 request = talk.throw(unfit).request
             asked.append(request)
             answer = waiting.pop(0)
@@ -72,7 +72,7 @@ def answering(server: Any) -> tuple[Answer, Answer]:
 def test_scram_proves_the_password_without_sending_it(mechanism: str, is_old: bool) -> None:
     first, final = answering(scram_server(mechanism=mechanism))
     lifetime, asked = converse(
-        sasl_login(Credentials(mechanism, USER, PASSWORD)), SHAKEN, first, final, is_old=is_old
+        login(Credentials(mechanism, USER, PASSWORD)), SHAKEN, first, final, is_old=is_old
     )
     assert lifetime == 5000
     assert all(PASSWORD.encode() not in r.auth_bytes for r in asked[1:])
@@ -87,7 +87,7 @@ def test_a_broker_that_does_not_know_the_password_is_not_believed() -> None:
         return said(b"v=" + b"A" * 43 + b"=")
 
     with pytest.raises(RemoteProtocolError, match="may be another's"):
-        converse(sasl_login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), SHAKEN, first, forged)
+        converse(login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), SHAKEN, first, forged)
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 4095, 1_000_001, 10**9, 10**30, -5, "x", ""])
@@ -97,43 +97,43 @@ def test_a_number_of_scram_rounds_is_bounded_from_both_sides(rounds: Any) -> Non
         return said(f"r={nonce}x,s=c2FsdHNhbHRzYWx0c2FsdA==,i={rounds}".encode())
 
     with pytest.raises(RemoteProtocolError, match="SCRAM rounds"):
-        converse(sasl_login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), SHAKEN, first)
+        converse(login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), SHAKEN, first)
 
 
 def test_a_nonce_that_is_not_ours_is_refused() -> None:
     challenge = said(b"r=another,s=c2FsdHNhbHRzYWx0c2FsdA==,i=4096")
     with pytest.raises(RemoteProtocolError, match="may be another's"):
-        converse(sasl_login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), SHAKEN, challenge)
+        converse(login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), SHAKEN, challenge)
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_a_refusal_is_told_without_the_password(mechanism: str) -> None:
     no = said(error_code=58, error_message=f"failed with {PASSWORD}")
     with pytest.raises(JobFileError, match="refused user lander: failed with") as caught:
-        converse(sasl_login(Credentials(mechanism, USER, PASSWORD)), SHAKEN, no)
+        converse(login(Credentials(mechanism, USER, PASSWORD)), SHAKEN, no)
     assert PASSWORD not in repr(caught.value) + str(caught.value.facts)
 
 
 def test_an_old_broker_that_closes_has_refused() -> None:
     closed = Unreachable("closed", closed=True)
     with pytest.raises(JobFileError, match="closed the connection while user lander"):
-        converse(sasl_login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, closed, is_old=True)
+        converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, closed, is_old=True)
 
 
 def test_an_old_broker_that_is_silent_has_refused_nobody() -> None:
     silent = Unreachable("no whole answer in 5 ms")
     with pytest.raises(Unreachable, match="no whole answer"):
-        converse(sasl_login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, silent, is_old=True)
+        converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, silent, is_old=True)
 
 
 def test_a_new_broker_that_closes_is_merely_gone() -> None:
     with pytest.raises(Unreachable):
-        converse(sasl_login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, Unreachable("closed"))
+        converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, Unreachable("closed"))
 
 
 def test_a_token_is_sent_with_its_extensions() -> None:
     credentials = Credentials("OAUTHBEARER", token=TOKEN, extensions=(("a", "1"), ("b", "2 3")))
-    lifetime, asked = converse(sasl_login(credentials), SHAKEN, said(session_lifetime_ms=7))
+    lifetime, asked = converse(login(credentials), SHAKEN, said(session_lifetime_ms=7))
     assert asked[1].auth_bytes == b"n,,\x01auth=Bearer abc.def.ghi\x01a=1\x01b=2 3\x01\x01"
     assert lifetime == 7
 
@@ -148,7 +148,7 @@ def test_a_refused_token_is_taken_note_of_and_told() -> None:
         return end
 
     with pytest.raises(JobFileError, match="status invalid_token, scope read; no good") as caught:
-        converse(sasl_login(Credentials("OAUTHBEARER", token=TOKEN)), SHAKEN, no, last)
+        converse(login(Credentials("OAUTHBEARER", token=TOKEN)), SHAKEN, no, last)
     assert asked == [b"\x01"]
     assert TOKEN not in str(caught.value)
 
@@ -156,18 +156,18 @@ def test_a_refused_token_is_taken_note_of_and_told() -> None:
 def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
     no = m.SaslHandshakeResponse(error_code=33, mechanisms=("GSSAPI", "PLAIN"))
     with pytest.raises(JobFileError, match="it offers GSSAPI, PLAIN"):
-        converse(sasl_login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), no)
+        converse(login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), no)
 
 
 def test_a_port_without_sasl_says_so() -> None:
     no = m.SaslHandshakeResponse(error_code=34, mechanisms=())
     with pytest.raises(JobFileError, match="takes no SASL: it answered ILLEGAL_SASL_STATE"):
-        converse(sasl_login(Credentials("PLAIN", USER, PASSWORD)), no)
+        converse(login(Credentials("PLAIN", USER, PASSWORD)), no)
 
 
 def test_a_name_that_scram_forbids_is_refused_before_it_is_sent() -> None:
     with pytest.raises(JobFileError, match=r"cannot be used with SCRAM.*sasl\.username"):
-        converse(sasl_login(Credentials("SCRAM-SHA-256", "a\x07b", PASSWORD)), SHAKEN)
+        converse(login(Credentials("SCRAM-SHA-256", "a\x07b", PASSWORD)), SHAKEN)
 
 
 def test_a_python_without_the_library_for_scram_is_told_what_to_install(
@@ -175,12 +175,12 @@ def test_a_python_without_the_library_for_scram_is_told_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "scramp", None)
     with pytest.raises(JobFileError, match=r"pip install scramp, for the driver's .* and the work"):
-        converse(sasl_login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), SHAKEN)
-    converse(sasl_login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, said())
+        converse(login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), SHAKEN)
+    converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, said())
 
 
 def test_a_bare_token_has_no_header_and_any_frame_answers_it() -> None:
-    session = Session("me")
+    session = KafkaSession("me")
     request_id, data = session.encode(m.BareToken(b"abc"))
     assert data == b"\0\0\0\3abc"
     assert session.decode(memoryview(b"xyz")) == (request_id, said(b"xyz"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rangeland.delta.ledger.events import LossEntry
+from rangeland.delta.ledger.events import LossEvent
 from rangeland.delta.quarantine_table import KeptBatch
-from rangeland.landing.redrive import Quarantined
+from rangeland.landing.redrive import QuarantinedRange
 from rangeland.landing.redrive_result import RedriveResult
-from rangeland.model import Isolation, Kept, Partition, Range
+from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
 from rangeland.render.loss_view import redrive_picture
 from rangeland.render.result_view import result_picture
 from rangeland.results import RunResult, loss_json
@@ -17,18 +17,18 @@ from tests.unit.test_pictures import drawn
 WHERE = Range(Partition("orders", 3), 1000, 1010, "id")
 
 
-def loss(action: str) -> LossEntry:
+def loss(action: str) -> LossEvent:
     said = ("corrupt", action, "their bytes cannot be decoded", "its checksum is wrong")
-    return LossEntry("rangeland/orders", "orders", 7, WHERE, *said, 5, 6, "hash")
+    return LossEvent("rangeland/orders", "orders", 7, WHERE, *said, 5, 6, "hash")
 
 
-def kept(why: str = "") -> Quarantined:
-    bytes_kept = Kept(b"x" * 2048, (), "its checksum is wrong")
+def kept(why: str = "") -> QuarantinedRange:
+    bytes_kept = QuarantinedBytes(b"x" * 2048, (), "its checksum is wrong")
     batch = KeptBatch(WHERE, "rangeland/orders", 7, bytes_kept.reason, "b1:9092", 2048, bytes_kept)
-    return Quarantined(batch, Isolation.READ_COMMITTED, why)
+    return QuarantinedRange(batch, Isolation.READ_COMMITTED, why)
 
 
-def run_with(*losses: LossEntry) -> RunResult:
+def run_with(*losses: LossEvent) -> RunResult:
     held = tuple(str(x) for x in losses if x.action == "hold")
     return RunResult(
         "orders", "rangeland/orders", 7, "landed", "t", 1, (), 1.0, held=held, losses=losses

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.dialects.dialect import Nature
+from rangeland.dialects.dialect import Capabilities
 from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.loop_actions import Ask, Patience, WaitUntil
-from rangeland.fetch.throttle import Manners, shared_rates, slowed
+from rangeland.fetch.loop_actions import FetchLimits, SendFetch, WaitUntil
+from rangeland.fetch.throttle import Throttle, shared_rates, slowed
 from rangeland.model import Address, Partition, Slice
 from rangeland.planning.policy import Policy
 
@@ -22,14 +22,14 @@ def slice_of(index: int, leader: Address | None = B1) -> Slice:
 
 
 def loop_of(*slices: Slice, **rates: int) -> FetchLoop:
-    manners = Manners({Address(host, int(host[1:])): rate for host, rate in rates.items()})
-    patience = Patience(no_progress_ms=10_000)
-    return FetchLoop(slices, patience, Policy(), 0, Nature(), manners)
+    manners = Throttle({Address(host, int(host[1:])): rate for host, rate in rates.items()})
+    patience = FetchLimits(no_progress_ms=10_000)
+    return FetchLoop(slices, patience, Policy(), 0, Capabilities(), manners)
 
 
-def ask(loop: FetchLoop, now_ms: int) -> Ask:
+def ask(loop: FetchLoop, now_ms: int) -> SendFetch:
     step = loop.next(now_ms)
-    assert isinstance(step, Ask), step
+    assert isinstance(step, SendFetch), step
     return step
 
 
@@ -54,7 +54,7 @@ def test_a_quota_that_holds_back_for_long_is_not_held_against_the_broker() -> No
         while isinstance(step, WaitUntil):
             now = step.at_ms
             step = loop.next(now)
-        assert isinstance(step, Ask)
+        assert isinstance(step, SendFetch)
         loop.on_answer(B1, 0, 3_000, now)
         loop.on_empty(step.wants[0], 100, throttled=True)
     assert now > 50_000
@@ -72,7 +72,7 @@ def _starve(loop: FetchLoop) -> None:
         step = loop.next(now)
         if isinstance(step, WaitUntil):
             now = step.at_ms
-        elif isinstance(step, Ask):
+        elif isinstance(step, SendFetch):
             loop.on_answer(B1, 0, 0, now)
             loop.on_empty(step.wants[0], 100, throttled=True)
 
@@ -92,7 +92,7 @@ def test_never_more_than_the_rate_and_one_answer_ahead(
     rate: int, answers: list[tuple[int, int]]
 ) -> None:
     """Answers of any size, each asked for as soon as it may be, and coming late by any time."""
-    manners, now, taken = Manners({B1: rate}), 0, 0
+    manners, now, taken = Throttle({B1: rate}), 0, 0
     for size, late_ms in answers:
         now = max(now, manners.free_at(B1))
         assert taken * 1000 <= rate * now
@@ -102,8 +102,8 @@ def test_never_more_than_the_rate_and_one_answer_ahead(
 
 
 def test_a_broker_that_is_not_named_is_read_at_the_least_rate_and_without_any_freely() -> None:
-    assert Manners({B1: 500, Address("b3", 3): 900}).rate_of(B2) == 500
-    free = Manners()
+    assert Throttle({B1: 500, Address("b3", 3): 900}).rate_of(B2) == 500
+    free = Throttle()
     free.on_answer(B1, 10**9, 0, 5)
     assert free.free_at(B1) == 5
     assert free.free_at(None) == 0
@@ -117,7 +117,7 @@ def test_tasks_that_run_at_the_same_time_share_a_broker_s_rate() -> None:
 
 
 def test_a_slow_reader_asks_for_about_a_second_s_worth() -> None:
-    patience = Patience()
+    patience = FetchLimits()
     assert slowed(patience, ()) is patience
     slow = slowed(patience, ((B1, 300_000), (B2, 10**9)))
     assert (slow.fetch_bytes, slow.request_bytes) == (300_000, 300_000)

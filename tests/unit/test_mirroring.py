@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rangeland.groups.offset_mirror import Mirrored, mirror, positions, told
+from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions, told
 from rangeland.model import Address, Leader, LogState, Partition
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from tests.fakes.homes import FakeHome, Groups
 
 P0, P1, P2 = (Partition("t", n) for n in range(3))
@@ -15,7 +15,7 @@ def log(partition: Partition, topic_id: str | None = "life-2") -> LogState:
 
 
 def test_only_logs_that_are_there_in_the_same_life_have_a_position() -> None:
-    checkpoint = {P0: Mark(5, "life-2"), P1: Mark(7, "life-1"), P2: Mark(9, "life-2")}
+    checkpoint = {P0: LogMark(5, "life-2"), P1: LogMark(7, "life-1"), P2: LogMark(9, "life-2")}
     assert positions(checkpoint, {P0: log(P0), P1: log(P1)}) == {P0: 5}
 
 
@@ -36,7 +36,7 @@ def test_what_the_group_has_already_is_not_written_again() -> None:
 
 
 def test_a_group_that_somebody_has_moved_is_named_with_where_it_stood() -> None:
-    found = Mirrored({P0: 10, P1: 20}, {P0: 99, P1: 15}, {P0: 10, P1: 20})
+    found = MirrorOutcome({P0: 10, P1: 20}, {P0: 99, P1: 15}, {P0: 10, P1: 20})
     assert list(told("g", found, {(P1, 15)})) == [
         "group g stood at 99 of t/0, where no landing of this job has put it: it is at the "
         "checkpoint now, 10"
@@ -44,11 +44,11 @@ def test_a_group_that_somebody_has_moved_is_named_with_where_it_stood() -> None:
 
 
 def test_what_is_read_back_otherwise_is_named() -> None:
-    found = Mirrored({P0: 10}, {P0: None}, {P0: 12})
+    found = MirrorOutcome({P0: 10}, {P0: None}, {P0: 12})
     (text,) = told("g", found, ())
     assert "is at 12 of t/0 after the checkpoint 10 was mirrored" in text
 
 
 def test_nothing_is_said_of_what_an_earlier_run_could_not_mirror() -> None:
-    found = Mirrored({P0: 10}, {P0: 5}, {P0: 10})
+    found = MirrorOutcome({P0: 10}, {P0: 5}, {P0: 10})
     assert list(told("g", found, {(P0, 5), (P0, 10)})) == []

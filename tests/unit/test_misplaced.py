@@ -12,20 +12,19 @@ import crc32c
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import Lost
-from rangeland.connection.pool import Brokers
+from rangeland.connection.failures import ConnectionLost
+from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import OFFSET
-from rangeland.dialects.dialect import Fetched, OffsetAnswer, Question, load_dialect
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.dialect import FetchedPartition, OffsetAnswer, Question, load_dialect
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import aborted_within, next_offset
 from rangeland.errors import BadRecord
-from rangeland.fetch.fetch_thread import Fetcher, Piece
-from rangeland.fetch.loop_actions import Ask, Patience
-from rangeland.fetch.receipts import Chunk
+from rangeland.fetch.fetch_thread import FetchedPiece, FetchThread
+from rangeland.fetch.loop_actions import FetchLimits, SendFetch
+from rangeland.fetch.receipts import SliceChunk
 from rangeland.fetch.simple_consumer import _read, read_slices
-from rangeland.model import Address, Counts, Isolation, Kept, Partition, Slice
-from rangeland.planning.policy import Action, Policy, TopicRule
-from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
+from rangeland.planning.policy import Action, LossKind, Policy, TopicRule
 from tests.batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
 from tests.messagesets import Message, Wrapper, encode_message, encode_wrapper
 
@@ -47,23 +46,23 @@ def at(stored: bytes, base: int) -> bytes:
 
 def chunks(
     action: Action, *stored: bytes, until: int = 12, aborted: Sequence[tuple[int, int]] = ()
-) -> list[Chunk]:
+) -> list[SliceChunk]:
     committed = Isolation.READ_COMMITTED
-    kept = {0: Kept(b"".join(stored), tuple(aborted), "")}
+    kept = {0: QuarantinedBytes(b"".join(stored), tuple(aborted), "")}
     policy = Policy(corrupt=action)
     settings = ClusterSettings("kafka", (), isolation=committed, policy=policy, kept=kept)
     return list(read_slices([Slice(0, P, 0, until)], settings))
 
 
-def total(found: Sequence[Chunk]) -> Counts:
+def total(found: Sequence[SliceChunk]) -> Counts:
     return Counts.sum(chunk.counts for chunk in found)
 
 
-def lost(found: Sequence[Chunk]) -> list[tuple[int, int]]:
+def lost(found: Sequence[SliceChunk]) -> list[tuple[int, int]]:
     return [(c.loss.from_offset, c.loss.until_offset) for c in found if c.loss is not None]
 
 
-def offsets(found: Sequence[Chunk]) -> list[int]:
+def offsets(found: Sequence[SliceChunk]) -> list[int]:
     named = [c.batch.column(OFFSET.name).to_pylist() for c in found if c.batch is not None]
     return [offset for one in named for offset in one]
 
@@ -206,21 +205,21 @@ class Edges:
     def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         self.asked += 1
         if self.end is None:
-            raise Lost("gone")
+            raise ConnectionLost("gone")
         return [self.end]
 
 
 def taken(
     monkeypatch: pytest.MonkeyPatch, end: int | None, readable_end: int, *stored: bytes
-) -> tuple[Piece | None, Edges, Fetcher]:
+) -> tuple[FetchedPiece | None, Edges, FetchThread]:
     piece = Slice(0, P, 0, 12, leader=B1)
-    fetcher = Fetcher([piece], ClusterSettings("kafka", (B1,)), Patience())
+    fetcher = FetchThread([piece], ClusterSettings("kafka", (B1,)), FetchLimits())
     edges = Edges(end)
-    fetcher.brokers = cast(Brokers, edges)
+    fetcher.brokers = cast(ConnectionPool, edges)
     monkeypatch.setattr(edges, "dialect", _Dialect(edges.dialect))
     ask = fetcher._loop.next(0)
-    assert isinstance(ask, Ask)
-    part = Fetched(P, Verdict.OK, "", memoryview(b"".join(stored)), readable_end)
+    assert isinstance(ask, SendFetch)
+    part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), readable_end)
     return fetcher._take(B1, ask.wants[0], part, False), edges, fetcher
 
 
@@ -234,7 +233,7 @@ class _Dialect:
         return getattr(self.kafka, name)
 
     def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
-        return {P: OffsetAnswer(Verdict.OK, "", answers[0])}
+        return {P: OffsetAnswer(ErrorMeaning.OK, "", answers[0])}
 
 
 def test_what_is_within_the_log_is_taken_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,12 +294,12 @@ def test_who_cannot_be_asked_for_the_end_is_not_believed(monkeypatch: pytest.Mon
 
 
 def test_without_receipts_only_what_is_skipped_goes_missing() -> None:
-    rule = TopicRule("t", ((LossVerdict.CORRUPT, Action.QUARANTINE),))
+    rule = TopicRule("t", ((LossKind.CORRUPT, Action.QUARANTINE),))
     policy = Policy(Action.HOLD, Action.SKIP, corrupt=Action.HOLD, topics=(rule,))
     strict = policy.without_receipts()
     assert (strict.expired, strict.recreated) == (Action.FAIL, Action.SKIP)
-    assert strict.of(LossVerdict.CORRUPT, "other") is Action.FAIL
-    assert strict.of(LossVerdict.CORRUPT, "t") is Action.FAIL
+    assert strict.of(LossKind.CORRUPT, "other") is Action.FAIL
+    assert strict.of(LossKind.CORRUPT, "t") is Action.FAIL
 
 
 # --- from one answer to the next ------------------------------------------------------------------
@@ -314,17 +313,17 @@ class Answers(Edges):
         self.answers = list(answers)
 
 
-def read_through(action: Action, *answers: bytes, until: int = 12) -> list[Chunk]:
+def read_through(action: Action, *answers: bytes, until: int = 12) -> list[SliceChunk]:
     """As a task reads: each answer through the fetcher and the decoder."""
     piece = Slice(0, P, 0, until, leader=B1)
     settings = ClusterSettings("kafka", (B1,), policy=Policy(corrupt=action))
-    fetcher = Fetcher([piece], settings, Patience())
-    fetcher.brokers = cast(Brokers, Edges(None))
-    pieces: list[Piece] = []
+    fetcher = FetchThread([piece], settings, FetchLimits())
+    fetcher.brokers = cast(ConnectionPool, Edges(None))
+    pieces: list[FetchedPiece] = []
     for stored in answers:
         ask = fetcher._loop.next(0)
-        assert isinstance(ask, Ask), ask
-        part = Fetched(P, Verdict.OK, "", memoryview(stored), 1 << 30)
+        assert isinstance(ask, SendFetch), ask
+        part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(stored), 1 << 30)
         taken_one = fetcher._take(B1, ask.wants[0], part, False)
         assert taken_one is not None
         pieces.append(replace(taken_one, is_doubtful=False))
@@ -346,11 +345,11 @@ def test_a_batch_may_begin_before_the_slice_that_is_read_first() -> None:
     found = chunks(Action.FAIL, four(0), until=4)
     assert offsets(found) == [0, 1, 2, 3]
     piece = Slice(0, P, 2, 8, leader=B1)
-    fetcher = Fetcher([piece], ClusterSettings("kafka", (B1,)), Patience())
-    fetcher.brokers = cast(Brokers, Edges(None))
+    fetcher = FetchThread([piece], ClusterSettings("kafka", (B1,)), FetchLimits())
+    fetcher.brokers = cast(ConnectionPool, Edges(None))
     ask = fetcher._loop.next(0)
-    assert isinstance(ask, Ask)
-    part = Fetched(P, Verdict.OK, "", memoryview(four(0) + four(4)), 8)
+    assert isinstance(ask, SendFetch)
+    part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(four(0) + four(4)), 8)
     taken_one = fetcher._take(B1, ask.wants[0], part, False)
     assert taken_one is not None
     assert (taken_one.from_offset, taken_one.until_offset) == (2, 8)

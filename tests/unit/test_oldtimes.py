@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import NoVersion, OffsetAnswer, Question, load_dialect
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import NoCommonVersion, OffsetAnswer, Question, load_dialect
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fitted
 from rangeland.model import Address, AtTime, Leader, Partition
@@ -18,7 +18,7 @@ from rangeland.survey.legacy_times import reconsidered
 
 B1 = Address("b1", 9092)
 P = Partition("t", 0)
-NOTHING = OffsetAnswer(Verdict.OK, "", None)
+NOTHING = OffsetAnswer(ErrorMeaning.OK, "", None)
 END = 400
 
 
@@ -41,7 +41,7 @@ class Broker:
         if isinstance(request, m.FetchRequest):
             return self._records(request.topics[0].partitions[0].fetch_offset)
         if self.no_oldest:
-            raise NoVersion("no version of ListOffsets fits")
+            raise NoCommonVersion("no version of ListOffsets fits")
         assert question.max_version == 0
         asked = fitted(request, 0).topics[0].partitions[0]
         times = [(base, modified) for base, modified, _ in self.segments] + [(END, 10**12)]
@@ -68,14 +68,14 @@ class Broker:
 
 def told(broker: Broker, time_ms: int, answer: OffsetAnswer = NOTHING) -> OffsetAnswer:
     leaders = {P: Leader(B1)}
-    found = reconsidered(cast(Brokers, broker), B1, leaders, AtTime(time_ms), {P: answer})
+    found = reconsidered(cast(ConnectionPool, broker), B1, leaders, AtTime(time_ms), {P: answer})
     return found.get(P, answer)
 
 
 def test_a_segment_without_times_hides_no_later_ones() -> None:
     broker = Broker((0, 100, 0), (100, 500, 0), (200, 600, 2), (300, 700, 2))
-    assert told(broker, 450) == OffsetAnswer(Verdict.OK, "NONE", 0, is_exact=False)
-    assert told(broker, 500) == OffsetAnswer(Verdict.OK, "NONE", 0, is_exact=False)
+    assert told(broker, 450) == OffsetAnswer(ErrorMeaning.OK, "NONE", 0, is_exact=False)
+    assert told(broker, 500) == OffsetAnswer(ErrorMeaning.OK, "NONE", 0, is_exact=False)
     assert broker.fetched == [100, 100], "the first that was written to since"
 
 
@@ -101,7 +101,7 @@ def test_an_ordinary_log_stays_exact(
 
 
 def test_what_was_found_is_not_doubted_and_new_brokers_cannot_be() -> None:
-    known = OffsetAnswer(Verdict.OK, "", 7)
+    known = OffsetAnswer(ErrorMeaning.OK, "", 7)
     hiding = ((0, 100, 0), (100, 500, 0), (200, 600, 2))
     assert told(Broker(*hiding), 450, known) is known
     assert told(Broker(*hiding, no_oldest=True), 450) is NOTHING

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 
 from rangeland.errors import RangeLost
 from rangeland.model import Counts, OpenTransaction, Partition
-from rangeland.planning.policy import Verdict
+from rangeland.planning.policy import LossKind
 from rangeland.render.error_view import error_picture
 from rangeland.render.plan_view import plan_picture
 from rangeland.render.result_view import closing_sum, result_picture
@@ -61,7 +61,7 @@ def test_a_plan_names_what_it_leaves_out_and_why() -> None:
         plan_picture(
             made.a_preview(
                 already=(made.a_range(1, 0, 4_000),),
-                held=(made.a_loss(5, 3, 4, Verdict.RECREATED),),
+                held=(made.a_loss(5, 3, 4, LossKind.RECREATED),),
                 losses=[made.a_loss(0, 1_000, 1_200)],
                 pending=pending,
             )

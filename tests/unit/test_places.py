@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects import jafka
 from rangeland.dialects.dialect import Question
 from rangeland.dialects.jafka import messages as m
@@ -25,7 +25,7 @@ from rangeland.model import (
     LogState,
     Partition,
 )
-from rangeland.survey.cluster_survey import Wanted, named_offsets
+from rangeland.survey.cluster_survey import SurveyRequest, named_offsets
 from rangeland.survey.entry_lookup import GLANCE_BYTES, WALK_BYTES, entries_at
 from tests.entries import entry
 
@@ -64,7 +64,7 @@ def log_of(partition: Partition, end: int) -> LogState:
 
 def look(broker: Broker, named: Sequence[Any] = (), marks: Sequence[Any] = ()) -> Any:
     logs = {p: log_of(p, max(len(broker.logs[p.number]), 9_000)) for p in (ONE, TWO)}
-    return entries_at(cast(Brokers, broker), logs, named, marks)
+    return entries_at(cast(ConnectionPool, broker), logs, named, marks)
 
 
 def places_of(entries: Sequence[bytes]) -> list[int]:
@@ -150,5 +150,5 @@ def test_an_offset_for_each_broker_is_not_looked_up_where_another_is_named() -> 
     listed = {Partition("t", 0): AtOffset(100), ONE: AtOffset(200)}
     begins = Bounds(Earliest(), listed, only_listed=True)
     ends = Bounds(Latest(), {Partition("t", 0): AtOffset(300)})
-    wanted = Wanted(("t",), bounds=(begins, ends))
+    wanted = SurveyRequest(("t",), bounds=(begins, ends))
     assert set(named_offsets(wanted, logs)) == {(ONE, 200), (other, 100), (ONE, 300), (other, 300)}

@@ -16,7 +16,7 @@ from rangeland.job import Job
 from rangeland.job.located_values import override, parse_job_text
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.planning.plan import canonical
-from rangeland.planning.policy import Action, Seen, Verdict
+from rangeland.planning.policy import Action, LossKind, SeenLoss
 from tests import answers as made
 
 TEXT = parse_job_text(made.JOB_YAML, "orders.yaml")
@@ -26,9 +26,9 @@ TEXT = parse_job_text(made.JOB_YAML, "orders.yaml")
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "plan.json"
     loss = made.a_loss(0, 1_000, 1_100)
-    held = (made.a_loss(3, 1, 2, Verdict.RECREATED),)
+    held = (made.a_loss(3, 1, 2, LossKind.RECREATED),)
     preview = made.a_preview(losses=[loss], held=held)
-    seen = replace(preview.draft, passed=(made.a_loss(1, 9_000, 9_500, Verdict.TRUNCATED),))
+    seen = replace(preview.draft, passed=(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED),))
     write_plan_file(path, replace(preview, draft=seen, location="file:/srv/lake/orders"), TEXT)
     return path
 
@@ -65,8 +65,8 @@ def test_what_is_held_and_what_is_passed_over_come_back_with_the_life_they_were_
     file: Path,
 ) -> None:
     assert read_plan_file(file).seen == (
-        Seen(made.a_loss(3, 1, 2, Verdict.RECREATED), Action.HOLD, None),
-        Seen(made.a_loss(1, 9_000, 9_500, Verdict.TRUNCATED), Action.SKIP, "t1"),
+        SeenLoss(made.a_loss(3, 1, 2, LossKind.RECREATED), Action.HOLD, None),
+        SeenLoss(made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED), Action.SKIP, "t1"),
     )
 
 

@@ -26,16 +26,16 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.bounds import (
-    Request,
-    Resolved,
+    RangeRequest,
+    ResolvedRange,
     describe,
     groups_asked,
     resolve,
     times_asked,
 )
 from rangeland.planning.coverage_rule import coverage_of
-from rangeland.planning.incarnation import Mark
-from rangeland.planning.policy import Action, Loss, Policy, Verdict
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
 
 GONE = Partition("gone", 0)
 P0, P1, P2 = Partition("t", 0), Partition("t", 1), Partition("t", 2)
@@ -59,8 +59,8 @@ def request(
     upper: Bound | Bounds,
     first_run: Bound | None = None,
     **actions: Action,
-) -> Request:
-    return Request(
+) -> RangeRequest:
+    return RangeRequest(
         lower if isinstance(lower, Bounds) else Bounds(lower),
         upper if isinstance(upper, Bounds) else Bounds(upper),
         first_run or Earliest(),
@@ -69,19 +69,19 @@ def request(
 
 
 def resolved(
-    asked: Request,
+    asked: RangeRequest,
     *logs: LogState,
-    checkpoint: Mapping[Partition, Mark] | None = None,
+    checkpoint: Mapping[Partition, LogMark] | None = None,
     **seen: Any,
-) -> Resolved:
+) -> ResolvedRange:
     return resolve(asked, survey(*logs, **seen), checkpoint or {})
 
 
-def offsets(result: Resolved) -> list[tuple[int, int, int]]:
+def offsets(result: ResolvedRange) -> list[tuple[int, int, int]]:
     return [(r.partition.number, r.from_offset, r.until_offset) for r in result.ranges]
 
 
-def lost(losses: tuple[Loss, ...]) -> list[tuple[int, int, int, Verdict]]:
+def lost(losses: tuple[Loss, ...]) -> list[tuple[int, int, int, LossKind]]:
     return [(x.partition.number, x.from_offset, x.until_offset, x.verdict) for x in losses]
 
 
@@ -122,11 +122,11 @@ def test_each_kind_of_bound_resolves_on_its_side(
     result = resolved(
         request(lower, upper),
         log(),
-        checkpoint={P0: Mark(60, "A")},
+        checkpoint={P0: LogMark(60, "A")},
         times=TIMES,
         groups=GROUPS,
     )
-    assert result == Resolved((Range(P0, *expected, "A"),))
+    assert result == ResolvedRange((Range(P0, *expected, "A"),))
 
 
 def test_a_time_past_a_stable_end_stops_at_the_end() -> None:
@@ -220,7 +220,7 @@ def test_before_the_first_landing_checkpoint_means_first_run(
 
 def test_a_partition_that_appears_after_the_first_landing_is_read_from_its_beginning() -> None:
     asked = request(FromCheckpoint(), Latest(), Latest())
-    result = resolved(asked, log(P0), log(P1, 0, 7), checkpoint={P0: Mark(60, "A")})
+    result = resolved(asked, log(P0), log(P1, 0, 7), checkpoint={P0: LogMark(60, "A")})
     assert offsets(result) == [(0, 60, 100), (1, 0, 7)]
 
 
@@ -232,19 +232,29 @@ CHECKPOINTED = request(FromCheckpoint(), Latest())
 # (request, log, checkpoint, the loss, the range that is left under skip)
 LOSSES = [
     pytest.param(
-        request(AtOffset(3), Latest()), log(), {}, (3, 10, Verdict.EXPIRED), (3, 100), id="below"
+        request(AtOffset(3), Latest()), log(), {}, (3, 10, LossKind.EXPIRED), (3, 100), id="below"
     ),
     pytest.param(
-        request(AtOffset(3), AtOffset(8)), log(), {}, (3, 8, Verdict.EXPIRED), (3, 8), id="all-gone"
+        request(AtOffset(3), AtOffset(8)),
+        log(),
+        {},
+        (3, 8, LossKind.EXPIRED),
+        (3, 8),
+        id="all-gone",
     ),
     pytest.param(
-        CHECKPOINTED, log(), {P0: Mark(4, "A")}, (4, 10, Verdict.EXPIRED), (4, 100), id="expired"
+        CHECKPOINTED,
+        log(),
+        {P0: LogMark(4, "A")},
+        (4, 10, LossKind.EXPIRED),
+        (4, 100),
+        id="expired",
     ),
     pytest.param(
         CHECKPOINTED,
         log(start=50, end=50),
-        {P0: Mark(4, "A")},
-        (4, 50, Verdict.EXPIRED),
+        {P0: LogMark(4, "A")},
+        (4, 50, LossKind.EXPIRED),
         (4, 50),
         id="expired-and-empty",
     ),
@@ -252,7 +262,7 @@ LOSSES = [
         request(GroupOffset("g"), Latest()),
         log(start=50),
         {},
-        (42, 50, Verdict.EXPIRED),
+        (42, 50, LossKind.EXPIRED),
         (42, 100),
         id="group-expired",
     ),
@@ -260,7 +270,7 @@ LOSSES = [
         request(AtOffset(90), AtOffset(130)),
         log(),
         {},
-        (100, 130, Verdict.TRUNCATED),
+        (100, 130, LossKind.TRUNCATED),
         (90, 100),
         id="until-beyond",
     ),
@@ -268,7 +278,7 @@ LOSSES = [
         request(AtOffset(110), AtOffset(130)),
         log(),
         {},
-        (110, 130, Verdict.TRUNCATED),
+        (110, 130, LossKind.TRUNCATED),
         (110, 110),
         id="all-beyond",
     ),
@@ -276,71 +286,71 @@ LOSSES = [
         request(AtOffset(110), Latest()),
         log(),
         {},
-        (100, 110, Verdict.TRUNCATED),
+        (100, 110, LossKind.TRUNCATED),
         (110, 110),
         id="from-beyond",
     ),
     pytest.param(
         CHECKPOINTED,
         log(),
-        {P0: Mark(120, "A")},
-        (100, 120, Verdict.TRUNCATED),
+        {P0: LogMark(120, "A")},
+        (100, 120, LossKind.TRUNCATED),
         (120, 120),
         id="truncated",
     ),
     pytest.param(
         request(FromCheckpoint(), AtOffset(110)),
         log(),
-        {P0: Mark(120, "A")},
-        (100, 120, Verdict.TRUNCATED),
+        {P0: LogMark(120, "A")},
+        (100, 120, LossKind.TRUNCATED),
         (120, 120),
         id="truncated-until-passed",
     ),
     pytest.param(
         request(FromCheckpoint(), AtOffset(120)),
         log(),
-        {P0: Mark(120, "A")},
-        (100, 120, Verdict.TRUNCATED),
+        {P0: LogMark(120, "A")},
+        (100, 120, LossKind.TRUNCATED),
         (120, 120),
         id="truncated-until-reached",
     ),
     pytest.param(
         CHECKPOINTED,
         log(topic_id="B"),
-        {P0: Mark(60, "A")},
-        (60, 60, Verdict.RECREATED),
+        {P0: LogMark(60, "A")},
+        (60, 60, LossKind.RECREATED),
         (10, 100),
         id="recreated",
     ),
     pytest.param(
         CHECKPOINTED,
         log(start=0, end=5, topic_id="B"),
-        {P0: Mark(60, "A")},
-        (60, 60, Verdict.RECREATED),
+        {P0: LogMark(60, "A")},
+        (60, 60, LossKind.RECREATED),
         (0, 5),
         id="recreated-and-shorter",
     ),
 ]
 
 
-def _with(asked: Request, verdict: Verdict, action: Action) -> Request:
+def _with(asked: RangeRequest, verdict: LossKind, action: Action) -> RangeRequest:
     policy = Policy(**{verdict.value: action})
-    return Request(asked.from_bounds, asked.until_bounds, asked.first_run, policy)
+    return RangeRequest(asked.from_bounds, asked.until_bounds, asked.first_run, policy)
 
 
 @pytest.mark.parametrize(("asked", "state", "checkpoint", "loss", "left"), LOSSES)
 def test_a_loss_under_fail_names_partition_offsets_cause_and_remedy(
-    asked: Request,
+    asked: RangeRequest,
     state: LogState,
-    checkpoint: dict[Partition, Mark],
-    loss: tuple[int, int, Verdict],
+    checkpoint: dict[Partition, LogMark],
+    loss: tuple[int, int, LossKind],
     left: tuple[int, int],
 ) -> None:
     with pytest.raises(RangeLost) as caught:
         resolved(asked, state, checkpoint=checkpoint, groups=GROUPS)
     start, end, verdict = loss
     assert caught.value.what == f"t/0 [{start}, {end}) {verdict.value}"
-    assert verdict.value in caught.value.do or verdict is Verdict.TRUNCATED
+    assert verdict.value in caught.value.do or verdict is LossKind.TRUNCATED
     fact = caught.value.facts["losses"][0]
     assert (fact["from_offset"], fact["until_offset"], fact["verdict"]) == (start, end, verdict)
     assert fact["evidence"]
@@ -348,10 +358,10 @@ def test_a_loss_under_fail_names_partition_offsets_cause_and_remedy(
 
 @pytest.mark.parametrize(("asked", "state", "checkpoint", "loss", "left"), LOSSES)
 def test_a_loss_under_skip_is_told_beside_the_range(
-    asked: Request,
+    asked: RangeRequest,
     state: LogState,
-    checkpoint: dict[Partition, Mark],
-    loss: tuple[int, int, Verdict],
+    checkpoint: dict[Partition, LogMark],
+    loss: tuple[int, int, LossKind],
     left: tuple[int, int],
 ) -> None:
     skipping = _with(asked, loss[2], Action.SKIP)
@@ -363,16 +373,16 @@ def test_a_loss_under_skip_is_told_beside_the_range(
 
 @pytest.mark.parametrize(("asked", "state", "checkpoint", "loss", "left"), LOSSES)
 def test_a_loss_under_hold_leaves_that_partition_and_keeps_the_others(
-    asked: Request,
+    asked: RangeRequest,
     state: LogState,
-    checkpoint: dict[Partition, Mark],
-    loss: tuple[int, int, Verdict],
+    checkpoint: dict[Partition, LogMark],
+    loss: tuple[int, int, LossKind],
     left: tuple[int, int],
 ) -> None:
     holding = _with(asked, loss[2], Action.HOLD)
     wide = Bounds(holding.from_bounds.default, {P1: Earliest()})
     until = Bounds(holding.until_bounds.default, {P1: Latest()})
-    both = Request(wide, until, holding.first_run, holding.policy)
+    both = RangeRequest(wide, until, holding.first_run, holding.policy)
     result = resolved(both, state, log(P1), checkpoint=checkpoint, groups=GROUPS)
     assert lost(result.held) == [(0, *loss)]
     assert result.losses == ()
@@ -380,7 +390,7 @@ def test_a_loss_under_hold_leaves_that_partition_and_keeps_the_others(
 
 
 def test_all_losses_of_all_partitions_are_in_one_error() -> None:
-    checkpoint = {P0: Mark(4, "A"), P1: Mark(120, "A"), P2: Mark(60, "Z")}
+    checkpoint = {P0: LogMark(4, "A"), P1: LogMark(120, "A"), P2: LogMark(60, "Z")}
     with pytest.raises(RangeLost) as caught:
         resolved(CHECKPOINTED, log(P0), log(P1), log(P2), checkpoint=checkpoint)
     text = " ".join(str(caught.value).split())
@@ -394,12 +404,12 @@ def test_all_losses_of_all_partitions_are_in_one_error() -> None:
 
 def test_an_unknown_topic_id_on_either_side_is_not_a_recreation() -> None:
     for mark, now in ((None, "B"), ("A", None), (None, None)):
-        result = resolved(CHECKPOINTED, log(topic_id=now), checkpoint={P0: Mark(60, mark)})
+        result = resolved(CHECKPOINTED, log(topic_id=now), checkpoint={P0: LogMark(60, mark)})
         assert offsets(result) == [(0, 60, 100)]
 
 
 def test_a_checkpointed_partition_that_is_gone_has_vanished() -> None:
-    checkpoint = {P0: Mark(60, "A"), P1: Mark(5, "A")}
+    checkpoint = {P0: LogMark(60, "A"), P1: LogMark(5, "A")}
     with pytest.raises(RangeLost, match=r"t/1 \[5, 5\) vanished"):
         resolved(CHECKPOINTED, log(P0), checkpoint=checkpoint)
     for action in (Action.SKIP, Action.HOLD):
@@ -407,7 +417,7 @@ def test_a_checkpointed_partition_that_is_gone_has_vanished() -> None:
         result = resolved(asked, log(P0), checkpoint=checkpoint)
         assert offsets(result) == [(0, 60, 100)]
         told = result.losses if action is Action.SKIP else result.held
-        assert lost(told) == [(1, 5, 5, Verdict.VANISHED)]
+        assert lost(told) == [(1, 5, 5, LossKind.VANISHED)]
 
 
 @pytest.mark.parametrize("others", [(), (log(P0),)])
@@ -415,7 +425,7 @@ def test_a_checkpointed_partition_that_is_gone_has_vanished() -> None:
 def test_a_named_topic_that_has_a_checkpoint_and_is_gone_has_vanished(
     others: tuple[LogState, ...], lower: Bound
 ) -> None:
-    checkpoint = {GONE: Mark(60, "B")}
+    checkpoint = {GONE: LogMark(60, "B")}
     asked = replace(request(lower, Latest()), topics=("t", "gone"))
     with pytest.raises(RangeLost, match=r"gone/0 \[60, 60\) vanished: .* names this topic"):
         resolved(asked, *others, checkpoint=checkpoint)
@@ -431,7 +441,7 @@ def test_a_gone_partition_that_a_range_names_has_vanished_where_it_has_a_checkpo
     listed = Bounds(Earliest(), {GONE: AtOffset(7)}, only_listed=True)
     asked = replace(request(listed, Latest()), topics=("gone",))
     with pytest.raises(RangeLost, match="gone/0"):
-        resolved(asked, checkpoint={GONE: Mark(60, "B")})
+        resolved(asked, checkpoint={GONE: LogMark(60, "B")})
     with pytest.raises(JobFileError, match="gone/0, which does not exist"):
         resolved(asked, log(P0))
 
@@ -443,7 +453,7 @@ def test_a_first_run_by_time_says_where_that_is_not_exact() -> None:
     assert len(notes) == 2
     assert "earlier records of that time may have left the log" in notes[0]
     assert "only knows when segments of its log were written" in notes[1]
-    assert resolve(first, seen, {P0: Mark(20, "A")}).notes == ()
+    assert resolve(first, seen, {P0: LogMark(20, "A")}).notes == ()
 
 
 def test_a_number_alone_is_that_partition_of_each_broker_but_of_those_that_are_named() -> None:
@@ -463,14 +473,14 @@ def test_a_number_alone_is_that_partition_of_each_broker_but_of_those_that_are_n
 
 def test_a_topic_that_was_taken_out_of_the_job_has_not_vanished() -> None:
     asked = replace(request(FromCheckpoint(), Latest()), topics=("t",))
-    result = resolved(asked, log(P0), checkpoint={GONE: Mark(60, "B")})
+    result = resolved(asked, log(P0), checkpoint={GONE: LogMark(60, "B")})
     assert (offsets(result), result.losses) == ([(0, 10, 100)], ())
     with pytest.raises(JobFileError, match="no partition to read"):
-        resolved(asked, checkpoint={GONE: Mark(60, "B")})
+        resolved(asked, checkpoint={GONE: LogMark(60, "B")})
 
 
 def test_a_partition_that_was_not_asked_for_has_not_vanished() -> None:
-    checkpoint = {P0: Mark(60, "A"), P1: Mark(5, "A"), Partition("old", 0): Mark(1, "C")}
+    checkpoint = {P0: LogMark(60, "A"), P1: LogMark(5, "A"), Partition("old", 0): LogMark(1, "C")}
     only = Bounds(Latest(), {P0: AtOffset(70)}, only_listed=True)
     result = resolved(request(FromCheckpoint(), only), log(P0), checkpoint=checkpoint)
     assert (offsets(result), result.losses) == ([(0, 60, 70)], ())
@@ -495,7 +505,7 @@ def test_what_has_landed_is_not_lost_when_it_expires(
     # The same backfill twice, the second after retention: nothing of it is missing.
     asked = request(AtOffset(3), AtOffset(20), expired=Action.SKIP)
     result = resolve(asked, survey(log()), {}, coverage_of([Range(P0, *landed, "A")]))
-    expected = [] if still_lost is None else [(0, *still_lost, Verdict.EXPIRED)]
+    expected = [] if still_lost is None else [(0, *still_lost, LossKind.EXPIRED)]
     assert lost(result.losses) == expected
 
 
@@ -533,6 +543,6 @@ def test_a_bound_is_described_in_the_words_of_a_job_file(bound: Bound, words: st
 
 
 def test_a_partition_that_the_job_leaves_out_has_not_vanished() -> None:
-    checkpoint = {P0: Mark(60, "A"), P1: Mark(5, "A")}
+    checkpoint = {P0: LogMark(60, "A"), P1: LogMark(5, "A")}
     survey = Survey(1, {P0: log(P0)}, elsewhere=frozenset({P1}))
     assert resolve(CHECKPOINTED, survey, checkpoint).losses == ()

@@ -27,13 +27,13 @@ from rangeland.model import (
     Slice,
     Survey,
 )
-from rangeland.planning.bounds import Request, resolve
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.bounds import RangeRequest, resolve
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Policy, Verdict
+from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.planning.proof import prove
-from rangeland.planning.table_audit import Counted, Piece, audit
+from rangeland.planning.table_audit import CountedRange, LandedPiece, audit
 
 ONE, TWO = Partition("orders", 0, "1"), Partition("orders", 0, "2")
 B1 = Address("b1", 9092)
@@ -44,14 +44,14 @@ def log(partition: Partition = ONE, start: int = 0, end: int = 1000) -> LogState
     return LogState(partition, Leader(B1), start, end, end - start, borders)
 
 
-def request(lower: Bound | Bounds, upper: Bound | Bounds, **actions: Action) -> Request:
+def request(lower: Bound | Bounds, upper: Bound | Bounds, **actions: Action) -> RangeRequest:
     sides = [b if isinstance(b, Bounds) else Bounds(b) for b in (lower, upper)]
-    return Request(sides[0], sides[1], Earliest(), Policy(**actions), topics=("orders",))
+    return RangeRequest(sides[0], sides[1], Earliest(), Policy(**actions), topics=("orders",))
 
 
 RUN = request(FromCheckpoint(), Latest())
 HOLD = request(FromCheckpoint(), Latest(), unreachable=Action.HOLD)
-BOTH = {ONE: Mark(300), TWO: Mark(500)}
+BOTH = {ONE: LogMark(300), TWO: LogMark(500)}
 
 
 def only_one_answers() -> Survey:
@@ -63,13 +63,13 @@ def only_one_answers() -> Survey:
 
 def test_a_mark_inside_an_entry_shows_that_the_log_was_written_anew() -> None:
     survey = Survey(1, {ONE: log()}, entries={(ONE, 310): (300, 340)}, brokers=frozenset({"1"}))
-    checkpoint = {ONE: Mark(310)}
+    checkpoint = {ONE: LogMark(310)}
     with pytest.raises(RangeLost, match=r"\[310, 340\) truncated.*written anew"):
         resolve(RUN, survey, checkpoint)
     skips = request(FromCheckpoint(), Latest(), truncated=Action.SKIP)
     skipped = resolve(skips, survey, checkpoint)
     assert [(r.from_offset, r.until_offset) for r in skipped.ranges] == [(340, 1000)]
-    assert [(x.verdict, x.width) for x in skipped.losses] == [(Verdict.TRUNCATED, 30)]
+    assert [(x.verdict, x.width) for x in skipped.losses] == [(LossKind.TRUNCATED, 30)]
     held = resolve(request(FromCheckpoint(), Latest(), truncated=Action.HOLD), survey, checkpoint)
     assert (held.ranges, len(held.held)) == ((), 1)
     sound = Survey(1, {ONE: log()}, entries={(ONE, 310): (310, 340)}, brokers=frozenset({"1"}))
@@ -140,7 +140,7 @@ def test_a_broker_that_is_not_registered_any_more_is_unreachable_too() -> None:
 def test_a_policy_holds_what_is_unreachable_and_lands_the_others() -> None:
     found = resolve(HOLD, only_one_answers(), BOTH)
     assert [r.partition for r in found.ranges] == [ONE]
-    assert [(loss.partition, loss.verdict) for loss in found.held] == [(TWO, Verdict.UNREACHABLE)]
+    assert [(loss.partition, loss.verdict) for loss in found.held] == [(TWO, LossKind.UNREACHABLE)]
 
 
 def test_a_partition_without_a_leader_is_held_as_well() -> None:
@@ -154,7 +154,7 @@ def test_a_partition_that_a_living_broker_no_longer_has_has_vanished() -> None:
     survey = Survey(1, {ONE: log()}, brokers=frozenset({"1", "2"}))
     skip = request(FromCheckpoint(), Latest(), vanished=Action.SKIP)
     (loss,) = resolve(skip, survey, BOTH).losses
-    assert (loss.partition, loss.verdict) == (TWO, Verdict.VANISHED)
+    assert (loss.partition, loss.verdict) == (TWO, LossKind.VANISHED)
 
 
 # --- limits -----------------------------------------------------------------------------
@@ -207,18 +207,18 @@ def test_entries_that_do_not_are_none(taken_up: int | None) -> None:
 # --- after the fact ---------------------------------------------------------------------
 
 PIECES = [
-    Piece(Range(ONE, 0, 300), 10, in_bytes=True),
-    Piece(Range(ONE, 300, 1000), 20, in_bytes=True),
+    LandedPiece(Range(ONE, 0, 300), 10, in_bytes=True),
+    LandedPiece(Range(ONE, 300, 1000), 20, in_bytes=True),
 ]
 
 
 def test_a_piece_with_fewer_rows_than_were_landed_is_torn() -> None:
-    found = audit(PIECES, {}, {ONE: Counted((10, 19))})
+    found = audit(PIECES, {}, {ONE: CountedRange((10, 19))})
     assert found.holes == found.suspect == (Range(ONE, 300, 1000),)
-    assert audit(PIECES, {}, {ONE: Counted((10, 20))}).is_clean
+    assert audit(PIECES, {}, {ONE: CountedRange((10, 20))}).is_clean
 
 
 def test_rows_that_are_there_again_are_duplicates_and_others_strangers() -> None:
-    found = audit(PIECES, {}, {ONE: Counted((10, 20), twice=(60,), strange=(1200,))})
+    found = audit(PIECES, {}, {ONE: CountedRange((10, 20), twice=(60,), strange=(1200,))})
     assert found.duplicates == (Range(ONE, 60, 61),)
     assert found.strangers == (Range(ONE, 1200, 1201),)

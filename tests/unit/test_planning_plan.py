@@ -12,9 +12,9 @@ import pytest
 
 from rangeland.errors import Conflict, ProofFailed
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Receipt, Slice
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance, canonical, renumbered
-from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.untrusted import parse_address
 
@@ -33,8 +33,8 @@ PLAN = Plan(
         Slice(1, P0, 20, 30, 100, "A", Address("::1", 1)),
         Slice(2, P1, 5, 9, 40, None, None),
     ),
-    losses=(Loss(P0, 0, 10, Verdict.EXPIRED, "the log begins at 10"),),
-    checkpoint={P0: Mark(30, "A"), P1: Mark(9)},
+    losses=(Loss(P0, 0, 10, LossKind.EXPIRED, "the log begins at 10"),),
+    checkpoint={P0: LogMark(30, "A"), P1: LogMark(9)},
     made_at_ms=1234,
 )
 
@@ -65,7 +65,7 @@ OTHERS: dict[str, Any] = {
     "dialect": "jafka",
     "isolation": Isolation.READ_UNCOMMITTED,
     "losses": (),
-    "checkpoint": {P0: Mark(30, "A"), P1: Mark(10)},
+    "checkpoint": {P0: LogMark(30, "A"), P1: LogMark(10)},
     "made_at_ms": 1235,
     "tags": ("A", "B"),
 }
@@ -81,7 +81,7 @@ RANGE_CHANGES: list[dict[str, Any]] = [
 LOSS_CHANGES: list[dict[str, Any]] = [
     {"from_offset": 1},
     {"until_offset": 11},
-    {"verdict": Verdict.TRUNCATED},
+    {"verdict": LossKind.TRUNCATED},
     {"evidence": "other"},
 ]
 CHANGED = [
@@ -92,7 +92,7 @@ CHANGED = [
         for c in [*RANGE_CHANGES, {"index": 9}, {"leader": None}]
     ),
     *(replace(PLAN, losses=(replace(PLAN.losses[0], **c),)) for c in LOSS_CHANGES),
-    replace(PLAN, checkpoint={P0: Mark(30, "B"), P1: Mark(9)}),
+    replace(PLAN, checkpoint={P0: LogMark(30, "B"), P1: LogMark(9)}),
 ]
 
 
@@ -254,25 +254,25 @@ def test_what_does_not_add_up_is_never_committed(case: str) -> None:
 
 
 def test_the_checkpoint_moves_to_the_end_of_what_landed() -> None:
-    before = {P0: Mark(10, "A"), P1: Mark(3)}
+    before = {P0: LogMark(10, "A"), P1: LogMark(3)}
     after = advance(before, (Range(P0, 10, 30, "A"), Range(P0, 40, 50, "A")))
-    assert after == {P0: Mark(50, "A"), P1: Mark(3)}
-    assert before == {P0: Mark(10, "A"), P1: Mark(3)}
+    assert after == {P0: LogMark(50, "A"), P1: LogMark(3)}
+    assert before == {P0: LogMark(10, "A"), P1: LogMark(3)}
 
 
 def test_the_checkpoint_never_moves_back_within_a_life() -> None:
-    assert advance({P0: Mark(50, "A")}, (Range(P0, 0, 30, "A"),)) == {P0: Mark(50, "A")}
-    assert advance({P0: Mark(50)}, (Range(P0, 0, 30, "A"),)) == {P0: Mark(50, "A")}
+    assert advance({P0: LogMark(50, "A")}, (Range(P0, 0, 30, "A"),)) == {P0: LogMark(50, "A")}
+    assert advance({P0: LogMark(50)}, (Range(P0, 0, 30, "A"),)) == {P0: LogMark(50, "A")}
 
 
 def test_a_topic_made_anew_starts_over() -> None:
-    assert advance({P0: Mark(50, "A")}, (Range(P0, 0, 30, "B"),)) == {P0: Mark(30, "B")}
+    assert advance({P0: LogMark(50, "A")}, (Range(P0, 0, 30, "B"),)) == {P0: LogMark(30, "B")}
 
 
 def test_a_known_topic_id_is_not_forgotten() -> None:
     # Or a topic made anew could not be told from the old one later.
-    assert advance({P0: Mark(50, "A")}, (Range(P0, 50, 60, None),)) == {P0: Mark(60, "A")}
+    assert advance({P0: LogMark(50, "A")}, (Range(P0, 50, 60, None),)) == {P0: LogMark(60, "A")}
 
 
 def test_a_new_partition_gets_a_mark() -> None:
-    assert advance({}, (Range(P0, 5, 5, "A"),)) == {P0: Mark(5, "A")}
+    assert advance({}, (Range(P0, 5, 5, "A"),)) == {P0: LogMark(5, "A")}

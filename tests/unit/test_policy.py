@@ -9,7 +9,7 @@ from rangeland.job import Job
 from rangeland.landing.loss_records import losses_in
 from rangeland.model import Partition
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.policy import CAUSES, Action, Loss, Policy, TopicRule, Verdict
+from rangeland.planning.policy import CAUSES, Action, Loss, LossKind, Policy, TopicRule
 
 JOB = """
 job: orders
@@ -31,16 +31,16 @@ def policy(topics: str = 'topic_pattern: "a.*|orders.*"') -> Policy:
 @pytest.mark.parametrize(
     ("topic", "verdict", "action"),
     [
-        ("orders", Verdict.EXPIRED, Action.FAIL),
-        ("orders", Verdict.VANISHED, Action.FAIL),  # the first that fits counts, and it alone
-        ("audit-eu", Verdict.CORRUPT, Action.HOLD),
-        ("audit-eu", Verdict.TRUNCATED, Action.FAIL),
-        ("orders-2", Verdict.EXPIRED, Action.SKIP),
-        ("orders-2", Verdict.VANISHED, Action.SKIP),
+        ("orders", LossKind.EXPIRED, Action.FAIL),
+        ("orders", LossKind.VANISHED, Action.FAIL),  # the first that fits counts, and it alone
+        ("audit-eu", LossKind.CORRUPT, Action.HOLD),
+        ("audit-eu", LossKind.TRUNCATED, Action.FAIL),
+        ("orders-2", LossKind.EXPIRED, Action.SKIP),
+        ("orders-2", LossKind.VANISHED, Action.SKIP),
     ],
 )
 def test_the_first_rule_that_fits_a_topic_decides(
-    topic: str, verdict: Verdict, action: Action
+    topic: str, verdict: LossKind, action: Action
 ) -> None:
     assert policy().of(verdict, topic) is action
 
@@ -53,8 +53,8 @@ def test_a_rule_is_a_name_or_matches_all_of_one() -> None:
 
 def test_some_topic_may_be_held_though_others_are_not() -> None:
     found = policy()
-    assert found.ever(Verdict.CORRUPT, Action.HOLD)
-    assert not found.ever(Verdict.RECREATED, Action.HOLD)
+    assert found.ever(LossKind.CORRUPT, Action.HOLD)
+    assert not found.ever(LossKind.RECREATED, Action.HOLD)
 
 
 def test_rules_for_topics_that_a_job_does_not_read_are_refused() -> None:
@@ -70,12 +70,12 @@ def test_a_topic_s_words_are_those_of_the_verdict(wrong: str) -> None:
 
 
 def test_each_verdict_has_a_cause() -> None:
-    assert set(CAUSES) == set(Verdict)
+    assert set(CAUSES) == set(LossKind)
 
 
 def test_the_losses_of_an_error_are_found_again() -> None:
-    loss = Loss(Partition("t", 1, "b-1"), 5, 9, Verdict.EXPIRED, "the log begins at 9")
+    loss = Loss(Partition("t", 1, "b-1"), 5, 9, LossKind.EXPIRED, "the log begins at 9")
     assert losses_in(range_lost([loss])) == [loss]
     bad = BadRecord("t/1: the batch", why="why", topic="t", partition=1, base_offset=3)
     (found,) = losses_in(bad)
-    assert (found.from_offset, found.until_offset, found.verdict) == (3, 3, Verdict.CORRUPT)
+    assert (found.from_offset, found.until_offset, found.verdict) == (3, 3, LossKind.CORRUPT)

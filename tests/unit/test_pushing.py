@@ -12,8 +12,8 @@ from rich.console import RenderableType
 
 from rangeland.cli.command_line import main
 from rangeland.errors import Conflict, JobFileError
-from rangeland.groups.backend import GroupView, Holder
-from rangeland.groups.mirror_now import Pushed, PushResult, group_of, refuse_members
+from rangeland.groups.backend import GroupMember, GroupView
+from rangeland.groups.mirror_now import MirroredPartition, MirrorResult, group_of, refuse_members
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.render.group_view import group_lines, mirror_picture
@@ -22,12 +22,12 @@ from rangeland.render.text_drawing import console_for
 from rangeland.results import GroupStatus, PartitionStatus, Status
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
-RESULT = PushResult(
+RESULT = MirrorResult(
     job="hourly",
     group="g",
     home="the coordinator of group g at h:9092",
     state="mirrored",
-    partitions=(Pushed(P0, 15, 9, 15, 1_020), Pushed(P1, 7, None, 7, 7)),
+    partitions=(MirroredPartition(P0, 15, 9, 15, 1_020), MirroredPartition(P1, 7, None, 7, 7)),
     seconds=0.5,
 )
 
@@ -59,17 +59,17 @@ def test_the_picture_shows_both_offsets_and_the_lag() -> None:
     first = next(line for line in text.splitlines() if line.startswith("orders/0"))
     assert first.split() == ["orders/0", "15", "9", "15", "1,020", "1,005"]
     assert "2 offsets written" in text
-    nothing = PushResult("hourly", "g", "h", "nothing-landed", (), 0.1)
+    nothing = MirrorResult("hourly", "g", "h", "nothing-landed", (), 0.1)
     assert "nothing has landed yet" in drawn(mirror_picture(nothing))
 
 
 def test_a_group_with_members_is_left_alone_and_they_are_named() -> None:
-    consumer = Holder("c-1", "billing", "/10.0.0.7", frozenset({P0}))
+    consumer = GroupMember("c-1", "billing", "/10.0.0.7", frozenset({P0}))
     with pytest.raises(Conflict, match=r"billing at /10\.0\.0\.7") as caught:
         refuse_members("g", GroupView("stable", (consumer,)))
     assert "stop it" in caught.value.do
     with pytest.raises(Conflict, match="a run of this job is under way"):
-        refuse_members("g", GroupView("stable", (Holder("m-1", is_ours=True),)))
+        refuse_members("g", GroupView("stable", (GroupMember("m-1", is_ours=True),)))
     refuse_members("g", GroupView("empty"))
 
 
@@ -95,8 +95,8 @@ def test_the_command_says_so_before_spark_is_started(
 
 def test_status_shows_the_members_or_why_they_are_not_to_be_seen() -> None:
     members = (
-        Holder("m-1", "rangeland", "h1", frozenset({P0, P1}), True),
-        Holder("c-9", "billing", "h2"),
+        GroupMember("m-1", "rangeland", "h1", frozenset({P0, P1}), True),
+        GroupMember("c-9", "billing", "h2"),
     )
     lines = drawn(*group_lines(GroupStatus("g", "the coordinator", "stable", members)))
     assert "group g: stable, 2 members, kept by the coordinator" in lines

@@ -16,7 +16,7 @@ from rangeland.job import Job
 from rangeland.job.value_parsers import parse_bounds
 from rangeland.model import Address, Leader, LogState, Partition, Survey
 from rangeland.planning.reached import can_be_awaited, reach, times_awaited
-from rangeland.progress import Silent
+from rangeland.progress import NoProgress
 from rangeland.queries import reached_check
 
 T = 1_769_839_200_000  # 2026-01-31T06:00:00Z
@@ -123,7 +123,7 @@ def test_only_times_and_offsets_can_be_awaited() -> None:
 
 def test_an_end_that_is_always_there_is_refused_before_anybody_is_asked() -> None:
     with pytest.raises(UsageError, match="nothing to wait for"):
-        reached_check.reached(Job.parse(YAML), Silent())
+        reached_check.reached(Job.parse(YAML), NoProgress())
 
 
 @pytest.mark.parametrize(("found", "code"), [(8, 0), (None, 75)])

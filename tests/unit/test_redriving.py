@@ -15,20 +15,29 @@ import pytest
 from rangeland import run
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta import quarantine_table as quarantine_module
-from rangeland.delta.delta_kernel import Kernel
-from rangeland.delta.ledger.events import LossEntry, OutcomeEntry, PlanEntry
+from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.quarantine_table import KeptBatch, Quarantine, Wanted
-from rangeland.delta.quarantine_writer import AsideSettings, AsideWriter
+from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.errors import Conflict, StorageFailed
 from rangeland.job import Job
 from rangeland.landing import redrive
-from rangeland.landing.target_state import Target
-from rangeland.model import Counts, DataFile, Isolation, Kept, Partition, Range, Receipt, Slice
+from rangeland.landing.target_state import LandingTarget
+from rangeland.model import (
+    Counts,
+    DataFile,
+    Isolation,
+    Partition,
+    QuarantinedBytes,
+    Range,
+    Receipt,
+    Slice,
+)
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.plan import Plan, Way
-from rangeland.planning.plan_builder import Draft, Standing
-from rangeland.planning.policy import Loss, Policy, Verdict
-from rangeland.progress import Silent
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan_builder import JobPosition, PlanDraft
+from rangeland.planning.policy import Loss, LossKind, Policy
+from rangeland.progress import NoProgress
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
 
 P0 = Partition("orders", 0)
@@ -62,20 +71,22 @@ class Keeping:
                 self.read.append(batch.range)
                 yield batch
 
-    def losses(self, application: str = "", sequence: int = 0) -> list[LossEntry]:
+    def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         said = ("corrupt", "quarantine", "cause", "evidence", 1, 1, "hash")
-        return [LossEntry(APP, "orders", 1, batch.range, *said) for batch in self.batches]
+        return [LossEvent(APP, "orders", 1, batch.range, *said) for batch in self.batches]
 
-    def landings(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
+    def landings(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         document = json.dumps(replace(plan(), tags=self.tags).to_json())
-        entry = PlanEntry(APP, "orders", 1, "hash", (), document, 1)
-        return [(entry, OutcomeEntry(APP, "orders", 1, "hash", (), (), 1))]
+        entry = PlanEvent(APP, "orders", 1, "hash", (), document, 1)
+        return [(entry, OutcomeEvent(APP, "orders", 1, "hash", (), (), 1))]
 
     tags: tuple[str, ...] = ()
 
 
 def kept(where: Range, size_bytes: int, at_ms: int = 1, text: bytes = b"bytes") -> KeptBatch:
-    return KeptBatch(where, APP, 1, "bad", "b:1", size_bytes, Kept(text, (), "bad"), at_ms)
+    return KeptBatch(
+        where, APP, 1, "bad", "b:1", size_bytes, QuarantinedBytes(text, (), "bad"), at_ms
+    )
 
 
 @pytest.fixture
@@ -90,7 +101,7 @@ JOB = SimpleNamespace(job="orders", application=APP, source=SimpleNamespace(dial
 def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
     target = Keeping(*(kept(ten(first), 30 * MIB) for first in (40, 30, 20, 10, 0)))
     found = redrive.draft_of_kept(
-        cast(Job, JOB), cast(Target, target), Standing({}, Coverage(), 2), 5
+        cast(Job, JOB), cast(LandingTarget, target), JobPosition({}, Coverage(), 2), 5
     )
     assert found.plan.ranges == tuple(
         replace(ten(first), estimated_bytes=30 * MIB) for first in (30, 40)
@@ -102,8 +113,8 @@ def test_a_plan_takes_what_it_may_carry_and_no_more_is_read() -> None:
 def test_what_is_in_quarantine_is_landed_by_the_tags_that_it_was_read_by() -> None:
     target = Keeping(kept(ten(0), 1))
     target.tags = ("A",)
-    about = cast(Job, JOB), cast(Target, target)
-    assert redrive.draft_of_kept(*about, Standing({}, Coverage(), 2), 5).plan.tags == ("A",)
+    about = cast(Job, JOB), cast(LandingTarget, target)
+    assert redrive.draft_of_kept(*about, JobPosition({}, Coverage(), 2), 5).plan.tags == ("A",)
     (found,) = redrive.in_quarantine(*about)
     assert found.kind == (Isolation.READ_COMMITTED, ("A",))
 
@@ -115,15 +126,15 @@ def test_a_plan_of_kept_bytes_has_one_kind_of_tags(monkeypatch: pytest.MonkeyPat
         for one, tags in zip(in_quarantine(0, 10, 20), [("A",), (), ("A",)], strict=True)
     ]
     monkeypatch.setattr(redrive, "_tried", lambda *about: iter(found))
-    standing = Standing({}, Coverage(), 2)
-    made = redrive.draft_of_kept(cast(Job, JOB), cast(Target, None), standing, 5).plan
+    standing = JobPosition({}, Coverage(), 2)
+    made = redrive.draft_of_kept(cast(Job, JOB), cast(LandingTarget, None), standing, 5).plan
     assert ([r.from_offset for r in made.ranges], made.tags) == ([0, 20], ("A",))
 
 
 @pytest.mark.usefixtures("all_decodes")
 def test_what_is_listed_holds_no_bytes() -> None:
     target = Keeping(kept(ten(10), 30), kept(ten(0), 20))
-    found = redrive.in_quarantine(cast(Job, JOB), cast(Target, target))
+    found = redrive.in_quarantine(cast(Job, JOB), cast(LandingTarget, target))
     assert [(one.batch.range, one.batch.size_bytes) for one in found] == [
         (ten(0), 20),
         (ten(10), 30),
@@ -137,12 +148,12 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
         kept(ten(0), 1, 9, b"newer"), kept(ten(0), 1, 5, b"older"), kept(ten(50), 1), other_life
     )
     wanted = plan(Range(P0, 2, 4, "id"), Range(P0, 6, 10, "id"))
-    found = redrive.settings_of(wanted, cast(Target, target)).kept
+    found = redrive.settings_of(wanted, cast(LandingTarget, target)).kept
     assert found is not None
     assert {index: one.records for index, one in found.items()} == {0: b"newer", 1: b"newer"}
     assert target.read == [ten(0), ten(0)]
     with pytest.raises(StorageFailed, match="no bytes of"):
-        redrive.settings_of(plan(ten(30)), cast(Target, target))
+        redrive.settings_of(plan(ten(30)), cast(LandingTarget, target))
 
 
 # --- from the log ------------------------------------------------------------------------------
@@ -151,14 +162,14 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
 LOG = ClusterSettings("kafka", ())
 
 
-def in_quarantine(*firsts: int) -> list[redrive.Quarantined]:
+def in_quarantine(*firsts: int) -> list[redrive.QuarantinedRange]:
     how = (Isolation.READ_COMMITTED, "its checksum is wrong")
-    return [redrive.Quarantined(kept(ten(first), 1), *how) for first in firsts]
+    return [redrive.QuarantinedRange(kept(ten(first), 1), *how) for first in firsts]
 
 
-def whole(ranges: list[Range], kind: redrive.Kind) -> Draft:
+def whole(ranges: list[Range], kind: redrive.Kind) -> PlanDraft:
     made = replace(plan(*ranges), isolation=kind[0], tags=kind[1])
-    return Draft(made, tuple(ranges), (), ())
+    return PlanDraft(made, tuple(ranges), (), ())
 
 
 def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan(
@@ -172,7 +183,7 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
     def read(slices: tuple[Slice, ...], settings: ClusterSettings) -> Iterator[Any]:
         for s in slices:
             asked.append((s.from_offset, (settings.isolation, settings.tags)))
-            bad = Loss(P0, s.from_offset, s.until_offset, Verdict.CORRUPT, "bad")
+            bad = Loss(P0, s.from_offset, s.until_offset, LossKind.CORRUPT, "bad")
             yield SimpleNamespace(loss=bad if s.from_offset == 0 else None)
 
     monkeypatch.setattr(redrive, "read_slices", read)
@@ -196,7 +207,7 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
     def read(slices: tuple[Slice, ...], settings: ClusterSettings) -> Iterator[Any]:
         for s in slices:
             asked.append((s.from_offset, settings.policy))
-            bad = Loss(P0, s.from_offset + 4, s.until_offset, Verdict.CORRUPT, "bad")
+            bad = Loss(P0, s.from_offset + 4, s.until_offset, LossKind.CORRUPT, "bad")
             yield SimpleNamespace(loss=bad if s.from_offset == 10 else None)
 
     monkeypatch.setattr(redrive, "read_slices", read)
@@ -210,8 +221,8 @@ def test_no_plan_is_made_for_what_the_log_does_not_give_whole(
 
 
 def test_what_the_log_has_lost_meanwhile_stays_in_quarantine() -> None:
-    gone = Loss(P0, 0, 10, Verdict.EXPIRED, "the log begins at 10")
-    nothing = Draft(plan(), (), (), (gone,))
+    gone = Loss(P0, 0, 10, LossKind.EXPIRED, "the log begins at 10")
+    nothing = PlanDraft(plan(), (), (), (gone,))
     found, _ = redrive.draft_of_log(in_quarantine(0), LOG, lambda *about: nothing)
     assert (found.plan.ranges, found.held) == ((), ())
     (said,) = found.notes
@@ -233,18 +244,20 @@ class KeepingInMemory(TableInMemory):
 def fill(quarantine: Quarantine, sequence: int, *ranges: Range) -> None:
     """One plan's outcome with a file of what it has kept."""
     digest = f"{sequence:064d}"
-    writer = AsideWriter(AsideSettings(quarantine.path, "orders", APP, sequence, digest))  # type: ignore[arg-type]
+    writer = QuarantineWriter(
+        QuarantineWriterSettings(quarantine.path, "orders", APP, sequence, digest)
+    )  # type: ignore[arg-type]
     for r in ranges:
-        writer.add(0, r, Kept(b"%d" % r.from_offset, (), "bad"), "b:1")
+        writer.add(0, r, QuarantinedBytes(b"%d" % r.from_offset, (), "bad"), "b:1")
     receipt = Receipt(0, P0, 0, 10, Counts(quarantined=10))
     files: tuple[DataFile, ...] = writer.close([receipt])[0].kept
-    quarantine.commit(OutcomeEntry(APP, "orders", sequence, digest, (), (), 1, kept=files))
+    quarantine.commit(OutcomeEvent(APP, "orders", sequence, digest, (), (), 1, kept=files))
 
 
 def test_bytes_of_files_that_hold_nothing_wanted_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quarantine = Quarantine(cast(Kernel, KeepingInMemory()), str(tmp_path / "orders"))
+    quarantine = Quarantine(cast(DeltaKernel, KeepingInMemory()), str(tmp_path / "orders"))
     fill(quarantine, 1, ten(0), ten(10), ten(20))
     fill(quarantine, 2, ten(30))
     whole = []
@@ -268,9 +281,9 @@ class Turning(run.Runner):
 
     def __init__(self, plans: int, outrun: int = 0) -> None:
         self.job = cast(Job, SimpleNamespace(job="orders", application=APP, group=None))
-        self.way = Way.REDRIVE
-        self.target = cast(Target, _Still())
-        self.progress = Silent()
+        self.way = PlanKind.REDRIVE
+        self.target = cast(LandingTarget, _Still())
+        self.progress = NoProgress()
         self.warnings: list[str] = []
         self.drafter = cast(Any, SimpleNamespace(logs={}, forget=lambda: None))
         self.left, self.outrun = plans, outrun
@@ -284,7 +297,7 @@ class Turning(run.Runner):
 
     def draft(self) -> Any:
         found = plan(ten(self.left * 10)) if self.left else plan()
-        return Draft(found, (), (), ()), None
+        return PlanDraft(found, (), (), ()), None
 
     def _enter(self, plan: Plan, *about: object) -> Plan | None:
         self.outrun -= 1
@@ -312,7 +325,7 @@ def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
 
 def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine() -> None:
     driver = Turning(plans=3)
-    driver.way = Way.REREAD
+    driver.way = PlanKind.REREAD
     drafts = iter([True, True, False])
     make = driver.draft
 

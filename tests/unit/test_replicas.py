@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.dialect import Nature
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.dialect import Capabilities
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import (
-    Ask,
-    AskLogRange,
+    AllRead,
+    FetchLimits,
     FindLeaders,
-    Finished,
-    Patience,
+    SendFetch,
+    SendLogRange,
     WaitUntil,
 )
 from rangeland.fetch.replica_choice import DETOUR_MS
@@ -24,16 +24,16 @@ LEADER, REPLICA, OTHER = Address("leader", 1), Address("replica", 2), Address("o
 P0, P1 = Partition("t", 0), Partition("t", 1)
 LED = Leader(LEADER, 7, "A", (LEADER, REPLICA), (1, 2))
 SKIPPING = Policy(expired=Action.SKIP, truncated=Action.SKIP)
-PATIENCE = Patience(no_progress_ms=10_000)
+PATIENCE = FetchLimits(no_progress_ms=10_000)
 
 
 def slice_of(index: int = 0, partition: Partition = P0) -> Slice:
     return Slice(index, partition, 0, 100, 0, "A", LEADER)
 
 
-def ask(loop: FetchLoop, now_ms: int = 0) -> Ask:
+def ask(loop: FetchLoop, now_ms: int = 0) -> SendFetch:
     step = loop.next(now_ms)
-    assert isinstance(step, Ask), step
+    assert isinstance(step, SendFetch), step
     return step
 
 
@@ -51,12 +51,12 @@ def test_the_replica_that_a_leader_names_is_found_and_read() -> None:
     step = ask(loop)
     assert (step.leader, step.stays, step.wants[0].epoch) == (REPLICA, False, 7)
     loop.on_records(step.wants[0], 100)
-    assert loop.next(0) == Finished()
+    assert loop.next(0) == AllRead()
 
 
 def test_a_replica_whose_address_is_known_is_read_at_once() -> None:
     loop = sent_away()
-    loop.on_verdict(ask(loop).wants[0], Verdict.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    loop.on_verdict(ask(loop).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     later = DETOUR_MS
     loop.on_records(ask(loop, later).wants[0], 50)
     assert ask(loop, later).leader == LEADER
@@ -105,15 +105,15 @@ def test_slices_that_stay_and_slices_that_may_go_have_requests_of_their_own() ->
 @pytest.mark.parametrize(
     "verdict",
     [
-        Verdict.RETRY,
-        Verdict.FIND_LEADER,
-        Verdict.OUT_OF_RANGE,
-        Verdict.CORRUPT,
-        Verdict.REFUSED,
-        Verdict.RECREATED,
+        ErrorMeaning.RETRY,
+        ErrorMeaning.FIND_LEADER,
+        ErrorMeaning.OUT_OF_RANGE,
+        ErrorMeaning.CORRUPT,
+        ErrorMeaning.REFUSED,
+        ErrorMeaning.RECREATED,
     ],
 )
-def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(verdict: Verdict) -> None:
+def test_any_trouble_at_a_replica_leads_back_to_the_leader_at_once(verdict: ErrorMeaning) -> None:
     loop = sent_away()
     loop.on_verdict(ask(loop).wants[0], verdict, "ANY")
     step = ask(loop)
@@ -143,11 +143,11 @@ def test_older_records_of_a_replica_do_not_end_the_run() -> None:
 def test_who_led_when_the_plan_was_made_may_be_a_replica_by_now() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0)
     assert loop.is_doubtful(ask(loop).wants[0])
-    loop.on_verdict(ask(loop).wants[0], Verdict.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
+    loop.on_verdict(ask(loop).wants[0], ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER")
     loop.next(0)
     loop.on_leaders({P0: Leader(OTHER, 8, "A")})
     assert not loop.is_doubtful(ask(loop).wants[0])
-    alone = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0, Nature(numbered_per_broker=True))
+    alone = FetchLoop([slice_of()], PATIENCE, SKIPPING, 0, Capabilities(numbered_per_broker=True))
     assert not alone.is_doubtful(ask(alone).wants[0]), "nobody else has its partitions"
 
 
@@ -187,9 +187,9 @@ def test_only_the_leader_s_own_answer_makes_a_loss() -> None:
     for server in (REPLICA, LEADER):
         step = ask(loop)
         assert step.leader == server
-        loop.on_verdict(step.wants[0], Verdict.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+        loop.on_verdict(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     measure = loop.next(0)
-    assert isinstance(measure, AskLogRange)
+    assert isinstance(measure, SendLogRange)
     assert measure.leader == LEADER
     loop.on_log_range(measure.want, 40, 200)
     assert [(loss.from_offset, loss.until_offset) for _, loss in loop.gone] == [(0, 40)]
@@ -203,7 +203,7 @@ AWAY = Leader(REPLICA, replicas=(REPLICA,), replica_ids=(1,), is_replica=True)
 def stood_in_for(policy: Policy = SKIPPING) -> FetchLoop:
     """A queue whose master is away: its leader's number is 0, and only 1 is there."""
     piece = Slice(0, P0, 0, 100)
-    loop = FetchLoop([piece], PATIENCE, policy, 0, Nature(leader_id=0))
+    loop = FetchLoop([piece], PATIENCE, policy, 0, Capabilities(leader_id=0))
     loop.next(0)
     loop.on_leaders({P0: AWAY})
     return loop
@@ -214,7 +214,7 @@ def test_what_stands_in_for_a_leader_is_read() -> None:
     step = ask(loop)
     assert step.leader == REPLICA
     loop.on_records(step.wants[0], 100)
-    assert loop.next(0) == Finished()
+    assert loop.next(0) == AllRead()
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, -5), (40, 200)])
@@ -234,9 +234,9 @@ def _deny(loop: FetchLoop, start: int, end: int) -> None:
         match loop.next(now):
             case WaitUntil(at_ms):
                 now = at_ms
-            case Ask(_, wants):
-                loop.on_verdict(wants[0], Verdict.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
-            case AskLogRange(_, want):
+            case SendFetch(_, wants):
+                loop.on_verdict(wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+            case SendLogRange(_, want):
                 loop.on_log_range(want, start, end)
             case FindLeaders():
                 loop.on_leaders({P0: AWAY})
@@ -251,12 +251,14 @@ def test_damage_in_what_stands_in_for_a_leader_waits_for_the_leader() -> None:
 
 def test_who_stood_in_for_a_leader_when_the_plan_was_made_is_not_believed_in_a_loss() -> None:
     piece = Slice(0, P0, 0, 100, leader=REPLICA)
-    loop = FetchLoop([piece], PATIENCE, SKIPPING, 0, Nature(leader_id=0, numbered_per_broker=True))
+    loop = FetchLoop(
+        [piece], PATIENCE, SKIPPING, 0, Capabilities(leader_id=0, numbered_per_broker=True)
+    )
     step = ask(loop)
     assert loop.is_doubtful(step.wants[0])
-    loop.on_verdict(step.wants[0], Verdict.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+    loop.on_verdict(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
     measure = loop.next(0)
-    assert isinstance(measure, AskLogRange)
+    assert isinstance(measure, SendLogRange)
     loop.on_log_range(measure.want, 40, 200)
     assert loop.gone == []
     assert isinstance(loop.next(0), FindLeaders)
@@ -283,13 +285,13 @@ def test_a_leader_that_comes_back_is_read_where_its_replica_was_empty(end: int) 
     step = ask(loop, now)
     assert step.leader == LEADER
     assert not loop.on_preferred(0, 0), "it is the leader itself that it names"
-    loop.on_verdict(step.wants[0], Verdict.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
-    assert isinstance(loop.next(now), AskLogRange)
+    loop.on_verdict(step.wants[0], ErrorMeaning.OUT_OF_RANGE, "PULL_OFFSET_MOVED")
+    assert isinstance(loop.next(now), SendLogRange)
 
 
 def test_a_master_that_suggests_itself_is_not_looked_up() -> None:
     piece = Slice(0, P0, 0, 100, leader=LEADER)
-    loop = FetchLoop([piece], PATIENCE, Policy(), 0, Nature(leader_id=0))
+    loop = FetchLoop([piece], PATIENCE, Policy(), 0, Capabilities(leader_id=0))
     assert not loop.on_preferred(0, 0)
     assert ask(loop).leader == LEADER
 
@@ -300,7 +302,7 @@ def test_a_replica_that_is_beyond_its_end_is_no_loss_under_a_policy_that_fails()
     loop.next(0)
     loop.on_leaders({P0: LED})
     try:
-        loop.on_verdict(ask(loop).wants[0], Verdict.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
+        loop.on_verdict(ask(loop).wants[0], ErrorMeaning.OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE")
     except RangeLost:
         pytest.fail("a replica was believed")
     assert ask(loop).leader == LEADER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from rangeland.groups.backend import Holder
+from rangeland.groups.backend import GroupMember
 from rangeland.model import (
     Address,
     Counts,
@@ -17,8 +17,8 @@ from rangeland.model import (
     Slice,
 )
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import Draft
-from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome
 from rangeland.results import (
     CheckResult,
@@ -88,9 +88,9 @@ def test_a_run_that_had_nothing_to_do_has_the_same_keys() -> None:
 
 
 def test_plan_json_has_hash_ranges_and_slices_with_estimated_bytes() -> None:
-    loss = Loss(P1, 0, 5, Verdict.EXPIRED, "gone")
+    loss = Loss(P1, 0, 5, LossKind.EXPIRED, "gone")
     state = LogState(P0, Leader(Address("b1", 1)), 0, 20)
-    drafted = Draft(PLAN, PLAN.ranges, (Range(P0, 0, 10),), (loss,))
+    drafted = PlanDraft(PLAN, PLAN.ranges, (Range(P0, 0, 10),), (loss,))
     preview = PlanPreview(drafted, "lake/orders", [state], tasks=1, pending=(PLAN,))
     document = json.loads(json.dumps(preview.to_json()))
     assert document["hash"] == PLAN.hash
@@ -103,7 +103,7 @@ def test_plan_json_has_hash_ranges_and_slices_with_estimated_bytes() -> None:
 
 
 def test_the_document_of_plan_out_can_be_applied() -> None:
-    preview = PlanPreview(Draft(PLAN, PLAN.ranges, (), ()), "lake/orders", [], tasks=1)
+    preview = PlanPreview(PlanDraft(PLAN, PLAN.ranges, (), ()), "lake/orders", [], tasks=1)
     assert Plan.from_json(json.loads(json.dumps(preview.to_json()))) == PLAN
 
 
@@ -131,7 +131,7 @@ def test_status_json_has_checkpoint_end_lag_and_group_offset() -> None:
 
 
 def test_status_json_says_who_holds_what_and_how_old_the_lag_is() -> None:
-    members = (Holder("m-1", "rangeland", "h", frozenset({P0}), True),)
+    members = (GroupMember("m-1", "rangeland", "h", frozenset({P0}), True),)
     group = GroupStatus("g", "the coordinator", "stable", members)
     first = PartitionStatus(P0, 15, 10, 20, 12, lag_ms=4_000, owner="m-1")
     status = Status("o", "t", 1, 1, (first, PartitionStatus(P1, None, 10, 20)), group=group)

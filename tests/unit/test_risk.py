@@ -7,7 +7,7 @@ import pytest
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka import read_retention
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.loop_actions import Ask, Patience
+from rangeland.fetch.loop_actions import FetchLimits, SendFetch
 from rangeland.model import (
     Address,
     Leader,
@@ -23,8 +23,8 @@ from rangeland.planning.retention_risk import (
     ASSUMED_BYTES_PER_SECOND,
     LEAST_MEASURED_BYTES,
     STARTING_MS,
-    Risk,
-    Speed,
+    ReadSpeed,
+    RetentionRisk,
     at_risk,
     expiry_times,
     reading_ms,
@@ -49,7 +49,7 @@ def survey(
     )
 
 
-def spans(risks: tuple[Risk, ...]) -> list[tuple[Partition, int, int]]:
+def spans(risks: tuple[RetentionRisk, ...]) -> list[tuple[Partition, int, int]]:
     return [(x.partition, x.from_offset, x.until_offset) for x in risks]
 
 
@@ -83,20 +83,20 @@ def test_a_log_that_is_nearly_as_large_as_it_may_be_loses_its_head_next(
 
 def test_the_time_that_reading_takes_is_what_is_left_of_the_logs_at_a_speed() -> None:
     logs = {P0: log(P0, 0, 100, 1_000_000), P1: log(P1, 50, 100, 500_000)}
-    assert reading_ms(logs, {P0: 90}, Speed(1_000)) == STARTING_MS + 600_000
-    assert reading_ms({}, {}, Speed()) == STARTING_MS
+    assert reading_ms(logs, {P0: 90}, ReadSpeed(1_000)) == STARTING_MS + 600_000
+    assert reading_ms({}, {}, ReadSpeed()) == STARTING_MS
     assert expiry_times({"t": Retention(HOUR_MS), "u": Retention()}, 10**10, 5) == {
         "t": 10**10 - HOUR_MS + 5
     }
 
 
 def test_a_speed_is_measured_by_a_run_that_has_read_enough_and_else_assumed() -> None:
-    assert speed_of([]) == Speed(ASSUMED_BYTES_PER_SECOND)
-    assert speed_of([(1_000, 10.0), (2 * LEAST_MEASURED_BYTES, 4.0)]) == Speed(
+    assert speed_of([]) == ReadSpeed(ASSUMED_BYTES_PER_SECOND)
+    assert speed_of([(1_000, 10.0), (2 * LEAST_MEASURED_BYTES, 4.0)]) == ReadSpeed(
         LEAST_MEASURED_BYTES // 2, True
     )
-    assert str(Speed(3 << 20, True)) == "3 MiB/s, as the last run"
-    assert str(Speed()) == "an assumed 8 MiB/s"
+    assert str(ReadSpeed(3 << 20, True)) == "3 MiB/s, as the last run"
+    assert str(ReadSpeed()) == "an assumed 8 MiB/s"
 
 
 # --- the order ------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_slices_at_risk_are_urgent_and_their_tasks_come_first() -> None:
     mib = 1 << 20
     ranges = [Range(P0, 0, 100, None, 900 * mib), Range(P1, 0, 100, None, 300 * mib)]
     logs = {P0: log(P0, 0, 100), P1: log(P1, 0, 100)}
-    slices = cut(ranges, Slicing(100 * mib), logs, [Risk(P1, 0, 40, "old")])
+    slices = cut(ranges, Slicing(100 * mib), logs, [RetentionRisk(P1, 0, 40, "old")])
     urgent = [s for s in slices if s.is_urgent]
     assert [(s.partition, s.from_offset) for s in urgent] == [(P1, 0), (P1, 33)]
     assert [s.index for s in slices] == list(range(12))
@@ -120,13 +120,13 @@ def test_a_task_reads_what_is_urgent_before_all_else() -> None:
         Slice(0, P0, 0, 10, 0, None, B1),
         Slice(1, P1, 0, 10, 0, None, B1, is_urgent=True),
     ]
-    loop = FetchLoop(slices, Patience(), Policy(), 0)
+    loop = FetchLoop(slices, FetchLimits(), Policy(), 0)
     first = loop.next(0)
-    assert isinstance(first, Ask)
+    assert isinstance(first, SendFetch)
     assert [w.index for w in first.wants] == [1]
     loop.on_records(first.wants[0], 10)
     second = loop.next(1)
-    assert isinstance(second, Ask)
+    assert isinstance(second, SendFetch)
     assert [w.index for w in second.wants] == [0]
 
 

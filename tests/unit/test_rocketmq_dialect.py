@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.dialect import (
-    Asked,
-    Asking,
-    Context,
+    AnsweredSpan,
     Credentials,
-    FetchTerms,
-    Silence,
-    Span,
+    FetchContext,
+    FetchOptions,
+    LeaderQuery,
+    NoReply,
+    PartitionFetch,
 )
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import (
     ask_offsets,
     ask_records,
@@ -29,10 +29,16 @@ from rangeland.dialects.rocketmq import (
 )
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import CODES, STATUSES, judge, judge_pull
-from rangeland.dialects.rocketmq.frames import ANSWER, Alike, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.frames import (
+    ANSWER,
+    Frame,
+    SimilarHeaders,
+    read_frame,
+    write_frame,
+)
 from rangeland.dialects.rocketmq.pull_series import FIRST_PULLS, MOST_PULLS
 from rangeland.dialects.rocketmq.routes import is_system_topic, read_route
-from rangeland.dialects.rocketmq.session import Session
+from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.dialects.rocketmq.signing import signed
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
@@ -41,7 +47,7 @@ from tests.stored import messages, stored
 
 QUEUE = Partition("t", 0, "broker-a")
 COMMITTED = Isolation.READ_COMMITTED
-TERMS = FetchTerms(COMMITTED, 0, 1 << 20)
+TERMS = FetchOptions(COMMITTED, 0, 1 << 20)
 
 
 def frames_in(data: bytes) -> list[Frame]:
@@ -111,7 +117,7 @@ def answer_to(sent: Frame, fields: dict[str, Any] | None = None, **more: Any) ->
 
 
 def test_answers_are_matched_by_number_in_any_order() -> None:
-    session = Session("test")
+    session = RocketmqSession("test")
     first_id, first = session.encode(m.min_offset(QUEUE))
     second_id, second = session.encode(m.max_offset(QUEUE))
     (first_frame,), (second_frame,) = frames_in(first), frames_in(second)
@@ -123,7 +129,7 @@ def test_answers_are_matched_by_number_in_any_order() -> None:
 
 
 def test_a_request_of_the_server_is_no_answer() -> None:
-    session = Session("test")
+    session = RocketmqSession("test")
     _, sent = session.encode(m.min_offset(QUEUE))
     (frame,) = frames_in(sent)
     assert session.decode(whole(Frame(40, frame.opaque))) is None
@@ -132,12 +138,12 @@ def test_a_request_of_the_server_is_no_answer() -> None:
 
 def test_an_answer_to_nothing_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="nothing was asked"):
-        Session("test").decode(whole(Frame(0, 5, ANSWER)))
+        RocketmqSession("test").decode(whole(Frame(0, 5, ANSWER)))
 
 
 def test_a_one_way_request_waits_for_nothing() -> None:
-    session = Session("test")
-    session.encode(m.Request(34, {}, is_one_way=True))
+    session = RocketmqSession("test")
+    session.encode(m.RemotingRequest(34, {}, is_one_way=True))
     assert session.unanswered == 0
 
 
@@ -147,12 +153,12 @@ class Broker:
     def __init__(self, end: int, most: int = 32, body_bytes: int = 10) -> None:
         self.end, self.most = end, most
         self.data = [stored(bytes(body_bytes), offset) for offset in range(end)]
-        self.session = Session("test")
+        self.session = RocketmqSession("test")
         self.pulls = 0
         self.waiting: list[Frame] = []
         self.next_one = -1
 
-    def ask(self, series: m.PullSeries) -> m.SeriesAnswer:
+    def ask(self, series: m.PullSeries) -> m.SeriesResponse:
         """Answers the last pull first, if not told otherwise, until the series has its answer;
         the others later."""
         _, sent = self.session.encode(series)
@@ -162,7 +168,7 @@ class Broker:
         found: Any = None
         while found is None:
             found = self.session.decode(self._answer(self.waiting.pop(self.next_one)))
-        answer: m.SeriesAnswer = found[1]
+        answer: m.SeriesResponse = found[1]
         return answer
 
     def _answer(self, frame: Frame) -> memoryview:
@@ -180,10 +186,10 @@ class Broker:
         """Reads [0, until) as the fetch room does; gives how many series it took."""
         position = series = 0
         while position < until:
-            asked = [Asked(QUEUE, None, None, position, max_bytes, until)]
+            asked = [PartitionFetch(QUEUE, None, None, position, max_bytes, until)]
             (question,) = ask_records(asked, TERMS)
             (part,) = read_records([self.ask(question.request)], asked, COMMITTED).parts
-            assert part.verdict is Verdict.OK
+            assert part.verdict is ErrorMeaning.OK
             assert part.readable_end == self.end
             behind = next_offset(part.records, position, part.context)
             assert behind is not None
@@ -294,21 +300,21 @@ def test_a_pull_is_written_as_any_request_is() -> None:
     for offset, wanted, opaque in ((0, 1, 0), (2**62, 32, 2**31 - 1)):
         pull = m.Pull(QUEUE, offset, wanted)
         whole = frame(*write_frame(Frame(m.PULL, opaque, fields=pull.fields)))
-        alike = Alike(m.PULL, pull.same, ("queueOffset", "maxMsgNums"))
+        alike = SimilarHeaders(m.PULL, pull.same, ("queueOffset", "maxMsgNums"))
         assert alike.write(opaque, offset, wanted) == whole
 
 
 def test_a_series_ends_with_the_queue() -> None:
     broker = Broker(45)
-    asked = [Asked(QUEUE, None, None, 0, 1 << 20, 1_000)]
+    asked = [PartitionFetch(QUEUE, None, None, 0, 1 << 20, 1_000)]
     (question,) = ask_records(asked, TERMS)
     (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
     assert next_offset(part.records, 0, part.context) == 45
     assert part.readable_end == 45
-    asked = [Asked(QUEUE, None, None, 45, 1 << 20, 1_000)]
+    asked = [PartitionFetch(QUEUE, None, None, 45, 1 << 20, 1_000)]
     (question,) = ask_records(asked, TERMS)
     (part,) = read_records([broker.ask(question.request)], asked, COMMITTED).parts
-    assert (part.verdict, len(part.records), part.readable_end) == (Verdict.OK, 0, 45)
+    assert (part.verdict, len(part.records), part.readable_end) == (ErrorMeaning.OK, 0, 45)
 
 
 # --- pulls that bring nothing -----------------------------------------------------------
@@ -318,12 +324,14 @@ def pulled(offset: int, *answers: tuple[int, str, dict[str, int], bytes]) -> Any
     """What a series at ``offset`` comes to, with an answer per pull."""
     requests = [m.Pull(QUEUE, offset + 32 * i) for i in range(len(answers))]
     made = tuple(
-        m.Answer(request, code, remark, {k: str(v) for k, v in fields.items()}, memoryview(body))
+        m.RemotingResponse(
+            request, code, remark, {k: str(v) for k, v in fields.items()}, memoryview(body)
+        )
         for request, (code, remark, fields, body) in zip(requests, answers, strict=True)
     )
     series = m.PullSeries(QUEUE, offset, 1_000, 1 << 20)
-    asked = [Asked(QUEUE, None, None, offset, 1 << 20, 1_000)]
-    (part,) = read_records([m.SeriesAnswer(series, made)], asked, COMMITTED).parts
+    asked = [PartitionFetch(QUEUE, None, None, offset, 1 << 20, 1_000)]
+    (part,) = read_records([m.SeriesResponse(series, made)], asked, COMMITTED).parts
     return part
 
 
@@ -333,27 +341,27 @@ ENDS = {"nextBeginOffset": 9, "minOffset": 0, "maxOffset": 9}
 @pytest.mark.parametrize(
     ("code", "remark", "offset", "verdict"),
     [
-        (19, "OFFSET_OVERFLOW_ONE", 9, Verdict.OK),
-        (20, "OFFSET_OVERFLOW_ONE", 9, Verdict.OK),  # as a slave says it
-        (21, "OFFSET_OVERFLOW_BADLY", 11, Verdict.OUT_OF_RANGE),
-        (20, "OFFSET_TOO_SMALL", 1, Verdict.OUT_OF_RANGE),
-        (21, "OFFSET_TOO_SMALL", 1, Verdict.OUT_OF_RANGE),
-        (21, "OFFSET_RESET", 1, Verdict.RETRY),
-        (20, "MESSAGE_WAS_REMOVING", 1, Verdict.OUT_OF_RANGE),
-        (19, "NO_MESSAGE_IN_QUEUE", 0, Verdict.OK),
-        (21, "NO_MATCHED_LOGIC_QUEUE", 5, Verdict.OUT_OF_RANGE),
-        (17, "topic[t] not exist", 0, Verdict.FIND_LEADER),
-        (29, "queueId[9] is illegal", 0, Verdict.FIND_LEADER),
-        (16, "the topic is forbidden", 0, Verdict.REFUSED),
-        (24, "the group info not exist", 0, Verdict.REFUSED),
-        (26, "subscription group does not exist", 0, Verdict.REFUSED),
-        (2, "busy", 0, Verdict.RETRY),
-        (14, "down", 0, Verdict.RETRY),
-        (4711, "new", 0, Verdict.UNKNOWN),
+        (19, "OFFSET_OVERFLOW_ONE", 9, ErrorMeaning.OK),
+        (20, "OFFSET_OVERFLOW_ONE", 9, ErrorMeaning.OK),  # as a slave says it
+        (21, "OFFSET_OVERFLOW_BADLY", 11, ErrorMeaning.OUT_OF_RANGE),
+        (20, "OFFSET_TOO_SMALL", 1, ErrorMeaning.OUT_OF_RANGE),
+        (21, "OFFSET_TOO_SMALL", 1, ErrorMeaning.OUT_OF_RANGE),
+        (21, "OFFSET_RESET", 1, ErrorMeaning.RETRY),
+        (20, "MESSAGE_WAS_REMOVING", 1, ErrorMeaning.OUT_OF_RANGE),
+        (19, "NO_MESSAGE_IN_QUEUE", 0, ErrorMeaning.OK),
+        (21, "NO_MATCHED_LOGIC_QUEUE", 5, ErrorMeaning.OUT_OF_RANGE),
+        (17, "topic[t] not exist", 0, ErrorMeaning.FIND_LEADER),
+        (29, "queueId[9] is illegal", 0, ErrorMeaning.FIND_LEADER),
+        (16, "the topic is forbidden", 0, ErrorMeaning.REFUSED),
+        (24, "the group info not exist", 0, ErrorMeaning.REFUSED),
+        (26, "subscription group does not exist", 0, ErrorMeaning.REFUSED),
+        (2, "busy", 0, ErrorMeaning.RETRY),
+        (14, "down", 0, ErrorMeaning.RETRY),
+        (4711, "new", 0, ErrorMeaning.UNKNOWN),
     ],
 )
 def test_a_pull_is_judged_by_status_and_code(
-    code: int, remark: str, offset: int, verdict: Verdict
+    code: int, remark: str, offset: int, verdict: ErrorMeaning
 ) -> None:
     part = pulled(offset, (code, remark, ENDS, b""))
     assert part.verdict is verdict
@@ -383,7 +391,7 @@ def test_an_error_behind_messages_does_not_spoil_them() -> None:
 def test_messages_that_begin_behind_the_offset_are_not_taken_for_all_there_are() -> None:
     body = messages([b"v"] * 3, 7)
     part = pulled(5, (0, "FOUND", {"nextBeginOffset": 10, "maxOffset": 10}, body))
-    assert (part.verdict, part.code.split(":")[0]) == (Verdict.OUT_OF_RANGE, "OFFSETS_MISSING")
+    assert (part.verdict, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
 
 
 def test_offsets_between_messages_are_counted_as_compacted() -> None:
@@ -392,7 +400,7 @@ def test_offsets_between_messages_are_counted_as_compacted() -> None:
     assert (chunk.next_offset, chunk.counts) == (9, Counts(landed=2, compacted=2))
     (chunk,) = decode_chunks(records, 5, 7, COMMITTED, ())
     assert (chunk.next_offset, chunk.counts) == (6, Counts(landed=1))
-    told = Context(spans=(Span(len(records), 5, 9),), has_gaps=True)
+    told = FetchContext(spans=(AnsweredSpan(len(records), 5, 9),), has_gaps=True)
     (chunk,) = decode_chunks(records, 5, 7, COMMITTED, (), told)
     assert (chunk.next_offset, chunk.counts) == (7, Counts(landed=1, compacted=1))
 
@@ -456,24 +464,24 @@ def search(topics: Sequence[str] | None, script: dict[Address, Any]) -> Any:
         (seed,) = asking.seeds
         given = script[seed]
         answers = (
-            given if isinstance(given, Silence) else [given(q.request) for q in asking.questions]
+            given if isinstance(given, NoReply) else [given(q.request) for q in asking.questions]
         )
         try:
             asking = going.send(answers)
-            assert isinstance(asking, Asking)
+            assert isinstance(asking, LeaderQuery)
         except StopIteration as done:
             return done.value
 
 
 def knows(*topics: str) -> Any:
-    def answer(request: m.Request) -> m.Answer:
+    def answer(request: m.RemotingRequest) -> m.RemotingResponse:
         if request.code == m.ALL_TOPICS:
             body = json.dumps({"topicList": list(topics)}).encode()
-            return m.Answer(request, 0, "", {}, body)
+            return m.RemotingResponse(request, 0, "", {}, body)
         if request.code == m.ALL_BROKERS:
-            return m.Answer(request, 0, "", {}, BROKERS)
+            return m.RemotingResponse(request, 0, "", {}, BROKERS)
         there = request.fields["topic"] in topics
-        return m.Answer(request, 0 if there else 17, "", {}, ROUTE if there else b"")
+        return m.RemotingResponse(request, 0 if there else 17, "", {}, ROUTE if there else b"")
 
     return answer
 
@@ -483,8 +491,8 @@ BROKERS = (
 )
 
 
-def is_a_broker(request: m.Request) -> m.Answer:
-    return m.Answer(request, 3, "not supported", {}, b"")
+def is_a_broker(request: m.RemotingRequest) -> m.RemotingResponse:
+    return m.RemotingResponse(request, 3, "not supported", {}, b"")
 
 
 FIRST, SECOND = Address("one", 1), Address("two", 2)
@@ -492,25 +500,25 @@ FIRST, SECOND = Address("one", 1), Address("two", 2)
 
 def test_the_next_name_server_is_asked_for_what_the_first_does_not_know() -> None:
     view = search(["t", "u"], {FIRST: knows("t"), SECOND: knows("u")})
-    assert [view.topics[name].verdict for name in ("t", "u")] == [Verdict.OK] * 2
+    assert [view.topics[name].verdict for name in ("t", "u")] == [ErrorMeaning.OK] * 2
     view = search(["t", "u"], {FIRST: knows("t"), SECOND: knows()})
     assert view.topics["u"].is_unknown
-    assert view.topics["t"].verdict is Verdict.OK
+    assert view.topics["t"].verdict is ErrorMeaning.OK
 
 
 def test_brokers_that_are_registered_are_told_or_nobody_is() -> None:
     assert search(["t"], {FIRST: knows()}).registered == {"broker-z"}
     assert search(None, {FIRST: knows("t")}).registered == {"broker-z"}
 
-    def says_little(request: m.Request) -> m.Answer:
-        refused = m.Answer(request, 16, "no right", {}, b"")
+    def says_little(request: m.RemotingRequest) -> m.RemotingResponse:
+        refused = m.RemotingResponse(request, 16, "no right", {}, b"")
         return refused if request.code == m.ALL_BROKERS else knows("t")(request)
 
     assert search(["t"], {FIRST: says_little}).registered == frozenset()
 
 
 def test_a_broker_among_the_seeds_is_passed_over() -> None:
-    silent = Silence({FIRST: "refused"})
+    silent = NoReply({FIRST: "refused"})
     assert search(["t"], {FIRST: is_a_broker, SECOND: knows("t")}).topics["t"].leaders
     assert search(["t"], {FIRST: silent, SECOND: knows("t")}).topics["t"].leaders
     assert search(None, {FIRST: is_a_broker, SECOND: knows("t", "TBW102")}).topics.keys() == {"t"}
@@ -528,33 +536,33 @@ def test_each_queue_is_asked_for_itself() -> None:
         asked = [question.request for question in ask_offsets(leaders, when, COMMITTED)]
         sent = [one.search if isinstance(one, m.TimeSearch) else one for one in asked]
         assert [request.code for request in sent] == [code, code]
-        answers = [m.Answer(request, 0, "", {"offset": "7"}, b"") for request in sent]
+        answers = [m.RemotingResponse(request, 0, "", {"offset": "7"}, b"") for request in sent]
         assert {p: a.offset for p, a in read_offsets(answers).items()} == dict.fromkeys(leaders, 7)
 
 
 def test_an_empty_queue_for_batches_begins_at_0_and_has_nothing_of_any_time() -> None:
     for request, offset in ((m.min_offset(QUEUE), 0), (m.search_offset(QUEUE, 5), None)):
-        found = read_offsets([m.Answer(request, 0, "", {"offset": "-1"}, b"")])[QUEUE]
-        assert (found.verdict, found.offset) == (Verdict.OK, offset)
+        found = read_offsets([m.RemotingResponse(request, 0, "", {"offset": "-1"}, b"")])[QUEUE]
+        assert (found.verdict, found.offset) == (ErrorMeaning.OK, offset)
 
 
 def test_an_offset_that_is_refused_is_none() -> None:
     (question,) = ask_offsets({QUEUE: Leader(FIRST)}, Latest(), COMMITTED)
-    found = read_offsets([m.Answer(question.request, 16, "no right", {}, b"")])[QUEUE]
+    found = read_offsets([m.RemotingResponse(question.request, 16, "no right", {}, b"")])[QUEUE]
     assert (found.verdict, found.offset, found.code) == (
-        Verdict.REFUSED,
+        ErrorMeaning.REFUSED,
         None,
         "NO_PERMISSION: no right",
     )
     with pytest.raises(RemoteProtocolError, match="offset"):
-        read_offsets([m.Answer(question.request, 0, "", {}, b"")])
+        read_offsets([m.RemotingResponse(question.request, 0, "", {}, b"")])
 
 
 def test_codes_are_listed_once() -> None:
     assert len({code.number for code in CODES}) == len(CODES)
     assert len({code.name for code in (*CODES, *STATUSES)}) == len(CODES) + len(STATUSES)
-    assert judge(99_999).verdict is Verdict.UNKNOWN
-    assert judge_pull(0, "FOUND", 5).verdict is Verdict.OK
+    assert judge(99_999).verdict is ErrorMeaning.UNKNOWN
+    assert judge_pull(0, "FOUND", 5).verdict is ErrorMeaning.OK
 
 
 # --- signing ----------------------------------------------------------------------------
@@ -572,7 +580,7 @@ def test_a_request_is_signed_over_its_values_in_order_of_their_keys_and_its_body
 
 
 def test_a_session_with_credentials_signs_every_request() -> None:
-    session = Session("test", Credentials("ACL", "key", "secret"))
+    session = RocketmqSession("test", Credentials("ACL", "key", "secret"))
     _, sent = session.encode(m.PullSeries(QUEUE, 0, 100, 1 << 20))
     frames = frames_in(sent)
     assert len(frames) > 1

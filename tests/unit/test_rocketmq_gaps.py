@@ -19,8 +19,8 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.errors import BadRecord, RangeLost, Unreachable
-from rangeland.fetch.loop_actions import Patience
-from rangeland.fetch.receipts import Tally
+from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Action, Policy
@@ -29,7 +29,7 @@ from tests.stored import batch, inner, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")
 COMPACTED = {"attributes": {"cleanup.policy": "COMPACTION"}, "topicName": "t"}
-QUICK = Patience(no_progress_ms=500, backoff_ms=20, max_backoff_ms=50)
+QUICK = FetchLimits(no_progress_ms=500, backoff_ms=20, max_backoff_ms=50)
 
 
 @dataclass
@@ -143,7 +143,7 @@ def read(
     with served(broker) as address:
         settings = ClusterSettings("rocketmq", (address,), request_ms=2_000, **more)  # type: ignore[arg-type]
         piece = Slice(0, QUEUE, from_offset, until_offset, 0, None, address)
-        tally = Tally([piece])
+        tally = ReceiptBuilder([piece])
         rows: list[int] = []
         for chunk in read_slices([piece], settings, QUICK):
             tally.add(chunk)

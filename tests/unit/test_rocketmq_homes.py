@@ -11,7 +11,7 @@ from rangeland.errors import (
     RemoteProtocolError,
     Unreachable,
 )
-from rangeland.groups.backend import Home, Joining
+from rangeland.groups.backend import GroupBackend, JoinRequest
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.client_ids import client_id
 from rangeland.groups.rocketmq.group_backend import open_home
@@ -21,11 +21,11 @@ from tests.fakes.rocketmq import MASTERS, SEEDS, Cluster, FakeEdge
 A0, A1, B0, B1 = ALL = tuple(
     Partition("orders", number, broker) for broker in MASTERS for number in range(2)
 )
-JOINING = Joining("g", "nightly", ALL, host="10.0.0.1", session_ms=9_000, rebalance_ms=20_000)
+JOINING = JoinRequest("g", "nightly", ALL, host="10.0.0.1", session_ms=9_000, rebalance_ms=20_000)
 JAVA = "10.0.0.9@12#77"
 
 
-def a_home(cluster: Cluster | None = None) -> tuple[Cluster, FakeEdge, Home]:
+def a_home(cluster: Cluster | None = None) -> tuple[Cluster, FakeEdge, GroupBackend]:
     cluster = cluster or Cluster()
     edge = cluster.edge("home")
     return cluster, edge, open_home(edge)
@@ -178,7 +178,7 @@ def test_brokers_that_show_different_members_are_a_rebalance() -> None:
 
 def test_drivers_share_what_the_job_reads_and_not_all_of_the_topic() -> None:
     cluster, _, home = a_home()
-    one = Joining("g", "nightly", (A0, A1), host="10.0.0.1")
+    one = JoinRequest("g", "nightly", (A0, A1), host="10.0.0.1")
     place = home.join(one)
     cluster.queues["orders"]["broker-c"] = 4
     view = home.view("g")

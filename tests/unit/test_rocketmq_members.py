@@ -10,7 +10,7 @@ import pytest
 
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import Conflict, JobFileError, RemoteProtocolError, Unreachable
-from rangeland.groups.backend import Fenced, Joining, Membership, Standing
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, Membership
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.client_ids import client_id, job_of
 from rangeland.groups.rocketmq.group_backend import open_home
@@ -20,7 +20,7 @@ from tests.fakes.rocketmq import LOCK_MS, MASTERS, SLAVES, Cluster, FakeEdge
 A0, A1, B0, B1 = ALL = tuple(
     Partition("orders", number, broker) for broker in MASTERS for number in range(2)
 )
-JOINING = Joining("g", "nightly", ALL, host="10.0.0.1", session_ms=9_000, rebalance_ms=20_000)
+JOINING = JoinRequest("g", "nightly", ALL, host="10.0.0.1", session_ms=9_000, rebalance_ms=20_000)
 JAVA = "10.0.0.9@12#77"
 
 
@@ -41,7 +41,7 @@ class Driver:
         return self
 
     def step(self) -> None:
-        if self.place.beat() is not Standing.HOLDS:
+        if self.place.beat() is not HeartbeatStatus.HOLDS:
             self.place.rejoin()
 
     @property
@@ -99,7 +99,7 @@ def test_a_slave_that_is_silent_is_asked_once() -> None:
         Unreachable("it is silent") if driver.edge.asked[-1][0] == silent else None
     )
     driver.join()
-    assert driver.place.beat() is Standing.HOLDS
+    assert driver.place.beat() is HeartbeatStatus.HOLDS
     assert [address for address, _ in driver.edge.asked].count(silent) == 1
 
 
@@ -157,7 +157,7 @@ def test_a_master_that_moved_is_found_again() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.masters["broker-a"] = Address("a-new", 1)
-    assert driver.place.beat() is Standing.LOST  # the new one knows nobody
+    assert driver.place.beat() is HeartbeatStatus.LOST  # the new one knows nobody
     driver.place.rejoin()
     assert driver.owned == set(ALL)
 
@@ -176,12 +176,12 @@ def test_a_member_without_work_is_a_member() -> None:
     second = Driver(cluster, "10.0.0.2", partitions=one).join(first.step)
     first.step()
     assert (first.owned, second.owned) == (set(one), set())
-    assert second.place.beat() is Standing.HOLDS
+    assert second.place.beat() is HeartbeatStatus.HOLDS
 
 
 def test_nothing_to_read_is_nothing_to_hold() -> None:
     driver = Driver(Cluster(), partitions=()).join()
-    assert (driver.owned, driver.place.beat()) == (frozenset(), Standing.HOLDS)
+    assert (driver.owned, driver.place.beat()) == (frozenset(), HeartbeatStatus.HOLDS)
 
 
 # --- sharing ------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_who_comes_waits_until_its_share_is_given_back() -> None:
     cluster, first, second = pair()
     assert (first.owned, second.owned) == ({A0, A1}, {B0, B1})
     assert first.place.generation == 2
-    assert [d.place.beat() for d in (first, second)] == [Standing.HOLDS] * 2
+    assert [d.place.beat() for d in (first, second)] == [HeartbeatStatus.HOLDS] * 2
     held = {queue: driver.place.member_id for driver in (first, second) for queue in driver.owned}
     assert cluster.holders() == held
 
@@ -200,7 +200,7 @@ def test_who_leaves_gives_all_back_at_once() -> None:
     cluster, first, second = pair()
     second.place.leave()
     assert (second.owned, cluster.ids()) == (frozenset(), {first.place.member_id})
-    assert first.place.beat() is Standing.REBALANCING
+    assert first.place.beat() is HeartbeatStatus.REBALANCING
     first.place.rejoin()
     assert first.owned == set(ALL)
 
@@ -208,7 +208,7 @@ def test_who_leaves_gives_all_back_at_once() -> None:
 def test_locks_of_a_driver_that_died_are_taken_over_at_once() -> None:
     cluster, first, second = pair()
     cluster.drop(second.edge)
-    assert first.place.beat() is Standing.REBALANCING
+    assert first.place.beat() is HeartbeatStatus.REBALANCING
     first.place.rejoin()
     assert first.owned == set(ALL)
     assert cluster.clock_ms < LOCK_MS / 2
@@ -220,7 +220,7 @@ def test_a_driver_that_was_held_for_dead_finds_its_place_lost() -> None:
     first.step()
     with pytest.raises(Fenced, match="does not list it as a member"):
         second.place.commit({B0: 5})
-    assert (second.place.beat(), cluster.offsets) == (Standing.LOST, {})
+    assert (second.place.beat(), cluster.offsets) == (HeartbeatStatus.LOST, {})
 
 
 def test_a_lock_that_a_dead_driver_has_left_is_waited_for() -> None:
@@ -259,7 +259,7 @@ def test_a_beat_renews_membership_and_locks() -> None:
     driver = Driver(cluster).join()
     for _ in range(4):
         cluster.clock_ms += LOCK_MS - 1
-        assert driver.place.beat() is Standing.HOLDS
+        assert driver.place.beat() is HeartbeatStatus.HOLDS
     assert set(cluster.holders()) == set(ALL)
 
 
@@ -267,23 +267,23 @@ def test_a_lock_that_another_has_is_a_place_lost() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.locks["g", B1] = "somebody", 0
-    assert driver.place.beat() is Standing.LOST
+    assert driver.place.beat() is HeartbeatStatus.LOST
     assert driver.owned == frozenset()
-    assert driver.place.beat() is Standing.LOST
+    assert driver.place.beat() is HeartbeatStatus.LOST
 
 
 def test_locks_that_ended_between_beats_are_not_taken_for_held() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.clock_ms += LOCK_MS
-    assert driver.place.beat() is Standing.LOST
+    assert driver.place.beat() is HeartbeatStatus.LOST
 
 
 def test_a_broker_that_began_anew_is_a_place_lost() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.members[MASTERS["broker-b"]].clear()
-    assert driver.place.beat() is Standing.LOST
+    assert driver.place.beat() is HeartbeatStatus.LOST
     driver.place.rejoin()
     assert driver.owned == set(ALL)
 
@@ -302,7 +302,7 @@ def test_a_stranger_is_noticed_and_ends_the_membership() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.stranger(JAVA)
-    assert driver.place.beat() is Standing.REBALANCING
+    assert driver.place.beat() is HeartbeatStatus.REBALANCING
     with pytest.raises(Conflict, match=JAVA):
         driver.place.rejoin()
     assert (cluster.ids(), cluster.holders()) == ({JAVA}, {})
@@ -347,7 +347,7 @@ def test_nothing_is_written_where_one_lock_is_another_s() -> None:
     with pytest.raises(Fenced, match="another client has locked orders/broker-b-1"):
         driver.place.commit({A0: 5, B1: 7})
     assert cluster.offsets == {}
-    assert driver.place.beat() is Standing.LOST
+    assert driver.place.beat() is HeartbeatStatus.LOST
 
 
 def test_nothing_is_written_that_is_not_its_own() -> None:
@@ -355,7 +355,7 @@ def test_nothing_is_written_that_is_not_its_own() -> None:
     with pytest.raises(Fenced, match="orders/broker-b-0 is not among its partitions"):
         first.place.commit({A0: 5, B0: 7})
     assert cluster.offsets == {}
-    assert first.place.beat() is Standing.HOLDS
+    assert first.place.beat() is HeartbeatStatus.HOLDS
 
 
 def test_nothing_is_written_after_locks_have_ended() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.dialect import Asked
+from rangeland.dialects.dialect import PartitionFetch
 from rangeland.dialects.rocketmq import ask_sizes, read_records, read_sizes
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.queue_sizes import FEW, SAMPLE
@@ -14,12 +14,14 @@ from tests.stored import messages
 Q0, Q1, Q2 = (Partition("t", number, "broker-a") for number in range(3))
 
 
-def answer(request: m.Request, size: int, end: int, start: int = 0, code: int = 0) -> m.Answer:
+def answer(
+    request: m.RemotingRequest, size: int, end: int, start: int = 0, code: int = 0
+) -> m.RemotingResponse:
     """``SAMPLE`` messages with bodies of ``size``."""
     at = int(request.fields["queueOffset"])
     body = messages([bytes(size)] * SAMPLE, at) if code == 0 else b""
     fields = {"nextBeginOffset": at + SAMPLE, "minOffset": start, "maxOffset": end}
-    return m.Answer(request, code, "", {k: str(v) for k, v in fields.items()}, body)
+    return m.RemotingResponse(request, code, "", {k: str(v) for k, v in fields.items()}, body)
 
 
 def test_queues_with_much_to_read_are_looked_at_in_their_middle_and_at_their_end() -> None:
@@ -51,9 +53,9 @@ def test_the_last_answer_says_who_should_be_read(named: int | None) -> None:
         at = int(request.fields["queueOffset"])
         fields = {"nextBeginOffset": str(at + 32), "maxOffset": "99"}
         fields |= {} if who is None else {"suggestWhichBrokerId": str(who)}
-        answers.append(m.Answer(request, 0, "FOUND", fields, messages([b"v"] * 32, at)))
-    asked = [Asked(Q0, None, None, 0, 1 << 20, 99)]
-    series = m.SeriesAnswer(m.PullSeries(Q0, 0, 99, 1 << 20), tuple(answers))
+        answers.append(m.RemotingResponse(request, 0, "FOUND", fields, messages([b"v"] * 32, at)))
+    asked = [PartitionFetch(Q0, None, None, 0, 1 << 20, 99)]
+    series = m.SeriesResponse(m.PullSeries(Q0, 0, 99, 1 << 20), tuple(answers))
     (part,) = read_records([series], asked, Isolation.READ_COMMITTED).parts
     assert part.preferred == (0 if named is None else named)
 
@@ -61,8 +63,8 @@ def test_the_last_answer_says_who_should_be_read(named: int | None) -> None:
 def test_an_empty_answer_says_it_too() -> None:
     request = m.Pull(Q0, 5)
     fields = {"nextBeginOffset": "5", "maxOffset": "5", "suggestWhichBrokerId": "1"}
-    empty = m.Answer(request, 19, "OFFSET_OVERFLOW_ONE", fields, b"")
-    asked = [Asked(Q0, None, None, 5, 1 << 20, 99)]
-    series = m.SeriesAnswer(m.PullSeries(Q0, 5, 99, 1 << 20), (empty,))
+    empty = m.RemotingResponse(request, 19, "OFFSET_OVERFLOW_ONE", fields, b"")
+    asked = [PartitionFetch(Q0, None, None, 5, 1 << 20, 99)]
+    series = m.SeriesResponse(m.PullSeries(Q0, 5, 99, 1 << 20), (empty,))
     (part,) = read_records([series], asked, Isolation.READ_COMMITTED).parts
     assert (part.preferred, part.readable_end, len(part.records)) == (1, 5, 0)

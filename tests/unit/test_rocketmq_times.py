@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rangeland.dialects.dialect import OffsetAnswer
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq import read_offsets
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
-from rangeland.dialects.rocketmq.session import Session
+from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.model import Partition
 from rangeland.wire.framing import FrameReader
 from tests.stored import STORED_MS, batch, inner
@@ -44,7 +44,7 @@ def test_a_time_behind_the_last_batch_is_that_of_the_end(
     kind: str | None, time_ms: int, offset: str, asked: list[int]
 ) -> None:
     """Of which a broker says that it is where the last batch begins."""
-    session, codes = Session("test"), []
+    session, codes = RocketmqSession("test"), []
 
     def ask() -> Any:
         _, sent = session.encode(m.TimeSearch(QUEUE, time_ms))
@@ -77,7 +77,7 @@ def test_a_time_behind_the_last_batch_is_that_of_the_end(
 def searched(config: int, pull: tuple[int, str], attributes: str = "") -> OffsetAnswer:
     """What a search for a time that names offset 6 comes to, where the topic's config has this
     code, and the pull that looks at the entry this code and status."""
-    session = Session("test")
+    session = RocketmqSession("test")
     _, sent = session.encode(m.TimeSearch(QUEUE, STORED_MS + 1))
     answer: Any = None
     while sent:
@@ -101,22 +101,22 @@ def test_a_time_has_no_answer_while_the_entry_that_is_named_cannot_be_looked_at(
 ) -> None:
     """It may be the last batch, which would be left out of an interval that ends there."""
     for code, remark, verdict in (
-        (2, "busy", Verdict.RETRY),
-        (20, "MESSAGE_WAS_REMOVING", Verdict.RETRY),
-        (19, "OFFSET_FOUND_NULL", Verdict.UNKNOWN),
-        (16, "no right", Verdict.REFUSED),
+        (2, "busy", ErrorMeaning.RETRY),
+        (20, "MESSAGE_WAS_REMOVING", ErrorMeaning.RETRY),
+        (19, "OFFSET_FOUND_NULL", ErrorMeaning.UNKNOWN),
+        (16, "no right", ErrorMeaning.REFUSED),
     ):
         found = searched(config, (code, remark), attributes)
         assert (found.verdict, found.offset) == (verdict, None)
         assert remark in found.code
     for code, remark in ((19, "OFFSET_OVERFLOW_ONE"), (21, "OFFSET_TOO_SMALL")):
         found = searched(config, (code, remark), attributes)
-        assert (found.verdict, found.offset) == (Verdict.OK, 6)
+        assert (found.verdict, found.offset) == (ErrorMeaning.OK, 6)
 
 
 def test_a_busy_answer_does_not_take_back_that_a_topic_is_made_for_batches() -> None:
     """Two searches have both asked before either has its answer."""
-    session, found = Session("test"), []
+    session, found = RocketmqSession("test"), []
     asked = [f for _ in range(2) for f in frames_in(session.encode(m.TimeSearch(QUEUE, 5))[1])]
     for frame in asked:
         session.decode(answer_to(frame, {"offset": 6}))

@@ -6,20 +6,20 @@ from __future__ import annotations
 import pytest
 
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.topic_types import Topics
+from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.model import Partition
 from tests.stored import batch, inner, stored
 
 QUEUE = Partition("t", 0, "broker-a")
-BUSY, REFUSED = (m.Answer(m.topic_config("t"), code, "no", {}, b"") for code in (2, 16))
+BUSY, REFUSED = (m.RemotingResponse(m.topic_config("t"), code, "no", {}, b"") for code in (2, 16))
 
 
-def config(body: bytes) -> m.Answer:
-    return m.Answer(m.topic_config("t"), 0, "", {}, body)
+def config(body: bytes) -> m.RemotingResponse:
+    return m.RemotingResponse(m.topic_config("t"), 0, "", {}, body)
 
 
-def pulled(body: bytes, code: int = 0) -> m.Answer:
-    return m.Answer(m.Pull(QUEUE, 0), code, "", {}, body)
+def pulled(body: bytes, code: int = 0) -> m.RemotingResponse:
+    return m.RemotingResponse(m.Pull(QUEUE, 0), code, "", {}, body)
 
 
 FOR_BATCHES = config(b'{"attributes": {"queue.type": "BatchCQ"}}')
@@ -46,9 +46,9 @@ BATCH, SINGLE = pulled(batch([inner(b"v")])), pulled(stored(b"v"))
     ],
 )
 def test_what_is_told_of_a_topic_is_known_for_good(
-    answers: list[m.Answer], known: bool | None
+    answers: list[m.RemotingResponse], known: bool | None
 ) -> None:
-    topics = Topics()
+    topics = TopicTypes()
     for answer in answers:
         topics.learn("t", [answer])
     assert topics.is_for_batches("t") is known
@@ -58,7 +58,7 @@ def test_what_is_told_of_a_topic_is_known_for_good(
 
 
 def test_a_topic_that_is_not_told_of_is_asked_about_ever_more_rarely() -> None:
-    topics = Topics()
+    topics = TopicTypes()
     assert not topics.asks_again("t"), "nobody has asked yet"
     topics.learn("t", [BUSY])
     asked = [n for n in range(1, 1_000) if topics.asks_again("t")]

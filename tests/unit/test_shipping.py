@@ -23,12 +23,12 @@ from rangeland.errors import JobFileError, StorageFailed, Unreachable, UsageErro
 from rangeland.job import Job
 from rangeland.jvm.java import find_java
 from rangeland.spark import python_workers, spark_session
-from rangeland.spark.runtime_versions import DELTA_PACKAGE, Versions, refuse_others
+from rangeland.spark.runtime_versions import DELTA_PACKAGE, RuntimeVersions, refuse_others
 from rangeland.submit import package_archive
 from rangeland.submit.submit_command import (
-    Choices,
-    Shipped,
+    ShippedFiles,
     Submission,
+    SubmitChoices,
     refuse_impossible,
     submission,
 )
@@ -88,10 +88,11 @@ def test_the_kernel_loads_from_a_zip_where_an_executor_has_it(out: Path, tmp_pat
     archive = package_archive.make_zip(out)
     code = (
         f"import sys; sys.path.insert(0, {str(archive.parent)!r} + '/./' + {archive.name!r})\n"
-        "from rangeland.decode import library; from rangeland.dialects import contract\n"
+        "from rangeland.decode.native import native_library\n"
+        "from rangeland.dialects import dialect\n"
         "assert '/./' in native_library.__file__, native_library.__file__\n"
         "assert native_library.trouble() == '', native_library.trouble()\n"
-        "assert contract.load_dialect('kafka')\n"
+        "assert dialect.load_dialect('kafka')\n"
     )
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -189,8 +190,8 @@ def test_a_distribution_that_is_not_installed_is_not_packed(out: Path) -> None:
 
 
 def made(job_file: Path, **choices: Any) -> Submission:
-    chosen = replace(Choices("spark://one:7077"), **choices)
-    shipped = Shipped(Path("dist/a.zip"), Path("jobs/land.py"), (), ("linux-x86_64",))
+    chosen = replace(SubmitChoices("spark://one:7077"), **choices)
+    shipped = ShippedFiles(Path("dist/a.zip"), Path("jobs/land.py"), (), ("linux-x86_64",))
     return submission(Job.load(job_file), job_file, chosen, shipped)
 
 
@@ -241,31 +242,33 @@ SECURED = JOB.replace(
 def test_pem_files_go_to_executors_in_one_flag_with_the_job_file(job_file: Path) -> None:
     job_file.write_text(SECURED)
     here = (Path("/here/ca.pem"), Path("/k/me.key"))
-    shipped = Shipped(Path("a.zip"), Path("land.py"), files=here)
+    shipped = ShippedFiles(Path("a.zip"), Path("land.py"), files=here)
 
-    def sent(choices: Choices) -> list[str]:
+    def sent(choices: SubmitChoices) -> list[str]:
         command = submission(Job.load(job_file), job_file, choices, shipped).command
         return [value for flag, value in pairwise(command) if flag == "--files"]
 
-    assert sent(Choices("spark://one:7077")) == ["/here/ca.pem,/k/me.key"]
-    both = sent(Choices("yarn", deploy_mode="cluster", env="packed"))
+    assert sent(SubmitChoices("spark://one:7077")) == ["/here/ca.pem,/k/me.key"]
+    both = sent(SubmitChoices("yarn", deploy_mode="cluster", env="packed"))
     assert both == [f"{job_file},/here/ca.pem,/k/me.key"]
-    assert sent(Choices("local[2]")) == []
+    assert sent(SubmitChoices("local[2]")) == []
 
 
 def test_pem_files_that_are_not_here_and_keys_that_travel_are_noted(job_file: Path) -> None:
     job_file.write_text(SECURED)
-    shipped = Shipped(Path("a.zip"), Path("land.py"), files=(Path("/k/me.key"),))
-    made = submission(Job.load(job_file), job_file, Choices("spark://one:7077"), shipped)
+    shipped = ShippedFiles(Path("a.zip"), Path("land.py"), files=(Path("/k/me.key"),))
+    made = submission(Job.load(job_file), job_file, SubmitChoices("spark://one:7077"), shipped)
     (absent,) = (note for note in made.notes if "/c/me.pem" in note)
     assert "source.security.tls.certificate is not on this machine" in absent
     assert any("private key" in note for note in made.notes)
 
 
 def test_two_files_of_one_name_are_refused(job_file: Path) -> None:
-    shipped = Shipped(Path("a.zip"), Path("land.py"), files=(Path("/a/x.pem"), Path("/b/x.pem")))
+    shipped = ShippedFiles(
+        Path("a.zip"), Path("land.py"), files=(Path("/a/x.pem"), Path("/b/x.pem"))
+    )
     with pytest.raises(UsageError, match="cannot both be shipped"):
-        submission(Job.load(job_file), job_file, Choices("spark://one:7077"), shipped)
+        submission(Job.load(job_file), job_file, SubmitChoices("spark://one:7077"), shipped)
 
 
 def test_submit_ships_the_pem_files_that_are_here(
@@ -327,16 +330,16 @@ def test_a_local_path_on_a_cluster_is_noted(job_file: Path) -> None:
 @pytest.mark.parametrize(
     "choices",
     [
-        Choices("spark://one:7077", deploy_mode="cluster"),
-        Choices("k8s://https://one:6443", deploy_mode="cluster"),
-        Choices("local[2]", deploy_mode="cluster"),
-        Choices("yarn", deploy_mode="both"),
-        Choices("yarn", env="conda"),
-        Choices("local[2]", env="packed"),
-        Choices("yarn", conf=("spark.x",)),
+        SubmitChoices("spark://one:7077", deploy_mode="cluster"),
+        SubmitChoices("k8s://https://one:6443", deploy_mode="cluster"),
+        SubmitChoices("local[2]", deploy_mode="cluster"),
+        SubmitChoices("yarn", deploy_mode="both"),
+        SubmitChoices("yarn", env="conda"),
+        SubmitChoices("local[2]", env="packed"),
+        SubmitChoices("yarn", conf=("spark.x",)),
     ],
 )
-def test_what_no_cluster_can_do_is_refused(choices: Choices) -> None:
+def test_what_no_cluster_can_do_is_refused(choices: SubmitChoices) -> None:
     with pytest.raises(UsageError):
         refuse_impossible(choices)
 
@@ -412,7 +415,7 @@ def test_without_a_java_there_is_word_of_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 # --- versions ---------------------------------------------------------------------------
 
-OURS = Versions("4.2.0", "4.2.0", "2.13.17", "17.0.15", "4.4.0")
+OURS = RuntimeVersions("4.2.0", "4.2.0", "2.13.17", "17.0.15", "4.4.0")
 
 
 def test_other_patch_releases_are_taken() -> None:
@@ -546,7 +549,7 @@ def as_unreachable(error: BaseException) -> BaseException:
 
 
 def test_what_a_look_raises_is_told_to_whoever_waits_and_looked_at_again() -> None:
-    on_a_cluster = python_workers.Workers(is_local=False)
+    on_a_cluster = python_workers.PythonWorkers(is_local=False)
     on_a_cluster.start(fail)
     with pytest.raises(Unreachable, match="no executor"):
         on_a_cluster.wait(as_unreachable)
@@ -554,7 +557,7 @@ def test_what_a_look_raises_is_told_to_whoever_waits_and_looked_at_again() -> No
 
 
 def test_on_this_machine_nobody_waits_for_workers() -> None:
-    here = python_workers.Workers(is_local=True)
+    here = python_workers.PythonWorkers(is_local=True)
     here.start(fail)
     assert here.wait(as_unreachable) == ()
     assert here.is_ready

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import ClusterView, Nature, OffsetAnswer, Question, TopicView
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import Capabilities, ClusterView, OffsetAnswer, Question, TopicView
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import Unreachable
 from rangeland.model import (
     Address,
@@ -25,9 +25,9 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning import policy
-from rangeland.planning.bounds import Request, resolve
+from rangeland.planning.bounds import RangeRequest, resolve
 from rangeland.planning.policy import Action, Policy
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 
 B1 = Address("b1", 9092)
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -38,7 +38,7 @@ class Cluster:
     """One broker that leads two logs of offsets 10 to 20; of any time the offset is 15. It is
     a dialect and the connections at once, so questions need no bytes."""
 
-    NATURE = Nature()
+    NATURE = Capabilities()
 
     def __init__(self, action: Action, silent: Silent) -> None:
         self.dialect = self
@@ -50,7 +50,7 @@ class Cluster:
 
     def find_leaders(self, *asked: object) -> Any:
         leaders = {P0: Leader(B1), P1: Leader(B1)}
-        view = TopicView("t", Verdict.OK, "", is_internal=False, leaders=leaders)
+        view = TopicView("t", ErrorMeaning.OK, "", is_internal=False, leaders=leaders)
         yield from ()
         return ClusterView((B1,), {"t": view})
 
@@ -68,9 +68,9 @@ class Cluster:
 
     def _answer(self, partition: Partition, when: Any) -> OffsetAnswer:
         if self.silent(partition, when):
-            return OffsetAnswer(Verdict.RETRY, "REQUEST_TIMED_OUT", None)
+            return OffsetAnswer(ErrorMeaning.RETRY, "REQUEST_TIMED_OUT", None)
         offset = 10 if when == Earliest() else 20 if when == Latest() else 15
-        return OffsetAnswer(Verdict.OK, "", offset)
+        return OffsetAnswer(ErrorMeaning.OK, "", offset)
 
     def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
         return []
@@ -80,8 +80,8 @@ class Cluster:
 
 
 def look(action: Action, silent: Silent) -> Survey:
-    cluster = cast(Brokers, Cluster(action, silent))
-    return take_survey(cluster, Wanted(("t",), times_ms=(5,)))
+    cluster = cast(ConnectionPool, Cluster(action, silent))
+    return take_survey(cluster, SurveyRequest(("t",), times_ms=(5,)))
 
 
 def no_times(partition: Partition, when: Any) -> bool:
@@ -97,12 +97,12 @@ def test_a_partition_whose_time_could_not_be_looked_up_is_held_and_not_taken_for
     survey = look(Action.HOLD, no_times)
     assert set(survey.logs) == {P0}
     assert "REQUEST_TIMED_OUT" in survey.unreachable[P1]
-    request = Request(
+    request = RangeRequest(
         Bounds(lower), Bounds(upper), Earliest(), Policy(unreachable=Action.HOLD), topics=("t",)
     )
     found = resolve(request, survey, {})
     assert [(r.partition, r.from_offset, r.until_offset) for r in found.ranges] == [(P0, *span)]
-    assert [(x.partition, x.verdict) for x in found.held] == [(P1, policy.Verdict.UNREACHABLE)]
+    assert [(x.partition, x.verdict) for x in found.held] == [(P1, policy.LossKind.UNREACHABLE)]
 
 
 def test_a_time_that_cannot_be_looked_up_fails_the_survey_where_nothing_is_held() -> None:

@@ -16,21 +16,21 @@ from rangeland.dataframe import reader
 from rangeland.delta.quarantine_table import KeptBatch
 from rangeland.job import Job
 from rangeland.landing import planner, redrive
-from rangeland.landing.job_history import Unfinished
-from rangeland.landing.target_state import Target
+from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import (
     Address,
-    Age,
     Isolation,
-    Kept,
     Leader,
     LogState,
     Partition,
+    QuarantinedBytes,
     Range,
     Survey,
+    VersionSupport,
 )
-from rangeland.planning.plan import Plan, Way
-from rangeland.progress import Silent
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.progress import NoProgress
 from tests.unit import test_target
 from tests.unit.test_target import P0, Drivers, plan
 
@@ -66,7 +66,10 @@ class Cluster:
         leader = Leader(Address("b", 1), epoch=3, topic_id="id")
         logs = {P0: LogState(P0, leader, 0, 10 * self.looks, 100)}
         return Survey(
-            1_000, logs, group_offsets=self.group_offsets, ages={leader.address: Age.MUTE}
+            1_000,
+            logs,
+            group_offsets=self.group_offsets,
+            ages={leader.address: VersionSupport.MUTE},
         )
 
     @contextmanager
@@ -85,18 +88,20 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 class Grouped(run.Runner):
     """A driver of a group; ``outrun`` says how often another enters a plan first."""
 
-    def __init__(self, target: Target, outrun: int = 0, way: Way = Way.RUN) -> None:
+    def __init__(
+        self, target: LandingTarget, outrun: int = 0, way: PlanKind = PlanKind.RUN
+    ) -> None:
         source = {"servers": ["b:1"], "topics": ["orders"]}
         document = {"job": "orders", "source": source, "sink": {"table": target.name}}
         self.job = Job.parse(json.dumps({**document, "group": {"id": "orders"}}))
         self.way = way
         self.target = target
-        self.progress = Silent()
+        self.progress = NoProgress()
         self.spark = cast(Any, None)
         self.warnings: list[str] = []
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         nothing = cast(Any, None)
-        self.drafter = planner.Drafter(
+        self.drafter = planner.Planner(
             spark, self.job, target, way, nothing, self.progress, self.warnings.append
         )
         self.outrun = outrun
@@ -104,7 +109,7 @@ class Grouped(run.Runner):
         waiting = SimpleNamespace(wait_for_workers=lambda: None, place=None, finish=self.finish)
         self.finisher = cast(Any, waiting)
 
-    def finish(self, plan: Plan, left: Unfinished | None, *, recovered: bool) -> Any:
+    def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> Any:
         if left is None:
             self.landed.append(plan)
         else:
@@ -137,7 +142,7 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
 ) -> None:
     driver = Grouped(drivers.another())
     driver.run()
-    known = ((Address("b", 1), Age.MUTE),)
+    known = ((Address("b", 1), VersionSupport.MUTE),)
     assert cluster.known == known
     finisher = test_target.finisher_of(driver.target)
     (entered,) = driver.landed
@@ -192,7 +197,7 @@ def test_where_nothing_is_in_quarantine_nobody_is_asked_for_it(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "in_quarantine", lambda *about: [])
-    driver = Grouped(drivers.another(), way=Way.REREAD)
+    driver = Grouped(drivers.another(), way=PlanKind.REREAD)
     driver.run()
     assert (cluster.looks, driver.landed) == (0, [])
 
@@ -201,8 +206,10 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its isolation and tags are not those of the job any more."""
-    batch = KeptBatch(Range(P0, 0, 5, "id"), "app", 1, "bad", "b:1", 1, Kept(b"", (), "bad"), 1)
-    left = redrive.Quarantined(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
+    batch = KeptBatch(
+        Range(P0, 0, 5, "id"), "app", 1, "bad", "b:1", 1, QuarantinedBytes(b"", (), "bad"), 1
+    )
+    left = redrive.QuarantinedRange(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
     monkeypatch.setattr(planner, "in_quarantine", lambda *about: [left])
     read: list[ClusterSettings] = []
 
@@ -211,11 +218,11 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
         return []
 
     monkeypatch.setattr(redrive, "_not_whole", whole)
-    made, _ = Grouped(drivers.another(), way=Way.REREAD).draft()
+    made, _ = Grouped(drivers.another(), way=PlanKind.REREAD).draft()
     assert [(r.from_offset, r.until_offset) for r in made.plan.ranges] == [(0, 5)]
     assert (made.plan.isolation, made.plan.tags) == left.kind
     assert [(s.isolation, s.tags) for s in read] == [left.kind]
-    assert [dict(s.ages) for s in read] == [{Address("b", 1): Age.MUTE}]
+    assert [dict(s.ages) for s in read] == [{Address("b", 1): VersionSupport.MUTE}]
 
 
 def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
@@ -223,4 +230,4 @@ def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
 ) -> None:
     monkeypatch.setattr(reader, "survey_of", cluster.survey)
     _, settings, _ = reader.freeze(drivers.job)
-    assert dict(settings.ages) == {Address("b", 1): Age.MUTE}
+    assert dict(settings.ages) == {Address("b", 1): VersionSupport.MUTE}

@@ -7,16 +7,16 @@ import pytest
 
 from rangeland.errors import ProofFailed
 from rangeland.fetch import receipts
-from rangeland.fetch.receipts import Chunk, Tally
+from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
 from rangeland.model import Counts, Partition, Slice
 
 PIECE = Slice(0, Partition("t", 0), 10, 20)
 
 
-def chunk(start: int, end: int, offsets: list[int]) -> Chunk:
+def chunk(start: int, end: int, offsets: list[int]) -> SliceChunk:
     batch = pa.record_batch({"offset": pa.array(offsets, pa.int64())}) if offsets else None
     missing = end - start - len(offsets)
-    return Chunk(0, start, end, Counts(landed=len(offsets), control=missing), batch)
+    return SliceChunk(0, start, end, Counts(landed=len(offsets), control=missing), batch)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def chunk(start: int, end: int, offsets: list[int]) -> Chunk:
 def test_gaps_are_the_offsets_without_a_row(
     chunks: list[tuple[int, int, list[int]]], gaps: tuple[tuple[int, int], ...]
 ) -> None:
-    counting = Tally([PIECE])
+    counting = ReceiptBuilder([PIECE])
     for one in chunks:
         counting.add(chunk(*one))
     (receipt,) = counting.receipts()
@@ -41,7 +41,7 @@ def test_gaps_are_the_offsets_without_a_row(
 
 def test_too_many_gaps_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receipts, "MAX_GAPS", 2)
-    counting = Tally([PIECE])
+    counting = ReceiptBuilder([PIECE])
     counting.add(chunk(10, 20, [11, 13, 15]))
     (receipt,) = counting.receipts()
     assert receipt.gaps is None
@@ -49,6 +49,6 @@ def test_too_many_gaps_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_piece_that_does_not_go_on_where_the_slice_stood_is_refused() -> None:
-    counting = Tally([PIECE])
+    counting = ReceiptBuilder([PIECE])
     with pytest.raises(ProofFailed, match="does not add up"):
         counting.add(chunk(11, 20, []))

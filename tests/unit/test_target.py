@@ -15,15 +15,15 @@ from rangeland.delta.ledger.events import FileEntry
 from rangeland.errors import BadRecord, Conflict, RangeLost
 from rangeland.job import Job
 from rangeland.landing import target_table as table_module
-from rangeland.landing.committer import Finisher
-from rangeland.landing.target_state import Target
+from rangeland.landing.committer import PlanCommitter
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Receipt, Slice
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, Seen, Verdict
+from rangeland.planning.policy import Action, Loss, LossKind, SeenLoss
 from rangeland.planning.proof import prove
-from rangeland.progress import Progress, Silent
+from rangeland.progress import NoProgress, Progress
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
 
 P0 = Partition("orders", 0)
@@ -78,7 +78,7 @@ class LakeInMemory:
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> LakeInMemory:
     made = LakeInMemory()
-    monkeypatch.setattr(table_module, "Kernel", lambda spark: made)
+    monkeypatch.setattr(table_module, "DeltaKernel", lambda spark: made)
     return made
 
 
@@ -93,8 +93,8 @@ class Drivers:
         lake.create(path)
         lake.create(f"{path}/_rangeland/ledger")
 
-    def another(self) -> Target:
-        return Target(None, self.job)
+    def another(self) -> LandingTarget:
+        return LandingTarget(None, self.job)
 
 
 @pytest.fixture
@@ -111,12 +111,12 @@ def plan(sequence: int = 1, first: int = 0, until: int = 100, **more: Any) -> Pl
         Isolation.READ_COMMITTED,
         (Range(P0, first, until, "id"),),
         (Slice(0, P0, first, until, topic_id="id"),),
-        checkpoint={P0: Mark(until, "id")},
+        checkpoint={P0: LogMark(until, "id")},
         **more,
     )
 
 
-def land_until_30(target: Target, of: Plan) -> None:
+def land_until_30(target: LandingTarget, of: Plan) -> None:
     held = (30, 100, "corrupt", "its checksum is wrong")
     receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), held=held)}
     outcome, is_mine = target.prepare(of, prove(of, receipts), (), receipts)
@@ -161,7 +161,7 @@ def test_a_plan_that_is_landed_and_never_gets_an_outcome_ends_the_looking(
 # --- a replacement that meets a loss -----------------------------------------------------------
 
 
-class Failing(Finisher):
+class Failing(PlanCommitter):
     """Reads nothing: its log has damage at 40, or has lost what the receipts say."""
 
     error: Exception | None = None
@@ -180,15 +180,15 @@ class Failing(Finisher):
         return []  # there is no broker
 
 
-def finisher_of(target: Target, progress: Progress | None = None) -> Failing:
-    job, said = target._job, progress or Silent()
+def finisher_of(target: LandingTarget, progress: Progress | None = None) -> Failing:
+    job, said = target._job, progress or NoProgress()
     made = Failing(None, job, target, None, None, said, lambda text: None)
     made._shared = lambda plan: None  # type: ignore[method-assign]
     return made
 
 
 DAMAGED = BadRecord("bad", why="its checksum is wrong", topic="orders", partition=0, base_offset=40)
-EXPIRED = range_lost([Loss(P0, 0, 40, Verdict.EXPIRED, "it begins at 40")])
+EXPIRED = range_lost([Loss(P0, 0, 40, LossKind.EXPIRED, "it begins at 40")])
 
 
 @pytest.mark.parametrize("error", [DAMAGED, EXPIRED, None])
@@ -231,7 +231,7 @@ def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
     assert target.unfinished() == []
 
 
-class Steps(Silent):
+class Steps(NoProgress):
     def __init__(self) -> None:
         self.said: list[str] = []
 
@@ -276,12 +276,12 @@ class Altering:
 @pytest.fixture
 def old_ledger(
     drivers: Drivers, lake: LakeInMemory, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Target, Altering]:
+) -> tuple[LandingTarget, Altering]:
     spark = Altering()
     monkeypatch.setattr(
         "rangeland.delta.ledger.ledger_table.Ledger.lacks", lambda self: spark.lacking
     )
-    return Target(spark, drivers.job), spark
+    return LandingTarget(spark, drivers.job), spark
 
 
 class Locked:
@@ -299,11 +299,11 @@ class Locked:
     def __exit__(self, *about: object) -> None: ...
 
 
-LOSS = [Seen(Loss(P0, 0, 40, Verdict.EXPIRED, "it begins at 40"), Action.FAIL)]
+LOSS = [SeenLoss(Loss(P0, 0, 40, LossKind.EXPIRED, "it begins at 40"), Action.FAIL)]
 
 
 def test_a_ledger_gets_its_new_columns_from_one_driver(
-    old_ledger: tuple[Target, Altering], monkeypatch: pytest.MonkeyPatch
+    old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
     monkeypatch.setattr(
@@ -314,7 +314,7 @@ def test_a_ledger_gets_its_new_columns_from_one_driver(
 
 
 def test_columns_that_another_host_has_added_meanwhile_are_no_error(
-    old_ledger: tuple[Target, Altering], monkeypatch: pytest.MonkeyPatch
+    old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
     monkeypatch.setattr("rangeland.landing.target_state.locked", Locked(lambda: None))
@@ -324,7 +324,7 @@ def test_columns_that_another_host_has_added_meanwhile_are_no_error(
 
 
 def test_columns_that_cannot_be_added_are_an_error_of_ours(
-    old_ledger: tuple[Target, Altering], monkeypatch: pytest.MonkeyPatch
+    old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
     monkeypatch.setattr("rangeland.landing.target_state.locked", Locked(lambda: None))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asked, FetchTerms, load_dialect
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import FetchOptions, PartitionFetch, load_dialect
 from rangeland.dialects.jafka import messages as jafka
 from rangeland.dialects.kafka import messages as kafka
 from rangeland.dialects.rocketmq import messages as rocketmq
@@ -29,7 +29,7 @@ from tests.unit.test_connection import (
     young,
 )
 
-TERMS = FetchTerms(Isolation.READ_COMMITTED, 0, 1 << 20)
+TERMS = FetchOptions(Isolation.READ_COMMITTED, 0, 1 << 20)
 
 
 def elsewhere(address: str) -> str:
@@ -59,7 +59,7 @@ def test_kafka_s_fetch_fails_with_the_code_in_each_partition() -> None:
     assert failed is not None
     session = load_dialect("kafka").open_session("me")
     session.assume({1: (4, 4)})  # type: ignore[attr-defined]
-    asked = [Asked(Partition("t", 0), None, None, 0, 99)]
+    asked = [PartitionFetch(Partition("t", 0), None, None, 0, 99)]
     (question,) = load_dialect("kafka").ask_records(asked, TERMS)
     number, _ = session.encode(question.request, question.max_version)
     frame = number.to_bytes(4, "big") + failed(-1)[4:]
@@ -74,7 +74,7 @@ def test_kafka_s_fetch_fails_with_the_code_in_each_partition() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_jafka_s_fetch_fails_with_the_code_in_each_partition(count: int) -> None:
     dialect = load_dialect("jafka")
-    asked = [Asked(Partition("t", n, "1"), None, None, 0, 99) for n in range(count)]
+    asked = [PartitionFetch(Partition("t", n, "1"), None, None, 0, 99) for n in range(count)]
     (question,) = dialect.ask_records(asked, TERMS)
     session, talk = dialect.open_session("me"), JafkaConversation(elsewhere)
     talk.on_request(session.encode(question.request)[1][4:])
@@ -107,7 +107,7 @@ def test_rocketmq_s_brokers_are_named_by_their_proxies_and_pulls_fail() -> None:
 
 def ask(proxy: Proxy) -> object:
     address = parse_address(proxy.addresses[0])
-    with Brokers(settings_of(address, request_ms=5_000)) as brokers:
+    with ConnectionPool(settings_of(address, request_ms=5_000)) as brokers:
         return brokers.call(address, ALL_TOPICS)
 
 

@@ -17,7 +17,7 @@ from rangeland.model import (
     Receipt,
     Survey,
 )
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_identity import changed, doubtful, marks_of
 from rangeland.planning.plan import Plan
 
@@ -25,7 +25,7 @@ P = Partition("orders", 0)
 BROKER = Address("b", 9092)
 PLAN = Plan(
     "j", "rangeland/j", 1, "kafka", Isolation.READ_COMMITTED, (Range(P, 0, 100, "id-1"),), (),
-    checkpoint={P: Mark(100, "id-1", 7)},
+    checkpoint={P: LogMark(100, "id-1", 7)},
 )  # fmt: skip
 
 
@@ -43,15 +43,15 @@ def log(end: int, epoch: int | None = 7, topic_id: str | None = "id-1", start: i
 
 def test_what_was_lost_or_held_was_not_read() -> None:
     lost = read(50, 100, losses=((50, 100, "recreated", "another id"),))
-    assert marks_of(PLAN, [read(0, 50), lost]) == {P: Mark(50, "id-1", 7, True)}
+    assert marks_of(PLAN, [read(0, 50), lost]) == {P: LogMark(50, "id-1", 7, True)}
     held = read(0, 100, held=(30, 30, "corrupt", "damaged"))
-    assert marks_of(PLAN, [held]) == {P: Mark(30, "id-1", 7, True)}
+    assert marks_of(PLAN, [held]) == {P: LogMark(30, "id-1", 7, True)}
     assert marks_of(PLAN, [replace(lost, from_offset=50)]) == {}
 
 
 def test_the_epoch_of_another_incarnation_says_nothing() -> None:
-    other = replace(PLAN, checkpoint={P: Mark(100, "id-0", 9)})
-    assert marks_of(other, [read(0, 100)]) == {P: Mark(100, "id-1")}
+    other = replace(PLAN, checkpoint={P: LogMark(100, "id-0", 9)})
+    assert marks_of(other, [read(0, 100)]) == {P: LogMark(100, "id-1")}
 
 
 @pytest.mark.parametrize(

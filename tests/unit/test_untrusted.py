@@ -11,7 +11,7 @@ from rangeland.model import Address
 from rangeland.untrusted import (
     MAX_INT64,
     MAX_JSON_DEPTH,
-    Fields,
+    JsonFields,
     Unreadable,
     decimal,
     parse_address,
@@ -102,7 +102,9 @@ def test_an_address_is_read_as_it_is_written() -> None:
 
 
 def test_fields_are_read_by_type() -> None:
-    fields = Fields.parse('{"n": 1, "t": "x", "f": true, "o": {}, "l": ["a"], "z": null, "d": 1.5}')
+    fields = JsonFields.parse(
+        '{"n": 1, "t": "x", "f": true, "o": {}, "l": ["a"], "z": null, "d": 1.5}'
+    )
     assert (fields.number("n"), fields.text("t"), fields.flag("f")) == (1, "x", True)
     assert (fields.texts("l"), fields.real("d"), fields.text_or_none("z")) == (("a",), 1.5, None)
     assert (fields.number("z", default=7), fields.text("none", "d")) == (7, "d")
@@ -118,7 +120,7 @@ def test_fields_are_read_by_type() -> None:
         lambda: fields.text("missing"),
         lambda: fields.number("missing"),
         lambda: fields.number("z"),
-        lambda: Fields([]),
+        lambda: JsonFields([]),
     ):
         with pytest.raises(Unreadable):
             read()

@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from rangeland.delta.file_statistics import may_hold
-from rangeland.delta.table_metadata import AddedFile, CommitFacts
-from rangeland.landing.identity_check import Landing
+from rangeland.delta.table_metadata import AddedFile, CommitMetadata
+from rangeland.landing.identity_check import SeenLanding
 
 
 @pytest.mark.parametrize(
     ("landing", "landed"),
     [
-        (Landing(True, False, False, False), True),
-        (Landing(False, True, False, False), True),
-        (Landing(False, False, False, True), True),
-        (Landing(False, False, True, False), False),
-        (Landing(False, False, False, False), None),
+        (SeenLanding(True, False, False, False), True),
+        (SeenLanding(False, True, False, False), True),
+        (SeenLanding(False, False, False, True), True),
+        (SeenLanding(False, False, True, False), False),
+        (SeenLanding(False, False, False, False), None),
     ],
 )
 def test_a_landing_is_believed_by_what_was_seen_and_denied_by_a_whole_history(
-    landing: Landing, landed: bool | None
+    landing: SeenLanding, landed: bool | None
 ) -> None:
     assert landing.has_landed is landed
 
@@ -48,7 +48,7 @@ def test_a_landing_is_believed_by_what_was_seen_and_denied_by_a_whole_history(
 def test_what_takes_out_all_rows_is_told_from_what_takes_some(
     operation: str, parameters: dict[str, str | None], is_whole: bool
 ) -> None:
-    assert CommitFacts(3, 0, operation, {}, None, parameters).replaces_all is is_whole
+    assert CommitMetadata(3, 0, operation, {}, None, parameters).replaces_all is is_whole
 
 
 def file(stats: str | None, **partition_values: str) -> AddedFile:

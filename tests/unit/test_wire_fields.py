@@ -8,17 +8,17 @@ import pytest
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire import malformed, primitives
-from rangeland.wire.primitives import Codec, Part
+from rangeland.wire.primitives import FieldCodec, Part
 from tests.contract.readers import read_three_ways
 
 
-def written(codec: Codec, value: Any) -> bytes:
+def written(codec: FieldCodec, value: Any) -> bytes:
     parts: list[Part] = []
     codec.write(value, parts)
     return b"".join(parts)
 
 
-def refused(codec: Codec, data: bytes) -> RemoteProtocolError:
+def refused(codec: FieldCodec, data: bytes) -> RemoteProtocolError:
     with pytest.raises(RemoteProtocolError) as caught:
         codec.read(memoryview(data), 0)
     return caught.value
@@ -69,7 +69,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("codec", "value", "data"), KNOWN)
-def test_known_bytes_are_read_and_written(codec: Codec, value: Any, data: str) -> None:
+def test_known_bytes_are_read_and_written(codec: FieldCodec, value: Any, data: str) -> None:
     assert read_three_ways(codec.read, bytes.fromhex(data)) == value
     assert written(codec, value) == bytes.fromhex(data)
 
@@ -118,7 +118,7 @@ def test_records_are_a_slice_of_the_buffer_and_not_a_copy() -> None:
     ],
 )
 def test_bytes_that_cannot_be_are_refused_with_a_reason(
-    codec: Codec, data: str, reason: str
+    codec: FieldCodec, data: str, reason: str
 ) -> None:
     error = refused(codec, bytes.fromhex(data))
     assert error.facts["reason"] == reason
@@ -132,7 +132,9 @@ def test_a_count_that_cannot_fit_is_refused_before_any_element_is_read() -> None
         reads.append(offset)
         return None, offset + 1
 
-    hostile = primitives.array(Codec(read, lambda _v, _p: None, 1), compact=False, nullable=False)
+    hostile = primitives.array(
+        FieldCodec(read, lambda _v, _p: None, 1), compact=False, nullable=False
+    )
     assert "2147483647 elements" in refused(hostile, b"\x7f\xff\xff\xff" + b"\x00" * 6).why
     assert reads == []
 
@@ -181,6 +183,6 @@ def test_strings_too_long_for_sixteen_bits_are_not_sent() -> None:
         (primitives.UVARINT.legacy, -1),
     ],
 )
-def test_values_that_the_type_cannot_hold_are_not_sent(codec: Codec, value: Any) -> None:
+def test_values_that_the_type_cannot_hold_are_not_sent(codec: FieldCodec, value: Any) -> None:
     with pytest.raises(LocalProtocolError):
         written(codec, value)

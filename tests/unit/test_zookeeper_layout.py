@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rangeland.errors import JobFileError, RemoteProtocolError
-from rangeland.groups.zookeeper.membership_view import Census, occupied
+from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, occupied
 from rangeland.groups.zookeeper.znode_layout import (
     ids_path,
     member_name,
@@ -27,7 +27,7 @@ from rangeland.zookeeper.broker_registry import (
     parse_kafka_topic,
     parse_partition_count,
 )
-from rangeland.zookeeper.connect_string import Ensemble, read_ensemble
+from rangeland.zookeeper.connect_string import ConnectString, read_ensemble
 
 JAFKA = Partition("orders", 0, "1")
 KAFKA = Partition("orders", 3)
@@ -49,7 +49,7 @@ def test_an_ensemble_is_servers_and_a_chroot(
     text: str, servers: list[tuple[str, int]], chroot: str
 ) -> None:
     ensemble = read_ensemble(text)
-    assert ensemble == Ensemble(tuple(Address(h, p) for h, p in servers), chroot)
+    assert ensemble == ConnectString(tuple(Address(h, p) for h, p in servers), chroot)
     assert read_ensemble(str(ensemble)) == ensemble
 
 
@@ -225,7 +225,7 @@ def test_a_stranger_is_who_reads_the_same_topics_for_another_end() -> None:
         "g_reads-elsewhere": frozenset({"clicks"}),
         "g_reads-all": None,
     }
-    census = Census("g", "j", topics, {JAFKA: other})
+    census = ZooKeeperGroupView("g", "j", topics, {JAFKA: other})
     assert census.drivers() == (mine,)
     assert [h.member_id for h in census.strangers([JAFKA])] == sorted([other, "g_reads-all"])
     held = {h.member_id: h.partitions for h in census.strangers([JAFKA])}
@@ -234,7 +234,7 @@ def test_a_stranger_is_who_reads_the_same_topics_for_another_end() -> None:
 
 def test_who_stands_in_the_way_is_named_with_what_it_owns() -> None:
     owned = {Partition("orders", n, "1"): "g_c" for n in range(10)}
-    census = Census("g", "j", {"g_c": None}, owned)
+    census = ZooKeeperGroupView("g", "j", {"g_c": None}, owned)
     error = occupied("g", census.strangers([JAFKA]), "x")
     assert "g_c (owns orders/1-0, orders/1-1" in str(error)
     assert "and 2 more" in str(error)
@@ -254,7 +254,10 @@ def test_who_stands_in_the_way_is_named_with_what_it_owns() -> None:
 def test_a_groups_state_is_judged_by_its_owners(
     members: list[str], owners: dict[Partition, str], state: str
 ) -> None:
-    assert Census("g", "j", {m: frozenset({"orders"}) for m in members}, owners).state == state
+    assert (
+        ZooKeeperGroupView("g", "j", {m: frozenset({"orders"}) for m in members}, owners).state
+        == state
+    )
 
 
 def test_others_in_the_group_do_not_keep_the_drivers_from_being_settled() -> None:
@@ -262,6 +265,9 @@ def test_others_in_the_group_do_not_keep_the_drivers_from_being_settled() -> Non
     mine, elsewhere = _driver("00000001"), frozenset({"clicks"})
     topics = {mine: frozenset({"orders"}), "a": elsewhere, "b": elsewhere}
     owners = {JAFKA: mine, **{Partition("clicks", n): "a" for n in range(4)}}
-    assert Census("g", "j", topics, owners).state == "stable"
-    assert Census("g", "j", topics, owners | {Partition("clicks", 4): "x"}).state == "stable"
-    assert Census("g", "", topics, owners).state == "rebalancing"
+    assert ZooKeeperGroupView("g", "j", topics, owners).state == "stable"
+    assert (
+        ZooKeeperGroupView("g", "j", topics, owners | {Partition("clicks", 4): "x"}).state
+        == "stable"
+    )
+    assert ZooKeeperGroupView("g", "", topics, owners).state == "rebalancing"

@@ -25,7 +25,7 @@ from rangeland.cli import (
     schema_command,
     submit_commands,
 )
-from rangeland.cli.exits import INTERRUPTED, Ending, as_usage_error, ending
+from rangeland.cli.exits import INTERRUPTED, CommandEnding, as_usage_error, ending
 from rangeland.errors import UsageError
 
 # Typer has carried a copy of click since 0.20 or so; this is the class in both.
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return end.fail(error)
 
 
-def _dispatch(given: list[str], end: Ending) -> int:
+def _dispatch(given: list[str], end: CommandEnding) -> int:
     code = app(args=given, prog_name="rangeland", standalone_mode=False, obj=end)
     if code == INTERRUPTED:  # Typer has caught it on its way here.
         return end.interrupted()

@@ -3,7 +3,7 @@ somebody can act on it.
 
 Under ``--json`` stdout belongs to the answer alone, down to the file descriptor: whatever
 a JVM or a transform prints goes to stderr instead. Progress and errors for people always go
-to stderr. Every way out of a command passes through ``Ending``: a result, an error
+to stderr. Every way out of a command passes through ``CommandEnding``: a result, an error
 of ours, a mistyped option, an interruption, a bug.
 """
 
@@ -35,7 +35,7 @@ INTERRUPTED = 130
 TERMINATED = 128 + signal.SIGTERM
 
 
-class Ending:
+class CommandEnding:
     """Where the answer of one command goes. ``writes`` is False for commands that only look;
     ``when_interrupted`` is for commands that have something of their own to say."""
 
@@ -193,14 +193,14 @@ def as_usage_error(mistyped: Any) -> UsageError:
 
 
 @contextmanager
-def ending(arguments: Sequence[str]) -> Iterator[Ending]:
+def ending(arguments: Sequence[str]) -> Iterator[CommandEnding]:
     """The ending of one command. While it is open, under ``--json``, nothing but the answer
     reaches stdout; SIGTERM ends the command as Ctrl-C does."""
     for stream in (sys.stdout, sys.stderr):
         # A path that the locale cannot show is no reason to fail after the work is done.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    end = Ending(arguments, sys.stdout)
+    end = CommandEnding(arguments, sys.stdout)
     before = _on_signals(end.interrupt)
     try:
         if end.json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rangeland.cli.exits import Ending
+from rangeland.cli.exits import CommandEnding
 from rangeland.cli.options import (
     Debug,
     From,
@@ -25,8 +25,8 @@ from rangeland.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from rangeland.job import Job
-    from rangeland.landing.plan_file import Reviewed
-    from rangeland.planning.plan import Way
+    from rangeland.landing.plan_file import ReviewedPlan
+    from rangeland.planning.plan import PlanKind
     from rangeland.results import PlanPreview, RunResult
 
 
@@ -185,10 +185,10 @@ def backfill(
     if not missing:
         require_closed_range(text, job)
 
-    from rangeland.planning.plan import Way
+    from rangeland.planning.plan import PlanKind
     from rangeland.run import backfill as backfill_job
 
-    way = Way.MISSING if missing else Way.REPLACE if replace else Way.BESIDE
+    way = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BESIDE
     if dry_run:
         _preview(end, job, way)
         return
@@ -198,7 +198,7 @@ def backfill(
 # --- what they share --------------------------------------------------------------------
 
 
-def _preview(end: Ending, job: Job, way: Way | None = None) -> PlanPreview:
+def _preview(end: CommandEnding, job: Job, way: PlanKind | None = None) -> PlanPreview:
     from rangeland.render.plan_view import plan_picture
     from rangeland.run import preview
 
@@ -207,13 +207,13 @@ def _preview(end: Ending, job: Job, way: Way | None = None) -> PlanPreview:
     return result
 
 
-def _answer_run(end: Ending, result: RunResult) -> None:
+def _answer_run(end: CommandEnding, result: RunResult) -> None:
     from rangeland.render.result_view import result_picture
 
     end.answer(result.to_json(), result_picture(result))
 
 
-def _job_of_plan(files: Sequence[Path], reviewed: Reviewed, settings: Sequence[str]) -> Job:
+def _job_of_plan(files: Sequence[Path], reviewed: ReviewedPlan, settings: Sequence[str]) -> Job:
     """The job of the job file or else of the plan file, with the settings over it, if it is
     still the one the plan was made for."""
     from rangeland.job.overrides import load_job

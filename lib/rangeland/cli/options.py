@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rangeland.cli.exits import Ending
+from rangeland.cli.exits import CommandEnding
 
 if TYPE_CHECKING:
     from rangeland.job import Job
@@ -43,14 +43,14 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only wa
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
-def ending_of(ctx: typer.Context, writes: bool = False) -> Ending:
+def ending_of(ctx: typer.Context, writes: bool = False) -> CommandEnding:
     end = ctx.obj
-    assert isinstance(end, Ending)
+    assert isinstance(end, CommandEnding)
     end.writes = writes
     return end
 
 
-def spark_for(end: Ending, job: Job) -> Any:
+def spark_for(end: CommandEnding, job: Job) -> Any:
     from rangeland.spark.spark_session import open_spark
 
     end.progress().step("starting Spark")

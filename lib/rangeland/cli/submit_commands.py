@@ -26,10 +26,10 @@ from rangeland.cli.options import (
 from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
-    from rangeland.cli.exits import Ending
+    from rangeland.cli.exits import CommandEnding
     from rangeland.job import Job
     from rangeland.job.located_values import JobText
-    from rangeland.submit.submit_command import Choices, Shipped, Submission
+    from rangeland.submit.submit_command import ShippedFiles, Submission, SubmitChoices
 
 LANDING_SCRIPT = '''"""Lands a job as `rangeland run` does; written by `rangeland submit`."""
 
@@ -131,11 +131,11 @@ def submit(
           --from 2026-01-30 --until 2026-01-31
     """
     from rangeland.job.overrides import load_job
-    from rangeland.submit.submit_command import PYTHON, Choices, refuse_impossible, submission
+    from rangeland.submit.submit_command import PYTHON, SubmitChoices, refuse_impossible, submission
 
     end = ending_of(ctx, writes=run)
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
-    choices = Choices(
+    choices = SubmitChoices(
         master=master,
         deploy_mode=deploy_mode,
         env=env,
@@ -160,7 +160,7 @@ def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | N
     return [*(f"--set={setting}" for setting in settings), *typed]
 
 
-def _answer(end: Ending, made: Submission, package: Path, run: bool) -> None:
+def _answer(end: CommandEnding, made: Submission, package: Path, run: bool) -> None:
     code = _run(made.command) if run else None
     if end.json:
         done = {} if code is None else {"exit": code}
@@ -187,14 +187,14 @@ def _delta_jars(delta: str) -> tuple[Path, ...]:
 def _shipped(
     job: Job,
     job_file: Path,
-    choices: Choices,
+    choices: SubmitChoices,
     out: Path,
     entry: Path | None,
     only: list[str] | None,
-) -> Shipped:
+) -> ShippedFiles:
     from rangeland.job.source_settings import tls_files
     from rangeland.submit import package_archive
-    from rangeland.submit.submit_command import Shipped
+    from rangeland.submit.submit_command import ShippedFiles
 
     if entry is not None and not entry.is_file():
         raise UsageError(f"--entry {entry}: there is no such file", do="Name a script, as in jobs/")
@@ -209,7 +209,9 @@ def _shipped(
     if entry is None:
         entry = package_archive.write_text(out / "land.py", LANDING_SCRIPT)
     here = tuple(dict.fromkeys(path for path in tls_files(job).values() if path.is_file()))
-    return Shipped(package, entry, tuple(modules), tuple(package_archive.kernel_platforms()), here)
+    return ShippedFiles(
+        package, entry, tuple(modules), tuple(package_archive.kernel_platforms()), here
+    )
 
 
 def _whole(job: Job, text: JobText, out: Path) -> Path:

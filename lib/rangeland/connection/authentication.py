@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from rangeland.connection.cluster_settings import SaslSettings
-from rangeland.connection.failures import Tokenless
+from rangeland.connection.failures import TokenUnavailable
 from rangeland.connection.tokens import fetch_token, forget_token
 from rangeland.dialects.dialect import Credentials
 from rangeland.errors import Unreachable
@@ -21,7 +21,7 @@ RENEW_PAUSE_S = 5.0
 """Before a token that could not be had is asked for again, while the last one holds."""
 
 
-class Proof:
+class Authentication:
     """Of one connection."""
 
     def __init__(self, sasl: SaslSettings, wait_ms: int) -> None:
@@ -46,7 +46,9 @@ class Proof:
             try:
                 token = fetch_token(sasl.token, wait_ms, anew=self._ends_at is not None)
             except Unreachable as error:
-                raise Tokenless(error.what, why=error.why, do=error.do, **error.facts) from error
+                raise TokenUnavailable(
+                    error.what, why=error.why, do=error.do, **error.facts
+                ) from error
         self._renew_at = None
         return Credentials(sasl.mechanism, sasl.username, sasl.password, token, sasl.extensions)
 

@@ -15,21 +15,27 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.connection import diagnosis
-from rangeland.connection.authentication import Proof
+from rangeland.connection.authentication import Authentication
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import Closed, Lost, NoBroker, Silent, Tokenless
+from rangeland.connection.failures import (
+    ConnectionClosed,
+    ConnectionLost,
+    NoAnswer,
+    NotABroker,
+    TokenUnavailable,
+)
 from rangeland.connection.stream import PROBE_MS, Stream, speaks_tls
-from rangeland.dialects.dialect import Asking, Dialect, Question
+from rangeland.dialects.dialect import Dialect, LeaderQuery, Question
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
-from rangeland.model import Address, Age
+from rangeland.model import Address, VersionSupport
 
-__all__ = ["Connection", "Lost"]
+__all__ = ["BrokerConnection", "ConnectionLost"]
 
 OPENING_MS = 3_000
 """So long an opening is waited for before it is asked whether the broker is too old for one."""
 
 
-class Connection:
+class BrokerConnection:
     """Connected and negotiated when made; not for several threads at once.
 
     Answers are given in the order of the requests, in whatever order they come. After any
@@ -45,11 +51,11 @@ class Connection:
         settings: ClusterSettings,
         *,
         is_probe: bool = False,
-        was: Age | None = None,
+        was: VersionSupport | None = None,
         was_served: bool = False,
         has_spoken: bool = False,
     ) -> None:
-        self.age = Age.YOUNG if was is None else was
+        self.age = VersionSupport.YOUNG if was is None else was
         self.address = address
         self._settings = settings
         self._dialect = dialect
@@ -58,7 +64,7 @@ class Connection:
         self._may_want_tls = settings.tls is None and not is_probe and not has_spoken
         self._is_known = self._has_answered = False
         sasl = settings.sasl
-        self._proof = None if sasl is None else Proof(sasl, settings.request_ms)
+        self._proof = None if sasl is None else Authentication(sasl, settings.request_ms)
         self._unanswered: deque[int] = deque()
         self._early: dict[int, Any] = {}
         self._session = dialect.open_session(settings.client_id)
@@ -79,7 +85,7 @@ class Connection:
         stream = Stream(self.address, self._settings)
         try:
             stream.shake_hands()
-        except Lost as lost:
+        except ConnectionLost as lost:
             if self._speaks_plainly():
                 raise diagnosis.plain_port(self.address) from lost
             raise
@@ -91,27 +97,27 @@ class Connection:
 
     # --- the greeting -------------------------------------------------------------------
 
-    def _open(self, was: Age | None) -> None:
+    def _open(self, was: VersionSupport | None) -> None:
         try:
-            if was is Age.MUTE:
+            if was is VersionSupport.MUTE:
                 self._ask_age()
-            elif was is Age.OLD:
+            elif was is VersionSupport.OLD:
                 self._greet_as_old(self._session.oldest())
                 self._ask_again()
-            elif was is Age.YOUNG:
+            elif was is VersionSupport.YOUNG:
                 self._negotiate()
             else:
                 self._negotiate_or_ask_age()
-        except Closed as closed:
+        except ConnectionClosed as closed:
             if self._may_want_tls and speaks_tls(self.address):
                 raise diagnosis.tls_port(self.address) from closed
             self._open_as_of_old(closed)
         except RemoteProtocolError as error:
             raise self._stranger(error) from error
-        except Lost:
+        except ConnectionLost:
             raise
         except Unreachable as error:  # its answer was an error that may pass
-            raise Lost(error.what, why=error.why, do=error.do, **error.facts) from error
+            raise ConnectionLost(error.what, why=error.why, do=error.do, **error.facts) from error
 
     def _negotiate(self, wait_ms: int | None = None) -> None:
         question: bytes | None = self._session.open()
@@ -129,7 +135,7 @@ class Connection:
         wait_ms = min(OPENING_MS, self._settings.request_ms)
         try:
             self._negotiate(wait_ms)
-        except Silent:
+        except NoAnswer:
             left_ms = max(self._settings.request_ms - wait_ms, wait_ms)
             self._connect_again()
             self._ask_age(time.monotonic() + left_ms / 1000)
@@ -138,31 +144,33 @@ class Connection:
         """By a question that old and young brokers answer differently, and not by an opening:
         where that is not answered, others' requests are lost with it. Only brokers as young as
         4.0 close at the oldest greeting."""
-        self.age = Age.YOUNG
+        self.age = VersionSupport.YOUNG
         try:
             self._greet_as_old(self._session.oldest(), deadline)
             self._stream.take_large_frames()
             self._stream.send(self._session.ask_age())
             answer = self._stream.receive(self._settings.request_ms, deadline)
-            self.age = Age.MUTE if self._session.is_old(answer) else Age.YOUNG
-        except Closed:
+            self.age = VersionSupport.MUTE if self._session.is_old(answer) else VersionSupport.YOUNG
+        except ConnectionClosed:
             self._connect_again()
-        if self.age is Age.YOUNG:
+        if self.age is VersionSupport.YOUNG:
             self._session = self._dialect.open_session(self._settings.client_id)
             self._negotiate()
 
-    def _open_as_of_old(self, closed: Closed) -> None:
+    def _open_as_of_old(self, closed: ConnectionClosed) -> None:
         """One that closes may be too old for an opening, or busy, or going down. It is old if it
         answers what the oldest answer and then, on the same connection, closes at an opening."""
-        self.age = Age.YOUNG
+        self.age = VersionSupport.YOUNG
         hello = self._session.oldest()
         if not hello or self._settings.sasl is not None:
-            raise Closed(closed.what, why=closed.why, do=diagnosis.SILENT_CLOSE, **closed.facts)
+            raise ConnectionClosed(
+                closed.what, why=closed.why, do=diagnosis.SILENT_CLOSE, **closed.facts
+            )
         self._connect_again()
         try:
             self._greet_as_old(hello)
-        except Closed as again:
-            raise Closed(
+        except ConnectionClosed as again:
+            raise ConnectionClosed(
                 again.what, why=again.why, do=diagnosis.SILENT_CLOSE, **again.facts
             ) from closed
         self._ask_again()
@@ -170,13 +178,13 @@ class Connection:
     def _ask_again(self) -> None:
         """Opens on a connection that the oldest greeting was answered on: who closes it now is
         old, and who does not has been upgraded."""
-        session, self.age = self._session, Age.YOUNG
+        session, self.age = self._session, VersionSupport.YOUNG
         self._session = self._dialect.open_session(self._settings.client_id)
         try:
             self._negotiate()
-        except Closed:
+        except ConnectionClosed:
             self._session = session
-            self._is_known, self.age = True, Age.OLD
+            self._is_known, self.age = True, VersionSupport.OLD
             self._connect_again()
 
     def _greet_as_old(self, hello: bytes, deadline: float | None = None) -> None:
@@ -186,7 +194,7 @@ class Connection:
 
     # --- who we are ---------------------------------------------------------------------
 
-    def _log_in_surely(self, proof: Proof) -> None:
+    def _log_in_surely(self, proof: Authentication) -> None:
         """Brokers that only close the connection have refused who closes it twice, at the same
         step: the first time it may be going down."""
         try:
@@ -209,9 +217,9 @@ class Connection:
             again_at = error.facts.get("closed_at")
             if again_at is None or (again_at == closed_at and not self._was_served):
                 raise
-            raise Closed(error.what, why=error.why, do=error.do, **error.facts) from first
+            raise ConnectionClosed(error.what, why=error.why, do=error.do, **error.facts) from first
 
-    def _log_in(self, proof: Proof) -> None:
+    def _log_in(self, proof: Authentication) -> None:
         """Raises JobFileError for who is not let in, Lost for a connection that breaks or a
         token that cannot be had now."""
         talk = self._dialect.login(proof.credentials())
@@ -222,11 +230,11 @@ class Connection:
             error.facts.setdefault("broker", str(self.address))
             raise
 
-    def _renew(self, proof: Proof) -> None:
+    def _renew(self, proof: Authentication) -> None:
         """As long as what was said last holds, a token that cannot be had can wait."""
         try:
             self._log_in(proof)
-        except Tokenless:
+        except TokenUnavailable:
             if not proof.put_off():
                 self.close()
                 raise
@@ -278,7 +286,7 @@ class Connection:
             self.close()
             if isinstance(error, RemoteProtocolError):
                 raise self._misunderstood(error) from error
-            if isinstance(error, Closed) and not self._has_answered:
+            if isinstance(error, ConnectionClosed) and not self._has_answered:
                 raise self._unwelcome(error) from error
             error.facts.setdefault("broker", str(self.address))
             raise
@@ -303,11 +311,13 @@ class Connection:
             max_answer_bytes=limit,
         )
 
-    def _unwelcome(self, error: Closed) -> RangelandError:
+    def _unwelcome(self, error: ConnectionClosed) -> RangelandError:
         """A close at the very first request: most often one knocked at the wrong port."""
         if not self._is_known and self._may_want_tls and speaks_tls(self.address):
             return diagnosis.tls_port(self.address)
-        closed = Closed(error.what, why=error.why, do=diagnosis.SILENT_CLOSE, **error.facts)
+        closed = ConnectionClosed(
+            error.what, why=error.why, do=diagnosis.SILENT_CLOSE, **error.facts
+        )
         closed.is_unwelcome = self._is_known and self._settings.sasl is None
         return closed
 
@@ -315,7 +325,7 @@ class Connection:
         first = bytes.fromhex(str(error.facts.get("first_bytes", "")))
         if self._settings.tls is None and first[:2] in (b"\x15\x03", b"\x16\x03"):
             return diagnosis.tls_port(self.address)
-        return NoBroker(
+        return NotABroker(
             f"{self.address} does not answer as a broker does",
             why="; ".join(part for part in (error.what, error.why, error.do) if part),
             do="check host, port and source.security",
@@ -329,11 +339,11 @@ class Connection:
         wait_ms = min(PROBE_MS, self._settings.request_ms)
         bare = replace(self._settings, tls=None, sasl=None, connect_ms=wait_ms, request_ms=wait_ms)
         try:
-            probe = Connection(self.address, self._dialect, bare, is_probe=True)
+            probe = BrokerConnection(self.address, self._dialect, bare, is_probe=True)
             try:
                 if not probe._is_known:
                     search = self._dialect.find_leaders([], (self.address,), {})
-                    asking: Asking = next(search)
+                    asking: LeaderQuery = next(search)
                     probe.call(asking.questions[0])
                 return True
             finally:

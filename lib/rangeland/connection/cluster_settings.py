@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from rangeland.model import Address, Age, Isolation, Kept, Survey
+from rangeland.model import Address, Isolation, QuarantinedBytes, Survey, VersionSupport
 from rangeland.planning.policy import Policy
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
@@ -75,10 +75,10 @@ class ClusterSettings:
     members: tuple[tuple[str, Address], ...] = ()
     rack: str = ""
     rates: tuple[tuple[Address, int], ...] = ()
-    kept: Mapping[int, Kept] = field(default_factory=dict, repr=False)
+    kept: Mapping[int, QuarantinedBytes] = field(default_factory=dict, repr=False)
     """Quarantined batches to read in place of a log, by slice; then no broker is asked."""
     tags: tuple[str, ...] = ()
-    ages: tuple[tuple[Address, Age], ...] = ()
+    ages: tuple[tuple[Address, VersionSupport], ...] = ()
     compacted: tuple[str, ...] = ()
     """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers say."""
     asks_registry: bool = False

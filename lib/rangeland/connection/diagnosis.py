@@ -37,7 +37,7 @@ _REFUSES_CERTIFICATE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class TlsFailure:
     """What OpenSSL said. ``verify_code`` is 0 where the certificate was not what failed."""
 
     reason: str
@@ -45,7 +45,7 @@ class Failed:
     verify_message: str = ""
 
 
-def tls_mistake(address: Address, failed: Failed, tls: TlsSettings) -> JobFileError | None:
+def tls_mistake(address: Address, failed: TlsFailure, tls: TlsSettings) -> JobFileError | None:
     """None where nothing can be said for sure."""
     if failed.verify_code:
         return _bad_certificate(address, failed, tls)
@@ -90,7 +90,7 @@ def tls_mistake(address: Address, failed: Failed, tls: TlsSettings) -> JobFileEr
     return None
 
 
-def _bad_certificate(address: Address, failed: Failed, tls: TlsSettings) -> JobFileError:
+def _bad_certificate(address: Address, failed: TlsFailure, tls: TlsSettings) -> JobFileError:
     why = failed.verify_message
     if failed.verify_code in _ANOTHER_NAME:
         return _mistake(

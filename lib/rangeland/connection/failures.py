@@ -5,24 +5,24 @@ from __future__ import annotations
 from rangeland.errors import Unreachable
 
 
-class Lost(Unreachable):
+class ConnectionLost(Unreachable):
     """This connection is no good: refused, broken, or silent for too long."""
 
 
-class Silent(Lost):
+class NoAnswer(ConnectionLost):
     """The peer has not answered in time."""
 
 
-class NoBroker(Lost):
+class NotABroker(ConnectionLost):
     """Whoever listens there speaks another protocol."""
 
 
-class Closed(Lost):
+class ConnectionClosed(ConnectionLost):
     """The peer closed the connection. ``is_unwelcome``: at the first request, after it had
     said that it is a broker, and nobody had logged in."""
 
     is_unwelcome = False
 
 
-class Tokenless(Lost):
+class TokenUnavailable(ConnectionLost):
     """Who we are cannot be told now: no token is to be had. It may be later."""

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import Question
 from rangeland.model import Address
 
 
-class BrokerEdge:
+class BrokerGroupIO:
     """``dialects.groups.Edge``. Not for several threads at once; close it when done."""
 
     def __init__(self, settings: ClusterSettings) -> None:
-        self._brokers = Brokers(settings)
+        self._brokers = ConnectionPool(settings)
 
     @property
     def seeds(self) -> tuple[Address, ...]:

@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rangeland.connection.broker_connection import Connection
+from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.diagnosis import wants_login
-from rangeland.connection.failures import Closed, Lost, Silent
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
 from rangeland.dialects.dialect import Dialect, Question, load_dialect
 from rangeland.errors import RangelandError
-from rangeland.model import Address, Age
+from rangeland.model import Address, VersionSupport
 
 AHEAD = 256
 """Questions on their way to one broker before an answer is read."""
 
 
-class Brokers:
+class ConnectionPool:
     """Open connections, at most one per broker. Close it when done."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
         self.dialect: Dialect = load_dialect(settings.dialect)
         self.requests = 0
-        self._open: dict[Address, Connection] = {}
-        self._ages: dict[Address, Age] = dict(settings.ages)
+        self._open: dict[Address, BrokerConnection] = {}
+        self._ages: dict[Address, VersionSupport] = dict(settings.ages)
         self._served: set[Address] = set()
         self._closed = False
 
     @property
-    def ages(self) -> dict[Address, Age]:
+    def ages(self) -> dict[Address, VersionSupport]:
         """What is known of the brokers' ages."""
         return dict(self._ages)
 
@@ -61,20 +61,20 @@ class Brokers:
         is_unwelcome = False
         try:
             return self._call(address, questions)
-        except Lost as error:
+        except ConnectionLost as error:
             self.drop(address)
-            is_unwelcome = fresh and isinstance(error, Closed) and error.is_unwelcome
+            is_unwelcome = fresh and isinstance(error, ConnectionClosed) and error.is_unwelcome
             if fresh and not is_unwelcome:
                 raise
         try:
             return self._call(address, questions)
-        except Lost as error:
+        except ConnectionLost as error:
             self.drop(address)
-            if is_unwelcome and isinstance(error, Closed) and error.is_unwelcome:
+            if is_unwelcome and isinstance(error, ConnectionClosed) and error.is_unwelcome:
                 self._refuse_without_login(address, error)
             raise
 
-    def _refuse_without_login(self, address: Address, closed: Closed) -> None:
+    def _refuse_without_login(self, address: Address, closed: ConnectionClosed) -> None:
         """Raises JobFileError where the listener itself says that it requires a login. A close
         alone does not show it: a busy broker and a load balancer close connections, too."""
         questions = self.dialect.ask_mechanisms()
@@ -108,7 +108,7 @@ class Brokers:
         self._served.add(address)
         return answers
 
-    def connect(self, address: Address) -> Connection:
+    def connect(self, address: Address) -> BrokerConnection:
         """The open connection to a broker, or a new one. Raises Lost."""
         self._refuse_closed(address)
         connection = self._open.get(address)
@@ -116,20 +116,22 @@ class Brokers:
             connection = self._open[address] = self._opened(address)
             try:
                 self._refuse_closed(address)  # by another thread, while it was opened
-            except Lost:
+            except ConnectionLost:
                 self.drop(address)
                 raise
         return connection
 
     def _refuse_closed(self, address: Address) -> None:
         if self._closed:
-            raise Lost(f"{address} is not asked any more", why="the connections were closed")
+            raise ConnectionLost(
+                f"{address} is not asked any more", why="the connections were closed"
+            )
 
-    def _opened(self, address: Address) -> Connection:
+    def _opened(self, address: Address) -> BrokerConnection:
         """What a broker is, is remembered as long as it answers as one."""
         was = self._ages.get(address)
         try:
-            connection = Connection(
+            connection = BrokerConnection(
                 address,
                 self.dialect,
                 self.settings,
@@ -137,7 +139,7 @@ class Brokers:
                 was_served=self.was_served,
                 has_spoken=address in self._served,
             )
-        except (Silent, Closed):
+        except (NoAnswer, ConnectionClosed):
             self._ages.pop(address, None)  # it may be another by now
             raise
         self._ages[address] = connection.age
@@ -155,7 +157,7 @@ class Brokers:
         for address in list(self._open):
             self.drop(address)
 
-    def __enter__(self) -> Brokers:
+    def __enter__(self) -> ConnectionPool:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -1,8 +1,8 @@
 """The only file with a socket: bytes out, whole frames in, each within a deadline.
 
-Foreign errors (OSError, ssl) end here and become ``Lost``, which says what was tried, or the
-mistake of the job that they show (``mistakes``). After any error the socket is closed for good.
-What the bytes mean, and what to do about a peer that is gone, is for ``broker`` to say.
+Foreign errors (OSError, ssl) end here: they become ``ConnectionLost``, which says what was tried,
+or the mistake in the job that they show (``diagnosis``). After any error the socket is closed for
+good. ``broker_connection`` decides what the bytes mean and what to do about a lost peer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rangeland.connection import diagnosis
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import Closed, Lost, Silent
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
 from rangeland.connection.tls import tls_context
 from rangeland.errors import RangelandError
 from rangeland.model import Address
@@ -55,7 +55,7 @@ class Stream:
             named = {*self._settings.seeds, *(at for _, at in self._settings.members)}
             if self._address in named:
                 raise diagnosis.no_host(self._address) from error
-            raise Lost(
+            raise ConnectionLost(
                 f"could not connect to {self._address}",
                 why="that is not a host and a port; another broker has named it",
                 do="check the advertised listeners of the brokers",
@@ -141,7 +141,7 @@ class Stream:
         why, do = str(error) or type(error).__name__, ""
         tls = self._settings.tls
         if tls is not None and isinstance(error, ssl.SSLError):
-            failed = diagnosis.Failed(
+            failed = diagnosis.TlsFailure(
                 str(error.reason or error),
                 getattr(error, "verify_code", 0),
                 getattr(error, "verify_message", ""),
@@ -156,8 +156,8 @@ class Stream:
         is_end = isinstance(error, (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError))
         facts: dict[str, Any] = {"broker": str(self._address)}
         if is_end:
-            return Closed(what, why=why, do=do, closed=True, **facts)
-        kind = Silent if isinstance(error, TimeoutError) else Lost
+            return ConnectionClosed(what, why=why, do=do, closed=True, **facts)
+        kind = NoAnswer if isinstance(error, TimeoutError) else ConnectionLost
         return kind(what, why=why, do=do, **facts)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from rangeland.connection.cluster_settings import TlsSettings, TokenSource
 from rangeland.connection.tls import tls_context
 from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.untrusted import Fields, Unreadable
+from rangeland.untrusted import JsonFields, Unreadable
 
 REUSE_S = 10
 """A survey connects to many brokers at once, and a task to several."""
@@ -287,7 +287,7 @@ def _answered(body: bytes) -> tuple[str, str]:
     """The token, and what is wrong: RFC 6749 5.2 has that in ``error``. Nothing else of the
     answer is repeated."""
     try:
-        told = Fields.parse(body, max_bytes=MAX_ANSWER_BYTES)
+        told = JsonFields.parse(body, max_bytes=MAX_ANSWER_BYTES)
         return told.text("access_token", ""), told.text("error", "")[:80] or "no access_token"
     except Unreadable:
         return "", "no access_token"

@@ -19,7 +19,7 @@ from rangeland.job.source_settings import cluster_settings, wanted_of, with_clea
 from rangeland.landing.job_survey import survey_of
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import Standing, Terms, draft
+from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
 from rangeland.untrusted import Unreadable, parse_json
 
 _OF_A_JOB = {
@@ -117,7 +117,7 @@ def freeze(
         settings = with_cleanup(job, settings, (s.partition.topic for s in plan.slices))
         return plan, _slowed(job, settings, plan, min_slices), min_slices
     survey = survey_of(job, wanted_of(job))
-    terms = Terms(
+    terms = PlanTerms(
         job=job.job,
         application="rangeland/read",
         dialect=job.source.dialect,
@@ -127,7 +127,7 @@ def freeze(
         limits=job.run_limits,
         slicing=replace(job.slicing, min_slices=max(job.slicing.min_slices, min_slices)),
     )
-    found = draft(terms, survey, Standing({}, Coverage(), 1))
+    found = draft(terms, survey, JobPosition({}, Coverage(), 1))
     settings = with_cleanup(job, settings.knowing(survey), {p.topic for p in survey.logs})
     return found.plan, _slowed(job, settings, found.plan, min_slices), min_slices
 

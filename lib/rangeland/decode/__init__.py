@@ -18,27 +18,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.decode.jafka.kernel import SetKernel
+from rangeland.decode.jafka.kernel import JafkaKernel
 from rangeland.decode.jafka.layout import MessageSet, SetDecoder
-from rangeland.decode.jafka.reference import Reference
+from rangeland.decode.jafka.reference import JafkaReference
 from rangeland.decode.kafka import legacy_reference, reference
 from rangeland.decode.kafka.batch_table import BatchRun, Heads, Payloads, no_batches
-from rangeland.decode.kafka.kernel import Kernel
-from rangeland.decode.kafka.layout import Form, MessageRun, Payload
+from rangeland.decode.kafka.kernel import KafkaKernel
+from rangeland.decode.kafka.layout import MessageRun, Payload, RecordFormat
 from rangeland.decode.native import native_library
 from rangeland.decode.rocketmq import reference as stored_reference
-from rangeland.decode.rocketmq.kernel import StoredKernel
+from rangeland.decode.rocketmq.kernel import RocketmqKernel
 from rangeland.decode.rocketmq.layout import StoredDecoder
 from rangeland.errors import UsageError
 
 __all__ = [
     "BatchRun",
-    "Form",
     "Heads",
     "MessageRun",
     "MessageSet",
     "Payload",
     "Payloads",
+    "RecordFormat",
     "decode_records",
     "set_decoder",
     "stored_decoder",
@@ -81,32 +81,32 @@ def walk_batches(
 def set_decoder() -> SetDecoder:
     """The decoder of message sets, which is chosen in the same way."""
     loaded = _library()
-    return Reference() if loaded is None else SetKernel(loaded)
+    return JafkaReference() if loaded is None else JafkaKernel(loaded)
 
 
 @cache
 def stored_decoder() -> StoredDecoder:
     """The decoder of stored messages, which is chosen in the same way."""
     loaded = _library()
-    return stored_reference.Reference() if loaded is None else StoredKernel(loaded)
+    return stored_reference.RocketmqReference() if loaded is None else RocketmqKernel(loaded)
 
 
 @cache
 def _decoder() -> _Decoder:
     loaded = _library()
-    return reference.decode_records if loaded is None else Kernel(loaded).decode_records
+    return reference.decode_records if loaded is None else KafkaKernel(loaded).decode_records
 
 
 @cache
 def _walker() -> Callable[[Any, int], MessageRun]:
     loaded = _library()
-    return legacy_reference.walk_messages if loaded is None else Kernel(loaded).walk_messages
+    return legacy_reference.walk_messages if loaded is None else KafkaKernel(loaded).walk_messages
 
 
 @cache
 def _batch_walker() -> Callable[[Any, int, int, Heads | None], BatchRun]:
     loaded = _library()
-    return no_batches if loaded is None else Kernel(loaded).walk_batches
+    return no_batches if loaded is None else KafkaKernel(loaded).walk_batches
 
 
 def _library() -> ctypes.CDLL | None:

@@ -27,7 +27,7 @@ import pyarrow.types as pt
 from rangeland.delta.file_statistics import StatsCollector, has_bounds
 from rangeland.delta.partition_values import Values, folder, split
 from rangeland.delta.store_access import StoreSettings, open_store
-from rangeland.delta.table_metadata import Layout
+from rangeland.delta.table_metadata import TableLayout
 from rangeland.errors import RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
@@ -80,7 +80,7 @@ class FileWriter:
     def __init__(
         self,
         table: StoreSettings | str,
-        layout: Layout,
+        layout: TableLayout,
         *,
         compression: str = "zstd",
         target_file_bytes: int = 256 << 20,

@@ -27,11 +27,16 @@ from rangeland.delta.blind_append import blind_committer
 from rangeland.delta.hadoop_configuration import HadoopConf
 from rangeland.delta.java_calls import translated
 from rangeland.delta.log_actions import add_lines, added_file, remove_lines
-from rangeland.delta.log_maintenance import Upkeep
+from rangeland.delta.log_maintenance import LogMaintenance
 from rangeland.delta.store_access import StoreSettings
-from rangeland.delta.table_history import History
+from rangeland.delta.table_history import TableHistory
 from rangeland.delta.table_lock import locked
-from rangeland.delta.table_metadata import AddedFile, CommitFacts, StoreFacts, TableFacts
+from rangeland.delta.table_metadata import (
+    AddedFile,
+    CommitMetadata,
+    StoreCapabilities,
+    TableMetadata,
+)
 from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
@@ -46,13 +51,13 @@ class Snapshot:
 
     path: str
     version: int
-    _kernel: Kernel = field(repr=False)
+    _kernel: DeltaKernel = field(repr=False)
     _java: Any = field(repr=False)
     is_own: bool = field(default=False, repr=False)
     """What our own commit has left: its checksum is known before it is written."""
 
     @cached_property
-    def facts(self) -> TableFacts:
+    def facts(self) -> TableMetadata:
         """Schema, features and the like: dozens of calls over py4j, so only when asked for."""
         with translated(f"reading the metadata of {self.path}"):
             return self._kernel.facts_of(self._java)
@@ -115,14 +120,14 @@ def _always() -> bool:
     return True
 
 
-class Kernel:
+class DeltaKernel:
     """Delta Kernel in the JVM of a running Spark session. ``engine_info`` names the writer
     in every commit."""
 
     def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
         self._jvm = spark.sparkContext._jvm
         self._engine_info = engine_info
-        self._upkeep = Upkeep()
+        self._upkeep = LogMaintenance()
         with translated("starting Delta Kernel"):
             self._conf = HadoopConf(spark.sparkContext)
             api = self._jvm.io.delta.kernel
@@ -142,7 +147,7 @@ class Kernel:
             self._find_classes(api)
             self._use(self._shared)
 
-    def as_sole_writer(self) -> Kernel:
+    def as_sole_writer(self) -> DeltaKernel:
         """This Kernel for tables that only we write to. On a local path our lock is then
         enough, and a commit takes a third of the time: the store that guards against others
         has Hadoop start a process for every link it might meet."""
@@ -167,7 +172,7 @@ class Kernel:
         self._column = api.expressions.Column
         self._layouts = api.transaction.DataLayoutSpec
         self._empty = self._jvm.java.util.Optional.empty()
-        self._history = History(self._jvm)
+        self._history = TableHistory(self._jvm)
 
     # --- reading ------------------------------------------------------------------------
 
@@ -176,7 +181,7 @@ class Kernel:
         with translated(f"resolving {path}"):
             return str(self._utils.resolvePath(self.engine, path))
 
-    def store(self, path: str) -> StoreFacts:
+    def store(self, path: str) -> StoreCapabilities:
         """What the table's store promises to several drivers; see ``stores``."""
         uri = self.resolve(path)
         with translated(f"reading the configuration for {path}"):
@@ -204,12 +209,12 @@ class Kernel:
         java = builder.build(self.engine)
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
 
-    def facts_of(self, java: Any) -> TableFacts:
+    def facts_of(self, java: Any) -> TableMetadata:
         """See ``Snapshot.facts``."""
         protocol, metadata = java.getProtocol(), java.getMetadata()
         features = protocol.getImplicitlyAndExplicitlySupportedFeatures()
         configuration = metadata.getConfiguration()
-        return TableFacts(
+        return TableMetadata(
             path=str(java.getPath()),
             version=int(java.getVersion()),
             schema_json=str(metadata.getSchemaString()),
@@ -233,7 +238,7 @@ class Kernel:
                 for batch in found.iter_batches(columns=["add"]):
                     yield from map(added_file, batch.column(0).to_pylist())
 
-    def commits(self, path: str, since: int = 0) -> list[CommitFacts]:
+    def commits(self, path: str, since: int = 0) -> list[CommitMetadata]:
         """The entries of the log from version ``since`` on, oldest first. Entries that the
         table's retention has taken away are left out."""
         with translated(f"reading the history of {path}"):

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from rangeland.delta.table_metadata import AddedFile
-from rangeland.untrusted import Fields, Unreadable
+from rangeland.untrusted import JsonFields, Unreadable
 
 STRING_PREFIX = 32
 INDEXED_COLUMNS = 32
@@ -56,7 +56,7 @@ def may_hold(file: AddedFile, column: str, value: str) -> bool:
     if column in file.partition_values:
         return file.partition_values[column] == value
     try:
-        stats = Fields.parse(file.stats or "{}")
+        stats = JsonFields.parse(file.stats or "{}")
         if stats.get("numRecords") == 0:
             return False
         low, high = (stats.fields(side, {}).get(column) for side in ("minValues", "maxValues"))

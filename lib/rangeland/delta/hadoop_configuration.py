@@ -11,7 +11,7 @@ from typing import Any
 
 from rangeland.delta.store_access import S3Keys, StoreSettings, store_settings
 from rangeland.delta.store_kinds import scheme_of, store_facts
-from rangeland.delta.table_metadata import StoreFacts
+from rangeland.delta.table_metadata import StoreCapabilities
 
 SOLE_WRITER_STORE = "io.delta.storage.LocalLogStore"
 _LOCAL_STORE = "io.delta.kernel.logStore.file.impl"
@@ -39,7 +39,7 @@ class HadoopConf:
         alone.set(_LOCAL_STORE, SOLE_WRITER_STORE)
         return alone
 
-    def store(self, uri: str) -> StoreFacts:
+    def store(self, uri: str) -> StoreCapabilities:
         """What the store promises to several drivers; see ``stores``."""
         configured = self.java.get(f"io.delta.kernel.logStore.{scheme_of(uri)}.impl")
         return store_facts(uri, configured or "")

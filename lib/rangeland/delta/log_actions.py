@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
-from rangeland.delta.table_metadata import AddedFile, CommitFacts
+from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.model import DataFile
 from rangeland.untrusted import Unreadable, decimal
 
@@ -64,7 +64,7 @@ def added_file(add: Mapping[str, Any]) -> AddedFile:
     )
 
 
-def commit_facts(rows: Iterator[Mapping[str, Any]]) -> list[CommitFacts]:
+def commit_facts(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
     infos: dict[int, tuple[int, Mapping[str, Any], dict[str, int]]] = {}
     for row in rows:
         version = int(row["version"])
@@ -86,11 +86,11 @@ def _version(text: object) -> int | None:
 
 def _one_commit(
     version: int, stamp: int, info: Mapping[str, Any], transactions: dict[str, int]
-) -> CommitFacts:
+) -> CommitMetadata:
     operation = str(info.get("operation") or "")
     parameters = dict(info.get("operationParameters") or {})
     target = parameters.get("version")
     restored = _version(target) if operation == "RESTORE" else None
-    return CommitFacts(
+    return CommitMetadata(
         version, stamp, operation, transactions, restored, parameters, operation == "RESTORE"
     )

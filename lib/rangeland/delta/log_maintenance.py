@@ -14,7 +14,7 @@ Work = Callable[[], list[str]]
 """Does the upkeep of one commit; gives a sentence for each part that failed."""
 
 
-class Upkeep:
+class LogMaintenance:
     """The upkeep that is under way, by table."""
 
     def __init__(self) -> None:

@@ -15,14 +15,14 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from rangeland.delta.arrow_schema import schema_json
-from rangeland.delta.delta_kernel import Kernel
-from rangeland.delta.ledger.events import OutcomeEntry
+from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine_writer import SCHEMA, prefix_of
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_commit import missing_files
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import StorageFailed
-from rangeland.model import Kept, Partition, Range
+from rangeland.model import Partition, QuarantinedBytes, Range
 
 FOLDER = "_rangeland/quarantine"
 Wanted = Callable[[str, int, Range], bool]
@@ -41,25 +41,25 @@ class KeptBatch:
     reason: str
     leader: str
     size_bytes: int
-    kept: Kept
+    kept: QuarantinedBytes
     kept_at_ms: int = 0
 
 
 class Quarantine:
     """The quarantine of the table at ``table_path``."""
 
-    def __init__(self, kernel: Kernel, table_path: str) -> None:
+    def __init__(self, kernel: DeltaKernel, table_path: str) -> None:
         self._kernel = kernel
         self.path = str(TablePath.parse(kernel.resolve(table_path)).child(FOLDER))
 
     def storage(self) -> StoreSettings:
         return self._kernel.storage(self.path)
 
-    def missing(self, outcome: OutcomeEntry) -> tuple[str, ...]:
+    def missing(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of an outcome's kept files that are gone."""
         return missing_files(self.storage(), outcome.kept)
 
-    def commit(self, outcome: OutcomeEntry) -> None:
+    def commit(self, outcome: OutcomeEvent) -> None:
         """Makes visible what an outcome has kept, once and for all; the table is made where it
         is not there. A later attempt stands in for what an earlier one had kept."""
         made = self._kernel.load(self.path)
@@ -122,6 +122,8 @@ def _batch(row: dict[str, object]) -> KeptBatch:
         reason,
         str(row["leader"] or ""),
         len(records),
-        Kept(records, tuple((a["producer_id"], a["first_offset"]) for a in aborted), reason),
+        QuarantinedBytes(
+            records, tuple((a["producer_id"], a["first_offset"]) for a in aborted), reason
+        ),
         round(row["kept_at"].timestamp() * 1000),  # type: ignore[attr-defined]
     )

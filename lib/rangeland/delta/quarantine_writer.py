@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rangeland.delta.arrow_schema import UTC_MICROS
 from rangeland.delta.data_files import store_error, sync_file
 from rangeland.delta.store_access import StoreSettings, open_store
-from rangeland.model import DataFile, Kept, Range, Receipt
+from rangeland.model import DataFile, QuarantinedBytes, Range, Receipt
 
 FILE_BYTES = 8 << 20
 """A file is written once a slice has kept this much."""
@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class AsideSettings:
+class QuarantineWriterSettings:
     """Where a task of one plan keeps aside what it cannot decode."""
 
     table: StoreSettings
@@ -56,16 +56,16 @@ class AsideSettings:
     plan: str
 
 
-class AsideWriter:
+class QuarantineWriter:
     """What one task keeps aside. Use it once: ``add``, then ``close`` or ``abort``."""
 
-    def __init__(self, settings: AsideSettings) -> None:
+    def __init__(self, settings: QuarantineWriterSettings) -> None:
         self._settings = settings
         self._rows: dict[int, list[dict[str, object]]] = {}
         self._sizes: dict[int, int] = {}
         self._files: dict[int, list[DataFile]] = {}
 
-    def add(self, index: int, where: Range, kept: Kept, leader: str) -> None:
+    def add(self, index: int, where: Range, kept: QuarantinedBytes, leader: str) -> None:
         """Raises StorageFailed and TableRefused, as writing rows does."""
         aborted = [{"producer_id": a, "first_offset": b} for a, b in kept.aborted]
         row: dict[str, object] = {

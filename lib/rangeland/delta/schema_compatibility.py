@@ -1,6 +1,6 @@
 """Do these rows fit this table, and how are they laid out in it? Pure decisions.
 
-Rows are an Arrow schema, the table is ``TableFacts``. Names match in any case, the table's
+Rows are an Arrow schema, the table is ``TableMetadata``. Names match in any case, the table's
 spelling wins. A narrower number may go into a wider column; nothing else is converted. A
 column that only the table has stays null; one that only the rows have is refused with the
 statement that would add it. An existing table's partitioning wins over the job's, as long
@@ -21,7 +21,7 @@ import pyarrow.types as pt
 from rangeland.delta.arrow_schema import UTC_MICROS, arrow_type, delta_type, schema_json, sql_type
 from rangeland.delta.file_statistics import INDEXED_COLUMNS, indexed_columns
 from rangeland.delta.table_features import check_features
-from rangeland.delta.table_metadata import Function, Layout, PartitionColumn, TableFacts
+from rangeland.delta.table_metadata import Function, PartitionColumn, TableLayout, TableMetadata
 from rangeland.errors import JobFileError, TableRefused
 
 _CALL = re.compile(r"(date|hour)\(\s*([^()\s]+)\s*\)")
@@ -30,11 +30,11 @@ _PARTITION_TYPES = {Function.DATE: "date", Function.HOUR: "timestamp"}
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class RowLayout:
     """How rows go into the table. ``filled`` are the table's columns that stay null;
     ``notes`` are sentences a person should see, such as a partitioning that was not used."""
 
-    layout: Layout
+    layout: TableLayout
     filled: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -45,7 +45,7 @@ class NewTable:
 
     schema_json: str
     partition_columns: tuple[str, ...]
-    layout: Layout
+    layout: TableLayout
 
 
 def parse_partition_by(words: Sequence[str], schema: pa.Schema) -> tuple[PartitionColumn, ...]:
@@ -96,7 +96,7 @@ def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
     columns = parse_partition_by(partition_by, rows)
     layout_schema = pa.schema([_written(f) for f in rows])
     made = [_made_field(c) for c in columns if c.function is not Function.VALUE]
-    layout = Layout(layout_schema, columns)
+    layout = TableLayout(layout_schema, columns)
     return NewTable(
         schema_json(pa.schema([*layout_schema, *made])),
         tuple(column.name for column in columns),
@@ -114,7 +114,7 @@ def _made_field(column: PartitionColumn) -> pa.Field:
     return pa.field(column.name, pa.date32() if column.function is Function.DATE else UTC_MICROS)
 
 
-def fit(facts: TableFacts, rows: pa.Schema, partition_by: Sequence[str] = ()) -> Fit:
+def fit(facts: TableMetadata, rows: pa.Schema, partition_by: Sequence[str] = ()) -> RowLayout:
     """Decides, or raises TableRefused naming the feature or column and what to do.
 
     That a column is NOT NULL in the table and nullable in the rows is not refused here:
@@ -127,8 +127,8 @@ def fit(facts: TableFacts, rows: pa.Schema, partition_by: Sequence[str] = ()) ->
     made = {c.name.lower() for c in partitions if c.function is not Function.VALUE}
     filled = _filled(facts, table, {f.name.lower() for f in fields} | made)
     schema = pa.schema(fields)
-    return Fit(
-        Layout(
+    return RowLayout(
+        TableLayout(
             schema,
             partitions,
             required=frozenset(
@@ -143,7 +143,7 @@ def fit(facts: TableFacts, rows: pa.Schema, partition_by: Sequence[str] = ()) ->
     )
 
 
-def _placed(facts: TableFacts, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
+def _placed(facts: TableMetadata, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
     """The field as the table spells and types it."""
     ours = delta_type(given.type)
     if column is None:
@@ -186,7 +186,7 @@ def _goes_into(ours: Any, theirs: Any) -> bool:
 
 
 def _filled(
-    facts: TableFacts, table: Mapping[str, Mapping[str, Any]], given: set[str]
+    facts: TableMetadata, table: Mapping[str, Mapping[str, Any]], given: set[str]
 ) -> tuple[str, ...]:
     missing = [f for name, f in table.items() if name not in given]
     for f in missing:
@@ -202,7 +202,7 @@ def _filled(
 
 
 def _partitions(
-    facts: TableFacts,
+    facts: TableMetadata,
     table: Mapping[str, Mapping[str, Any]],
     rows: pa.Schema,
     wanted: tuple[PartitionColumn, ...],
@@ -222,7 +222,7 @@ def _partitions(
     return tuple(PartitionColumn(c.name, sources[c.source.lower()], c.function) for c in chosen)
 
 
-def _no_partition(facts: TableFacts, name: str, theirs: Any) -> TableRefused:
+def _no_partition(facts: TableMetadata, name: str, theirs: Any) -> TableRefused:
     hint = {"date": "date(timestamp)", "timestamp": "hour(timestamp)"}.get(
         theirs if isinstance(theirs, str) else ""
     )
@@ -238,7 +238,7 @@ def _no_partition(facts: TableFacts, name: str, theirs: Any) -> TableRefused:
 
 
 def _stats_columns(
-    facts: TableFacts, table: Mapping[str, Mapping[str, Any]], schema: pa.Schema
+    facts: TableMetadata, table: Mapping[str, Mapping[str, Any]], schema: pa.Schema
 ) -> frozenset[str]:
     """The columns that the table wants statistics for."""
     listed = facts.configuration.get("delta.dataSkippingStatsColumns")
@@ -266,5 +266,5 @@ def _index(schema: pa.Schema, name: str) -> int | None:
     return lowered.index(name.lower()) if name.lower() in lowered else None
 
 
-def _sql_name(facts: TableFacts) -> str:
+def _sql_name(facts: TableMetadata) -> str:
     return f"delta.`{facts.path.removeprefix('file:')}`"

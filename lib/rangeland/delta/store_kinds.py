@@ -8,7 +8,7 @@ not as Hadoop uses it, which is why local commits take a lock.
 
 from __future__ import annotations
 
-from rangeland.delta.table_metadata import StoreFacts, StoreKind
+from rangeland.delta.table_metadata import StoreCapabilities, StoreKind
 from rangeland.delta.table_path import TablePath
 
 _SAFE_SCHEMES = frozenset(
@@ -22,11 +22,11 @@ def scheme_of(uri: str) -> str:
     return TablePath.parse(uri).scheme or "file"
 
 
-def store_facts(uri: str, log_store: str = "") -> StoreFacts:
+def store_facts(uri: str, log_store: str = "") -> StoreCapabilities:
     """``log_store`` is the class configured for the URI's scheme, empty for the default."""
     scheme = scheme_of(uri)
     if scheme == "file":
-        return StoreFacts(
+        return StoreCapabilities(
             StoreKind.LOCAL,
             scheme,
             log_store,
@@ -36,8 +36,8 @@ def store_facts(uri: str, log_store: str = "") -> StoreFacts:
     if scheme in S3_SCHEMES:
         return _s3(scheme, log_store)
     if scheme in _SAFE_SCHEMES:
-        return StoreFacts(StoreKind.PUT_IF_ABSENT, scheme, log_store)
-    return StoreFacts(
+        return StoreCapabilities(StoreKind.PUT_IF_ABSENT, scheme, log_store)
+    return StoreCapabilities(
         StoreKind.UNKNOWN,
         scheme,
         log_store,
@@ -45,12 +45,12 @@ def store_facts(uri: str, log_store: str = "") -> StoreFacts:
     )
 
 
-def _s3(scheme: str, log_store: str) -> StoreFacts:
+def _s3(scheme: str, log_store: str) -> StoreCapabilities:
     # Hadoop's S3A can refuse to overwrite, but only where it is asked to when a file is
     # created, and Delta's log store does not ask: it looks, and then writes.
     if log_store and "SingleDriver" not in log_store:
-        return StoreFacts(StoreKind.PUT_IF_ABSENT, scheme, log_store)
-    return StoreFacts(
+        return StoreCapabilities(StoreKind.PUT_IF_ABSENT, scheme, log_store)
+    return StoreCapabilities(
         StoreKind.SINGLE_DRIVER,
         scheme,
         log_store,

@@ -14,15 +14,21 @@ from dataclasses import dataclass
 import pyarrow.fs as pafs
 
 from rangeland.delta.data_files import store_error
-from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, Kernel, NotReady, Snapshot
+from rangeland.delta.delta_kernel import (
+    AlreadyCommitted,
+    Committed,
+    DeltaKernel,
+    NotReady,
+    Snapshot,
+)
 from rangeland.delta.store_access import StoreSettings, open_store
-from rangeland.delta.table_metadata import AddedFile, CommitFacts
+from rangeland.delta.table_metadata import AddedFile, CommitMetadata
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class CommittedOutcome:
     """The outcome is in the table. ``version`` is the commit that made it so, None where
     the log no longer goes back that far; ``anew`` is False if it was there before."""
 
@@ -52,7 +58,7 @@ class Restored:
 
 
 def land(
-    kernel: Kernel,
+    kernel: DeltaKernel,
     table: str | Snapshot,
     application: str,
     sequence: int,
@@ -60,7 +66,7 @@ def land(
     since: int = 0,
     removed: Sequence[AddedFile] = (),
     properties: Mapping[str, str] | None = None,
-) -> Landed | FilesMissing:
+) -> CommittedOutcome | FilesMissing:
     """Commits ``files`` with transaction (application, sequence), once and for all. Where
     files are ``removed`` in the same commit, one that came meanwhile is a Conflict. The table
     has ``properties`` afterwards.
@@ -77,7 +83,7 @@ def land(
     where = snapshot.path
     newest = snapshot.transaction_version(application)
     if newest is not None and newest >= sequence:
-        return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
+        return CommittedOutcome(landed_at(kernel, where, application, sequence, since), anew=False)
     storage, missing = kernel.storage(where), list[str]()
 
     def is_whole() -> bool:
@@ -101,12 +107,14 @@ def land(
         case NotReady():
             return FilesMissing(tuple(missing))
         case Committed(version=version):
-            return Landed(version, anew=True)
+            return CommittedOutcome(version, anew=True)
         case AlreadyCommitted():
-            return Landed(landed_at(kernel, where, application, sequence, since), anew=False)
+            return CommittedOutcome(
+                landed_at(kernel, where, application, sequence, since), anew=False
+            )
 
 
-def _refuse_another(kernel: Kernel, snapshot: Snapshot) -> None:
+def _refuse_another(kernel: DeltaKernel, snapshot: Snapshot) -> None:
     """Reading may take hours; a commit on top of another table of that path would break its log."""
     now = kernel.load(snapshot.path)
     if now is None or now.table_id != snapshot.table_id:
@@ -139,7 +147,7 @@ def missing_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tupl
 
 
 def landed_at(
-    kernel: Kernel, table_uri: str, application: str, sequence: int, since: int = 0
+    kernel: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
 ) -> int | None:
     """The table version whose commit has this transaction, None if the log is too short."""
     commit = landing_commit(kernel, table_uri, application, sequence, since)
@@ -147,8 +155,8 @@ def landed_at(
 
 
 def landing_commit(
-    kernel: Kernel, table_uri: str, application: str, sequence: int, since: int = 0
-) -> CommitFacts | None:
+    kernel: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
+) -> CommitMetadata | None:
     """The commit that has this transaction, None if the log is too short."""
     for commit in reversed(kernel.commits(table_uri, since)):
         if commit.transactions.get(application) == sequence:
@@ -156,13 +164,16 @@ def landing_commit(
     return None
 
 
-def replaced(commits: Sequence[CommitFacts]) -> CommitFacts | None:
+def replaced(commits: Sequence[CommitMetadata]) -> CommitMetadata | None:
     """The last of these that has replaced or removed all rows at once, if any."""
     return next((commit for commit in reversed(commits) if commit.replaces_all), None)
 
 
 def restored(
-    kernel: Kernel, table: str | Snapshot, since: int, commits: Sequence[CommitFacts] | None = None
+    kernel: DeltaKernel,
+    table: str | Snapshot,
+    since: int,
+    commits: Sequence[CommitMetadata] | None = None,
 ) -> Restored | None:
     """The last RESTORE after table version ``since`` that took landings away, if any. Its
     ``commits`` may be given.
@@ -184,7 +195,7 @@ def restored(
     return None
 
 
-def _landings(commits: Sequence[CommitFacts], before: int) -> tuple[tuple[str, int], ...]:
+def _landings(commits: Sequence[CommitMetadata], before: int) -> tuple[tuple[str, int], ...]:
     return tuple(
         (application, sequence)
         for commit in commits

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rangeland.delta.table_metadata import TableFacts
+from rangeland.delta.table_metadata import TableMetadata
 from rangeland.errors import TableRefused
 
 Fields = list[Mapping[str, Any]]
@@ -38,26 +38,26 @@ HARMLESS: Mapping[str, str] = {
 }
 
 
-def _column_with(key: str) -> Callable[[TableFacts, Fields], str | None]:
-    def find(facts: TableFacts, fields: Fields) -> str | None:
+def _column_with(key: str) -> Callable[[TableMetadata, Fields], str | None]:
+    def find(facts: TableMetadata, fields: Fields) -> str | None:
         return next((f["name"] for f in fields if key in f.get("metadata", {})), None)
 
     return find
 
 
-def _constraint(facts: TableFacts, fields: Fields) -> str | None:
+def _constraint(facts: TableMetadata, fields: Fields) -> str | None:
     prefix = "delta.constraints."
     names = (key.removeprefix(prefix) for key in facts.configuration if key.startswith(prefix))
     return next(names, None)
 
 
-def _mapping_mode(facts: TableFacts, fields: Fields) -> str | None:
+def _mapping_mode(facts: TableMetadata, fields: Fields) -> str | None:
     mode = facts.configuration.get("delta.columnMapping.mode", "none")
     return None if mode == "none" else mode
 
 
 # feature: (what uses it, why not, what to do); "{0}" is the column, constraint or mode
-WHEN_UNUSED: Mapping[str, tuple[Callable[[TableFacts, Fields], str | None], str, str]] = {
+WHEN_UNUSED: Mapping[str, tuple[Callable[[TableMetadata, Fields], str | None], str, str]] = {
     "invariants": (
         _column_with("delta.invariants"),
         "column {0} has an invariant that every row would have to be checked against",
@@ -103,7 +103,7 @@ REFUSED: Mapping[str, str] = {
 }
 
 
-def check_features(facts: TableFacts) -> None:
+def check_features(facts: TableMetadata) -> None:
     """Raises TableRefused for the first feature that a landing cannot honour."""
     fields = list(_all_fields(json.loads(facts.schema_json)))
     for feature in sorted(facts.features):
@@ -130,7 +130,7 @@ def _all_fields(kind: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _refused(
-    facts: TableFacts, feature: str, why: str, do: str, used: str | None = None
+    facts: TableMetadata, feature: str, why: str, do: str, used: str | None = None
 ) -> TableRefused:
     return TableRefused(
         f"table {facts.path} has the feature {feature}", why=why, do=do, feature=feature, used=used

@@ -8,10 +8,10 @@ import tempfile
 from typing import Any
 
 from rangeland.delta.log_actions import commit_facts
-from rangeland.delta.table_metadata import CommitFacts
+from rangeland.delta.table_metadata import CommitMetadata
 
 
-class History:
+class TableHistory:
     """Reads logs with the classes of one JVM."""
 
     def __init__(self, jvm: Any) -> None:
@@ -27,7 +27,7 @@ class History:
         self._wanted.add(actions.TXN)
         self._empty = jvm.java.util.Optional.empty()
 
-    def commits(self, engine: Any, path: str, since: int) -> list[CommitFacts]:
+    def commits(self, engine: Any, path: str, since: int) -> list[CommitMetadata]:
         """See ``Kernel.commits``."""
         earliest = self._earliest(engine, path, since)
         if earliest is None:

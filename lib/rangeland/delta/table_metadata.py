@@ -2,7 +2,7 @@
 
 The nouns that the driver's side (kernel, fit, ledger, commit) and the executors' side
 (files) share. They pickle, they hold no handle on a JVM, a file or a clock, and they
-decide nothing: ``fit`` makes a ``Layout`` out of ``TableFacts``, ``files`` obeys it.
+decide nothing: ``fit`` makes a ``TableLayout`` out of ``TableMetadata``, ``files`` obeys it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
+class TableMetadata:
     """One version of a table. ``schema_json`` is Delta's ``schemaString``; ``path`` is the
     resolved URI; ``features`` are the names of all table features, also those that an old
     protocol version implies."""
@@ -51,7 +51,7 @@ _EVERYTHING = (None, "", "[]", '["true"]', "null", "false", False)
 
 
 @dataclass(frozen=True, slots=True)
-class CommitFacts:
+class CommitMetadata:
     """One entry of the log that is still on disk. ``transactions`` maps application ids to
     versions; ``restored_to`` is set for a RESTORE to a version, not for one to a time."""
 
@@ -84,7 +84,7 @@ class StoreKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFacts:
+class StoreCapabilities:
     """How safe it is for several drivers to commit to a store at the same time. ``note`` is
     a sentence for a person, empty where there is nothing to be careful about."""
 
@@ -112,7 +112,7 @@ class PartitionColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """How rows become files.
 
     ``schema`` holds the columns as the table spells and types them, in the rows' order,

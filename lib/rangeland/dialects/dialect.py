@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
 
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.model import (
     Address,
@@ -42,7 +42,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class LeaderQuery:
     """Ask these brokers in turn, until one answers; all questions to the same broker."""
 
     seeds: tuple[Address, ...]
@@ -50,27 +50,27 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class NoReply:
     """Nobody answered: why, by address. ``strangers`` of them speak another protocol."""
 
     tried: Mapping[Address, str]
     strangers: int = 0
 
 
-class NoVersion(RemoteProtocolError):
+class NoCommonVersion(RemoteProtocolError):
     """A broker and this library have no version of a request in common."""
 
 
-class NotTaken(NoVersion):
+class UnsupportedRequest(NoCommonVersion):
     """The broker does not know the request at all."""
 
 
-Search = Generator[Asking, "list[Any] | Silence", "ClusterView"]
+Search = Generator[LeaderQuery, "list[Any] | NoReply", "ClusterView"]
 """Looks for leaders: yields what to ask, is sent the answers, returns what it found."""
 
 
 @dataclass(frozen=True, slots=True)
-class Nature:
+class Capabilities:
     """What sets a dialect's logs apart. ``numbered_per_broker``: each broker has partitions
     of its own, which nobody else can serve. ``offsets_are_bytes``: an offset is the position
     of an entry in the log, so ranges begin and end at entries, and only there. ``columns``
@@ -102,7 +102,7 @@ class TopicView:
     does not show it to this client, and cannot be asked which of the two it is."""
 
     name: str
-    verdict: Verdict
+    verdict: ErrorMeaning
     code: str
     is_internal: bool
     leaders: Mapping[Partition, Leader]
@@ -132,14 +132,14 @@ class OffsetAnswer:
     ``is_exact`` False: the broker only knows that the offset is at or before the time.
     ``borders`` are offsets at which entries are known to begin, sorted."""
 
-    verdict: Verdict
+    verdict: ErrorMeaning
     code: str
     offset: int | None
     is_exact: bool = True
     borders: tuple[int, ...] = ()
 
 
-class Span(NamedTuple):
+class AnsweredSpan(NamedTuple):
     """One of the answers that fetched records were joined from: its bytes end at ``end``, and it
     accounts for the offsets ``[from_offset, until_offset)``."""
 
@@ -149,7 +149,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class FetchContext:
     """What is known about fetched records beyond their bytes. It never travels inside them, so
     nothing that a broker stores can be mistaken for it.
 
@@ -166,7 +166,7 @@ class Context:
 
     floor: int = 0
     asked_at: int = 0
-    spans: tuple[Span, ...] = ()
+    spans: tuple[AnsweredSpan, ...] = ()
     has_gaps: bool = False
     tags: tuple[bytes, ...] = ()
     is_kept: bool = False
@@ -174,24 +174,24 @@ class Context:
     max_batch_bytes: int = MAX_BATCH_BYTES
 
 
-NO_CONTEXT = Context()
+NO_CONTEXT = FetchContext()
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedPartition:
     """One partition's part of a fetch. ``readable_end`` is where reading must wait: the last
     stable offset or the high watermark by isolation, -1 if not told. ``aborted`` are pairs
     of producer id and first offset. ``preferred``: the id of the replica that the broker would
     rather have read; None where it says nothing."""
 
     partition: Partition
-    verdict: Verdict
+    verdict: ErrorMeaning
     code: str
     records: memoryview
     readable_end: int = -1
     aborted: tuple[tuple[int, int], ...] = ()
     preferred: int | None = None
-    context: Context = NO_CONTEXT
+    context: FetchContext = NO_CONTEXT
 
     @property
     def is_empty(self) -> bool:
@@ -203,14 +203,14 @@ class Fetched:
 class FetchAnswer:
     """``verdict`` speaks for the whole request. ``throttle_ms``: a quota held it back."""
 
-    verdict: Verdict
+    verdict: ErrorMeaning
     code: str
-    parts: tuple[Fetched, ...]
+    parts: tuple[FetchedPartition, ...]
     throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PartitionFetch:
     """What a fetch asks of one partition. ``until_offset``: records from there on are of no
     use; they may come all the same."""
 
@@ -223,7 +223,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchTerms:
+class FetchOptions:
     """What holds for a whole fetch request. The broker waits for ``min_bytes`` up to
     ``max_wait_ms``. ``rack`` is where this client is: a replica there may serve it. ``tags``:
     only messages with one of these are wanted, all if there are none."""
@@ -265,7 +265,7 @@ class DecodedChunk(Protocol):
     def counts(self) -> Counts: ...
 
 
-class Session(Protocol):
+class ProtocolSession(Protocol):
     """The state of one connection, without its socket."""
 
     def open(self) -> bytes:
@@ -313,8 +313,8 @@ class Dialect(Protocol):
     sent in one go; their answers come in the same order."""
 
     @property
-    def NATURE(self) -> Nature: ...
-    def open_session(self, client_id: str) -> Session: ...
+    def NATURE(self) -> Capabilities: ...
+    def open_session(self, client_id: str) -> ProtocolSession: ...
     def login(self, credentials: Credentials) -> Generator[Question, Any, int | None]:
         """Is sent the answers; what goes wrong with a question is thrown in. Returns after how
         many milliseconds it must be done again on the same connection; None or 0: never.
@@ -374,12 +374,14 @@ class Dialect(Protocol):
 
     def read_cleanup(self, answers: Sequence[Any]) -> CleanupPolicy: ...
 
-    def ask_records(self, asked: Sequence[Asked], terms: FetchTerms) -> list[Question]: ...
+    def ask_records(
+        self, asked: Sequence[PartitionFetch], terms: FetchOptions
+    ) -> list[Question]: ...
     def read_records(
-        self, answers: Sequence[Any], asked: Sequence[Asked], isolation: Isolation
+        self, answers: Sequence[Any], asked: Sequence[PartitionFetch], isolation: Isolation
     ) -> FetchAnswer: ...
     def next_offset(
-        self, records: memoryview, from_offset: int, context: Context = NO_CONTEXT
+        self, records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
     ) -> int | None:
         """Behind the last complete batch or entry of what was fetched at ``from_offset``;
         None where none is complete."""
@@ -397,7 +399,7 @@ class Dialect(Protocol):
         from_offset: int,
         first: int,
         until: int,
-        context: Context = NO_CONTEXT,
+        context: FetchContext = NO_CONTEXT,
     ) -> memoryview:
         """The bytes of the entries with offsets in ``[first, until)``, one of which could not
         be decoded; ``records`` begin at ``from_offset``, as in ``decode_chunks``."""
@@ -415,13 +417,13 @@ class Dialect(Protocol):
         until_offset: int,
         isolation: Isolation,
         aborted: Sequence[tuple[int, int]],
-        context: Context = NO_CONTEXT,
+        context: FetchContext = NO_CONTEXT,
     ) -> Iterator[DecodedChunk | Gap]:
         """The offsets from ``from_offset`` on. Where offsets are bytes, ``records`` begin
         there; else they may begin before."""
 
 
-def nobody_answers(silence: Silence) -> RangelandError:
+def nobody_answers(silence: NoReply) -> RangelandError:
     """The error for a search that nobody has answered: every address and why."""
     reasons = "; ".join(f"{address}: {why}" for address, why in silence.tried.items())
     tried = {str(address): why for address, why in silence.tried.items()}

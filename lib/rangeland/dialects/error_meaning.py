@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 
-class Verdict(Enum):
+class ErrorMeaning(Enum):
     """What to do next, in one word. The value is for logs."""
 
     OK = "ok"
@@ -40,17 +40,19 @@ class Verdict(Enum):
     @property
     def may_pass(self) -> bool:
         """Whether the same request may succeed later without anybody changing anything."""
-        return self in (Verdict.RETRY, Verdict.FIND_LEADER, Verdict.UNKNOWN)
+        return self in (ErrorMeaning.RETRY, ErrorMeaning.FIND_LEADER, ErrorMeaning.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class ErrorCode:
     """A line of a dialect's table. ``description`` completes "the broker says that"."""
 
     number: int
     name: str
-    verdict: Verdict
+    verdict: ErrorMeaning
     description: str
 
 
-UNLISTED: Final = Code(-(2**15), "UNLISTED", Verdict.UNKNOWN, "something this table does not list")
+UNLISTED: Final = ErrorCode(
+    -(2**15), "UNLISTED", ErrorMeaning.UNKNOWN, "something this table does not list"
+)

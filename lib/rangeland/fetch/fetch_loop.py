@@ -22,23 +22,23 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rangeland.dialects.dialect import Nature
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.dialect import Capabilities
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch.loop_actions import (
-    Ask,
-    AskLogRange,
+    AllRead,
+    FetchLimits,
+    FetchTarget,
     FindLeaders,
-    Finished,
-    Patience,
+    SendFetch,
+    SendLogRange,
     Step,
     WaitUntil,
-    Want,
 )
-from rangeland.fetch.replica_choice import Move, Server
+from rangeland.fetch.replica_choice import ReplicaMove, ServingReplica
 from rangeland.fetch.slice_state import (
     Phase,
-    Reading,
+    SliceState,
     asks_with,
     end_unknown,
     not_allowed,
@@ -48,11 +48,10 @@ from rangeland.fetch.slice_state import (
     too_large,
     unreadable,
 )
-from rangeland.fetch.throttle import Manners
+from rangeland.fetch.throttle import Throttle
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.policy import Action, Loss, Policy
-from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
 
 CUT_SHORT_LOOKS = 2
 """So many times a leader must say that its log ends too early before that is believed."""
@@ -67,14 +66,14 @@ class FetchLoop:
     """See the head of this file. ``now_ms`` must never run backwards."""
 
     slices: Sequence[Slice]
-    patience: Patience
+    patience: FetchLimits
     policy: Policy
     now_ms: int
-    nature: Nature = field(default_factory=Nature)
-    manners: Manners = field(default_factory=Manners)
+    nature: Capabilities = field(default_factory=Capabilities)
+    manners: Throttle = field(default_factory=Throttle)
     leader_only: bool = False
     """No replica is read: not one that a leader names, and none that stands in for it."""
-    readings: dict[int, Reading] = field(init=False)
+    readings: dict[int, SliceState] = field(init=False)
     gone: list[tuple[int, Loss]] = field(init=False, default_factory=list)
     """(slice index, loss) of what a policy has skipped; whoever drives the loop takes them."""
 
@@ -83,10 +82,10 @@ class FetchLoop:
         if len(self.readings) != len(self.slices):
             raise Bug("two slices of one task have the same index")
 
-    def _start(self, piece: Slice) -> Reading:
+    def _start(self, piece: Slice) -> SliceState:
         empty = piece.from_offset >= piece.until_offset
         phase = Phase.READING if piece.leader is not None else Phase.FINDING
-        return Reading(
+        return SliceState(
             slice=piece,
             position=piece.from_offset,
             server=self._server(piece),
@@ -95,10 +94,12 @@ class FetchLoop:
             progress_at_ms=self.now_ms,
         )
 
-    def _server(self, piece: Slice) -> Server:
+    def _server(self, piece: Slice) -> ServingReplica:
         leader = Leader(piece.leader, topic_id=piece.topic_id)
         until_ms = sys.maxsize if self.leader_only else 0
-        return Server(leader, self.nature.leader_id, stays=self.leader_only, until_ms=until_ms)
+        return ServingReplica(
+            leader, self.nature.leader_id, stays=self.leader_only, until_ms=until_ms
+        )
 
     def _first_fetch_bytes(self, piece: Slice) -> int:
         if piece.estimated_bytes <= 0:
@@ -114,31 +115,31 @@ class FetchLoop:
         self.now_ms = now_ms
         open_ones = [r for r in self.readings.values() if r.phase is not Phase.DONE]
         if not open_ones:
-            return Finished()
+            return AllRead()
         for reading in open_ones:
             self._give_up_if_stuck(reading)
             reading.server.pass_time(now_ms)
         open_ones = [r for r in open_ones if r.phase is not Phase.DONE]
         if not open_ones:
-            return Finished()
+            return AllRead()
         ready = [r for r in open_ones if self._ready_at(r) <= now_ms]
         if not ready:
             return WaitUntil(min(self._ready_at(r) for r in open_ones))
         measuring = next((r for r in ready if r.phase is Phase.MEASURING), None)
         if measuring and measuring.server.address:
-            return AskLogRange(measuring.server.address, self._want(measuring))
+            return SendLogRange(measuring.server.address, self._want(measuring))
         finding = [r for r in ready if r.phase is Phase.FINDING]
         if finding:
             return self._find_leaders(finding)
         askable = [r for r in ready if r.phase is Phase.READING]
         return self._ask([r for r in askable if r.slice.is_urgent] or askable)
 
-    def _ready_at(self, reading: Reading) -> int:
+    def _ready_at(self, reading: SliceState) -> int:
         if reading.phase is Phase.FINDING:
             return reading.resume_at_ms
         return max(reading.resume_at_ms, self.manners.free_at(reading.server.address))
 
-    def _ask(self, ready: list[Reading]) -> Ask:
+    def _ask(self, ready: list[SliceState]) -> SendFetch:
         # The reading that has waited longest chooses the leader, so none is starved.
         first = min(ready, key=lambda r: (r.progress_at_ms, r.slice.index))
         address = first.server.address
@@ -147,7 +148,7 @@ class FetchLoop:
         mates = (
             [first] if first.alone else [r for r in ready if asks_with(r, first) and not r.alone]
         )
-        wants: list[Want] = []
+        wants: list[FetchTarget] = []
         taken: set[Partition] = set()
         budget = self.patience.request_bytes
         for reading in sorted(mates, key=lambda r: (r is not first, r.slice.index)):
@@ -157,10 +158,10 @@ class FetchLoop:
             taken.add(reading.slice.partition)
             budget -= reading.fetch_bytes
             wants.append(self._want(reading))
-        return Ask(address, tuple(wants), stays=first.server.stays)
+        return SendFetch(address, tuple(wants), stays=first.server.stays)
 
-    def _want(self, reading: Reading) -> Want:
-        return Want(
+    def _want(self, reading: SliceState) -> FetchTarget:
+        return FetchTarget(
             index=reading.slice.index,
             partition=reading.slice.partition,
             topic_id=reading.slice.topic_id,
@@ -169,7 +170,7 @@ class FetchLoop:
             max_bytes=reading.fetch_bytes,
         )
 
-    def _find_leaders(self, finding: list[Reading]) -> FindLeaders:
+    def _find_leaders(self, finding: list[SliceState]) -> FindLeaders:
         seeds: dict[Address, None] = {}
         for reading in finding:
             for replica in reading.server.leader.replicas:
@@ -177,7 +178,7 @@ class FetchLoop:
                     seeds[replica] = None
         return FindLeaders(tuple(sorted({r.slice.partition for r in finding})), tuple(seeds))
 
-    def _give_up_if_stuck(self, reading: Reading) -> None:
+    def _give_up_if_stuck(self, reading: SliceState) -> None:
         # From the first failed attempt to the last one: time that went by elsewhere, such as
         # in a slow writer, is not held against the brokers.
         if reading.stuck_since_ms is None:
@@ -191,21 +192,21 @@ class FetchLoop:
             return
         error = stuck(reading, waited_ms)
         topic = reading.slice.partition.topic
-        if self.policy.of(LossVerdict.UNREACHABLE, topic) is not Action.HOLD:
+        if self.policy.of(LossKind.UNREACHABLE, topic) is not Action.HOLD:
             raise error
         evidence = f"{error.what}: {error.why}"
-        self._skip(reading, LossVerdict.UNREACHABLE, reading.slice.until_offset, evidence)
+        self._skip(reading, LossKind.UNREACHABLE, reading.slice.until_offset, evidence)
 
-    def is_replica(self, want: Want) -> bool:
+    def is_replica(self, want: FetchTarget) -> bool:
         """Whether it is a replica that is asked for this."""
         return self._is_replica(self.readings[want.index])
 
-    def _is_replica(self, reading: Reading) -> bool:
+    def _is_replica(self, reading: SliceState) -> bool:
         """Where a replica stands in for a leader that is away, a plan may have named it."""
         is_named = self.nature.leader_id is not None and not reading.server.is_told
         return is_named or not reading.server.is_leader
 
-    def is_doubtful(self, want: Want) -> bool:
+    def is_doubtful(self, want: FetchTarget) -> bool:
         """Whether it may be a replica that is asked: who led when the plan was made may follow
         by now, and newer brokers answer all the same."""
         has_replicas = self.nature.leader_id is not None or not self.nature.numbered_per_broker
@@ -228,7 +229,7 @@ class FetchLoop:
                 reading.held_back_ms += excused_ms
                 reading.stuck_since_ms += excused_ms
 
-    def on_records(self, want: Want, next_offset: int) -> bool:
+    def on_records(self, want: FetchTarget, next_offset: int) -> bool:
         """Complete batches came; the next offset wanted is ``next_offset``. False where they
         are of no use, and the leader is asked instead of its replica."""
         reading = self._current(want)
@@ -250,7 +251,7 @@ class FetchLoop:
             reading.phase = Phase.DONE
         return True
 
-    def on_too_small(self, want: Want) -> None:
+    def on_too_small(self, want: FetchTarget) -> None:
         """Bytes came without one complete batch: the fetch size is below the batch size."""
         reading = self._current(want)
         if reading.fetch_bytes >= self.patience.largest_fetch_bytes:
@@ -259,21 +260,21 @@ class FetchLoop:
         reading.fetch_bytes = min(reading.fetch_bytes * 2, self.patience.largest_fetch_bytes)
         reading.alone = True
 
-    def on_damaged(self, want: Want, error: BadRecord) -> None:
+    def on_damaged(self, want: FetchTarget, error: BadRecord) -> None:
         """Bytes that nobody can walk over: there is no telling where reading would go on, so
         the partition is held there, or the run ends. A replica's copy alone may be damaged."""
         reading = self._current(want)
         if self._is_doubted(reading, error):
             return
-        action = self.policy.of(LossVerdict.CORRUPT, reading.slice.partition.topic)
+        action = self.policy.of(LossKind.CORRUPT, reading.slice.partition.topic)
         if action is Action.FAIL:
             raise error
         if action is not Action.HOLD:
             raise end_unknown(error, action)
         evidence = f"{error.what}: {error.why}"
-        self._skip(reading, LossVerdict.CORRUPT, reading.slice.until_offset, evidence)
+        self._skip(reading, LossKind.CORRUPT, reading.slice.until_offset, evidence)
 
-    def on_empty(self, want: Want, high_watermark: int, throttled: bool) -> None:
+    def on_empty(self, want: FetchTarget, high_watermark: int, throttled: bool) -> None:
         """Nothing came and nothing is wrong, which proves nothing: a quota, a slow disk or slow
         remote storage look the same as a log without records. It is asked again."""
         reading = self._current(want)
@@ -298,30 +299,30 @@ class FetchLoop:
             # Newer brokers answer as followers, too: one that led when planned may lag now.
             self._leave(reading, f"its leader's log is readable up to {high_watermark} only")
 
-    def on_verdict(self, want: Want, verdict: Verdict, name: str) -> None:
+    def on_verdict(self, want: FetchTarget, verdict: ErrorMeaning, name: str) -> None:
         """The partition's part of the answer carried an error code called ``name``."""
         reading = self._current(want)
         trouble = f"{reading.server.address} answered {name} at offset {reading.position}"
         if self._go_back(reading, trouble):
             return
         match verdict:
-            case Verdict.RETRY | Verdict.UNKNOWN:
+            case ErrorMeaning.RETRY | ErrorMeaning.UNKNOWN:
                 self._pause(reading, trouble)
-            case Verdict.FIND_LEADER | Verdict.RECREATED:
+            case ErrorMeaning.FIND_LEADER | ErrorMeaning.RECREATED:
                 # Whether the topic was made anew is told by its id, in the metadata.
                 self._leave(reading, trouble)
-            case Verdict.OUT_OF_RANGE:
+            case ErrorMeaning.OUT_OF_RANGE:
                 reading.phase = Phase.MEASURING
                 reading.last_trouble = trouble
-            case Verdict.CORRUPT:
+            case ErrorMeaning.CORRUPT:
                 self.on_damaged(want, unreadable(reading, trouble))
-            case Verdict.REFUSED:
+            case ErrorMeaning.REFUSED:
                 raise not_allowed(reading, trouble)
             case _:
                 raise not_served(reading, trouble)
 
     def on_log_range(
-        self, want: Want, log_start: int, log_end: int, written_end: int | None = None
+        self, want: FetchTarget, log_start: int, log_end: int, written_end: int | None = None
     ) -> None:
         """The leader's log is readable in ``[log_start, log_end)``, and the slice's position was
         out of it or at its end. ``written_end``: where it ends, with what is not readable yet;
@@ -333,19 +334,19 @@ class FetchLoop:
             self._doubt(reading, f"its log is [{log_start}, {log_end})")
         elif reading.position < log_start:
             evidence = f"{trouble}; the nearest valid offset is {log_start}"
-            self._skip(reading, LossVerdict.EXPIRED, log_start, evidence)
+            self._skip(reading, LossKind.EXPIRED, log_start, evidence)
         elif written_end is not None and max(written_end, log_end) <= reading.position:
             self._cut_short(reading, written_end)
         elif reading.position > log_end:
             # A leader that has just taken over may be behind for a moment.
             evidence = f"{trouble}; its log ends at {log_end}"
-            reading.suspected = (LossVerdict.TRUNCATED, evidence)
+            reading.suspected = (LossKind.TRUNCATED, evidence)
             self._leave(reading, evidence)
         else:
             reading.cut_short = 0
             self._pause(reading, trouble)
 
-    def _cut_short(self, reading: Reading, written_end: int) -> None:
+    def _cut_short(self, reading: SliceState, written_end: int) -> None:
         """The leader has nothing at the position or after it, and the slice goes on there. It
         may be a leader no more, so what it says counts the second time, with new metadata."""
         evidence = f"the log of its leader {reading.server.address} ends at {written_end}"
@@ -355,12 +356,12 @@ class FetchLoop:
         waited_ms = self.now_ms - reading.cut_short_at_ms
         is_long = self.nature.has_epochs or waited_ms >= CUT_SHORT_MS
         if reading.cut_short < CUT_SHORT_LOOKS or not is_long:
-            reading.suspected = (LossVerdict.TRUNCATED, evidence)
+            reading.suspected = (LossKind.TRUNCATED, evidence)
             self._leave(reading, evidence)
             reading.resume_at_ms = self.now_ms + AGAIN_MS
             return
         evidence += f"; asked {reading.cut_short} times, with metadata from other brokers if any"
-        self._skip(reading, LossVerdict.TRUNCATED, reading.slice.until_offset, evidence)
+        self._skip(reading, LossKind.TRUNCATED, reading.slice.until_offset, evidence)
 
     def on_lost(self, leader: Address, trouble: str) -> None:
         """The connection to a leader broke, also after the one reconnect."""
@@ -376,9 +377,9 @@ class FetchLoop:
         if reading.phase is not Phase.READING:
             return False
         move = reading.server.prefer(replica_id, self.now_ms)
-        if move is Move.FIND:
+        if move is ReplicaMove.FIND:
             reading.phase = Phase.FINDING
-        return move is not Move.STAY
+        return move is not ReplicaMove.STAY
 
     def on_leaders(
         self,
@@ -395,7 +396,7 @@ class FetchLoop:
             found = leaders.get(reading.slice.partition)
             if found is None and reading.slice.partition in unknown:
                 evidence = "the cluster no longer names this partition"
-                reading.suspected = (LossVerdict.VANISHED, evidence)
+                reading.suspected = (LossKind.VANISHED, evidence)
                 self._pause(reading, evidence)
                 continue
             if found is None or found.address is None:
@@ -421,7 +422,7 @@ class FetchLoop:
 
     # --- moves ------------------------------------------------------------------------
 
-    def _current(self, want: Want, phase: Phase = Phase.READING) -> Reading:
+    def _current(self, want: FetchTarget, phase: Phase = Phase.READING) -> SliceState:
         reading = self.readings[want.index]
         if reading.phase is not phase or want.offset != reading.position:
             raise Bug(
@@ -430,7 +431,7 @@ class FetchLoop:
             )
         return reading
 
-    def _pause(self, reading: Reading, trouble: str) -> None:
+    def _pause(self, reading: SliceState, trouble: str) -> None:
         reading.troubles += 1
         reading.last_trouble = trouble
         reading.tried_at_ms = self.now_ms
@@ -442,7 +443,7 @@ class FetchLoop:
         delay_ms = self.patience.backoff_ms * 2 ** min(reading.troubles - 1, 10)
         reading.resume_at_ms = self.now_ms + min(delay_ms, self.patience.max_backoff_ms)
 
-    def _leave(self, reading: Reading, trouble: str) -> None:
+    def _leave(self, reading: SliceState, trouble: str) -> None:
         reading.phase = Phase.FINDING
         reading.left_leader = reading.server.leader.address
         self._pause(reading, trouble)
@@ -450,7 +451,7 @@ class FetchLoop:
             # The first time, metadata is asked for at once: it may name a new leader.
             reading.resume_at_ms = self.now_ms
 
-    def _go_back(self, reading: Reading, trouble: str) -> bool:
+    def _go_back(self, reading: SliceState, trouble: str) -> bool:
         """From a replica to its leader, at once. False where no replica was read."""
         if reading.server.replica is None:
             return False
@@ -458,7 +459,7 @@ class FetchLoop:
         reading.server.go_back(self.now_ms)
         return True
 
-    def _doubt(self, reading: Reading, what: str, throttled: bool = False) -> None:
+    def _doubt(self, reading: SliceState, what: str, throttled: bool = False) -> None:
         """A replica has not got what is wanted: it may be behind, so its leader must say."""
         trouble = f"{reading.server.address}, a replica that may be behind, is asked; {what}"
         if throttled:
@@ -466,7 +467,7 @@ class FetchLoop:
         elif not self._go_back(reading, trouble):
             self._leave(reading, trouble)
 
-    def _is_doubted(self, reading: Reading, error: BadRecord) -> bool:
+    def _is_doubted(self, reading: SliceState, error: BadRecord) -> bool:
         """True where these bytes are a replica's own: its leader may have them whole."""
         if not self._is_replica(reading):
             return False
@@ -475,16 +476,16 @@ class FetchLoop:
             self._leave(reading, trouble)
         return True
 
-    def _check_life(self, reading: Reading, found: Leader) -> bool:
+    def _check_life(self, reading: SliceState, found: Leader) -> bool:
         planned = reading.slice.topic_id
         if not planned or not found.topic_id or planned == found.topic_id:
             return True
         evidence = f"its topic id was {planned} when planned and is {found.topic_id} now"
-        self._skip(reading, LossVerdict.RECREATED, reading.slice.until_offset, evidence)
+        self._skip(reading, LossKind.RECREATED, reading.slice.until_offset, evidence)
         return False
 
     def _skip(
-        self, reading: Reading, verdict: LossVerdict, until_offset: int, evidence: str
+        self, reading: SliceState, verdict: LossKind, until_offset: int, evidence: str
     ) -> None:
         """Offsets are gone: RangeLost, unless the policy skips them and has them counted, or
         holds the partition."""

@@ -13,35 +13,35 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rangeland.connection.broker_connection import Lost
+from rangeland.connection.broker_connection import ConnectionLost
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import (
     NO_CONTEXT,
-    Asked,
+    Capabilities,
     ClusterView,
-    Context,
     FetchAnswer,
-    Fetched,
-    FetchTerms,
-    Nature,
-    NoVersion,
+    FetchContext,
+    FetchedPartition,
+    FetchOptions,
+    NoCommonVersion,
+    PartitionFetch,
     Question,
 )
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import (
-    Ask,
-    AskLogRange,
+    AllRead,
+    FetchLimits,
+    FetchTarget,
     FindLeaders,
-    Finished,
-    Patience,
+    SendFetch,
+    SendLogRange,
     WaitUntil,
-    Want,
 )
 from rangeland.fetch.slice_state import look_at
-from rangeland.fetch.throttle import Manners, slowed
+from rangeland.fetch.throttle import Throttle, slowed
 from rangeland.model import (
     Address,
     Earliest,
@@ -60,7 +60,7 @@ NOTHING = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FetchedPiece:
     """Raw bytes of one slice, from the offset they were asked at; or a loss."""
 
     index: int
@@ -70,7 +70,7 @@ class Piece:
     aborted: tuple[tuple[int, int], ...] = ()
     leader: str = ""
     loss: Loss | None = None
-    context: Context = NO_CONTEXT
+    context: FetchContext = NO_CONTEXT
     is_doubtful: bool = False
     """Not surely the leader's own: another copy may be whole where this one is damaged."""
 
@@ -80,7 +80,7 @@ class Piece:
         return not len(self.records) and not self.context.spans
 
 
-class _Budget:
+class _MemoryBudget:
     """A bound on bytes that are fetched and not yet decoded. One piece always fits."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -109,25 +109,25 @@ class _Budget:
             self._changed.notify_all()
 
 
-class Fetcher:
+class FetchThread:
     """The fetching thread: obeys the loop, hands raw pieces over in the order they came."""
 
     def __init__(
         self,
         slices: Sequence[Slice],
         settings: ClusterSettings,
-        patience: Patience,
+        patience: FetchLimits,
         *,
         leader_only: bool = False,
         floors: Mapping[int, int] | None = None,
     ) -> None:
         """``floors``: up to where slices have been read already, by their index."""
-        self.brokers = Brokers(settings)
+        self.brokers = ConnectionPool(settings)
         self._settings = settings
         self._slices = {s.index: s for s in slices}
         patience = slowed(patience, settings.rates)
         self._patience = patience
-        self._terms = FetchTerms(
+        self._terms = FetchOptions(
             settings.isolation,
             MAX_WAIT_MS,
             patience.request_bytes,
@@ -138,12 +138,12 @@ class Fetcher:
         self._members = _named(settings) if self.brokers.dialect.NATURE.numbered_per_broker else {}
         led = [self._led(s) for s in slices]
         nature = self.brokers.dialect.NATURE
-        manners = Manners(dict(settings.rates))
+        manners = Throttle(dict(settings.rates))
         self._loop = FetchLoop(
             led, patience, settings.policy, _now_ms(), nature, manners, leader_only
         )
-        self._pieces: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
-        self._budget = _Budget(PREFETCH_BYTES)
+        self._pieces: queue.SimpleQueue[FetchedPiece | BaseException | None] = queue.SimpleQueue()
+        self._budget = _MemoryBudget(PREFETCH_BYTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
 
@@ -164,7 +164,7 @@ class Fetcher:
         self.brokers.close()
         self._thread.join()
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[FetchedPiece]:
         while True:
             item = self._pieces.get()
             if item is None:
@@ -182,41 +182,41 @@ class Fetcher:
             self._pieces.put(error)
 
     def _work(self) -> None:
-        sent: Ask | None = None
+        sent: SendFetch | None = None
         while not self._stopped.is_set():
             step = sent if sent is not None else self._loop.next(_now_ms())
             self._hand_over_losses()
             match step:
-                case Finished():
+                case AllRead():
                     return
                 case WaitUntil(at_ms):
                     self._stopped.wait(max(0, at_ms - _now_ms()) / 1000)
                 case FindLeaders():
                     self._find(step)
-                case AskLogRange(leader, want):
+                case SendLogRange(leader, want):
                     self._measure(leader, want)
-                case Ask():
+                case SendFetch():
                     sent = self._fetch(step, is_sent=step is sent)
 
     def _hand_over_losses(self) -> None:
         for index, loss in self._loop.gone:
-            self._pieces.put(Piece(index, loss.from_offset, loss.until_offset, loss=loss))
+            self._pieces.put(FetchedPiece(index, loss.from_offset, loss.until_offset, loss=loss))
         self._loop.gone.clear()
 
     # --- records ----------------------------------------------------------------------
 
-    def _fetch(self, ask: Ask, *, is_sent: bool) -> Ask | None:
+    def _fetch(self, ask: SendFetch, *, is_sent: bool) -> SendFetch | None:
         """Takes one answer. Gives the next request, sent before the answer is handed over."""
         asked = self._asked(ask)
         try:
             answer = self._answer(ask, asked, is_sent)
-        except Lost as error:
+        except ConnectionLost as error:
             if not self._stopped.is_set():
                 self._loop.on_lost(ask.leader, f"{error.what}: {error.why}")
             return None
         size = sum(len(part.records) for part in answer.parts)
         self._loop.on_answer(ask.leader, size, answer.throttle_ms, _now_ms())
-        if answer.verdict is not Verdict.OK:
+        if answer.verdict is not ErrorMeaning.OK:
             for want in ask.wants:
                 self._loop.on_verdict(want, answer.verdict, answer.code)
             return None
@@ -234,9 +234,9 @@ class Fetcher:
             self._pieces.put(piece)
         return sent
 
-    def _asked(self, ask: Ask) -> list[Asked]:
+    def _asked(self, ask: SendFetch) -> list[PartitionFetch]:
         return [
-            Asked(
+            PartitionFetch(
                 w.partition,
                 w.topic_id,
                 w.epoch,
@@ -247,17 +247,17 @@ class Fetcher:
             for w in ask.wants
         ]
 
-    def _questions(self, ask: Ask, asked: list[Asked]) -> list[Question]:
+    def _questions(self, ask: SendFetch, asked: list[PartitionFetch]) -> list[Question]:
         terms = replace(self._terms, rack="") if ask.stays else self._terms
         return self.brokers.dialect.ask_records(asked, terms)
 
-    def _answer(self, ask: Ask, asked: list[Asked], is_sent: bool) -> FetchAnswer:
+    def _answer(self, ask: SendFetch, asked: list[PartitionFetch], is_sent: bool) -> FetchAnswer:
         leader = ask.leader
         questions = self._questions(ask, asked)
         if is_sent:
             try:
                 answers = self.brokers.receive_all(leader, questions)
-            except Lost:
+            except ConnectionLost:
                 # The once-more of SimpleConsumer: a fresh connection, the same request.
                 self.brokers.drop(leader)
                 answers = self.brokers.call_all(leader, questions)
@@ -265,29 +265,29 @@ class Fetcher:
             answers = self.brokers.call_all(leader, questions)
         return self.brokers.dialect.read_records(answers, asked, self._settings.isolation)
 
-    def _send_ahead(self) -> Ask | None:
+    def _send_ahead(self) -> SendFetch | None:
         """Sends the next fetch if the loop wants one now; its answer is taken later."""
         step = self._loop.next(_now_ms())
-        if not isinstance(step, Ask):
+        if not isinstance(step, SendFetch):
             return None
         try:
             self.brokers.send_all(step.leader, self._questions(step, self._asked(step)))
-        except Lost:
+        except ConnectionLost:
             self.brokers.drop(step.leader)
             return None
         return step
 
     def _take(
-        self, leader: Address, want: Want, part: Fetched | None, throttled: bool
-    ) -> Piece | None:
+        self, leader: Address, want: FetchTarget, part: FetchedPartition | None, throttled: bool
+    ) -> FetchedPiece | None:
         """Tells the loop what came for one slice; gives what is to be decoded, if anything."""
         until_offset = self._slices[want.index].until_offset
-        if part is None or (part.verdict is Verdict.OK and part.is_empty):
+        if part is None or (part.verdict is ErrorMeaning.OK and part.is_empty):
             if part is None or not self._goes_elsewhere(want, part):
                 end = part.readable_end if part is not None else -1
                 self._loop.on_empty(want, end, throttled)
             return None
-        if part.verdict is not Verdict.OK:
+        if part.verdict is not ErrorMeaning.OK:
             self._loop.on_verdict(want, part.verdict, part.code)
             return None
         is_damaged = False
@@ -314,7 +314,7 @@ class Fetcher:
         if not self._advanced(want, next_offset, is_damaged):
             return None
         self._goes_elsewhere(want, part)
-        return Piece(
+        return FetchedPiece(
             want.index,
             want.offset,
             min(next_offset, until_offset),
@@ -325,36 +325,38 @@ class Fetcher:
             is_doubtful=is_doubtful,
         )
 
-    def _advanced(self, want: Want, next_offset: int, is_damaged: bool) -> bool:
+    def _advanced(self, want: FetchTarget, next_offset: int, is_damaged: bool) -> bool:
         if not self._loop.on_records(want, next_offset):
             return False
         if not is_damaged:
             self._floors[want.index] = next_offset
         return True
 
-    def _floor(self, want: Want) -> int:
+    def _floor(self, want: FetchTarget) -> int:
         """The offset, if an entry ended there: then what comes next begins there or later. Where
         a slice begins in the middle of a batch, the batch begins before."""
         return want.offset if self._floors.get(want.index) == want.offset else 0
 
-    def _goes_elsewhere(self, want: Want, part: Fetched) -> bool:
+    def _goes_elsewhere(self, want: FetchTarget, part: FetchedPartition) -> bool:
         named = part.preferred
         return named is not None and self._loop.on_preferred(want.index, named)
 
-    def _believed(self, leader: Address, want: Want, part: Fetched, next_offset: int) -> int | None:
+    def _believed(
+        self, leader: Address, want: FetchTarget, part: FetchedPartition, next_offset: int
+    ) -> int | None:
         """How far to go where records end behind what is readable: a broker looks where that
         ends before it reads, so the log may have grown; or the offset is damaged that is
         stored with the last of them. What comes before it is taken."""
         dialect, end = self.brokers.dialect, part.readable_end
         context = replace(part.context, floor=self._floor(want))
         within = dialect.cut_out(part.records, want.offset, want.offset, end, context)
-        known = Context(floor=context.floor)
+        known = FetchContext(floor=context.floor)
         before = dialect.next_offset(within, want.offset, known) if len(within) else None
         if before is not None and want.offset < before <= end:
             return before
         try:
             latest = self._edge(leader, want, Latest())
-        except Lost:
+        except ConnectionLost:
             self._loop.on_empty(want, -1, throttled=False)
             return None
         if next_offset <= latest:
@@ -366,7 +368,7 @@ class Fetcher:
         self._loop.on_damaged(want, located(error, want.partition, str(leader), dialect.NATURE))
         return None
 
-    def _before(self, error: BadRecord, want: Want, leader: Address) -> int | None:
+    def _before(self, error: BadRecord, want: FetchTarget, leader: Address) -> int | None:
         """Where the damage ends, if that is known, or begins, if something stands before it:
         then it shows in decoding, which needs to see what is around it. Else the loop decides."""
         # What a replica alone has damaged is not walked past, but read at its leader.
@@ -390,7 +392,9 @@ class Fetcher:
         except Unreachable as error:
             self._loop.on_no_metadata(f"{error.what}: {error.why}")
             return
-        known = [topic.leaders for topic in view.topics.values() if topic.verdict is Verdict.OK]
+        known = [
+            topic.leaders for topic in view.topics.values() if topic.verdict is ErrorMeaning.OK
+        ]
         leaders = {p: leader for found in known for p, leader in found.items()}
         away = {p: why for p in step.partitions if (why := self._away(view, p))}
         unknown = {
@@ -409,19 +413,19 @@ class Fetcher:
             return f"broker {name}: no broker of that name is registered"
         return None
 
-    def _measure(self, address: Address, want: Want) -> None:
+    def _measure(self, address: Address, want: FetchTarget) -> None:
         """Asks the leader itself where its log begins and ends, as it is readable for all, and
         where it ends with what is not."""
         try:
             begin = self._edge(address, want, Earliest())
             end = self._edge(address, want, Latest())
             written_end = self._written_end(address, want, end)
-        except Lost as error:
+        except ConnectionLost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return
         self._loop.on_log_range(want, begin, end, written_end)
 
-    def _written_end(self, address: Address, want: Want, readable_end: int) -> int | None:
+    def _written_end(self, address: Address, want: FetchTarget, readable_end: int) -> int | None:
         """A leader's high watermark may be behind its log for a while, the end of its epoch is
         not. None where it does not tell."""
         dialect = self.brokers.dialect
@@ -434,12 +438,12 @@ class Fetcher:
             try:
                 answers = self.brokers.call_all(address, questions)
                 told = dialect.read_epochs(answers).get(want.partition)
-            except NoVersion:  # a broker that is too old to be asked
+            except NoCommonVersion:  # a broker that is too old to be asked
                 pass
         # With one replica there is nobody whom the high watermark waits for.
         return readable_end if told is None and leader.copies == 1 else told
 
-    def _edge(self, address: Address, want: Want, when: Earliest | Latest) -> int:
+    def _edge(self, address: Address, want: FetchTarget, when: Earliest | Latest) -> int:
         """Raises Lost, also where the answer has no offset."""
         dialect = self.brokers.dialect
         leader = {want.partition: Leader(address, want.epoch)}
@@ -447,9 +451,9 @@ class Fetcher:
         answers = self.brokers.call_all(address, questions)
         part = dialect.read_offsets(answers).get(want.partition)
         if part is None:
-            raise Lost(f"{address} left {want.partition} out of its answer about offsets")
+            raise ConnectionLost(f"{address} left {want.partition} out of its answer about offsets")
         if part.offset is None:
-            raise Lost(f"{address} answered {part.code} to an offset request")
+            raise ConnectionLost(f"{address} answered {part.code} to an offset request")
         return part.offset
 
 
@@ -461,14 +465,14 @@ def _named(settings: ClusterSettings) -> dict[str, Address]:
 def _is_unknown(view: ClusterView, partition: Partition) -> bool:
     """True where the cluster says that there is no such topic, or no such partition in it."""
     topic = view.topics.get(partition.topic)
-    return topic is None or topic.verdict is Verdict.OK or topic.is_unknown
+    return topic is None or topic.verdict is ErrorMeaning.OK or topic.is_unknown
 
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def located(error: BadRecord, partition: Partition, leader: str, nature: Nature) -> BadRecord:
+def located(error: BadRecord, partition: Partition, leader: str, nature: Capabilities) -> BadRecord:
     """The same error with the partition and leader that only the consumer knows."""
     here = ("topic", "partition", "broker", "leader")
     facts = {k: v for k, v in error.facts.items() if k not in here}

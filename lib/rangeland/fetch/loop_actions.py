@@ -12,7 +12,7 @@ from rangeland.model import Address, Partition
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class FetchLimits:
     """``no_progress_ms``: how long a slice may stand still before the loop gives up; it must
     outlast a leader election. Sizes bound one partition's part of one answer."""
 
@@ -32,7 +32,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class FetchTarget:
     """One partition's part of a request. ``index`` is the slice's."""
 
     index: int
@@ -44,21 +44,21 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SendFetch:
     """Send one fetch for all ``wants`` to ``leader`` and report each answer. ``stays``: it is
     not to send us to another replica."""
 
     leader: Address
-    wants: tuple[Want, ...]
+    wants: tuple[FetchTarget, ...]
     stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class AskLogRange:
+class SendLogRange:
     """Ask ``leader`` where the partition's log begins and ends: an offset was out of it."""
 
     leader: Address
-    want: Want
+    want: FetchTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class WaitUntil:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class AllRead:
     """Every slice has been read to its end."""
 
 
-Step = Ask | AskLogRange | FindLeaders | WaitUntil | Finished
+Step = SendFetch | SendLogRange | FindLeaders | WaitUntil | AllRead

@@ -15,20 +15,19 @@ import re
 from collections.abc import Sequence
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.failures import Lost
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import CleanupPolicy, NoVersion
+from rangeland.connection.failures import ConnectionLost
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import CleanupPolicy, NoCommonVersion
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.model import Address, Slice
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.policy import Action, Loss
-from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.planning.policy import Action, Loss, LossKind
 
 MAX_LOSSES = 10_000
 """Gaps of one slice that are recorded as lost, at most."""
 
 
-class Gaps:
+class GapExplainer:
     """What is known of the gaps in the logs of one task. Not for several threads at once."""
 
     def __init__(self, settings: ClusterSettings) -> None:
@@ -56,8 +55,8 @@ class Gaps:
             "the log has nothing at these offsets and goes on after them, and compaction is not "
             f"known to be the reason: {self._known[partition.topic].evidence}"
         )
-        action = self._settings.policy.of(LossVerdict.MISSING, partition.topic)
-        loss = Loss(partition, from_offset, until_offset, LossVerdict.MISSING, evidence, action)
+        action = self._settings.policy.of(LossKind.MISSING, partition.topic)
+        loss = Loss(partition, from_offset, until_offset, LossKind.MISSING, evidence, action)
         if action not in (Action.SKIP, Action.HOLD):
             raise range_lost([loss])
         self._count(piece, loss)
@@ -94,17 +93,17 @@ class Gaps:
     def _ask(self, topic: str, asked: Sequence[Address]) -> CleanupPolicy:
         """Any broker knows every topic's configuration."""
         silent: dict[str, str] = {}
-        with Brokers(self._settings) as brokers:
+        with ConnectionPool(self._settings) as brokers:
             questions = brokers.dialect.ask_cleanup(topic)
             if not questions:
                 return brokers.dialect.read_cleanup([])
             for address in dict.fromkeys((*asked, *self._settings.seeds)):
                 try:
                     answers = brokers.call_all(address, questions)
-                except Lost as error:
+                except ConnectionLost as error:
                     silent[str(address)] = error.why or error.what
                     continue
-                except NoVersion:
+                except NoCommonVersion:
                     why = f"{address} is too old to say what its cleanup.policy is"
                     return CleanupPolicy(None, why)
                 return brokers.dialect.read_cleanup(answers)

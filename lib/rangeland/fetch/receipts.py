@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rangeland.errors import ProofFailed
-from rangeland.model import Counts, Kept, Receipt, Slice
+from rangeland.model import Counts, QuarantinedBytes, Receipt, Slice
 from rangeland.planning.policy import Action, Loss
 
 MAX_GAPS = 10_000
@@ -25,7 +25,7 @@ MAX_GAPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class SliceChunk:
     """A piece of one slice: offsets ``[from_offset, until_offset)``, the rows of those that
     are records (a RecordBatch or None), and a class for each offset. ``taken_up`` is how many
     offsets its entries take up, where those are not as many as its records: bytes. A ``loss``
@@ -41,11 +41,11 @@ class Chunk:
     bytes_read: int = 0
     loss: Loss | None = None
     taken_up: int | None = None
-    kept: Kept | None = None
+    kept: QuarantinedBytes | None = None
 
 
 @dataclass(slots=True)
-class _Line:
+class _SliceCount:
     slice: Slice
     position: int
     counts: Counts
@@ -68,13 +68,13 @@ class _Line:
         self.gaps.append((start, end))
 
 
-class Tally:
+class ReceiptBuilder:
     """The counts of one task's slices while they are read."""
 
     def __init__(self, slices: Sequence[Slice]) -> None:
-        self._lines = {s.index: _Line(s, s.from_offset, Counts(), "", 0, []) for s in slices}
+        self._lines = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: SliceChunk) -> None:
         """Raises ProofFailed unless the chunk goes on exactly where its slice stood."""
         line = self._lines[chunk.slice_index]
         width = chunk.until_offset - chunk.from_offset
@@ -137,7 +137,7 @@ def _told(loss: Loss) -> tuple[int, int, str, str]:
     return loss.from_offset, loss.until_offset, loss.verdict.value, loss.evidence
 
 
-def gaps_of(chunk: Chunk) -> Iterator[tuple[int, int]]:
+def gaps_of(chunk: SliceChunk) -> Iterator[tuple[int, int]]:
     """The offsets of a chunk that have no row, as intervals in order."""
     if chunk.counts.landed == chunk.until_offset - chunk.from_offset:
         return

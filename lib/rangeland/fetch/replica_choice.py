@@ -19,14 +19,14 @@ DETOUR_MS = 300_000
 read after a replica was no good. As long as Kafka's own clients believe their metadata."""
 
 
-class Move(Enum):
+class ReplicaMove(Enum):
     STAY = "the same broker is asked next"
     ELSEWHERE = "another broker is asked next"
     FIND = "the replica's address must be found first"
 
 
 @dataclass(slots=True)
-class Server:
+class ServingReplica:
     """``leader_id``: the id of every partition's leader, where it is always the same.
     ``stays``: only the leader is read, whatever it says. ``is_told``: metadata has named the
     leader; before, it is who led when the plan was made."""
@@ -55,18 +55,18 @@ class Server:
             self.replica = None
             self.stays = False
 
-    def prefer(self, replica_id: int, now_ms: int) -> Move:
+    def prefer(self, replica_id: int, now_ms: int) -> ReplicaMove:
         """Takes what the present broker says of who should be read."""
         address = self._address_of(replica_id)
         if self.stays or (address is not None and address == self.address):
-            return Move.STAY
+            return ReplicaMove.STAY
         if replica_id == self.leader_id and self.is_leader:
-            return Move.STAY
+            return ReplicaMove.STAY
         if address is None:
             self.looked_for = replica_id
-            return Move.FIND
+            return ReplicaMove.FIND
         self._read_at(address, now_ms)
-        return Move.ELSEWHERE
+        return ReplicaMove.ELSEWHERE
 
     def on_leader(self, found: Leader, now_ms: int) -> None:
         """Metadata came. A replica that it does not have is not looked for again for a while."""

@@ -16,22 +16,21 @@ from contextlib import closing
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.dialect import Context, Dialect, Gap, Span, load_dialect
+from rangeland.dialects.dialect import AnsweredSpan, Dialect, FetchContext, Gap, load_dialect
 from rangeland.errors import BadRecord, Bug
-from rangeland.fetch.fetch_thread import Fetcher, Piece, located
-from rangeland.fetch.loop_actions import Patience
-from rangeland.fetch.offset_gaps import Gaps
-from rangeland.fetch.receipts import Chunk
+from rangeland.fetch.fetch_thread import FetchedPiece, FetchThread, located
+from rangeland.fetch.loop_actions import FetchLimits
+from rangeland.fetch.offset_gaps import GapExplainer
+from rangeland.fetch.receipts import SliceChunk
 from rangeland.fetch.slice_state import end_unknown
-from rangeland.model import Address, Counts, Kept, Slice
-from rangeland.planning.policy import Action, Loss
-from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.model import Address, Counts, QuarantinedBytes, Slice
+from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.untrusted import parse_address
 
 
 def read_slices(
-    slices: Sequence[Slice], settings: ClusterSettings, patience: Patience | None = None
-) -> Generator[Chunk, None, None]:
+    slices: Sequence[Slice], settings: ClusterSettings, patience: FetchLimits | None = None
+) -> Generator[SliceChunk, None, None]:
     """Chunks of all slices, each slice's in order and without a gap, slices interleaved. A
     chunk whose loss is to be held is its slice's last.
 
@@ -41,8 +40,8 @@ def read_slices(
         kept = _kept_pieces(slices, settings)
         yield from _read(kept, slices, load_dialect(settings.dialect), settings)
         return
-    patience = patience or Patience(no_progress_ms=settings.no_progress_ms)
-    fetcher = Fetcher(slices, settings, patience)
+    patience = patience or FetchLimits(no_progress_ms=settings.no_progress_ms)
+    fetcher = FetchThread(slices, settings, patience)
     fetcher.start()
     try:
         yield from _read(fetcher.pieces(), slices, fetcher.brokers.dialect, settings)
@@ -50,13 +49,13 @@ def read_slices(
         fetcher.stop()
 
 
-def _kept_pieces(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[Piece]:
+def _kept_pieces(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator[FetchedPiece]:
     for s in slices:
         kept = settings.kept[s.index]
         records = memoryview(kept.records)
-        spans = (Span(len(records), s.from_offset, s.until_offset),)
+        spans = (AnsweredSpan(len(records), s.from_offset, s.until_offset),)
         tags = tuple(tag.encode() for tag in settings.tags)
-        context = Context(
+        context = FetchContext(
             spans=spans,
             has_gaps=True,
             tags=tags,
@@ -64,16 +63,19 @@ def _kept_pieces(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator
             max_batch_bytes=settings.max_batch_bytes,
         )
         bounds = (s.from_offset, s.until_offset)
-        yield Piece(s.index, *bounds, records, kept.aborted, context=context)
+        yield FetchedPiece(s.index, *bounds, records, kept.aborted, context=context)
 
 
 def _read(
-    pieces: Iterator[Piece], slices: Sequence[Slice], dialect: Dialect, settings: ClusterSettings
-) -> Iterator[Chunk]:
+    pieces: Iterator[FetchedPiece],
+    slices: Sequence[Slice],
+    dialect: Dialect,
+    settings: ClusterSettings,
+) -> Iterator[SliceChunk]:
     from rangeland.decode.columns import with_partition
 
     by_index = {s.index: s for s in slices}
-    gaps = Gaps(settings)
+    gaps = GapExplainer(settings)
     held: set[int] = set()
     for piece in pieces:
         if piece.index in held:  # fetched ahead of the news
@@ -94,26 +96,31 @@ def _read(
             size = 0
 
 
-def _held(chunk: Chunk) -> set[int]:
+def _held(chunk: SliceChunk) -> set[int]:
     is_held = chunk.loss is not None and chunk.loss.action is Action.HOLD
     return {chunk.slice_index} if is_held else set()
 
 
-def _without_rows(piece: Piece, *, in_bytes: bool) -> Chunk:
+def _without_rows(piece: FetchedPiece, *, in_bytes: bool) -> SliceChunk:
     if piece.loss is None:
         raise Bug(f"a piece of offsets from {piece.from_offset} on has neither bytes nor a loss")
     return _lost(piece.index, piece.loss, in_bytes=in_bytes, leader=piece.leader)
 
 
 def _lost(
-    index: int, loss: Loss, *, in_bytes: bool, leader: str = "", kept: Kept | None = None
-) -> Chunk:
+    index: int,
+    loss: Loss,
+    *,
+    in_bytes: bool,
+    leader: str = "",
+    kept: QuarantinedBytes | None = None,
+) -> SliceChunk:
     """What is skipped or quarantined has its width, what is held has none."""
     is_held = loss.action is Action.HOLD
     until_offset = loss.from_offset if is_held else loss.until_offset
     width = until_offset - loss.from_offset
     quarantined = loss.action is Action.QUARANTINE
-    return Chunk(
+    return SliceChunk(
         index,
         loss.from_offset,
         until_offset,
@@ -125,13 +132,17 @@ def _lost(
     )
 
 
-class _Unconfirmed(Exception):
+class _UnconfirmedDamage(Exception):
     """What was seen is believed only once the leader has been read again."""
 
 
 def _decoded(
-    piece: Piece, piece_slice: Slice, dialect: Dialect, settings: ClusterSettings, gaps: Gaps
-) -> Iterator[Chunk]:
+    piece: FetchedPiece,
+    piece_slice: Slice,
+    dialect: Dialect,
+    settings: ClusterSettings,
+    gaps: GapExplainer,
+) -> Iterator[SliceChunk]:
     """The piece to its end. Where it cannot be decoded and may be a replica's, or has a gap that
     nothing explains, the rest of it is read at the leader: only the leader, asked again, is
     believed in a loss."""
@@ -141,7 +152,7 @@ def _decoded(
             position = chunk.until_offset
             yield replace(chunk, leader=piece.leader)
         return
-    except _Unconfirmed:
+    except _UnconfirmedDamage:
         pass
     except BadRecord:
         if not piece.is_doubtful:
@@ -160,11 +171,11 @@ def _decoded(
 
 
 def _at_leader(
-    rest: Slice, floor: int, dialect: Dialect, settings: ClusterSettings, gaps: Gaps
-) -> Generator[Chunk, None, None]:
-    patience = Patience(no_progress_ms=settings.no_progress_ms)
+    rest: Slice, floor: int, dialect: Dialect, settings: ClusterSettings, gaps: GapExplainer
+) -> Generator[SliceChunk, None, None]:
+    patience = FetchLimits(no_progress_ms=settings.no_progress_ms)
     floors = {rest.index: floor}
-    fetcher = Fetcher([rest], settings, patience, leader_only=True, floors=floors)
+    fetcher = FetchThread([rest], settings, patience, leader_only=True, floors=floors)
     fetcher.start()
     try:
         for piece in fetcher.pieces():
@@ -179,14 +190,14 @@ def _at_leader(
 
 
 def _decode(
-    piece: Piece,
+    piece: FetchedPiece,
     piece_slice: Slice,
     dialect: Dialect,
     settings: ClusterSettings,
-    gaps: Gaps,
+    gaps: GapExplainer,
     *,
     is_confirmed: bool = False,
-) -> Iterator[Chunk]:
+) -> Iterator[SliceChunk]:
     """The piece to its end. A batch that cannot be decoded ends the run, unless the policy
     says otherwise: then what stands before it is decoded, and it is skipped, kept aside, or
     the slice ends there. Gaps that nothing explains are treated the same way."""
@@ -230,13 +241,13 @@ def _decode(
 
 
 def _chunks(
-    piece: Piece,
+    piece: FetchedPiece,
     piece_slice: Slice,
     dialect: Dialect,
     settings: ClusterSettings,
-    gaps: Gaps,
+    gaps: GapExplainer,
     is_confirmed: bool,
-) -> Iterator[Chunk]:
+) -> Iterator[SliceChunk]:
     """What the bytes of a piece hold, and the gaps between: compacted, or lost. Raises
     _Unconfirmed at the first that is lost, unless the leader has been read again for it."""
     position, topic = piece.from_offset, piece_slice.partition.topic
@@ -259,14 +270,14 @@ def _chunks(
                     is_going_on = True  # from the gap on, with all gaps explained
                     break
                 if not is_confirmed:
-                    raise _Unconfirmed
+                    raise _UnconfirmedDamage
                 loss = gaps.loss_of(piece_slice, position, part.next_offset)
                 yield _lost(piece.index, loss, in_bytes=in_bytes)
             else:
                 if settings.kept and part.counts.compacted == part.next_offset - position:
                     raise _strange(position, part.next_offset)
                 taken_up = part.next_offset - position if in_bytes else None
-                yield Chunk(
+                yield SliceChunk(
                     piece.index,
                     position,
                     part.next_offset,
@@ -277,7 +288,7 @@ def _chunks(
             position = part.next_offset
 
 
-def _asked(piece: Piece) -> tuple[Address, ...]:
+def _asked(piece: FetchedPiece) -> tuple[Address, ...]:
     return (parse_address(piece.leader),) if piece.leader else ()
 
 
@@ -285,14 +296,14 @@ def _kept(
     dialect: Dialect,
     records: memoryview,
     position: int,
-    piece: Piece,
+    piece: FetchedPiece,
     bad: BadRecord,
-) -> Kept:
+) -> QuarantinedBytes:
     """The bytes of what cannot be decoded, and what else it takes to decode them alone."""
     first, until = _begin(bad), bad.facts["next_offset"]
     stored = dialect.cut_out(records, position, first, until, piece.context)
     open_there = dialect.aborted_within(records, max(first, 0), until, piece.aborted)
-    return Kept(bytes(stored), open_there, bad.why)
+    return QuarantinedBytes(bytes(stored), open_there, bad.why)
 
 
 def _begin(error: BadRecord) -> int:
@@ -318,15 +329,15 @@ def _judged(
 ) -> Loss:
     """What the policy makes of a batch that cannot be decoded. Raises the error where that is
     to fail, and where reading cannot go on since its end is not known."""
-    action = settings.policy.of(LossVerdict.CORRUPT, piece.partition.topic)
+    action = settings.policy.of(LossKind.CORRUPT, piece.partition.topic)
     if action is Action.FAIL:
         raise error
     evidence = f"{error.what}: {error.why}"
     if action is Action.HOLD:
         where = (first, piece.until_offset)
-        return Loss(piece.partition, *where, LossVerdict.CORRUPT, evidence, action)
+        return Loss(piece.partition, *where, LossKind.CORRUPT, evidence, action)
     after = error.facts.get("next_offset")
     if after is None or after <= first:
         raise end_unknown(error, action)
     where = (first, min(until_offset, after))
-    return Loss(piece.partition, *where, LossVerdict.CORRUPT, evidence, action)
+    return Loss(piece.partition, *where, LossKind.CORRUPT, evidence, action)

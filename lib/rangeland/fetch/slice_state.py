@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rangeland.dialects.dialect import Nature
+from rangeland.dialects.dialect import Capabilities
 from rangeland.errors import BadRecord, JobFileError, Unreachable
-from rangeland.fetch.replica_choice import Server
+from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.model import Address, Slice
-from rangeland.planning.policy import Action
-from rangeland.planning.policy import Verdict as LossVerdict
+from rangeland.planning.policy import Action, LossKind
 
 
 class Phase(Enum):
@@ -21,12 +20,12 @@ class Phase(Enum):
 
 
 @dataclass(slots=True)
-class Reading:
+class SliceState:
     """Where one slice stands."""
 
     slice: Slice
     position: int
-    server: Server
+    server: ServingReplica
     phase: Phase
     fetch_bytes: int
     resume_at_ms: int = 0
@@ -40,13 +39,13 @@ class Reading:
     cut_short_at_ms: int = 0
     """When it said so first."""
     alone: bool = False
-    suspected: tuple[LossVerdict, str] | None = None
+    suspected: tuple[LossKind, str] | None = None
     """What it will be called, and the evidence, if nothing else happens until the deadline."""
     last_trouble: str = ""
     left_leader: Address | None = None
 
 
-def facts_of(reading: Reading) -> dict[str, object]:
+def facts_of(reading: SliceState) -> dict[str, object]:
     return {
         "topic": reading.slice.partition.topic,
         "partition": reading.slice.partition.number,
@@ -58,7 +57,7 @@ def facts_of(reading: Reading) -> dict[str, object]:
     }
 
 
-def asks_with(reading: Reading, first: Reading) -> bool:
+def asks_with(reading: SliceState, first: SliceState) -> bool:
     """Whether both can be in one request."""
     mine, other = reading.server, first.server
     return mine.address == other.address and mine.stays == other.stays
@@ -75,7 +74,7 @@ def end_unknown(error: BadRecord, action: Action) -> BadRecord:
     )
 
 
-def look_at(what: str, nature: Nature) -> str:
+def look_at(what: str, nature: Capabilities) -> str:
     """The remedy for bytes that are damaged, with the tool that an operator has for them."""
     return f"check {what} on the leader" + (f" with {nature.log_tool}" if nature.log_tool else "")
 
@@ -83,7 +82,7 @@ def look_at(what: str, nature: Nature) -> str:
 # --- errors -----------------------------------------------------------------------------
 
 
-def stuck(reading: Reading, waited_ms: int) -> Unreachable:
+def stuck(reading: SliceState, waited_ms: int) -> Unreachable:
     return Unreachable(
         f"{reading.slice} got no further than offset {reading.position} in {waited_ms} ms",
         why=reading.last_trouble or "its leader sent no records",
@@ -92,7 +91,7 @@ def stuck(reading: Reading, waited_ms: int) -> Unreachable:
     )
 
 
-def only_older(reading: Reading, next_offset: int, nature: Nature) -> BadRecord:
+def only_older(reading: SliceState, next_offset: int, nature: Capabilities) -> BadRecord:
     return BadRecord(
         f"{reading.slice.partition}: a fetch at offset {reading.position} gave batches that "
         f"end at {next_offset}",
@@ -102,7 +101,7 @@ def only_older(reading: Reading, next_offset: int, nature: Nature) -> BadRecord:
     )
 
 
-def too_large(reading: Reading, nature: Nature) -> BadRecord:
+def too_large(reading: SliceState, nature: Capabilities) -> BadRecord:
     return BadRecord(
         f"{reading.slice.partition}: no complete batch at offset {reading.position} in "
         f"{reading.fetch_bytes} bytes",
@@ -112,7 +111,7 @@ def too_large(reading: Reading, nature: Nature) -> BadRecord:
     )
 
 
-def unreadable(reading: Reading, trouble: str) -> BadRecord:
+def unreadable(reading: SliceState, trouble: str) -> BadRecord:
     return BadRecord(
         f"{reading.slice.partition} cannot be read at offset {reading.position}",
         why=trouble,
@@ -121,7 +120,7 @@ def unreadable(reading: Reading, trouble: str) -> BadRecord:
     )
 
 
-def not_allowed(reading: Reading, trouble: str) -> JobFileError:
+def not_allowed(reading: SliceState, trouble: str) -> JobFileError:
     return JobFileError(
         f"{reading.slice} may not be read",
         why=trouble,
@@ -130,7 +129,7 @@ def not_allowed(reading: Reading, trouble: str) -> JobFileError:
     )
 
 
-def not_served(reading: Reading, trouble: str) -> Unreachable:
+def not_served(reading: SliceState, trouble: str) -> Unreachable:
     return Unreachable(
         f"{reading.slice} cannot be read",
         why=trouble,

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rangeland.fetch.loop_actions import Patience
+from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Address, Slice
 
 Rates = tuple[tuple[Address, int], ...]
@@ -28,7 +28,7 @@ def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second:
     )
 
 
-def slowed(patience: Patience, rates: Rates) -> Patience:
+def slowed(patience: FetchLimits, rates: Rates) -> FetchLimits:
     """Requests of about a second's worth, so that a slow reader pauses often and briefly."""
     if not rates:
         return patience
@@ -41,7 +41,7 @@ def slowed(patience: Patience, rates: Rates) -> Patience:
 
 
 @dataclass(slots=True)
-class Manners:
+class Throttle:
     """``rates``: bytes per second, by broker; of one that is not named, such as a new leader,
     no more is taken than of the least of them. ``default_rate`` 0 and no rates: no limit."""
 

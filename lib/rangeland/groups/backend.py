@@ -4,7 +4,7 @@ Three homes, one idea. A *home* is where a group lives: Kafka's coordinator, Zoo
 RocketMQ's brokers. A *membership* is one driver's place in the group: while it holds, its
 partitions are nobody else's. Landing never depends on any of it.
 
-A home's code is of its dialect and has no socket and no clock: it asks through an ``Edge``.
+A home's code is of its dialect and has no socket and no clock: it asks through an ``GroupIO``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rangeland.errors import Conflict
 from rangeland.model import Address, Partition
 
 
-class Standing(Enum):
+class HeartbeatStatus(Enum):
     """What a heartbeat says."""
 
     HOLDS = "holds"
@@ -38,7 +38,7 @@ class Fenced(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class GroupMember:
     """One member as the group's home shows it. ``is_ours``: a driver of the same job."""
 
     member_id: str
@@ -53,15 +53,15 @@ class GroupView:
     """``state``: empty, stable, rebalancing or unknown to the home (``absent``)."""
 
     state: str
-    members: tuple[Holder, ...] = ()
+    members: tuple[GroupMember, ...] = ()
 
     @property
-    def owners(self) -> dict[Partition, Holder]:
+    def owners(self) -> dict[Partition, GroupMember]:
         return {p: member for member in self.members for p in member.partitions}
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class JoinRequest:
     """What a driver says when it joins. ``partitions`` are all that the job reads: each
     member names the same. ``assignment`` is range, roundrobin or sticky."""
 
@@ -90,7 +90,7 @@ class Membership(Protocol):
     def beat_ms(self) -> int:
         """How often ``beat`` is to be called."""
 
-    def beat(self) -> Standing:
+    def beat(self) -> HeartbeatStatus:
         """One heartbeat. Raises Unreachable while the home cannot be asked."""
 
     def rejoin(self) -> None:
@@ -105,7 +105,7 @@ class Membership(Protocol):
         """Gives its partitions back at once. What fails here ends with the session."""
 
 
-class Home(Protocol):
+class GroupBackend(Protocol):
     """Where groups live. Raises Unreachable where it cannot be asked."""
 
     @property
@@ -121,14 +121,14 @@ class Home(Protocol):
 
     def view(self, group: str) -> GroupView: ...
 
-    def join(self, joining: Joining) -> Membership:
+    def join(self, joining: JoinRequest) -> Membership:
         """Raises Conflict naming who is there where a consumer that is no driver of this job
         holds partitions, Unreachable where the home cannot be asked."""
 
     def close(self) -> None: ...
 
 
-class Edge(Protocol):
+class GroupIO(Protocol):
     """What a home may do at the edge."""
 
     @property

@@ -7,26 +7,26 @@ import pkgutil
 from typing import cast
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.group_io import BrokerEdge
+from rangeland.connection.group_io import BrokerGroupIO
 from rangeland.errors import JobFileError
-from rangeland.groups.backend import Home
+from rangeland.groups.backend import GroupBackend
 from rangeland.job import Job
 from rangeland.job.source_settings import groups_in_zookeeper
 
 
-def open_home(job: Job, settings: ClusterSettings) -> Home:
+def open_home(job: Job, settings: ClusterSettings) -> GroupBackend:
     """The backend of the groups that this job names. Raises Unreachable where it cannot be
     reached, JobFileError where this dialect's groups need a ZooKeeper and the job names none."""
     if groups_in_zookeeper(job):
-        from rangeland.groups.zookeeper.group_backend import ZooKeeperHome
+        from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups
 
-        return ZooKeeperHome(
+        return ZooKeeperGroups(
             job.source.zookeeper or "", job.job, connect_ms=job.source.timeouts.connect_ms
         )
     return broker_groups(settings)
 
 
-def broker_groups(settings: ClusterSettings) -> Home:
+def broker_groups(settings: ClusterSettings) -> GroupBackend:
     """The backend at the dialect's own brokers. Raises JobFileError where they keep no groups."""
     import rangeland.groups as room
 
@@ -37,4 +37,4 @@ def broker_groups(settings: ClusterSettings) -> Home:
             do="set source.zookeeper",
         )
     backend = importlib.import_module(f"rangeland.groups.{settings.dialect}.group_backend")
-    return cast(Home, backend.open_home(BrokerEdge(settings)))
+    return cast(GroupBackend, backend.open_home(BrokerGroupIO(settings)))

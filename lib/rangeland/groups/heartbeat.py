@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.groups.backend import Fenced, Membership, Standing
+from rangeland.groups.backend import Fenced, HeartbeatStatus, Membership
 from rangeland.model import Partition
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ LAST_BEAT_S = 2
 """How long a beat that is under way is waited for at the end."""
 
 
-class Keeper:
+class HeartbeatThread:
     """Keeps one membership. ``close`` it; that leaves the group."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Keeper:
         self.session_s = session_ms / 1000
         self._clock = clock
         self._lock = threading.RLock()
-        self._standing = Standing.HOLDS
+        self._standing = HeartbeatStatus.HOLDS
         self._heard = clock()
         self._reading = False
         self._ended = threading.Event()
@@ -68,7 +68,7 @@ class Keeper:
         """The driver is to give up what it reads: others want to take part, or have taken
         over. Not where the home is silent: then nobody could take over in order."""
         with self._lock:
-            return self._standing is not Standing.HOLDS and self.gone is None
+            return self._standing is not HeartbeatStatus.HOLDS and self.gone is None
 
     @property
     def gone(self) -> RangelandError | None:
@@ -98,7 +98,7 @@ class Keeper:
         """Takes part in a rebalance now, if there is one. Only for who reads nothing, or
         does not mind that others read the same."""
         with self._lock:
-            if self._standing is not Standing.HOLDS and not self._ended.is_set():
+            if self._standing is not HeartbeatStatus.HOLDS and not self._ended.is_set():
                 self._rejoin()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -109,7 +109,7 @@ class Keeper:
             try:
                 self._membership.commit(offsets)
             except Fenced:
-                self._standing = Standing.LOST
+                self._standing = HeartbeatStatus.LOST
                 self.settle()
                 if self._out is not None:
                     raise self._out from None
@@ -150,12 +150,12 @@ class Keeper:
                 return
             self._note(turn, said)
 
-    def _note(self, turn: int, said: Standing) -> None:
+    def _note(self, turn: int, said: HeartbeatStatus) -> None:
         with self._lock:
             if self._ended.is_set() or turn != self._turn:
                 return
             self._standing = said
-            if said is Standing.HOLDS:
+            if said is HeartbeatStatus.HOLDS:
                 self._heard = self._clock()
             elif not self._reading:
                 self._rejoin()
@@ -170,7 +170,7 @@ class Keeper:
             self._out = error
         else:
             self._turn += 1
-            self._standing = Standing.HOLDS
+            self._standing = HeartbeatStatus.HOLDS
             self._heard = self._clock()
             if self._ended.is_set():  # closed meanwhile, by who could not wait for this
                 self._membership.leave()

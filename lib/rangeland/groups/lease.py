@@ -15,13 +15,13 @@ from contextlib import contextmanager
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
-from rangeland.groups.backend import Fenced, GroupView, Home, Joining
+from rangeland.groups.backend import Fenced, GroupBackend, GroupView, JoinRequest
 from rangeland.groups.backend_choice import open_home
-from rangeland.groups.heartbeat import Keeper
-from rangeland.groups.offset_mirror import Mirrored, mirror, told
+from rangeland.groups.heartbeat import HeartbeatThread
+from rangeland.groups.offset_mirror import MirrorOutcome, mirror, told
 from rangeland.job import Group, Job
 from rangeland.model import Partition
-from rangeland.planning.slice_assignment import Seats
+from rangeland.planning.slice_assignment import SliceOwners
 
 ABSENT = GroupView("absent")
 POLL_SECONDS = 0.5
@@ -31,15 +31,15 @@ GRACE_SECONDS = 5
 Tell = Callable[[str], None]
 
 
-class Place:
+class GroupLease:
     """One run's place in a group. Without a keeper the run is no member of it."""
 
     def __init__(
         self,
-        home: Home,
+        home: GroupBackend,
         group: str,
         partitions: Collection[Partition],
-        keeper: Keeper | None,
+        keeper: HeartbeatThread | None,
         warn: Tell,
         step: Tell,
     ) -> None:
@@ -91,12 +91,12 @@ class Place:
         if self._keeper is not None:
             self._keeper.settle()
 
-    def seats(self, partitions: Collection[Partition]) -> Seats:
+    def seats(self, partitions: Collection[Partition]) -> SliceOwners:
         """Who owns what. A driver without a group, or with one that is gone, owns all of
         ``partitions``."""
         me = self.member_id
         if self._keeper is None or not self.is_member:
-            return Seats(me, frozenset(partitions), {}, (me,))
+            return SliceOwners(me, frozenset(partitions), {}, (me,))
         try:
             view = self._keeper.asked(lambda: self.home.view(self.group))
         except RangelandError:
@@ -104,7 +104,7 @@ class Place:
         drivers = [holder for holder in view.members if holder.is_ours]
         self._note_strangers(view, frozenset(partitions))
         members = tuple(driver.member_id for driver in drivers)
-        return Seats(
+        return SliceOwners(
             me,
             self._keeper.owned,
             # A stranger reads for itself: what it holds is read here by the first driver.
@@ -203,7 +203,7 @@ class Place:
         stand = {p: -1 if (at := offsets.get(p)) is None else at for p in theirs}
         return [p for p in theirs if stand[p] < checkpoint[p]]
 
-    def _mirror(self, checkpoint: Mapping[Partition, int]) -> Mirrored:
+    def _mirror(self, checkpoint: Mapping[Partition, int]) -> MirrorOutcome:
         keeper = self._keeper
         if keeper is None or keeper.gone is not None:
             return mirror(
@@ -223,7 +223,7 @@ def claimed(
     partitions: Sequence[Partition],
     warn: Tell,
     step: Tell,
-) -> Iterator[Place | None]:
+) -> Iterator[GroupLease | None]:
     """The place of a run in its job's group until the end of the block; None without a group
     or without its home. Raises Conflict where a consumer that is no driver of this job holds
     partitions, and JobFileError where the home refuses the group."""
@@ -240,7 +240,7 @@ def claimed(
     try:
         keeper = _join(job, job.group, home, partitions, warn)
         try:
-            yield Place(home, job.group.id, partitions, keeper, warn, step)
+            yield GroupLease(home, job.group.id, partitions, keeper, warn, step)
         finally:
             if keeper is not None:
                 keeper.close()
@@ -249,9 +249,9 @@ def claimed(
 
 
 def _join(
-    job: Job, group: Group, home: Home, partitions: Sequence[Partition], warn: Tell
-) -> Keeper | None:
-    joining = Joining(
+    job: Job, group: Group, home: GroupBackend, partitions: Sequence[Partition], warn: Tell
+) -> HeartbeatThread | None:
+    joining = JoinRequest(
         group=group.id,
         job=job.job,
         partitions=tuple(sorted(partitions)),
@@ -262,7 +262,7 @@ def _join(
         rebalance_ms=group.rebalance_ms,
     )
     try:
-        return Keeper(home.join(joining), group.session_ms)
+        return HeartbeatThread(home.join(joining), group.session_ms)
     except (Unreachable, RemoteProtocolError) as error:
         # The second: brokers that are too old to keep groups in this way.
         warn(_alone(group, error))

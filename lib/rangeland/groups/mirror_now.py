@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rangeland.errors import Conflict, JobFileError
-from rangeland.groups.backend import GroupView, Home
+from rangeland.groups.backend import GroupBackend, GroupView
 from rangeland.groups.backend_choice import open_home
-from rangeland.groups.offset_mirror import Mirrored, mirror, positions
+from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions
 from rangeland.job import Group, Job
 from rangeland.job.source_settings import cluster_settings, wanted_of
 from rangeland.landing.job_survey import survey_of
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone
 from rangeland.model import LogState, Partition
 from rangeland.progress import Progress
@@ -27,7 +27,7 @@ State = Literal["mirrored", "unchanged", "nothing-landed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class MirroredPartition:
     """One partition: the checkpoint, and the group's offset before and now."""
 
     partition: Partition
@@ -52,14 +52,14 @@ class Pushed:
 
 
 @dataclass(frozen=True, slots=True)
-class PushResult:
+class MirrorResult:
     """Of ``mirror``."""
 
     job: str
     group: str
     home: str
     state: State
-    partitions: tuple[Pushed, ...]
+    partitions: tuple[MirroredPartition, ...]
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
@@ -83,13 +83,13 @@ def group_of(job: Job) -> Group:
     return job.group
 
 
-def push(job: Job, spark: Any, progress: Progress) -> PushResult:
+def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     """Raises Conflict where somebody is a member of the group, Unreachable where its home
     cannot be asked, JobFileError for a job without a group."""
     started = time.monotonic()
     group = group_of(job)
     progress.step(f"looking at the table {job.sink.table}")
-    target = Target(spark, job)
+    target = LandingTarget(spark, job)
     target.refuse_disagreement()
     refuse_undone(spark, target, job, progress)
     standing = target.standing(job.application)
@@ -106,7 +106,7 @@ def push(job: Job, spark: Any, progress: Progress) -> PushResult:
     finally:
         home.close()
     state: State = "mirrored" if found.changed else "unchanged"
-    return PushResult(
+    return MirrorResult(
         job=job.job,
         group=group.id,
         home=name,
@@ -116,7 +116,7 @@ def push(job: Job, spark: Any, progress: Progress) -> PushResult:
     )
 
 
-def _push(home: Home, group: str, checkpoint: dict[Partition, int]) -> Mirrored:
+def _push(home: GroupBackend, group: str, checkpoint: dict[Partition, int]) -> MirrorOutcome:
     refuse_members(group, home.view(group))
     found = mirror(home, group, checkpoint, lambda offsets: home.commit(group, offsets))
     if found.differing:
@@ -148,8 +148,8 @@ def refuse_members(group: str, view: GroupView) -> None:
     )
 
 
-def _pushed(found: Mirrored, logs: dict[Partition, LogState]) -> tuple[Pushed, ...]:
+def _pushed(found: MirrorOutcome, logs: dict[Partition, LogState]) -> tuple[MirroredPartition, ...]:
     return tuple(
-        Pushed(p, offset, found.before.get(p), found.after.get(p), logs[p].end_offset)
+        MirroredPartition(p, offset, found.before.get(p), found.after.get(p), logs[p].end_offset)
         for p, offset in found.checkpoint.items()
     )

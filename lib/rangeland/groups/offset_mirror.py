@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from rangeland.groups.backend import Home
+from rangeland.groups.backend import GroupBackend
 from rangeland.model import LogState, Partition
-from rangeland.planning.incarnation import Mark, recreated
+from rangeland.planning.incarnation import LogMark, recreated
 
 Offsets = Mapping[Partition, int]
 
 
 def positions(
-    checkpoint: Mapping[Partition, Mark], logs: Mapping[Partition, LogState]
+    checkpoint: Mapping[Partition, LogMark], logs: Mapping[Partition, LogState]
 ) -> dict[Partition, int]:
     """What a group may be told: where the checkpoint stands in logs that are there, in the
     same life of their topics."""
@@ -30,7 +30,7 @@ def positions(
 
 
 @dataclass(frozen=True, slots=True)
-class Mirrored:
+class MirrorOutcome:
     """What the group had, and what it has now. None where it has nothing."""
 
     checkpoint: Offsets
@@ -61,13 +61,15 @@ class Mirrored:
             and (p, stood) not in earlier
         )
 
-    def of(self, partitions: Collection[Partition]) -> Mirrored:
+    def of(self, partitions: Collection[Partition]) -> MirrorOutcome:
         """The same, of some partitions."""
         mine = {p: offset for p, offset in self.checkpoint.items() if p in partitions}
-        return Mirrored(mine, self.before, self.after)
+        return MirrorOutcome(mine, self.before, self.after)
 
 
-def told(group: str, found: Mirrored, earlier: Collection[tuple[Partition, int]]) -> Iterator[str]:
+def told(
+    group: str, found: MirrorOutcome, earlier: Collection[tuple[Partition, int]]
+) -> Iterator[str]:
     """What a person should know of it: that somebody else has moved the group, or does."""
     if moved := found.moved(earlier):
         p = moved[0]
@@ -87,16 +89,16 @@ def told(group: str, found: Mirrored, earlier: Collection[tuple[Partition, int]]
 
 
 def mirror(
-    home: Home, group: str, checkpoint: Offsets, commit: Callable[[Offsets], None]
-) -> Mirrored:
+    home: GroupBackend, group: str, checkpoint: Offsets, commit: Callable[[Offsets], None]
+) -> MirrorOutcome:
     """Commits what differs, through ``commit``, and reads it back. Raises Unreachable, and
     what ``commit`` raises."""
     if not checkpoint:
-        return Mirrored({}, {}, {})
+        return MirrorOutcome({}, {}, {})
     partitions = tuple(checkpoint)
     before = home.offsets(group, partitions)
     stale = {p: offset for p, offset in checkpoint.items() if before.get(p) != offset}
     if not stale:
-        return Mirrored(checkpoint, before, before)
+        return MirrorOutcome(checkpoint, before, before)
     commit(stale)
-    return Mirrored(checkpoint, before, home.offsets(group, partitions))
+    return MirrorOutcome(checkpoint, before, home.offsets(group, partitions))

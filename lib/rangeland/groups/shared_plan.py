@@ -16,18 +16,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rangeland.delta.ledger.events import FileEntry, OutcomeEntry, PartEntry
+from rangeland.delta.ledger.events import FileEntry, OutcomeEvent, PartEvent
 from rangeland.errors import RangelandError
-from rangeland.groups.lease import Place
-from rangeland.landing.target_state import Target
+from rangeland.groups.lease import GroupLease
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Range, Receipt, Slice, TaskResult
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_assignment import (
-    Complete,
-    Read,
-    Seats,
-    Wait,
+    PlanComplete,
+    ReadSlices,
+    SliceOwners,
+    WaitForOthers,
     next_step,
     not_handed_in,
 )
@@ -51,8 +51,8 @@ class SharedReading:
     def __init__(
         self,
         plan: Plan,
-        target: Target,
-        place: Place,
+        target: LandingTarget,
+        place: GroupLease,
         read: Reader,
         files_of: Callable[[Sequence[TaskResult]], list[FileEntry]],
         confirm: Callable[[Mapping[int, Receipt]], None],
@@ -75,7 +75,7 @@ class SharedReading:
         self._seen = 0
         self._since = time.monotonic()
 
-    def outcome(self) -> OutcomeEntry:
+    def outcome(self) -> OutcomeEvent:
         """The outcome of the plan, prepared here or by another driver."""
         while True:
             parts, outcome = self._handed_in()
@@ -83,12 +83,12 @@ class SharedReading:
             if outcome is not None:
                 return outcome
 
-    def _handed_in(self) -> tuple[list[PartEntry], OutcomeEntry | None]:
+    def _handed_in(self) -> tuple[list[PartEvent], OutcomeEvent | None]:
         parts, outcome = self._target.handed_in(self._plan)
         # Parts of a plan that is not split were read without the transform that it has now.
         return ([] if self._whole else parts), outcome
 
-    def _step(self, parts: Sequence[PartEntry]) -> OutcomeEntry | None:
+    def _step(self, parts: Sequence[PartEvent]) -> OutcomeEvent | None:
         done = _receipts(parts)
         self._place.settle()
         if self._place.must_stop:  # the home did not answer; until it is gone it may yet
@@ -97,14 +97,14 @@ class SharedReading:
         with self._place.reading():
             seats = self._place.seats(self._partitions)
             if self._is_stalled(len(parts)):
-                seats = Seats(seats.me, self._partitions, {}, (seats.me,))
+                seats = SliceOwners(seats.me, self._partitions, {}, (seats.me,))
             self._note_others(seats)
             step = next_step(self._plan.slices, done, seats, whole=self._whole)
-            if isinstance(step, Read):
+            if isinstance(step, ReadSlices):
                 found = self._read_slices(step, done)
-        if isinstance(step, Complete):
+        if isinstance(step, PlanComplete):
             return self._prepare(parts, [])
-        if isinstance(step, Wait):
+        if isinstance(step, WaitForOthers):
             self._wait(step, seats)
             return None
         units, error = found
@@ -120,11 +120,11 @@ class SharedReading:
             self._seen, self._since = parts, time.monotonic()
         return time.monotonic() - self._since > STALLED_SECONDS
 
-    def _note_others(self, seats: Seats) -> None:
+    def _note_others(self, seats: SliceOwners) -> None:
         others = {owner for owner in seats.owners.values() if owner != seats.me}
         self.with_others = self.with_others or bool(others)
 
-    def _read_slices(self, step: Read, done: dict[int, Receipt]) -> Finished:
+    def _read_slices(self, step: ReadSlices, done: dict[int, Receipt]) -> Finished:
         self._waits_for = ""
         before = {index: r.until_offset - r.from_offset for index, r in done.items()}
         found = self._read(step.slices, self._must_stop, before)
@@ -142,7 +142,7 @@ class SharedReading:
         seats = self._place.seats(self._partitions)
         return not seats.reads(self._plan.slices[0].partition)
 
-    def _wait(self, step: Wait, seats: Seats) -> None:
+    def _wait(self, step: WaitForOthers, seats: SliceOwners) -> None:
         if (text := step.told(seats)) != self._waits_for:
             self._waits_for = text
             self._progress.step(text)
@@ -150,7 +150,7 @@ class SharedReading:
 
     # --- writing it down ------------------------------------------------------------------
 
-    def _hand_in(self, units: Sequence[TaskResult]) -> OutcomeEntry | None:
+    def _hand_in(self, units: Sequence[TaskResult]) -> OutcomeEvent | None:
         """Makes what was read here everybody's. The outcome where there is one by then."""
         while True:
             parts, outcome = self._handed_in()
@@ -176,7 +176,7 @@ class SharedReading:
         prove(replace(self._plan, ranges=ranges, slices=slices, losses=()), receipts)
         self._confirm(receipts)
 
-    def _prepare(self, parts: Sequence[PartEntry], units: Sequence[TaskResult]) -> OutcomeEntry:
+    def _prepare(self, parts: Sequence[PartEvent], units: Sequence[TaskResult]) -> OutcomeEvent:
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for unit in units for r in unit.receipts}
         files = [entry for part in parts for entry in part.files]
@@ -189,5 +189,5 @@ class SharedReading:
         return outcome
 
 
-def _receipts(parts: Sequence[PartEntry]) -> dict[int, Receipt]:
+def _receipts(parts: Sequence[PartEvent]) -> dict[int, Receipt]:
     return {receipt.slice_index: receipt for part in parts for receipt in part.receipts}

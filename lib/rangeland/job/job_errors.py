@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from rangeland.errors import JobFileError
 from rangeland.job.located_values import JobText, shown
-from rangeland.job.section import Misplaced
+from rangeland.job.section import MisplacedKey
 
 
 def refuse(text: JobText, error: ValidationError) -> NoReturn:
@@ -41,7 +41,7 @@ def _path(problem: Any) -> tuple[str | int, ...]:
     """A field's path as the job file has it: without the names of a union's members."""
     loc: tuple[str | int, ...] = problem["loc"]
     cause = problem.get("ctx", {}).get("error")
-    if isinstance(cause, Misplaced):
+    if isinstance(cause, MisplacedKey):
         return (*loc, *cause.field)
     if loc[:3] == ("source", "security", "tls") and loc[3:4] in (("Tls",), ("bool",)):
         return (*loc[:3], *loc[4:])

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from rangeland.delta.table_path import TablePath
 from rangeland.job.job_errors import refuse
 from rangeland.job.located_values import JobText, override, parse_job_text, read_job_text
-from rangeland.job.section import Misplaced, Part
+from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.source_section import Source
 from rangeland.job.value_parsers import (
     FirstRun,
@@ -30,9 +30,9 @@ from rangeland.job.value_parsers import (
 )
 from rangeland.model import Bounds, Earliest, FromCheckpoint, Latest
 from rangeland.patterns import check_pattern
-from rangeland.planning.bounds import Request
+from rangeland.planning.bounds import RangeRequest
 from rangeland.planning.limits import Limits
-from rangeland.planning.policy import Action, Policy, TopicRule, Verdict
+from rangeland.planning.policy import Action, LossKind, Policy, TopicRule
 from rangeland.planning.slices import Slicing
 
 OnLoss = Literal["fail", "skip", "hold"]
@@ -40,7 +40,7 @@ OnSilence = Literal["fail", "hold"]
 OnCorrupt = Literal["fail", "skip", "hold", "quarantine"]
 
 
-class RangeSpec(Part):
+class RangeSpec(Section):
     """What to land: where to begin, where to end, and what `checkpoint` means at first."""
 
     from_: From = Field(
@@ -64,7 +64,7 @@ class RangeSpec(Part):
     )
 
 
-class LimitSpec(Part):
+class LimitSpec(Section):
     """The most that one run lands, shared out fairly over partitions; the next goes on."""
 
     max_records: Whole | None = Field(default=None, gt=0, description="Offsets per run.")
@@ -78,7 +78,7 @@ class LimitSpec(Part):
     )
 
 
-class SliceSpec(Part):
+class SliceSpec(Section):
     """How ranges are cut into pieces that tasks read."""
 
     target_bytes: Size = Field(
@@ -91,7 +91,7 @@ class SliceSpec(Part):
     )
 
 
-class TopicPolicy(Part):
+class TopicPolicy(Section):
     """What is done for some topics; of what is not named here, the general word holds."""
 
     expired: OnLoss | None = None
@@ -104,11 +104,11 @@ class TopicPolicy(Part):
 
     def rule(self, pattern: str) -> TopicRule:
         named = self.model_dump(exclude_none=True)
-        actions = tuple((Verdict(name), Action(word)) for name, word in named.items())
+        actions = tuple((LossKind(name), Action(word)) for name, word in named.items())
         return TopicRule(pattern, actions)
 
 
-class PolicySpec(Part):
+class PolicySpec(Section):
     """What to do about offsets that cannot be had: `fail` ends the run, `skip` goes on and
     records the loss in the ledger, `hold` leaves that partition where it is and lands the
     others."""
@@ -176,7 +176,7 @@ class PolicySpec(Part):
         )
 
 
-class Sink(Part):
+class Sink(Section):
     """Where records land, and how they are written."""
 
     table: str = Field(
@@ -237,7 +237,7 @@ class Sink(Part):
         return re.fullmatch(r"[\w`-]+(\.[\w`-]+){1,2}", self.table) is not None
 
 
-class Group(Part):
+class Group(Section):
     """A consumer group beside the job. Exactly-once never depends on it."""
 
     id: str = Field(
@@ -264,11 +264,11 @@ class Group(Part):
     def _outlasts(self) -> Group:
         if self.rebalance_ms <= self.session_ms:
             expected = f"more than group.session_ms, which is {self.session_ms}"
-            raise Misplaced(expected, "rebalance_ms")
+            raise MisplacedKey(expected, "rebalance_ms")
         return self
 
 
-class Job(Part):
+class Job(Section):
     """One job file, checked."""
 
     job: str = Field(
@@ -289,7 +289,7 @@ class Job(Part):
             for topic in (partition.topic for partition in bounds.listed):
                 if not self.source.reads(topic):
                     expected = f"ranges of topics of this job, not of {topic!r}"
-                    raise Misplaced(expected, "range", side, topic)
+                    raise MisplacedKey(expected, "range", side, topic)
         return self
 
     @model_validator(mode="after")
@@ -298,7 +298,7 @@ class Job(Part):
             rule = TopicRule(pattern, ())
             if not any(rule.matches(topic) for topic in self.source.topics):
                 expected = f"topics of this job, and {pattern!r} is none"
-                raise Misplaced(expected, "policy", "topics", pattern)
+                raise MisplacedKey(expected, "policy", "topics", pattern)
         return self
 
     @model_validator(mode="after")
@@ -307,7 +307,7 @@ class Job(Part):
         timed = [w for w in self.sink.partition_by if re.fullmatch(column, w.strip())]
         if self.source.dialect == "jafka" and timed and not self.sink.transform:
             expected = f"other columns than {timed[0]}: messages of jafka have no timestamp"
-            raise Misplaced(expected, "sink", "partition_by")
+            raise MisplacedKey(expected, "sink", "partition_by")
         return self
 
     @staticmethod
@@ -338,8 +338,8 @@ class Job(Part):
         return f"rangeland/{self.job}"
 
     @property
-    def request(self) -> Request:
-        return Request(
+    def request(self) -> RangeRequest:
+        return RangeRequest(
             self.range.from_,
             self.range.until,
             self.range.first_run,

@@ -32,7 +32,7 @@ _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePosition:
     """Where a value stands: the file as it was named, and the line, from 1."""
 
     file: str
@@ -49,10 +49,10 @@ class JobText:
 
     name: str
     values: dict[str, Any]
-    places: Mapping[Path_, Place] = field(default_factory=dict)
+    places: Mapping[Path_, SourcePosition] = field(default_factory=dict)
     overridden: frozenset[Path_] = frozenset()
 
-    def place_of(self, path: Path_) -> Place | None:
+    def place_of(self, path: Path_) -> SourcePosition | None:
         """The place of a field, or of the nearest thing around it that is in a file."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.places:
@@ -197,7 +197,7 @@ def _parse(text: str, name: str) -> JobText:
             why=str(error),
             do="correct the file",
         ) from None
-    places: dict[Path_, Place] = {}
+    places: dict[Path_, SourcePosition] = {}
     _note_places(node, (), name, places)
     if not isinstance(values, dict):
         raise JobFileError(f"{name} is not a job file", do="write fields such as `job: orders`")
@@ -205,16 +205,16 @@ def _parse(text: str, name: str) -> JobText:
 
 
 def _note_places(
-    node: yaml.Node | None, path: Path_, file: str, places: dict[Path_, Place]
+    node: yaml.Node | None, path: Path_, file: str, places: dict[Path_, SourcePosition]
 ) -> None:
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
             here = (*path, _step(key_node.value))
-            places[here] = Place(file, key_node.start_mark.line + 1)
+            places[here] = SourcePosition(file, key_node.start_mark.line + 1)
             _note_places(value_node, here, file, places)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            places[(*path, index)] = Place(file, item.start_mark.line + 1)
+            places[(*path, index)] = SourcePosition(file, item.start_mark.line + 1)
             _note_places(item, (*path, index), file, places)
 
 

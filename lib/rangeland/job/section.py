@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class Misplaced(ValueError):
+class MisplacedKey(ValueError):
     """What only the whole can tell is wrong with one of its fields: ``field`` is that one's
     path from there."""
 
@@ -14,5 +14,5 @@ class Misplaced(ValueError):
         super().__init__(expected)
 
 
-class Part(BaseModel):
+class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from rangeland.job.section import Misplaced, Part
+from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.value_parsers import (
     Milliseconds,
     SecretRef,
@@ -27,7 +27,7 @@ from rangeland.patterns import check_pattern, matches
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 
-class Tls(Part):
+class Tls(Section):
     """TLS towards brokers; `true` for a connection that only needs the system's authorities."""
 
     ca: str | None = Field(
@@ -48,7 +48,7 @@ class Tls(Part):
     )
 
 
-class Token(Part):
+class Token(Section):
     """Where the token of OAUTHBEARER comes from: one of command, file, callable, endpoint. It is
     had anew for each login, wherever a connection is made: on the driver and on executors."""
 
@@ -101,17 +101,17 @@ class Token(Part):
             raise ValueError("exactly one of command, file, callable and endpoint")
         for name in ("client_id", "client_secret"):
             if self.endpoint and getattr(self, name) is None:
-                raise Misplaced("a value, since there is an endpoint", name)
+                raise MisplacedKey("a value, since there is an endpoint", name)
         for name in ("client_id", "client_secret", "scope", "ca"):
             if not self.endpoint and getattr(self, name) is not None:
-                raise Misplaced("nothing, since there is no endpoint", name)
+                raise MisplacedKey("nothing, since there is no endpoint", name)
         safe = r"https:.*|http://(localhost|127\.\d+\.\d+\.\d+|\[::1\])([:/].*)?"
         if self.endpoint and re.fullmatch(safe, self.endpoint) is None:
-            raise Misplaced("https, since a secret is sent there", "endpoint")
+            raise MisplacedKey("https, since a secret is sent there", "endpoint")
         return self
 
 
-class Sasl(Part):
+class Sasl(Section):
     """Who this client is: name and password, or a token."""
 
     model_config = ConfigDict(
@@ -146,28 +146,28 @@ class Sasl(Part):
         others = ("username", "password") if bears else ("token", "extensions")
         for name in needed:
             if not getattr(self, name):
-                raise Misplaced(f"a value, since the mechanism is {self.mechanism}", name)
+                raise MisplacedKey(f"a value, since the mechanism is {self.mechanism}", name)
         for name in others:
             if getattr(self, name):
-                raise Misplaced(f"nothing, since the mechanism is {self.mechanism}", name)
+                raise MisplacedKey(f"nothing, since the mechanism is {self.mechanism}", name)
         if "\0" in (self.username or ""):
-            raise Misplaced("a name without NUL", "username")
+            raise MisplacedKey("a name without NUL", "username")
         for name, text in self.extensions.items():  # RFC 7628 3.1
             if not re.fullmatch(r"[A-Za-z]+", name) or name.lower() == "auth":
-                raise Misplaced("names of letters, and not auth", "extensions", name)
+                raise MisplacedKey("names of letters, and not auth", "extensions", name)
             if not re.fullmatch(r"[\x20-\x7e\t\r\n]*", text):
-                raise Misplaced("printable ASCII", "extensions", name)
+                raise MisplacedKey("printable ASCII", "extensions", name)
         return self
 
 
-class Acl(Part):
+class Acl(Section):
     """A key pair that requests are signed with, for RocketMQ."""
 
     access_key: str = Field(description="The name that the broker's access rules know.")
     secret_key: SecretRef = Field(description="Signs requests; it is never sent.")
 
 
-class Security(Part):
+class Security(Section):
     """How brokers are spoken to, and as whom."""
 
     tls: Tls | bool = Field(
@@ -180,7 +180,7 @@ class Security(Part):
     acl: Acl | None = Field(default=None, description="A pair of keys: RocketMQ's way.")
 
 
-class Timeouts(Part):
+class Timeouts(Section):
     """How long to wait for brokers, in milliseconds."""
 
     connect_ms: Milliseconds = Field(default=5_000, description="For a connection.")
@@ -196,7 +196,7 @@ class Timeouts(Part):
     )
 
 
-class Source(Part):
+class Source(Section):
     """Where records come from: a dialect, its servers, topics."""
 
     model_config = ConfigDict(
@@ -381,23 +381,23 @@ class Source(Part):
         if not self.servers and not self.zookeeper:
             raise ValueError("at least one of servers as host:port")
         if self.security.sasl and self.security.acl:
-            raise Misplaced("either sasl or acl", "security", "acl")
+            raise MisplacedKey("either sasl or acl", "security", "acl")
         if self.security.acl and self.dialect != "rocketmq":
-            raise Misplaced("acl with the dialect rocketmq only", "security", "acl")
+            raise MisplacedKey("acl with the dialect rocketmq only", "security", "acl")
         if self.tags and self.dialect != "rocketmq":
-            raise Misplaced("tags with the dialect rocketmq only", "tags")
+            raise MisplacedKey("tags with the dialect rocketmq only", "tags")
         if self.compacted and self.dialect != "kafka":
-            raise Misplaced("compacted with the dialect kafka only", "compacted")
+            raise MisplacedKey("compacted with the dialect kafka only", "compacted")
         if self.security.sasl and self.dialect != "kafka":
-            raise Misplaced("sasl with the dialect kafka only", "security", "sasl")
+            raise MisplacedKey("sasl with the dialect kafka only", "security", "sasl")
         if self.security.tls and self.dialect == "jafka":
-            raise Misplaced("no TLS: Jafka's brokers do not speak it", "security", "tls")
+            raise MisplacedKey("no TLS: Jafka's brokers do not speak it", "security", "tls")
         if self.dialect == "jafka" and self.topic_pattern and not self.zookeeper:
-            raise Misplaced("topics by name: only zookeeper knows all of them", "topic_pattern")
+            raise MisplacedKey("topics by name: only zookeeper knows all of them", "topic_pattern")
         unknown = [t for t in self.partitions if self.topics and t not in self.topics]
         if unknown:
             expected = f"partitions of topics that are listed, not of {unknown[0]!r}"
-            raise Misplaced(expected, "partitions", unknown[0])
+            raise MisplacedKey(expected, "partitions", unknown[0])
         return self
 
     @property

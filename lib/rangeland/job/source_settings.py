@@ -26,8 +26,8 @@ from rangeland.job.job_file import Job
 from rangeland.job.source_section import Security, Tls, Token
 from rangeland.model import Partition
 from rangeland.planning.bounds import groups_asked, times_asked
-from rangeland.planning.incarnation import Mark
-from rangeland.survey.cluster_survey import Wanted
+from rangeland.planning.incarnation import LogMark
+from rangeland.survey.cluster_survey import SurveyRequest
 
 if TYPE_CHECKING:
     from rangeland.zookeeper.broker_registry import Registry
@@ -103,12 +103,12 @@ def groups_in_zookeeper(job: Job) -> bool:
 
 
 def wanted_of(
-    job: Job, known: Iterable[str] = (), checkpoint: Mapping[Partition, Mark] | None = None
-) -> Wanted:
+    job: Job, known: Iterable[str] = (), checkpoint: Mapping[Partition, LogMark] | None = None
+) -> SurveyRequest:
     """What a survey must look at to resolve the job's range. ``known`` are topics that the job
     has landed before, up to the ``checkpoint``."""
     source = job.source
-    return Wanted(
+    return SurveyRequest(
         topics=source.topics,
         topic_pattern=source.topic_pattern,
         partitions=source.partitions,

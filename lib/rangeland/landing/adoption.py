@@ -16,15 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from rangeland.delta.table_commit import Landed
+from rangeland.delta.table_commit import CommittedOutcome
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import Conflict
 from rangeland.job import Job
-from rangeland.landing.job_history import Unfinished
-from rangeland.landing.target_state import Target
+from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, Partition, Range
 from rangeland.planning.coverage_rule import Coverage, leave_out
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, advance
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.table_audit import Runs
@@ -61,7 +61,7 @@ class AdoptResult:
 def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptResult:
     """Takes the table as it is now for the job's own, with all rows that it has."""
     progress.step(f"looking at the table {job.sink.table}")
-    target = Target(spark, job)
+    target = LandingTarget(spark, job)
     checkpoint, landed, sequence = target.last_known(job.application)
     ranges: list[Range] = []
     if target.version is not None:
@@ -79,11 +79,11 @@ def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptRes
     outcome, _ = target.prepare(plan, outcomes, (), {})
     landed_at = target.land(outcome, target.version)
     target.kernel.settle()
-    version = landed_at.version if isinstance(landed_at, Landed) else target.version
+    version = landed_at.version if isinstance(landed_at, CommittedOutcome) else target.version
     return AdoptResult(job.job, job.sink.table, plan.sequence, version, tuple(ranges))
 
 
-def _unfinished(target: Target) -> list[Unfinished]:
+def _unfinished(target: LandingTarget) -> list[UnfinishedPlan]:
     """Plans that are known not to be in the table: runs finish them afterwards. Where that
     cannot be told, which may be why the table is adopted, they count as landed."""
     try:
@@ -92,7 +92,7 @@ def _unfinished(target: Target) -> list[Unfinished]:
         return []
 
 
-def _unknown(job: Job, spark: Any, target: Target, landed: Coverage) -> list[Range]:
+def _unknown(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> list[Range]:
     """The offsets of the job's topics that have rows which the ledger does not know."""
     nature = load_dialect(job.source.dialect).NATURE
     frame = table_frame(spark, target.there())
@@ -120,7 +120,7 @@ def _ranges(partition: Partition, runs: Runs) -> list[Range]:
 
 
 def _plan(
-    job: Job, ranges: list[Range], checkpoint: Mapping[Partition, Mark], sequence: int
+    job: Job, ranges: list[Range], checkpoint: Mapping[Partition, LogMark], sequence: int
 ) -> Plan:
     return Plan(
         job=job.job,

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.delta.ledger.events import FileEntry, OutcomeEntry
-from rangeland.delta.table_commit import FilesMissing, Landed, landed_at
+from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
+from rangeland.delta.table_commit import CommittedOutcome, FilesMissing, landed_at
 from rangeland.errors import (
     BadRecord,
     Bug,
@@ -27,29 +27,29 @@ from rangeland.errors import (
     TransformFailed,
 )
 from rangeland.fetch.throttle import shared_rates
-from rangeland.groups.lease import Place
+from rangeland.groups.lease import GroupLease
 from rangeland.groups.shared_plan import SharedReading
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, login_packages, with_cleanup
-from rangeland.landing.job_history import Unfinished
+from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.log_confirmation import Confirmation
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.redrive import HOLD_ALL, redrives, rereads, settings_of
 from rangeland.landing.replacement import Replacement, refuse_lost
-from rangeland.landing.target_state import Target, refuse_other_plan
+from rangeland.landing.target_state import LandingTarget, refuse_other_plan
 from rangeland.landing.task_output import file_entries, refuse_less, refuse_unseen
 from rangeland.landing.untimed_records import without_time
 from rangeland.model import DataFile, Partition, Receipt, Slice, Survey, TaskResult
-from rangeland.planning.plan import Plan, Way
+from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import prove
 from rangeland.planning.slices import pack
-from rangeland.planning.table_audit import Replaced
+from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress import Progress
 from rangeland.spark.executor_tasks import WriterSettings
 from rangeland.spark.plan_frames import land_transformed
 from rangeland.spark.python_workers import start_workers
-from rangeland.spark.spark_jobs import Stopped, land_tasks, land_until, translated
+from rangeland.spark.spark_jobs import TasksStopped, land_tasks, land_until, translated
 from rangeland.spark.transform import Transform
 from rangeland.wording import counted
 
@@ -61,14 +61,14 @@ _HOPELESS = (RangeLost, BadRecord, TableRefused, TransformFailed)
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class CommittedPlan:
     """One plan that is in the table now. ``recovered``: it was left by another driver or an
     earlier one. ``read_here``: this driver has read the log for it, or waited for those that
     it shares a plan with: its landing is theirs together."""
 
     plan: Plan
-    outcome: OutcomeEntry
-    landed: Landed
+    outcome: OutcomeEvent
+    landed: CommittedOutcome
     recovered: bool
     read_here: bool
     is_shared: bool = False
@@ -79,7 +79,7 @@ class Finished:
         return self.landed.anew or self.is_shared
 
 
-class Finisher:
+class PlanCommitter:
     """Finishes plans of one job's table. ``warn`` takes what a person should know;
     ``replaced`` counts what plans that replace rows have changed."""
 
@@ -87,7 +87,7 @@ class Finisher:
         self,
         spark: Any,
         job: Job,
-        target: Target,
+        target: LandingTarget,
         rows: pa.Schema,
         transform: Transform | None,
         progress: Progress,
@@ -101,15 +101,15 @@ class Finisher:
         self.progress = progress
         self.replacement = Replacement(spark, target)
         self.confirmation = Confirmation(job, lambda: target.clusters())
-        self.replaced: Replaced | None = None
+        self.replaced: ReplacedRange | None = None
         self.survey: Survey | None = None
         """The last look at the cluster, if there was one."""
-        self.place: Place | None = None
+        self.place: GroupLease | None = None
         """In the group of the job's runs, for as long as one holds."""
         self._warn = warn
         self._said: set[str] = set()
 
-    def finish(self, plan: Plan, left: Unfinished | None, *, recovered: bool) -> Finished:
+    def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
         self.progress.planned(plan, recovered)
         outcome = left.outcome if left is not None else None
         since = left.table_version if left is not None else self.target.version
@@ -135,12 +135,14 @@ class Finisher:
         if landed.anew and nulls:
             for text in without_time(nulls, self.target.layout(self.rows)):
                 self._warn(text)
-        return Finished(plan, outcome, landed, recovered, read_here, shared is not None)
+        return CommittedPlan(plan, outcome, landed, recovered, read_here, shared is not None)
 
-    def _land(self, plan: Plan, outcome: OutcomeEntry, since: int | None) -> Landed | FilesMissing:
+    def _land(
+        self, plan: Plan, outcome: OutcomeEvent, since: int | None
+    ) -> CommittedOutcome | FilesMissing:
         if not self._is_open(plan):  # which a table without its transaction would not tell
             where = (self.target.kernel, self.target.there(), plan.application, plan.sequence)
-            return Landed(landed_at(*where, since or 0), anew=False)
+            return CommittedOutcome(landed_at(*where, since or 0), anew=False)
         if self._is_open(plan) and (outcome.kept or outcome.attempt):
             if outcome.kept:
                 self.progress.step(f"keeping {counted(len(outcome.kept), 'file')} in quarantine")
@@ -167,7 +169,7 @@ class Finisher:
     def _is_open(self, plan: Plan) -> bool:
         return self.target.landed_sequence(plan.application) < plan.sequence
 
-    def _compare(self, plan: Plan, outcome: OutcomeEntry) -> None:
+    def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
         """What the replacement changes. It is for people: that rows of some type cannot be
         compared must not keep the plan from its end."""
         self.progress.step("comparing with the rows that are there")
@@ -176,9 +178,9 @@ class Finisher:
         except StorageFailed as error:
             self._warn(str(error))
             return
-        self.replaced = (self.replaced or Replaced()) + found
+        self.replaced = (self.replaced or ReplacedRange()) + found
 
-    def _read(self, plan: Plan, is_new: bool) -> OutcomeEntry:
+    def _read(self, plan: Plan, is_new: bool) -> OutcomeEvent:
         """Reads all slices, proves the counts and prepares the outcome."""
         try:
             receipts, files = self._read_unchanged(plan, is_new=is_new)
@@ -194,7 +196,7 @@ class Finisher:
             self._warn("another driver has read the same plan; its files are landed")
         return outcome
 
-    def _read_again(self, plan: Plan, outcome: OutcomeEntry, missing: FilesMissing) -> OutcomeEntry:
+    def _read_again(self, plan: Plan, outcome: OutcomeEvent, missing: FilesMissing) -> OutcomeEvent:
         """Prepared files have gone: the plan says which offsets they held."""
         n = len(missing.paths)
         gone = (
@@ -211,7 +213,7 @@ class Finisher:
             return self._given_up(plan, error, outcome.attempt + 1)
         return self.target.replace_outcome(outcome, plan, outcomes, files, receipts)
 
-    def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEntry:
+    def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
         """A replacement that can come to no good end ends here, without a change to the table:
         it would be in the way of every later run. Raises the error; unless another driver has
         read the plan well, whose outcome counts."""
@@ -355,7 +357,7 @@ class Finisher:
             else:
                 receipts, files = self._read_transformed(plan, reading, stop)
                 units = [TaskResult(tuple(receipts.values()), tuple(files))]
-        except Stopped:
+        except TasksStopped:
             units = []
         finally:
             self.progress.done()
@@ -403,4 +405,4 @@ class Finisher:
 
 def mends(plan: Plan) -> bool:
     """True where a plan lands what the table has lost."""
-    return plan.application.startswith(f"rangeland/{plan.job}/{Way.MISSING.value}/")
+    return plan.application.startswith(f"rangeland/{plan.job}/{PlanKind.MISSING.value}/")

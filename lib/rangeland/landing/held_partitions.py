@@ -11,19 +11,19 @@ from collections.abc import Iterable
 from contextlib import closing
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.delta.ledger.events import LossEntry
+from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import LogState, Partition, Slice, Survey
-from rangeland.planning.incarnation import Mark, recreated
-from rangeland.planning.plan_builder import Standing
-from rangeland.planning.policy import Action, Loss, Verdict
+from rangeland.planning.incarnation import LogMark, recreated
+from rangeland.planning.plan_builder import JobPosition
+from rangeland.planning.policy import Action, Loss, LossKind
 
-SHOWN_BY_READING = (Verdict.CORRUPT, Verdict.MISSING)
+SHOWN_BY_READING = (LossKind.CORRUPT, LossKind.MISSING)
 
 
 def damaged(
-    target: Target, cluster: ClusterSettings, standing: Standing, survey: Survey
+    target: LandingTarget, cluster: ClusterSettings, standing: JobPosition, survey: Survey
 ) -> list[Loss]:
     """The logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
     few records of each; raises what reading raises."""
@@ -31,7 +31,7 @@ def damaged(
     for loss in _held(target, standing).values():
         partition = loss.range.partition
         log = survey.logs.get(partition)
-        policy = cluster.policy.of(Verdict(loss.verdict), partition.topic)
+        policy = cluster.policy.of(LossKind(loss.verdict), partition.topic)
         if log is None or policy is not Action.HOLD:
             continue
         if log.leader.topic_id not in (None, loss.range.topic_id or log.leader.topic_id):
@@ -42,7 +42,7 @@ def damaged(
     return found
 
 
-def held_now(losses: Iterable[LossEntry], mark: Mark | None, log: LogState) -> LossEntry | None:
+def held_now(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -> LossEvent | None:
     """The loss for which a partition stays at its checkpoint, as far as a survey can tell: of
     damage it is told until a run has come past it."""
     at = 0 if mark is None else mark.until_offset
@@ -51,16 +51,16 @@ def held_now(losses: Iterable[LossEntry], mark: Mark | None, log: LogState) -> L
     if not held:
         return None
     gone = {
-        Verdict.EXPIRED: at < log.start_offset,
-        Verdict.TRUNCATED: at > log.end_offset,
-        Verdict.RECREATED: mark is not None and recreated(mark, log),
-        Verdict.CORRUPT: at < log.end_offset,
-        Verdict.MISSING: at < log.end_offset,
+        LossKind.EXPIRED: at < log.start_offset,
+        LossKind.TRUNCATED: at > log.end_offset,
+        LossKind.RECREATED: mark is not None and recreated(mark, log),
+        LossKind.CORRUPT: at < log.end_offset,
+        LossKind.MISSING: at < log.end_offset,
     }
-    return held[-1] if gone.get(Verdict(held[-1].verdict), False) else None
+    return held[-1] if gone.get(LossKind(held[-1].verdict), False) else None
 
 
-def _held(target: Target, standing: Standing) -> dict[Partition, LossEntry]:
+def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, LossEvent]:
     """The last time that each partition was held for damage, where its checkpoint still is."""
     found = {}
     for loss in target.losses():

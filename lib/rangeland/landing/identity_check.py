@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rangeland.delta.file_statistics import may_hold
-from rangeland.delta.ledger.events import PlanEntry
+from rangeland.delta.ledger.events import PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
 from rangeland.job import Job
@@ -28,7 +28,7 @@ _ADOPT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class SeenLanding:
     """What is known of one plan that has an outcome, apart from the table's transaction."""
 
     is_settled: bool
@@ -92,19 +92,19 @@ class VouchedLedger(TargetLedger):
             )
         return last if landed else last - 1
 
-    def _landing(self, ledger: Ledger, plan: PlanEntry) -> Landing:
+    def _landing(self, ledger: Ledger, plan: PlanEvent) -> SeenLanding:
         """Asks what costs least first, and no more than is needed."""
         application, sequence, since = plan.application, plan.sequence, plan.table_version or 0
         if (application, sequence) not in ledger.recent():
-            return Landing(True, False, False, False)
+            return SeenLanding(True, False, False, False)
         commits = [c for c in self.kernel.commits(self.there(), since) if c.version > since]
         named = any(c.transactions.get(application) == sequence for c in commits)
         first = commits[0].version if commits else (self.version or 0) + 1
         if named or first == since + 1:
-            return Landing(False, named, first == since + 1, False)
-        return Landing(False, False, False, self._has_files_of(ledger, plan))
+            return SeenLanding(False, named, first == since + 1, False)
+        return SeenLanding(False, False, False, self._has_files_of(ledger, plan))
 
-    def _has_files_of(self, ledger: Ledger, plan: PlanEntry) -> bool:
+    def _has_files_of(self, ledger: Ledger, plan: PlanEvent) -> bool:
         outcome = ledger.outcome(plan.application, plan.sequence)
         if outcome is None or self._snapshot is None:
             return False
@@ -184,7 +184,7 @@ class VouchedLedger(TargetLedger):
             do=f"bring the folder _rangeland back from where the table came from, {_ADOPT}",
         )
 
-    def _without_table(self, newest: PlanEntry) -> Conflict:
+    def _without_table(self, newest: PlanEvent) -> Conflict:
         return Conflict(
             f"the table {self.name} is gone, and its ledger is still there",
             why=f"the ledger's newest plan is {newest.application} {newest.sequence}; a new table "
@@ -200,7 +200,7 @@ class VouchedLedger(TargetLedger):
             do=f"bring the former folder back, {_ADOPT}",
         )
 
-    def _is_table_of(self, ledger: Ledger, newest: PlanEntry) -> bool:
+    def _is_table_of(self, ledger: Ledger, newest: PlanEvent) -> bool:
         """By its id; ledgers of version 0.1.0 know none, so there something that has landed has
         to be in the table."""
         if self._snapshot is None:

@@ -13,30 +13,30 @@ from itertools import islice
 from typing import Any
 
 from rangeland.delta import table_commit
-from rangeland.delta.ledger.events import LossEntry, OutcomeEntry, PlanEntry
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
-from rangeland.delta.table_metadata import CommitFacts
+from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage_rule import Coverage, common, coverage_of, leave_out
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
-from rangeland.planning.plan_builder import Standing
+from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import Action
-from rangeland.planning.read_options import Ask, Landed
+from rangeland.planning.read_options import LandedRead, ReadOptions
 
-Kinds = Callable[[Isolation, Sequence[str], Cluster | None], Ask]
+Kinds = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptions]
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedPlan:
     """A plan that is in the ledger and not in the table. ``outcome`` is set once prepared."""
 
     plan: Plan
     table_version: int | None
-    outcome: OutcomeEntry | None
+    outcome: OutcomeEvent | None
 
 
 class TargetLedger(TargetTable):
@@ -90,14 +90,14 @@ class TargetLedger(TargetTable):
 
     # --- where the job stands ----------------------------------------------------------
 
-    def standing(self, application: str) -> Standing:
+    def standing(self, application: str) -> JobPosition:
         """Where the next plan of an application begins: always after a ``refresh``."""
         sequence = self.landed_sequence(application)
         newest = self._plan_entry(
             self._job.application, self.landed_sequence(self._job.application)
         )
         checkpoint = self._checkpoint(newest) if newest is not None else {}
-        return Standing(
+        return JobPosition(
             checkpoint,
             self._coverage(),
             sequence + 1,
@@ -105,7 +105,7 @@ class TargetLedger(TargetTable):
             None if newest is None else _plan_of(newest).cluster,
         )
 
-    def last_known(self, application: str) -> tuple[dict[Partition, Mark], Coverage, int]:
+    def last_known(self, application: str) -> tuple[dict[Partition, LogMark], Coverage, int]:
         """The checkpoint of the last landing that the ledger tells of, what it calls landed, and
         the last sequence that it or the table knows; without asking whether the two agree."""
         sequence = self.transaction_version(application)
@@ -117,13 +117,13 @@ class TargetLedger(TargetTable):
         last = max(sequence, self._ledger.last_sequence(application))
         return checkpoint, self._coverage(), last
 
-    def _held_at_first(self, checkpoint: Mapping[Partition, Mark]) -> frozenset[Partition]:
+    def _held_at_first(self, checkpoint: Mapping[Partition, LogMark]) -> frozenset[Partition]:
         """What the job's first run has held back, and none has landed since."""
         first = self.losses(self._job.application, 1) if checkpoint else []
         held = {loss.range.partition for loss in first if loss.action == Action.HOLD}
         return frozenset(held - checkpoint.keys())
 
-    def _checkpoint(self, landed: PlanEntry) -> dict[Partition, Mark]:
+    def _checkpoint(self, landed: PlanEvent) -> dict[Partition, LogMark]:
         """Where a landed plan has brought its job: what its outcome holds stays where it is."""
         marks = dict(_plan_of(landed).checkpoint)
         for loss in self.losses(landed.application, landed.sequence):
@@ -136,7 +136,7 @@ class TargetLedger(TargetTable):
                 )
         return marks
 
-    def losses(self, application: str = "", sequence: int = 0) -> list[LossEntry]:
+    def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         """What the ledger has of losses, of one plan or of all."""
         if self._ledger is None:
             return []
@@ -144,7 +144,7 @@ class TargetLedger(TargetTable):
             return []
         return self._ledger.losses(application, sequence)
 
-    def _plan_entry(self, application: str, sequence: int) -> PlanEntry | None:
+    def _plan_entry(self, application: str, sequence: int) -> PlanEvent | None:
         if self._ledger is None or sequence <= 0:
             return None
         entry = self._ledger.plan(application, sequence)
@@ -172,10 +172,10 @@ class TargetLedger(TargetTable):
                 landed.setdefault(key, []).append((span.from_offset, span.until_offset))
         return Coverage(landed)
 
-    def landed_as(self, ranges: Sequence[Range], kinds: Kinds) -> list[Landed]:
+    def landed_as(self, ranges: Sequence[Range], kinds: Kinds) -> list[LandedRead]:
         """What each of these landed ranges was asked for: by the landing that came last. Reads
         the whole ledger. ``kinds`` tells whether isolation makes a difference."""
-        found: list[Landed] = []
+        found: list[LandedRead] = []
         left = list(ranges)
         for entry, outcome in reversed([] if self._ledger is None else self._ledger.prepared()):
             if not left:
@@ -184,7 +184,7 @@ class TargetLedger(TargetTable):
             if parts := common(left, covered):
                 plan = _plan_of(entry)
                 ask = kinds(plan.isolation, plan.tags, plan.cluster)
-                found += [Landed(part, ask, plan.application, plan.sequence) for part in parts]
+                found += [LandedRead(part, ask, plan.application, plan.sequence) for part in parts]
                 left = leave_out(left, covered)
         return found
 
@@ -195,7 +195,7 @@ class TargetLedger(TargetTable):
         plans = (_plan_of(entry) for entry, _ in self._ledger.prepared())
         return {plan.cluster for plan in plans if plan.cluster is not None}
 
-    def unfinished(self) -> list[Unfinished]:
+    def unfinished(self) -> list[UnfinishedPlan]:
         """Plans of any job that are entered and not in the table, oldest first."""
         if self._ledger is None:
             return []
@@ -207,19 +207,19 @@ class TargetLedger(TargetTable):
             if entry is None:
                 raise Bug(f"plan {application} {sequence} is named in the ledger and not there")
             outcome = self._ledger.outcome(application, sequence)
-            found.append(Unfinished(_plan_of(entry), entry.table_version, outcome))
+            found.append(UnfinishedPlan(_plan_of(entry), entry.table_version, outcome))
         return found
 
-    def landed_plan(self, plan: Plan) -> Unfinished | None:
+    def landed_plan(self, plan: Plan) -> UnfinishedPlan | None:
         """This very plan with its outcome, if it has been entered before and has one."""
         if self._ledger is None:
             return None
         outcome = self._ledger.outcome(plan.application, plan.sequence)
         if outcome is None or outcome.plan_hash != plan.hash:
             return None
-        return Unfinished(plan, None, outcome)
+        return UnfinishedPlan(plan, None, outcome)
 
-    def undone(self) -> table_commit.Restored | CommitFacts | None:
+    def undone(self) -> table_commit.Restored | CommitMetadata | None:
         """A RESTORE, or what has replaced all rows at once, since the job's newest plan: it may
         have taken rows of this job out of the table."""
         if self._ledger is None or self._snapshot is None:
@@ -232,9 +232,9 @@ class TargetLedger(TargetTable):
         restored = table_commit.restored(self.kernel, self._snapshot, since, commits)
         return restored or table_commit.replaced(commits)
 
-    def refuse_undone(self, found: table_commit.Restored | CommitFacts) -> None:
+    def refuse_undone(self, found: table_commit.Restored | CommitMetadata) -> None:
         """Raises Conflict for rows that are gone by it."""
-        if isinstance(found, CommitFacts):
+        if isinstance(found, CommitMetadata):
             raise Conflict(
                 f"all rows of the table {self.name} were replaced at version {found.version}",
                 why=f"{found.operation} took out rows that were landed; the checkpoint is ahead "
@@ -265,7 +265,7 @@ class TargetLedger(TargetTable):
             return True
         return self.version == 0 and not any(True for _ in self._snapshot.files())
 
-    def landings(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
+    def landings(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans of all jobs that are in the table, in the order they were entered, each
         with its outcome. Raises Conflict where the table has rows and no ledger."""
         if self._ledger is None:
@@ -295,7 +295,7 @@ class TargetLedger(TargetTable):
         ends |= {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
         return ends | {(r.partition, r.from_offset) for plan in plans for r in plan.ranges}
 
-    def history(self, application: str, limit: int) -> list[OutcomeEntry]:
+    def history(self, application: str, limit: int) -> list[OutcomeEvent]:
         """The newest outcomes of an application, newest first."""
         if self._ledger is None:
             return []
@@ -317,5 +317,5 @@ class TargetLedger(TargetTable):
         return found
 
 
-def _plan_of(entry: PlanEntry) -> Plan:
+def _plan_of(entry: PlanEvent) -> Plan:
     return Plan.parse(entry.document)

@@ -9,20 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import JobFileError
 from rangeland.groups.backend_choice import open_home
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, registry_of
 from rangeland.model import Isolation, Survey
 from rangeland.patterns import matching
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.wording import counted
 
 
 def survey_of(
     job: Job,
-    wanted: Wanted,
+    wanted: SurveyRequest,
     isolation: Isolation | None = None,
     settings: ClusterSettings | None = None,
 ) -> Survey:
@@ -34,7 +34,7 @@ def survey_of(
         settings = replace(settings, isolation=isolation)
     home = open_home(job, settings) if wanted.groups else None
     try:
-        with Brokers(settings) as brokers:
+        with ConnectionPool(settings) as brokers:
             if wanted.topic_pattern and not brokers.dialect.NATURE.lists_topics:
                 wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
             survey = take_survey(brokers, wanted, home=home)
@@ -45,7 +45,7 @@ def survey_of(
             home.close()
 
 
-def _matching(job: Job, wanted: Wanted) -> tuple[str, ...]:
+def _matching(job: Job, wanted: SurveyRequest) -> tuple[str, ...]:
     pattern = wanted.topic_pattern or ""
     topics = {*registry_of(job).topics, *wanted.known}
     found = tuple(matching(pattern, sorted(topics)))

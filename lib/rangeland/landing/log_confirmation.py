@@ -10,19 +10,19 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.ledger.events import FileEntry
 from rangeland.errors import Conflict, Unreachable
 from rangeland.job import Job
 from rangeland.model import Cluster, Leader, Partition, Receipt, Survey
-from rangeland.planning.incarnation import Mark, may_be_behind
+from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.log_identity import changed, doubtful, marks_of
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, Verdict
+from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.read_options import known_as
-from rangeland.survey.attempt import Look, UnknownTopic
-from rangeland.survey.cluster_survey import Wanted, take_survey
+from rangeland.survey.attempt import SurveyAttempt, UnknownTopic
+from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.fingerprints import fingerprints
 
 BEHIND_SECONDS = 10
@@ -45,7 +45,7 @@ class Confirmation:
         leaders = {p: Leader(s.leader) for p, s in last.items() if p in nameless and s.leader}
         if not leaders:
             return {}
-        with Brokers(settings) as brokers:
+        with ConnectionPool(settings) as brokers:
             return fingerprints(brokers, leaders, _known_by(brokers, plan, leaders))
 
     def changes(
@@ -62,14 +62,14 @@ class Confirmation:
         marks = marks_of(plan, receipts)
         if not marks:
             return []
-        with Brokers(settings) as brokers:
+        with ConnectionPool(settings) as brokers:
             is_own = brokers.dialect.NATURE.numbered_per_broker
             try:
                 return self._changes(brokers, plan, marks, before)
             except UnknownTopic as error:
                 raise _untold(error.what) from error
             except Unreachable as error:
-                if is_own and not isinstance(error, Rewritten):
+                if is_own and not isinstance(error, RewrittenLog):
                     return []
                 raise
 
@@ -95,7 +95,7 @@ class Confirmation:
         try:
             losses = changes(receipts, seen)
             again = f"{losses[0]} while it was read: {losses[0].evidence}" if losses else ""
-        except Rewritten as error:
+        except RewrittenLog as error:
             again = str(error)
         if again and self._goes_on_without(losses):
             warn(f"{again}; it is read once more")
@@ -108,25 +108,27 @@ class Confirmation:
     def _goes_on_without(self, losses: Iterable[Loss]) -> bool:
         """True where readers that know of them from the beginning can do as the policy says."""
         return all(
-            loss.verdict is Verdict.RECREATED
+            loss.verdict is LossKind.RECREATED
             and self._job.policies.of(loss.verdict, loss.partition.topic) is not Action.FAIL
             for loss in losses
         )
 
     def refuse_other_cluster(self, settings: ClusterSettings, plan: Plan) -> None:
         """Raises Conflict where a plan was made of another cluster than the job leads to."""
-        wanted = {r.partition: Mark(r.until_offset, r.topic_id) for r in plan.ranges}
+        wanted = {r.partition: LogMark(r.until_offset, r.topic_id) for r in plan.ranges}
         if plan.cluster is None or not wanted:
             return
-        with Brokers(settings) as brokers:
-            look = Look(brokers, _wanted(wanted))
+        with ConnectionPool(settings) as brokers:
+            look = SurveyAttempt(brokers, _wanted(wanted))
             try:
                 leaders = look.leaders()
             except UnknownTopic:
                 leaders = {}
             self._refuse_other(plan, look, leaders)
 
-    def _refuse_other(self, plan: Plan, look: Look, leaders: Mapping[Partition, Leader]) -> None:
+    def _refuse_other(
+        self, plan: Plan, look: SurveyAttempt, leaders: Mapping[Partition, Leader]
+    ) -> None:
         now, then = self._job.source.called(look.cluster(leaders.values())), plan.cluster
         if now is None or then is None or not now.is_other(then):
             return
@@ -141,12 +143,12 @@ class Confirmation:
 
     def _changes(
         self,
-        brokers: Brokers,
+        brokers: ConnectionPool,
         plan: Plan,
-        marks: Mapping[Partition, Mark],
+        marks: Mapping[Partition, LogMark],
         before: Mapping[Partition, int],
     ) -> list[Loss]:
-        look = Look(brokers, _wanted(marks))
+        look = SurveyAttempt(brokers, _wanted(marks))
         leaders = look.leaders()
         self._refuse_other(plan, look, leaders)
         odd = {p: marks[p] for p in doubtful(marks, leaders)}
@@ -162,10 +164,10 @@ class Confirmation:
         now = fingerprints(brokers, led, _known_by(brokers, plan, before))
         for p, crc in now.items():
             if p in marks and crc != before[p]:
-                raise Rewritten(p)
+                raise RewrittenLog(p)
         return []
 
-    def _settled(self, brokers: Brokers, marks: Mapping[Partition, Mark]) -> Survey:
+    def _settled(self, brokers: ConnectionPool, marks: Mapping[Partition, LogMark]) -> Survey:
         """A look at these logs. The high watermark of a leader that has just taken over may be
         behind for a while: that is waited for."""
         deadline = time.monotonic() + BEHIND_SECONDS
@@ -177,7 +179,7 @@ class Confirmation:
             time.sleep(0.5)
 
 
-class Rewritten(Unreachable):
+class RewrittenLog(Unreachable):
     """The log of a topic without an id has other bytes than before it was read."""
 
     def __init__(self, partition: Partition) -> None:
@@ -190,7 +192,7 @@ class Rewritten(Unreachable):
 
 
 def _known_by(
-    brokers: Brokers, plan: Plan, partitions: Container[Partition]
+    brokers: ConnectionPool, plan: Plan, partitions: Container[Partition]
 ) -> dict[Partition, int]:
     """The offset of each partition whose bytes are compared: the last that is read, or where
     the last slice begins, since not every offset begins an entry where they are bytes."""
@@ -209,9 +211,9 @@ def _untold(what: str) -> Unreachable:
     )
 
 
-def _wanted(marks: Mapping[Partition, Mark]) -> Wanted:
+def _wanted(marks: Mapping[Partition, LogMark]) -> SurveyRequest:
     topics = tuple(sorted({p.topic for p in marks}))
     only: dict[str, list[int | str]] = {topic: [] for topic in topics}
     for p in marks:
         only[p.topic].append(f"{p.broker}-{p.number}" if p.broker else p.number)
-    return Wanted(topics, partitions=only, known=frozenset(topics), checkpoint=dict(marks))
+    return SurveyRequest(topics, partitions=only, known=frozenset(topics), checkpoint=dict(marks))

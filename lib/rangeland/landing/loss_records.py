@@ -10,23 +10,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rangeland.delta.ledger.events import LossEntry
+from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost
 from rangeland.model import Partition, Range, Receipt
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import CAUSES, Action, Loss, Seen, Verdict
+from rangeland.planning.policy import CAUSES, Action, Loss, LossKind, SeenLoss
 
 
 def losses_of(
     plan: Plan, receipts: Mapping[int, Receipt], now_ms: int, attempt: int = 0
-) -> list[LossEntry]:
+) -> list[LossEvent]:
     """What an outcome has of losses, in the order of the log."""
 
-    def entry(where: Range, verdict: str, action: Action, evidence: str, at_ms: int) -> LossEntry:
-        cause = CAUSES[Verdict(verdict)]
+    def entry(where: Range, verdict: str, action: Action, evidence: str, at_ms: int) -> LossEvent:
+        cause = CAUSES[LossKind(verdict)]
         name = (plan.application, plan.job, plan.sequence)
         why = (verdict, action.value, cause, evidence)
-        return LossEntry(*name, where, *why, at_ms, now_ms, plan.hash, attempt)
+        return LossEvent(*name, where, *why, at_ms, now_ms, plan.hash, attempt)
 
     found = []
     for loss in plan.losses:
@@ -43,12 +43,12 @@ def losses_of(
     return sorted(found, key=lambda one: (one.range.partition, one.range.from_offset))
 
 
-def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) -> list[LossEntry]:
+def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) -> list[LossEvent]:
     """The losses for which a plan has ended without landing anything: nothing was done about
     them, whatever the policy."""
     name = (plan.application, plan.job, plan.sequence)
     ids = {r.partition: r.topic_id for r in plan.ranges}
-    seen = [Seen(loss, Action.FAIL, ids.get(loss.partition)) for loss in losses]
+    seen = [SeenLoss(loss, Action.FAIL, ids.get(loss.partition)) for loss in losses]
     found = seen_losses(*name, seen, now_ms, now_ms)
     return [replace(one, plan_hash=plan.hash, attempt=attempt) for one in found]
 
@@ -57,13 +57,13 @@ def seen_losses(
     application: str,
     job: str,
     sequence: int,
-    seen: Iterable[Seen],
+    seen: Iterable[SeenLoss],
     seen_at_ms: int,
     now_ms: int,
-) -> list[LossEntry]:
+) -> list[LossEvent]:
     """Losses of no outcome: what a run was about to land when it saw them is ``sequence``."""
     return [
-        LossEntry(
+        LossEvent(
             application,
             job,
             sequence,
@@ -91,13 +91,13 @@ def losses_in(error: RangelandError) -> list[Loss]:
     until = facts.get("next_offset", first)
     partition = Partition(facts["topic"], facts["partition"], facts.get("broker") or "")
     evidence = f"{error.what}: {error.why}"
-    return [Loss(partition, first, max(first, until), Verdict.CORRUPT, evidence)]
+    return [Loss(partition, first, max(first, until), LossKind.CORRUPT, evidence)]
 
 
 def _of_facts(facts: Mapping[str, Any]) -> Loss:
     partition = Partition(facts["topic"], facts["partition"], facts["broker"] or "")
     ends = (facts["from_offset"], facts["until_offset"])
-    return Loss(partition, *ends, Verdict(facts["verdict"]), facts["evidence"])
+    return Loss(partition, *ends, LossKind(facts["verdict"]), facts["evidence"])
 
 
 def _topic_ids(plan: Plan) -> dict[int, str | None]:

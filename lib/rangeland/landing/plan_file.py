@@ -26,9 +26,9 @@ from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
 from rangeland.job.located_values import JobText, override
 from rangeland.planning.plan import Plan, canonical, contradiction, loss_of_fields, loss_to_json
-from rangeland.planning.policy import Action, Seen
+from rangeland.planning.policy import Action, SeenLoss
 from rangeland.results import PlanPreview
-from rangeland.untrusted import Fields, Unreadable, parse_json
+from rangeland.untrusted import JsonFields, Unreadable, parse_json
 
 FORMAT = 3
 WITHOUT_SEEN = 2
@@ -40,14 +40,14 @@ MAX_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Reviewed:
+class ReviewedPlan:
     """What a plan file holds. ``location`` is the table's URI when the plan was made, None for
     a table that its catalog finds."""
 
     text: JobText
     plan: Plan
     location: str | None
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SeenLoss, ...] = ()
 
     @property
     def job(self) -> Job:
@@ -103,7 +103,7 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
         ) from error
 
 
-def read_plan_file(path: Path) -> Reviewed:
+def read_plan_file(path: Path) -> ReviewedPlan:
     """The job and the plan of a file. Raises UsageError where there is none, JobFileError for
     a file that is something else, Conflict for one that was edited or is of another version."""
     document = _read(path)
@@ -119,13 +119,13 @@ def read_plan_file(path: Path) -> Reviewed:
         raise _edited(path, "the plan in it does not fit its hash")
     if _seal(document) != document.get("seal"):
         raise _edited(path, "the job or the summary in it does not fit its seal")
-    found = _reviewed(path, Fields(document), plan)
+    found = _reviewed(path, JsonFields(document), plan)
     if number == WITHOUT_LOCATION:
         _refuse_relative(path, found.job.sink)
     return found
 
 
-def _reviewed(path: Path, document: Fields, plan: Mapping[str, Any]) -> Reviewed:
+def _reviewed(path: Path, document: JsonFields, plan: Mapping[str, Any]) -> ReviewedPlan:
     """What it holds, whoever has sealed it: each value of its type, and all of one piece."""
     try:
         values = document.get("job")
@@ -135,13 +135,13 @@ def _reviewed(path: Path, document: Fields, plan: Mapping[str, Any]) -> Reviewed
         location = document.text_or_none("location")
     except ValueError as error:
         raise _damaged(path, str(error)) from error
-    found = Reviewed(JobText(f"{path} (job)", values), Plan.from_json(plan), location, seen)
+    found = ReviewedPlan(JobText(f"{path} (job)", values), Plan.from_json(plan), location, seen)
     if wrong := contradiction(found.plan) or _mismatch(found):
         raise _damaged(path, wrong)
     return found
 
 
-def _mismatch(found: Reviewed) -> str:
+def _mismatch(found: ReviewedPlan) -> str:
     job, plan = found.job, found.plan
     is_own = plan.application == job.application
     if plan.job != job.job or not (is_own or plan.application.startswith(f"{job.application}/")):
@@ -230,14 +230,14 @@ def _sha256(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(document).encode()).hexdigest()
 
 
-def _seen_json(seen: Seen) -> dict[str, Any]:
+def _seen_json(seen: SeenLoss) -> dict[str, Any]:
     more = {"topic_id": seen.topic_id, "action": seen.action.value}
     return {**loss_to_json(seen.loss), **more}
 
 
-def _seen_of(entry: Fields) -> Seen:
+def _seen_of(entry: JsonFields) -> SeenLoss:
     action = Action(entry.text("action"))
-    return Seen(loss_of_fields(entry), action, entry.text_or_none("topic_id"))
+    return SeenLoss(loss_of_fields(entry), action, entry.text_or_none("topic_id"))
 
 
 def _json_values(job_text: JobText) -> dict[str, Any]:

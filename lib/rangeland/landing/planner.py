@@ -27,34 +27,46 @@ from rangeland.landing.redrive import (
     in_quarantine,
 )
 from rangeland.landing.replacement import Replacement
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_cut, torn_from
 from rangeland.model import Cluster, Isolation, LogState, Partition, Range, Survey
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.incarnation import Mark, may_be_behind
+from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.plan import Plan, Way, renumbered
-from rangeland.planning.plan_builder import Draft, Standing, Terms, draft, draft_of, refuse_gone
+from rangeland.planning.plan import Plan, PlanKind, renumbered
+from rangeland.planning.plan_builder import (
+    JobPosition,
+    PlanDraft,
+    PlanTerms,
+    draft,
+    draft_of,
+    refuse_gone,
+)
 from rangeland.planning.policy import Loss
-from rangeland.planning.read_options import Ask, known_as, refuse_other_ask, refuse_other_cluster
+from rangeland.planning.read_options import (
+    ReadOptions,
+    known_as,
+    refuse_other_ask,
+    refuse_other_cluster,
+)
 from rangeland.planning.retention_risk import speed_of
 from rangeland.progress import Progress
-from rangeland.survey.cluster_survey import Wanted
+from rangeland.survey.cluster_survey import SurveyRequest
 
 RESURVEY_SECONDS = 10
 FRESH_SECONDS = 10
 """So long a look at the cluster from before a group was joined may begin a plan."""
 
 
-class Drafter:
+class Planner:
     """Makes drafts for one command. ``logs`` are those of its last look at the cluster."""
 
     def __init__(
         self,
         spark: Any,
         job: Job,
-        target: Target,
-        way: Way,
+        target: LandingTarget,
+        way: PlanKind,
         replacement: Replacement,
         progress: Progress,
         warn: Callable[[str], None],
@@ -86,7 +98,7 @@ class Drafter:
         """The target has been looked at again: a look from before does not go with it."""
         self._ahead = None
 
-    def survey(self, standing: Standing) -> Survey:
+    def survey(self, standing: JobPosition) -> Survey:
         """One look at the cluster for all that the job's range asks."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
         wanted = wanted_of(self.job, standing.topics, standing.checkpoint)
@@ -99,9 +111,9 @@ class Drafter:
         have lost for good where the policy is to fail: reading would find it out in the end."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
         source, ranges = self.job.source, plan.ranges
-        marks = {r.partition: Mark(r.from_offset, r.topic_id) for r in ranges}
+        marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in ranges}
         topics = frozenset(r.partition.topic for r in ranges)
-        wanted = Wanted(
+        wanted = SurveyRequest(
             source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
         )
         survey = survey_of(self.job, wanted)
@@ -109,7 +121,7 @@ class Drafter:
         refuse_gone(ranges, survey, self.job.request.policy)
         return survey
 
-    def _surveyed(self, standing: Standing) -> Survey:
+    def _surveyed(self, standing: JobPosition) -> Survey:
         """The survey before the group was joined, where it is fresh, once; else a new one, as
         where groups' offsets begin the range: others may have moved them until it was joined."""
         ahead, self._ahead = self._ahead, None
@@ -120,24 +132,24 @@ class Drafter:
 
     # --- drafts -----------------------------------------------------------------------
 
-    def draft(self) -> tuple[Draft, Survey]:
+    def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan on what is known now. A log that seems to end below the checkpoint is
         looked at again for a while: a new leader's end may be behind for a moment."""
         standing = self.target.standing(self.job.application)
-        if self.way is Way.MISSING:
+        if self.way is PlanKind.MISSING:
             survey = self.survey(standing)
             self.progress.step(f"reading the offsets in {self.job.sink.table}")
             torn = torn_from(self.spark, self.target, self.job, self.warn)
             self._refuse_other_ask(torn, survey.cluster)
             found = draft_of(self._terms(), survey, standing, torn)
             return self._placed(found), survey
-        if self.way is Way.REDRIVE:
+        if self.way is PlanKind.REDRIVE:
             now_ms = time.time_ns() // 1_000_000
             kept = draft_of_kept(self.job, self.target, standing, now_ms)
             return self._placed(kept), Survey(now_ms, {})
-        if self.way is Way.REREAD:
+        if self.way is PlanKind.REREAD:
             return self._reread(standing)
-        if self.way is Way.REPLACE:
+        if self.way is PlanKind.REPLACE:
             standing = replace(standing, landed=Coverage())
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
@@ -146,7 +158,7 @@ class Drafter:
             try:
                 found = draft(self._terms(), survey, standing, self._damaged(standing, survey))
                 self._refuse_other_ask(found.already, survey.cluster)
-                if self.way is Way.REPLACE:
+                if self.way is PlanKind.REPLACE:
                     self._refuse_replace(found.plan)
                 return self._placed(found), survey
             except RangeLost as error:
@@ -154,13 +166,13 @@ class Drafter:
                     raise
                 time.sleep(0.5)
 
-    def _reread(self, standing: Standing) -> tuple[Draft, Survey]:
+    def _reread(self, standing: JobPosition) -> tuple[PlanDraft, Survey]:
         wanted = in_quarantine(self.job, self.target)
         now_ms = time.time_ns() // 1_000_000
         survey = self.survey(standing) if wanted else Survey(now_ms, {})
         terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
 
-        def draft_of_ranges(ranges: list[Range], kind: Kind) -> Draft:
+        def draft_of_ranges(ranges: list[Range], kind: Kind) -> PlanDraft:
             isolation, tags = kind
             self._refuse_other_ask(ranges, survey.cluster, kind)
             of_then = replace(terms, isolation=isolation, tags=tags)
@@ -172,8 +184,8 @@ class Drafter:
         found, self.leaves_more = draft_of_log(wanted, cluster, draft_of_ranges)
         return self._placed(found), survey
 
-    def _damaged(self, standing: Standing, survey: Survey) -> list[Loss]:
-        if self.way is not Way.RUN:
+    def _damaged(self, standing: JobPosition, survey: Survey) -> list[Loss]:
+        if self.way is not PlanKind.RUN:
             return []
         return damaged(self.target, self._cluster(survey), standing, survey)
 
@@ -181,12 +193,12 @@ class Drafter:
         cluster = cluster_settings(self.job).knowing(survey)
         return with_cleanup(self.job, cluster, {partition.topic for partition in survey.logs})
 
-    def _terms(self) -> Terms:
+    def _terms(self) -> PlanTerms:
         slicing = self.job.slicing
         if slicing.min_slices == 0:
             # A job that says nothing gets work for every core where its bytes allow it.
             slicing = replace(slicing, min_slices=self._parallelism())
-        return Terms(
+        return PlanTerms(
             job=self.job.job,
             application=self.job.application,
             dialect=self.job.source.dialect,
@@ -195,23 +207,25 @@ class Drafter:
             request=self.job.request,
             limits=self.job.run_limits,
             slicing=slicing,
-            moves_checkpoint=self.way is Way.RUN,
+            moves_checkpoint=self.way is PlanKind.RUN,
         )
 
-    def _placed(self, found: Draft) -> Draft:
+    def _placed(self, found: PlanDraft) -> PlanDraft:
         """A backfill's plan has an application of its own, named after what it will land."""
         found = replace(found, notes=(*found.notes, *exposed(self.job)))
-        if self.way is Way.RUN:
+        if self.way is PlanKind.RUN:
             return found
-        plan = replace(found.plan, replaces=self.way is Way.REPLACE)
+        plan = replace(found.plan, replaces=self.way is PlanKind.REPLACE)
         application = f"{self.job.application}/{self.way.value}/{plan.hash[:12]}"
         return replace(found, plan=renumbered(plan, 1, application))
 
     # --- what was asked for -----------------------------------------------------------
 
-    def _ask(self, isolation: Isolation, tags: Sequence[str], cluster: Cluster | None) -> Ask:
+    def _ask(
+        self, isolation: Isolation, tags: Sequence[str], cluster: Cluster | None
+    ) -> ReadOptions:
         has_transactions = load_dialect(self.job.source.dialect).NATURE.has_transactions
-        return Ask(isolation if has_transactions else None, frozenset(tags), cluster)
+        return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
     def _refuse_other_ask(
         self, landed: Sequence[Range], cluster: Cluster | None, kind: Kind | None = None
@@ -225,7 +239,7 @@ class Drafter:
         now = self._ask(isolation, tags, self._known_as(cluster, then))
         refuse_other_ask(self.job.sink.table, found, now)
 
-    def _refuse_other_cluster(self, standing: Standing, survey: Survey) -> None:
+    def _refuse_other_cluster(self, standing: JobPosition, survey: Survey) -> None:
         now = self._known_as(survey.cluster, [standing.cluster])
         if now is not None:
             refuse_other_cluster(self.job.sink.table, standing, survey, now)
@@ -248,7 +262,7 @@ class Drafter:
         refuse_cut(self.target, plan.ranges)
 
 
-def _may_be_behind(error: RangeLost, standing: Standing, survey: Survey) -> bool:
+def _may_be_behind(error: RangeLost, standing: JobPosition, survey: Survey) -> bool:
     """A new leader's end may be below the checkpoint for a moment; another log's stays so."""
     told = {loss["verdict"] for loss in error.facts["losses"]}
     return not told.isdisjoint(("truncated", "recreated")) and any(

@@ -18,11 +18,11 @@ from rangeland.delta.quarantine_table import KeptBatch
 from rangeland.errors import BadRecord, StorageFailed
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job import Job
-from rangeland.landing.target_state import Target
-from rangeland.model import Isolation, Kept, Partition, Range, Slice
+from rangeland.landing.target_state import LandingTarget
+from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage_rule import coverage_of, leave_out
-from rangeland.planning.plan import Plan, Way
-from rangeland.planning.plan_builder import Draft, Standing
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan_builder import JobPosition, PlanDraft
 from rangeland.planning.policy import Action, Loss, Policy
 
 PLAN_BYTES = 64 << 20
@@ -36,7 +36,7 @@ Kind = tuple[Isolation, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
+class QuarantinedRange:
     """A batch in quarantine. ``why`` it cannot be decoded now; empty if it can. ``isolation``
     and ``tags`` are those of the landing that has put it there: the job may have others now."""
 
@@ -55,13 +55,13 @@ class Quarantined:
         return not self.why
 
 
-def in_quarantine(job: Job, target: Target) -> list[Quarantined]:
+def in_quarantine(job: Job, target: LandingTarget) -> list[QuarantinedRange]:
     """All batches that the job has in quarantine, in the order of the log, each tried.
     Raises StorageFailed where bytes are gone that the ledger says are kept."""
     return sorted(_tried(job, target), key=lambda one: one.batch.range)
 
 
-def _tried(job: Job, target: Target) -> Iterator[Quarantined]:
+def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
     """The same as they are found, a file at a time. None holds its bytes any longer than it
     takes to try them: there may be more of them than a driver has room for."""
     wanted = _ranges_in_force(job, target)
@@ -74,8 +74,8 @@ def _tried(job: Job, target: Target) -> Iterator[Quarantined]:
         for where in wanted[key].ranges:
             isolation, tags = wanted[key].kind
             why = _trouble(job, replace(batch, range=where), isolation)
-            told = replace(batch, range=where, kept=Kept(b"", (), batch.reason))
-            yield Quarantined(told, isolation, why, tags)
+            told = replace(batch, range=where, kept=QuarantinedBytes(b"", (), batch.reason))
+            yield QuarantinedRange(told, isolation, why, tags)
     if left:
         application, sequence, where = min(left, key=str)
         raise StorageFailed(
@@ -86,16 +86,18 @@ def _tried(job: Job, target: Target) -> Iterator[Quarantined]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _RedriveRequest:
     ranges: tuple[Range, ...]
     kind: Kind
 
 
-def _ranges_in_force(job: Job, target: Target) -> dict[tuple[str, int, Range], _Wanted]:
+def _ranges_in_force(
+    job: Job, target: LandingTarget
+) -> dict[tuple[str, int, Range], _RedriveRequest]:
     """What of each quarantined range no later landing has dealt with."""
     if not any(one.action == Action.QUARANTINE for one in target.losses()):
         return {}
-    found: dict[tuple[str, int, Range], _Wanted] = {}
+    found: dict[tuple[str, int, Range], _RedriveRequest] = {}
     for entry, outcome in target.landings():
         landed = coverage_of(one.range for one in outcome.ranges)
         for key, wanted in list(found.items()):
@@ -107,7 +109,7 @@ def _ranges_in_force(job: Job, target: Target) -> dict[tuple[str, int, Range], _
         for loss in target.losses(entry.application, entry.sequence):
             if loss.action == Action.QUARANTINE:
                 where = loss.range
-                found[entry.application, entry.sequence, where] = _Wanted((where,), kind)
+                found[entry.application, entry.sequence, where] = _RedriveRequest((where,), kind)
     return {key: wanted for key, wanted in found.items() if wanted.ranges}
 
 
@@ -126,9 +128,9 @@ def _trouble(job: Job, batch: KeptBatch, isolation: Isolation) -> str:
     return ""
 
 
-def draft_of_kept(job: Job, target: Target, standing: Standing, now_ms: int) -> Draft:
+def draft_of_kept(job: Job, target: LandingTarget, standing: JobPosition, now_ms: int) -> PlanDraft:
     """A plan of the batches that can be decoded now, as many as one plan may carry."""
-    taken: list[Quarantined] = []
+    taken: list[QuarantinedRange] = []
     size = 0
     for one in _tried(job, target):
         if not one.decodes or (taken and one.kind != taken[0].kind):
@@ -152,7 +154,7 @@ def draft_of_kept(job: Job, target: Target, standing: Standing, now_ms: int) -> 
         checkpoint=standing.checkpoint,
         made_at_ms=now_ms,
     )
-    return Draft(plan, tuple(ranges), (), ())
+    return PlanDraft(plan, tuple(ranges), (), ())
 
 
 def _slice(index: int, r: Range) -> Slice:
@@ -161,10 +163,10 @@ def _slice(index: int, r: Range) -> Slice:
 
 
 def draft_of_log(
-    quarantined: Sequence[Quarantined],
+    quarantined: Sequence[QuarantinedRange],
     settings: ClusterSettings,
-    draft_of: Callable[[list[Range], Kind], Draft],
-) -> tuple[Draft, bool]:
+    draft_of: Callable[[list[Range], Kind], PlanDraft],
+) -> tuple[PlanDraft, bool]:
     """A plan of what the log gives whole by now, of what is in quarantine, and whether there
     is more of another kind. It is read once before, so that nothing is entered for what is
     still damaged; ``draft_of`` makes the plan of ranges. What the log cannot give is in the
@@ -185,8 +187,8 @@ def _of_one_kind(
     ranges: list[Range],
     kind: Kind,
     settings: ClusterSettings,
-    draft_of: Callable[[list[Range], Kind], Draft],
-) -> Draft:
+    draft_of: Callable[[list[Range], Kind], PlanDraft],
+) -> PlanDraft:
     found = draft_of(ranges, kind)
     settings = replace(settings, isolation=kind[0], tags=kind[1])
     damaged = _not_whole(found.plan.slices, settings)
@@ -212,19 +214,19 @@ def _is_in(r: Range, partition: Partition, offset: int) -> bool:
 
 def redrives(plan: Plan) -> bool:
     """True where a plan lands the bytes that were kept."""
-    return _goes(plan, Way.REDRIVE)
+    return _goes(plan, PlanKind.REDRIVE)
 
 
 def rereads(plan: Plan) -> bool:
     """True where a plan reads from the log again what is in quarantine."""
-    return _goes(plan, Way.REREAD)
+    return _goes(plan, PlanKind.REREAD)
 
 
-def _goes(plan: Plan, way: Way) -> bool:
+def _goes(plan: Plan, way: PlanKind) -> bool:
     return plan.application.startswith(f"rangeland/{plan.job}/{way.value}/")
 
 
-def settings_of(plan: Plan, target: Target) -> ClusterSettings:
+def settings_of(plan: Plan, target: LandingTarget) -> ClusterSettings:
     """Where tasks read a plan of kept bytes: from the bytes, which they take along. Of offsets
     that were kept more than once, those kept last."""
     pieces = sorted(plan.slices, key=_place_of)
@@ -235,7 +237,7 @@ def settings_of(plan: Plan, target: Target) -> ClusterSettings:
         return [s for s in pieces[first:last] if s.until_offset <= where.until_offset]
 
     wanted = target.quarantined(lambda _application, _sequence, where: bool(inside(where)))
-    kept: dict[int, Kept] = {}
+    kept: dict[int, QuarantinedBytes] = {}
     for batch in sorted(wanted, key=lambda batch: batch.kept_at_ms):
         kept |= {s.index: batch.kept for s in inside(batch.range)}
     for s in pieces:

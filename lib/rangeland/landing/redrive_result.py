@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rangeland.landing.redrive import Quarantined
+from rangeland.landing.redrive import QuarantinedRange
 from rangeland.results import RunResult, range_json
 
 
@@ -15,7 +15,7 @@ class RedriveResult:
 
     job: str
     table: str
-    left: tuple[Quarantined, ...]
+    left: tuple[QuarantinedRange, ...]
     seconds: float
     done: RunResult | None = None
 
@@ -27,7 +27,7 @@ class RedriveResult:
         return {**first, "quarantine": [_batch_json(one) for one in self.left]}
 
 
-def _batch_json(one: Quarantined) -> dict[str, Any]:
+def _batch_json(one: QuarantinedRange) -> dict[str, Any]:
     return {
         **range_json(one.batch.range),
         "application": one.batch.application,

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rangeland.delta import table_commit
-from rangeland.delta.ledger.events import FileEntry, OutcomeEntry
+from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.table_lock import locked
 from rangeland.errors import RangeLost, TableRefused
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Receipt
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss, Verdict
-from rangeland.planning.table_audit import Replaced
+from rangeland.planning.policy import Loss, LossKind
+from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.replace_where import compare, condition, prepared_frame, swap
 from rangeland.spark.table_offsets import has_rows, table_frame
 
@@ -27,11 +27,11 @@ from rangeland.spark.table_offsets import has_rows, table_frame
 class Replacement:
     """Of rows of one table."""
 
-    def __init__(self, spark: Any, target: Target) -> None:
+    def __init__(self, spark: Any, target: LandingTarget) -> None:
         self._spark = spark
         self._target = target
 
-    def differences(self, plan: Plan, outcome: OutcomeEntry) -> Replaced:
+    def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
         """What putting this outcome in the place of the table's rows would change."""
         table, new, where = self._swap(plan, outcome)
         by_broker = any(r.partition.broker for r in plan.ranges)
@@ -71,8 +71,8 @@ class Replacement:
             )
 
     def land(
-        self, plan: Plan, outcome: OutcomeEntry, since: int | None
-    ) -> table_commit.Landed | table_commit.FilesMissing:
+        self, plan: Plan, outcome: OutcomeEvent, since: int | None
+    ) -> table_commit.CommittedOutcome | table_commit.FilesMissing:
         """One commit that puts an outcome in the place of the table's rows of its ranges."""
         target = self._target
         path, (application, sequence) = target.there(), (outcome.application, outcome.sequence)
@@ -85,9 +85,9 @@ class Replacement:
                 swap(new, path, where, (application, sequence))
             target.look_again()
         version = table_commit.landed_at(target.kernel, path, application, sequence, since or 0)
-        return table_commit.Landed(version, anew=anew)
+        return table_commit.CommittedOutcome(version, anew=anew)
 
-    def _swap(self, plan: Plan, outcome: OutcomeEntry) -> tuple[Any, Any, str]:
+    def _swap(self, plan: Plan, outcome: OutcomeEvent) -> tuple[Any, Any, str]:
         """The table, the new rows, and which of the table's they stand in for."""
         path = self._target.there()
         table = table_frame(self._spark, path)
@@ -98,7 +98,7 @@ class Replacement:
 def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     """What the log has lost is not to be taken from the table, too. Raises RangeLost."""
     losses = [
-        Loss(receipt.partition, start, until, Verdict(verdict), evidence)
+        Loss(receipt.partition, start, until, LossKind(verdict), evidence)
         for _, receipt in sorted(receipts.items())
         for start, until, verdict, evidence in (
             *receipt.losses,

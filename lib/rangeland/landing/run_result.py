@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rangeland.job import Job
-from rangeland.landing.committer import Finished
-from rangeland.landing.target_state import Target
-from rangeland.planning.plan_builder import Draft
+from rangeland.landing.committer import CommittedPlan
+from rangeland.landing.target_state import LandingTarget
+from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Action
 from rangeland.planning.proof import RangeOutcome
 from rangeland.results import RunResult, State
 
 
 def summed(
-    job: Job, target: Target, finished: Sequence[Finished], found: Draft | None
+    job: Job, target: LandingTarget, finished: Sequence[CommittedPlan], found: PlanDraft | None
 ) -> RunResult:
     """``found`` is the last draft, None where there was none. A plan that was held where it
     began has landed nothing, though it is in the table."""

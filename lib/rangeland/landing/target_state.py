@@ -19,10 +19,10 @@ import pyarrow as pa
 from rangeland.delta import table_commit
 from rangeland.delta.ledger.events import (
     FileEntry,
-    LossEntry,
-    OutcomeEntry,
-    PartEntry,
-    PlanEntry,
+    LossEvent,
+    OutcomeEvent,
+    PartEvent,
+    PlanEvent,
     RangeEntry,
 )
 from rangeland.delta.ledger.ledger_table import Ledger
@@ -30,16 +30,16 @@ from rangeland.delta.table_lock import locked
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug, Conflict
 from rangeland.landing.identity_check import LEDGER_PROPERTY, VouchedLedger
-from rangeland.landing.job_history import Unfinished
+from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.loss_records import given_up, losses_of, seen_losses
 from rangeland.model import DataFile, Partition, Receipt, TaskResult
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss, Seen
+from rangeland.planning.policy import Loss, SeenLoss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
 
 
-class Target(VouchedLedger):
+class LandingTarget(VouchedLedger):
     """See the head of this file."""
 
     def open_or_create(self, rows: pa.Schema) -> None:
@@ -63,11 +63,11 @@ class Target(VouchedLedger):
     def _opened_ledger(self, path: str) -> Ledger:
         return self._ledger or Ledger(self.kernel, path).open_or_create()
 
-    def enter(self, plan: Plan, unfinished: Sequence[Unfinished]) -> bool:
+    def enter(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> bool:
         """Enters a plan made on the standing of the last ``refresh``. False when another
         plan came first: then look again."""
         ledger = self._open_ledger()
-        entry = PlanEntry(
+        entry = PlanEvent(
             application=plan.application,
             job=plan.job,
             sequence=plan.sequence,
@@ -88,7 +88,7 @@ class Target(VouchedLedger):
         outcomes: Iterable[RangeOutcome],
         files: Iterable[FileEntry],
         receipts: Mapping[int, Receipt],
-    ) -> tuple[OutcomeEntry, bool]:
+    ) -> tuple[OutcomeEvent, bool]:
         """Writes the outcome of a plan, and its losses with it. The outcome that counts, and
         whether it is this one."""
         ledger = self._open_ledger()
@@ -104,7 +104,7 @@ class Target(VouchedLedger):
         refuse_other_plan(plan, theirs)
         return theirs, False
 
-    def handed_in(self, plan: Plan) -> tuple[list[PartEntry], OutcomeEntry | None]:
+    def handed_in(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
         """What drivers have read of a plan by now, and its outcome if it has one."""
         ledger = self._open_ledger()
         ledger.refresh()
@@ -122,7 +122,7 @@ class Target(VouchedLedger):
     ) -> bool:
         """Writes a part of a plan, False where another has that number: then look again."""
         return self._open_ledger().hand_in(
-            PartEntry(
+            PartEvent(
                 application=plan.application,
                 job=plan.job,
                 sequence=plan.sequence,
@@ -137,12 +137,12 @@ class Target(VouchedLedger):
 
     def replace_outcome(
         self,
-        old: OutcomeEntry,
+        old: OutcomeEvent,
         plan: Plan,
         outcomes: Iterable[RangeOutcome],
         files: Iterable[FileEntry],
         receipts: Mapping[int, Receipt],
-    ) -> OutcomeEntry:
+    ) -> OutcomeEvent:
         """A new attempt in place of an outcome whose files are gone; the one that counts."""
         ledger = self._open_ledger()
         leaders = {entry.range.partition: entry.leader for entry in old.ranges}
@@ -155,7 +155,7 @@ class Target(VouchedLedger):
         theirs = ledger.outcome(old.application, old.sequence)
         return theirs if theirs is not None else mine
 
-    def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEntry:
+    def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEvent:
         """Writes an outcome that lands nothing, with the losses that were met; the one that
         counts, which may be another driver's."""
         ledger = self._open_ledger()
@@ -167,7 +167,7 @@ class Target(VouchedLedger):
         theirs = ledger.outcome(plan.application, plan.sequence)
         return theirs if theirs is not None else mine
 
-    def note(self, sequence: int, seen: Iterable[Seen], seen_at_ms: int | None = None) -> None:
+    def note(self, sequence: int, seen: Iterable[SeenLoss], seen_at_ms: int | None = None) -> None:
         """Writes down what was seen of losses beside any outcome, each once, now unless it is
         said when; nothing where no ledger is yet, since whoever is refused writes nothing."""
         if self._ledger is None:
@@ -177,7 +177,7 @@ class Target(VouchedLedger):
             self._ledger.refresh()
             self._ledger.note(self._with_columns(entries))
 
-    def _with_columns(self, losses: list[LossEntry]) -> list[LossEntry]:
+    def _with_columns(self, losses: list[LossEvent]) -> list[LossEvent]:
         """The same losses, once the ledger has columns for them."""
         if losses:
             self._add_columns_if_lacking()
@@ -211,8 +211,8 @@ class Target(VouchedLedger):
             ) from error
 
     def land(
-        self, outcome: OutcomeEntry, since: int | None, dead: Sequence[AddedFile] = ()
-    ) -> table_commit.Landed | table_commit.FilesMissing:
+        self, outcome: OutcomeEvent, since: int | None, dead: Sequence[AddedFile] = ()
+    ) -> table_commit.CommittedOutcome | table_commit.FilesMissing:
         """One commit for all files of an outcome; what was landed before stays so. ``dead``
         are files that the table names and its store has lost: it names them no longer."""
         table = self._snapshot or self.path
@@ -230,9 +230,9 @@ class Target(VouchedLedger):
         files: Iterable[FileEntry],
         receipts: Mapping[int, Receipt],
         leaders: Mapping[Partition, str | None],
-    ) -> OutcomeEntry:
+    ) -> OutcomeEvent:
         """``leaders`` are named where nobody has told who served the last of a range."""
-        return OutcomeEntry(
+        return OutcomeEvent(
             application=plan.application,
             job=plan.job,
             sequence=plan.sequence,
@@ -254,7 +254,7 @@ class Target(VouchedLedger):
         )
 
 
-def refuse_other_plan(plan: Plan, outcome: OutcomeEntry) -> None:
+def refuse_other_plan(plan: Plan, outcome: OutcomeEvent) -> None:
     """Raises Conflict where the ledger's outcome of that number is of another plan: what it
     has landed is not what this plan was to land."""
     if outcome.plan_hash != plan.hash:

@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from rangeland.delta import table_commit
 from rangeland.delta.data_files import strangers_in
-from rangeland.delta.delta_kernel import Kernel, Snapshot
-from rangeland.delta.ledger.events import OutcomeEntry
+from rangeland.delta.delta_kernel import DeltaKernel, Snapshot
+from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine_table import KeptBatch, Quarantine, Wanted
-from rangeland.delta.quarantine_writer import AsideSettings
+from rangeland.delta.quarantine_writer import QuarantineWriterSettings
 from rangeland.delta.schema_compatibility import fit, new_table
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.store_probe import try_store
-from rangeland.delta.table_metadata import AddedFile, Layout, StoreKind, TableFacts
+from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
 from rangeland.errors import Bug, Conflict, TableRefused
 from rangeland.job import Job
 from rangeland.model import DataFile
@@ -38,7 +38,7 @@ class TargetTable:
     def __init__(self, spark: Any, job: Job) -> None:
         self._spark = spark
         self._job = job
-        self.kernel = Kernel(spark)
+        self.kernel = DeltaKernel(spark)
         self.name = job.sink.table
         self._snapshot: Snapshot | None = None
         self.path = self._locate()
@@ -58,7 +58,7 @@ class TargetTable:
         self._snapshot = self.kernel.load(self.path) if self.path else None
 
     @property
-    def facts(self) -> TableFacts | None:
+    def facts(self) -> TableMetadata | None:
         """None where there is no table yet."""
         return None if self._snapshot is None else self._snapshot.facts
 
@@ -73,7 +73,7 @@ class TargetTable:
 
     # --- rows --------------------------------------------------------------------------
 
-    def layout(self, rows: pa.Schema) -> Layout:
+    def layout(self, rows: pa.Schema) -> TableLayout:
         """How these rows are written. Raises TableRefused where they do not fit."""
         if self._snapshot is None or self._snapshot.is_own:
             # A table that was made here fits: that its facts say so is held by a test.
@@ -180,7 +180,7 @@ class TargetTable:
         if self.path is not None:
             try_store(self.kernel.storage(self.path))
 
-    def missing(self, outcome: OutcomeEntry) -> tuple[str, ...]:
+    def missing(self, outcome: OutcomeEvent) -> tuple[str, ...]:
         """The paths of prepared files that are gone."""
         return table_commit.missing_files(self.storage(), [entry.file for entry in outcome.files])
 
@@ -192,12 +192,12 @@ class TargetTable:
 
     # --- the quarantine beside it --------------------------------------------------
 
-    def aside(self, plan: Plan) -> AsideSettings:
+    def aside(self, plan: Plan) -> QuarantineWriterSettings:
         """Where tasks of a plan keep what they cannot decode."""
         where = self._quarantine().storage()
-        return AsideSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
+        return QuarantineWriterSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
 
-    def keep(self, outcome: OutcomeEntry) -> table_commit.FilesMissing | None:
+    def keep(self, outcome: OutcomeEvent) -> table_commit.FilesMissing | None:
         """Makes visible what an outcome has kept aside, before the outcome itself: once, and
         again without effect."""
         quarantine = self._quarantine()

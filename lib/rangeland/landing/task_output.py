@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rangeland.delta.ledger.events import FileEntry, OutcomeEntry
+from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.table_commit import missing_files
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import RangeLost, TableRefused
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Range, TaskResult
 from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan
@@ -29,7 +29,7 @@ def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
     return entries
 
 
-def refuse_unseen(spark: Any, target: Target, entries: Sequence[FileEntry]) -> None:
+def refuse_unseen(spark: Any, target: LandingTarget, entries: Sequence[FileEntry]) -> None:
     """Raises TableRefused for files that are not there: a path of a local disk is another folder
     on each host of a cluster."""
     where = str(target.path)
@@ -47,7 +47,7 @@ def refuse_unseen(spark: Any, target: Target, entries: Sequence[FileEntry]) -> N
         )
 
 
-def refuse_less(old: OutcomeEntry, outcomes: Sequence[RangeOutcome]) -> None:
+def refuse_less(old: OutcomeEvent, outcomes: Sequence[RangeOutcome]) -> None:
     """What an outcome has landed counts as landed, so another attempt must have all of it."""
     again = coverage_of(outcome.range for outcome in outcomes)
     if left := leave_out([entry.range for entry in old.ranges], again):

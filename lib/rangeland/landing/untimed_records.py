@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rangeland.delta.ledger.events import FileEntry
 from rangeland.delta.partition_values import NULL_FOLDER
-from rangeland.delta.table_metadata import Function, Layout
+from rangeland.delta.table_metadata import Function, TableLayout
 
 
-def without_time(files: Sequence[FileEntry], layout: Layout) -> list[str]:
+def without_time(files: Sequence[FileEntry], layout: TableLayout) -> list[str]:
     """A sentence for each column of days or hours in which records have null."""
     found = []
     for column in layout.partition_by:

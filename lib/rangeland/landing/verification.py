@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rangeland.delta.ledger.events import OutcomeEntry, PlanEntry, RangeEntry
+from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent, RangeEntry
 from rangeland.delta.table_commit import landing_commit
 from rangeland.errors import Conflict, TableRefused, UsageError
 from rangeland.job import Job
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Partition, Range
 from rangeland.planning.coverage_rule import common, coverage_of
 from rangeland.planning.plan import Plan
 from rangeland.planning.table_audit import (
     Audit,
-    Piece,
+    LandedPiece,
     audit,
     cut_pieces,
     in_force,
@@ -39,21 +39,21 @@ from rangeland.spark.table_offsets import (
     table_frame,
 )
 
-Landings = Sequence[tuple[PlanEntry, OutcomeEntry]]
+Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Verification:
     """``pieces`` are the landed ranges that are in force, ``audit`` what the table has of
     them, ``missing_files`` those that the table names and its store no longer has."""
 
     landings: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LandedPiece, ...]
     audit: Audit
     missing_files: tuple[str, ...]
 
 
-def examine(spark: Any, target: Target) -> Evidence:
+def examine(spark: Any, target: LandingTarget) -> Verification:
     """Reads three columns of the whole table."""
     landings = target.landings()
     pieces = in_force(pieces_of(landings))
@@ -66,7 +66,7 @@ def examine(spark: Any, target: Target) -> Evidence:
     dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in pieces})
     found = runs_in(spark, frame, by_broker=by_broker) if dense else {}
     found = {p: runs for p, runs in found.items() if p not in in_bytes}
-    return Evidence(
+    return Verification(
         len(landings),
         tuple(pieces),
         audit(pieces, found, counted),
@@ -74,17 +74,19 @@ def examine(spark: Any, target: Target) -> Evidence:
     )
 
 
-def pieces_of(landings: Landings) -> list[Piece]:
+def pieces_of(landings: Landings) -> list[LandedPiece]:
     """The ranges of all landings, in their order."""
     return [
-        Piece(entry.range, entry.counts.landed, entry.gaps, entry.in_bytes)
+        LandedPiece(entry.range, entry.counts.landed, entry.gaps, entry.in_bytes)
         for _, outcome in landings
         for entry in outcome.ranges
         if entry.counts is not None
     ]
 
 
-def torn_from(spark: Any, target: Target, job: Job, warn: Callable[[str], None]) -> list[Range]:
+def torn_from(
+    spark: Any, target: LandingTarget, job: Job, warn: Callable[[str], None]
+) -> list[Range]:
     """What the table has lost of the topics that a job reads."""
     evidence = examine(spark, target)
     holes = missing(evidence.pieces, evidence.audit.holes)
@@ -102,11 +104,11 @@ def torn_from(spark: Any, target: Target, job: Job, warn: Callable[[str], None])
     return mine
 
 
-def refuse_cut(target: Target, ranges: Iterable[Range]) -> None:
+def refuse_cut(target: LandingTarget, ranges: Iterable[Range]) -> None:
     """Raises UsageError where a range would take a part of a slice and leave the rest: a
     slice was landed as a whole, and is replaced as a whole."""
     slices = [
-        Piece(landed, None)
+        LandedPiece(landed, None)
         for plan, outcome in target.landings()
         for s in Plan.parse(plan.document).slices
         for whole in (Range(s.partition, s.from_offset, s.until_offset, s.topic_id),)
@@ -134,7 +136,7 @@ def refuse_cut(target: Target, ranges: Iterable[Range]) -> None:
     )
 
 
-def refuse_undone(spark: Any, target: Target, job: Job, progress: Progress) -> None:
+def refuse_undone(spark: Any, target: LandingTarget, job: Job, progress: Progress) -> None:
     """Raises Conflict where the table was restored, or all its rows replaced, and rows of the
     job's topics are missing since: what the checkpoint says is then not in the table."""
     found = target.undone()
@@ -150,7 +152,7 @@ def refuse_undone(spark: Any, target: Target, job: Job, progress: Progress) -> N
         target.refuse_undone(found)
 
 
-def refuse_unknown_rows(spark: Any, target: Target, ranges: Iterable[Range]) -> None:
+def refuse_unknown_rows(spark: Any, target: LandingTarget, ranges: Iterable[Range]) -> None:
     """Raises Conflict where the table has rows of topics that its ledger knows nothing of:
     whether these very offsets are among them nobody can tell."""
     topics = target.may_hold({r.partition.topic for r in ranges})
@@ -177,7 +179,7 @@ def refuse_unknown_rows(spark: Any, target: Target, ranges: Iterable[Range]) -> 
     )
 
 
-def find(spark: Any, target: Target, partition: Partition, offset: int) -> Finding:
+def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -> Finding:
     """Which landing an offset came by, and where its row is. Raises UsageError where the
     partition is that of several brokers."""
     landed = target.landings()
@@ -248,12 +250,12 @@ def _is_whole(spark: Any, frame: Any, entry: RangeEntry) -> bool:
     """All rows of a range are there whose offsets are bytes, so no entry begins elsewhere."""
     if entry.counts is None:
         return False
-    piece = Piece(entry.range, entry.counts.landed, in_bytes=True)
+    piece = LandedPiece(entry.range, entry.counts.landed, in_bytes=True)
     counted = rows_of_entries(spark, frame, {entry.range.partition: [piece]})
     return counted[entry.range.partition].rows[0] >= entry.counts.landed
 
 
-def _holds(outcome: OutcomeEntry, partition: Partition, offset: int) -> bool:
+def _holds(outcome: OutcomeEvent, partition: Partition, offset: int) -> bool:
     return any(_inside(entry.range, partition, offset) for entry in outcome.ranges)
 
 
@@ -261,7 +263,7 @@ def _inside(r: Range, partition: Partition, offset: int) -> bool:
     return r.partition == partition and r.from_offset <= offset < r.until_offset
 
 
-def _path(target: Target) -> str:
+def _path(target: LandingTarget) -> str:
     if target.path is None or target.version is None:
         raise TableRefused(f"the table {target.name} is not there", do="land something in it first")
     return target.path

@@ -27,7 +27,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.incarnation import Mark, since, without_id
+from rangeland.planning.incarnation import LogMark, since, without_id
 from rangeland.planning.intervals import subtract
 from rangeland.planning.loss_errors import range_lost, refuse_nameless, unreachable
 from rangeland.planning.missing_partitions import (
@@ -36,11 +36,11 @@ from rangeland.planning.missing_partitions import (
     out_of_reach_of,
     vanished_from,
 )
-from rangeland.planning.policy import Action, Loss, Policy, Verdict
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedRange:
     """Ranges to read, losses that a policy allows, partitions that a policy holds back.
     ``notes`` are sentences about what cannot be told."""
 
@@ -51,7 +51,7 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RangeRequest:
     """What was asked, in values: both sides, and what the checkpoint means at first."""
 
     from_bounds: Bounds
@@ -64,7 +64,7 @@ class Request:
     """Asked for by name: one that has a checkpoint and is gone is no typing mistake."""
 
 
-def times_asked(request: Request) -> list[int]:
+def times_asked(request: RangeRequest) -> list[int]:
     """All distinct instants, in ms, that a survey must look up for this request."""
     bounds: list[Bound] = [request.first_run]
     for side in (request.from_bounds, request.until_bounds):
@@ -72,7 +72,7 @@ def times_asked(request: Request) -> list[int]:
     return sorted({bound.time_ms for bound in bounds if isinstance(bound, AtTime)})
 
 
-def groups_asked(request: Request) -> list[str]:
+def groups_asked(request: RangeRequest) -> list[str]:
     """All distinct consumer groups whose offsets a survey must look up."""
     bounds: list[Bound] = [request.first_run]
     for side in (request.from_bounds, request.until_bounds):
@@ -81,12 +81,12 @@ def groups_asked(request: Request) -> list[str]:
 
 
 def resolve(
-    request: Request,
+    request: RangeRequest,
     survey: Survey,
-    checkpoint: Mapping[Partition, Mark],
+    checkpoint: Mapping[Partition, LogMark],
     landed: Coverage | None = None,
     held_at_first: Set[Partition] = frozenset(),
-) -> Resolved:
+) -> ResolvedRange:
     """Ranges for every partition that was asked for, sorted by partition. What is ``landed``
     is not lost, though the log has it no more. Those ``held_at_first`` were there in the first
     run, which could not read them: they begin where it would have begun.
@@ -119,9 +119,9 @@ def resolve(
 
 
 def _begins(
-    request: Request,
+    request: RangeRequest,
     partition: Partition,
-    checkpoint: Mapping[Partition, Mark],
+    checkpoint: Mapping[Partition, LogMark],
     held_at_first: Set[Partition],
 ) -> Bound | None:
     """What was asked for, or what stands for a checkpoint that is not there yet."""
@@ -155,14 +155,14 @@ def _maybe_expired(
 
 
 def _resolve_one(
-    request: Request,
+    request: RangeRequest,
     survey: Survey,
     log: LogState,
     lower: Bound | None,
-    checkpoint: Mapping[Partition, Mark],
+    checkpoint: Mapping[Partition, LogMark],
     landed: Coverage,
 ) -> tuple[Range, list[Loss]] | None:
-    mark: Mark | None = None
+    mark: LogMark | None = None
     upper = request.until_bounds.of(log.partition)
     if lower is None or upper is None:
         return None
@@ -192,7 +192,7 @@ def _not_landed(losses: list[Loss], topic_id: str | None, landed: Coverage) -> l
     """Expired offsets less the landed ones; a truncation stays, since it is a warning too."""
     left: list[Loss] = []
     for loss in losses:
-        if loss.verdict is not Verdict.EXPIRED:
+        if loss.verdict is not LossKind.EXPIRED:
             left.append(loss)
             continue
         whole = (loss.from_offset, loss.until_offset)
@@ -258,7 +258,7 @@ def _refuse_backwards(
     upper: Bound,
     from_offset: int,
     until_offset: int,
-    mark: Mark | None,
+    mark: LogMark | None,
 ) -> None:
     """From after until: a mistake, except where the log itself moved back or has nothing yet."""
     past_the_end = from_offset > log.end_offset and not isinstance(upper, AtOffset | AtTime)
@@ -283,12 +283,12 @@ def _outside(
     if from_offset < log.start_offset and from_offset < until_offset:
         gone_until = min(log.start_offset, until_offset)
         evidence = f"the log begins at {log.start_offset} on {log.leader.address}"
-        losses.append(Loss(log.partition, from_offset, gone_until, Verdict.EXPIRED, evidence))
+        losses.append(Loss(log.partition, from_offset, gone_until, LossKind.EXPIRED, evidence))
     last = max(from_offset, until_offset if isinstance(upper, AtOffset) else from_offset)
     if last > log.end_offset:
         evidence = f"the log ends at {log.end_offset} on {log.leader.address}"
         first = max(from_offset, log.end_offset) if from_offset < last else log.end_offset
-        losses.append(Loss(log.partition, first, last, Verdict.TRUNCATED, evidence))
+        losses.append(Loss(log.partition, first, last, LossKind.TRUNCATED, evidence))
     return losses
 
 
@@ -308,7 +308,7 @@ def _inexact(
     return notes
 
 
-def _refuse_unknown_partitions(request: Request, survey: Survey, gone: Set[Partition]) -> None:
+def _refuse_unknown_partitions(request: RangeRequest, survey: Survey, gone: Set[Partition]) -> None:
     there_are = named_in({*survey.logs, *gone})
     for side in (request.from_bounds, request.until_bounds):
         for partition in side.listed:
@@ -338,14 +338,14 @@ def _short(partition: Partition) -> str:
     return str(partition).rpartition("/")[2]
 
 
-def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> Resolved:
+def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRange:
     """What the policy makes of the losses. Raises RangeLost for those that it fails on."""
     actions = {loss: policy.of(loss.verdict, loss.partition.topic) for loss in losses}
     for loss in losses:
         if actions[loss] is Action.SKIP and not loss.is_sure:
             actions[loss] = Action.FAIL
     failing = [loss for loss in losses if actions[loss] is Action.FAIL]
-    out_of_reach = [loss for loss in failing if loss.verdict is Verdict.UNREACHABLE]
+    out_of_reach = [loss for loss in failing if loss.verdict is LossKind.UNREACHABLE]
     if out_of_reach and len(out_of_reach) == len(failing):
         raise unreachable(out_of_reach)
     if failing:
@@ -354,7 +354,7 @@ def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> Resolved:
     held_partitions = {loss.partition for loss in held}
     skipped = [loss for loss in losses if loss.partition not in held_partitions]
     kept = [r for r in ranges if r.partition not in held_partitions]
-    return Resolved(tuple(kept), tuple(skipped), tuple(held))
+    return ResolvedRange(tuple(kept), tuple(skipped), tuple(held))
 
 
 def describe(bound: Bound) -> str:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.model import FromCheckpoint, LogState, Partition, Range
-from rangeland.planning.bounds import Request
+from rangeland.planning.bounds import RangeRequest
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, subtract
 from rangeland.wording import counted
 
 
 def moved_to(
-    request: Request,
+    request: RangeRequest,
     ranges: Iterable[Range],
     logs: Mapping[Partition, LogState],
-    checkpoint: Mapping[Partition, Mark],
+    checkpoint: Mapping[Partition, LogMark],
 ) -> list[Range]:
     """Where partitions now begin that the request names another beginning for, as empty ranges.
     A checkpoint is never moved back, nor past the end of its log."""
@@ -32,7 +32,7 @@ def moved_to(
     ]
 
 
-def _is_ahead(r: Range, log: LogState, mark: Mark | None) -> bool:
+def _is_ahead(r: Range, log: LogState, mark: LogMark | None) -> bool:
     if r.from_offset > log.end_offset:
         return False
     if mark is None:  # nothing lies before the beginning of the log
@@ -40,13 +40,13 @@ def _is_ahead(r: Range, log: LogState, mark: Mark | None) -> bool:
     return _same_life(mark, r.topic_id) and r.from_offset > mark.until_offset
 
 
-def _same_life(mark: Mark, topic_id: str | None) -> bool:
+def _same_life(mark: LogMark, topic_id: str | None) -> bool:
     return mark.topic_id is None or topic_id is None or mark.topic_id == topic_id
 
 
 def left_behind(
-    before: Mapping[Partition, Mark],
-    after: Mapping[Partition, Mark],
+    before: Mapping[Partition, LogMark],
+    after: Mapping[Partition, LogMark],
     ranges: Sequence[Range],
     landed: Coverage,
 ) -> tuple[Range, ...]:

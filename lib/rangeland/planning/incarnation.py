@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from rangeland.model import LogState, Survey
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.policy import Loss, LossKind
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LogMark:
     """A checkpoint of one partition: where the last landing ended, in which incarnation, and
     the leader epoch of that time, if it was told. ``epoch_is_later``: it was read from the
     log's last batch, behind the mark; what is before the mark may be of an earlier one."""
@@ -29,7 +29,7 @@ class Mark:
     epoch_is_later: bool = False
 
 
-def recreated(mark: Mark, log: LogState) -> bool:
+def recreated(mark: LogMark, log: LogState) -> bool:
     """The mark is of another life of the topic than the log."""
     then, now = mark.topic_id, log.leader.topic_id
     if then is not None and now is not None:
@@ -43,7 +43,7 @@ def recreated(mark: Mark, log: LogState) -> bool:
     return log.leader.epoch == mark.epoch and log.start_offset == 0 and is_shorter
 
 
-def may_be_behind(mark: Mark, log: LogState) -> bool:
+def may_be_behind(mark: LogMark, log: LogState) -> bool:
     """The log ends below the mark, which of a leader that has just taken over may be so for a
     moment; and nothing else tells that it is another log."""
     if log.end_offset >= mark.until_offset:
@@ -55,7 +55,7 @@ def may_be_behind(mark: Mark, log: LogState) -> bool:
     return log.leader.epoch >= mark.epoch
 
 
-def recreation(mark: Mark, log: LogState) -> Loss:
+def recreation(mark: LogMark, log: LogState) -> Loss:
     """The loss to report where ``recreated``: no offsets, since it ended at the mark."""
     if mark.topic_id is not None and log.leader.topic_id is not None:
         evidence = (
@@ -70,13 +70,13 @@ def recreation(mark: Mark, log: LogState) -> Loss:
         )
         if mark.epoch == log.leader.epoch:
             evidence += "; or an unclean election cut it short, and nobody has written since"
-    return Loss(log.partition, mark.until_offset, mark.until_offset, Verdict.RECREATED, evidence)
+    return Loss(log.partition, mark.until_offset, mark.until_offset, LossKind.RECREATED, evidence)
 
 
 def without_id(loss: Loss, log: LogState, landed: Coverage) -> str:
     """Why the offsets of a new life cannot be told from the landed ones: it has no name of its
     own, or they have none, and it has come to them or will. Empty where they can."""
-    if loss.verdict is not Verdict.RECREATED:
+    if loss.verdict is not LossKind.RECREATED:
         return ""
     if log.leader.topic_id is None:
         return "these brokers have no topic ids"
@@ -85,7 +85,7 @@ def without_id(loss: Loss, log: LogState, landed: Coverage) -> str:
     return ""
 
 
-def cut_short(mark: Mark, survey: Survey, log: LogState) -> Loss | None:
+def cut_short(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
     """What was landed and is not in the log any more, though it goes beyond the mark again."""
     end = survey.epoch_ends.get(log.partition)
     if end is None or end >= mark.until_offset or mark.epoch is None:
@@ -95,10 +95,10 @@ def cut_short(mark: Mark, survey: Survey, log: LogState) -> Loss | None:
         f"{mark.until_offset} was reached in it: a leader of epoch {log.leader.epoch} or before "
         f"never had them; the log ends at {log.end_offset} now"
     )
-    return Loss(log.partition, end, mark.until_offset, Verdict.TRUNCATED, evidence)
+    return Loss(log.partition, end, mark.until_offset, LossKind.TRUNCATED, evidence)
 
 
-def rewritten(mark: Mark, survey: Survey, log: LogState) -> Loss | None:
+def rewritten(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
     """Where offsets are bytes: what of an entry is behind the mark that is inside of it. An
     entry ended there when it was landed, so the log has been cut off and written anew."""
     start, end = survey.entries.get((log.partition, mark.until_offset), (mark.until_offset, 0))
@@ -108,13 +108,13 @@ def rewritten(mark: Mark, survey: Survey, log: LogState) -> Loss | None:
         f"the last landing ended at {mark.until_offset}, which is inside the entry "
         f"[{start}, {end}) now: the log on {log.leader.address} was cut short and written anew"
     )
-    return Loss(log.partition, mark.until_offset, end, Verdict.TRUNCATED, evidence)
+    return Loss(log.partition, mark.until_offset, end, LossKind.TRUNCATED, evidence)
 
 
-def since(mark: Mark, survey: Survey, log: LogState) -> tuple[Mark, list[Loss]]:
+def since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark, list[Loss]]:
     """Where to go on, and what has become of the log since the mark was made."""
     if recreated(mark, log):
-        fresh = Mark(log.start_offset, log.leader.topic_id, log.leader.epoch)
+        fresh = LogMark(log.start_offset, log.leader.topic_id, log.leader.epoch)
         return fresh, [recreation(mark, log)]
     losses = []
     gone = cut_short(mark, survey, log)

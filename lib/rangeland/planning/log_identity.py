@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rangeland.model import Leader, Partition, Receipt, Survey
-from rangeland.planning.incarnation import Mark, recreated, recreation, since
+from rangeland.planning.incarnation import LogMark, recreated, recreation, since
 from rangeland.planning.intervals import subtract
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.policy import Loss, LossKind
 
 
-def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, Mark]:
+def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark]:
     """Up to where each partition was read, in which incarnation of its topic, and in which
     leader epoch it was planned. What was lost or held back was not read."""
     ends: dict[Partition, int] = {}
@@ -35,29 +35,29 @@ def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, Mark]:
     }
 
 
-def _mark(until: int, topic_id: str | None, planned: Mark | None) -> Mark:
+def _mark(until: int, topic_id: str | None, planned: LogMark | None) -> LogMark:
     is_same = planned is not None and topic_id in (None, planned.topic_id)
     if planned is None or planned.epoch is None or not (is_same or planned.topic_id is None):
-        return Mark(until, topic_id)
+        return LogMark(until, topic_id)
     is_later = planned.epoch_is_later or planned.until_offset > until
-    return Mark(until, topic_id, planned.epoch, is_later)
+    return LogMark(until, topic_id, planned.epoch, is_later)
 
 
 def doubtful(
-    marks: Mapping[Partition, Mark], leaders: Mapping[Partition, Leader]
+    marks: Mapping[Partition, LogMark], leaders: Mapping[Partition, Leader]
 ) -> set[Partition]:
     """Those of which metadata alone does not show that nothing has happened to them: the same
     topic id and the same leader epoch."""
     return {p for p, mark in marks.items() if not _is_the_same(mark, leaders.get(p))}
 
 
-def _is_the_same(mark: Mark, leader: Leader | None) -> bool:
+def _is_the_same(mark: LogMark, leader: Leader | None) -> bool:
     if leader is None or mark.topic_id is None or mark.epoch is None:
         return False
     return (leader.topic_id, leader.epoch) == (mark.topic_id, mark.epoch)
 
 
-def changed(marks: Mapping[Partition, Mark], survey: Survey) -> list[Loss]:
+def changed(marks: Mapping[Partition, LogMark], survey: Survey) -> list[Loss]:
     """What has happened to these logs since. Of those that nobody serves now nothing is said."""
     losses = []
     for partition, mark in sorted(marks.items()):
@@ -72,6 +72,6 @@ def changed(marks: Mapping[Partition, Mark], survey: Survey) -> list[Loss]:
             evidence = f"the log ends at {log.end_offset} on {log.leader.address}, and was read "
             evidence += f"up to {mark.until_offset}"
             losses.append(
-                Loss(partition, log.end_offset, mark.until_offset, Verdict.TRUNCATED, evidence)
+                Loss(partition, log.end_offset, mark.until_offset, LossKind.TRUNCATED, evidence)
             )
     return losses

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from rangeland.errors import RangeLost, Unreachable
-from rangeland.planning.policy import Action, Loss, Policy, Verdict
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.wording import counted
 
 REMEDY = {
-    Verdict.EXPIRED: "Land what is left with `policy: {expired: skip}`, which records the gap, "
+    LossKind.EXPIRED: "Land what is left with `policy: {expired: skip}`, which records the gap, "
     "or with `--from earliest`; or restore the topic.",
-    Verdict.RECREATED: "Land the new topic from its beginning with `policy: {recreated: skip}`, "
+    LossKind.RECREATED: "Land the new topic from its beginning with `policy: {recreated: skip}`, "
     "or into another table.",
-    Verdict.TRUNCATED: "Ask for an end that the log has reached, or wait until it has; after an "
+    LossKind.TRUNCATED: "Ask for an end that the log has reached, or wait until it has; after an "
     "unclean leader election use `policy: {truncated: skip}`.",
-    Verdict.CORRUPT: "Restore the log from a good replica, or go on without the batch with "
+    LossKind.CORRUPT: "Restore the log from a good replica, or go on without the batch with "
     "`policy: {corrupt: skip}`, which records what is lost.",
-    Verdict.MISSING: "Restore the log from a good replica. If compaction made the gap, name the "
+    LossKind.MISSING: "Restore the log from a good replica. If compaction made the gap, name the "
     "topic in `source.compacted`; to go on without the offsets use `policy: {missing: skip}`, "
     "which records them as lost.",
-    Verdict.UNREACHABLE: "Start the broker, then run again.",
-    Verdict.VANISHED: "Take the topic or partition out of the job, or use "
+    LossKind.UNREACHABLE: "Start the broker, then run again.",
+    LossKind.VANISHED: "Take the topic or partition out of the job, or use "
     "`policy: {vanished: skip}`.",
 }
 
@@ -39,7 +39,7 @@ def unreachable(losses: list[Loss]) -> Unreachable:
 def range_lost(losses: list[Loss]) -> RangeLost:
     """One error for all losses: of each kind the first partition and its offsets, how many more,
     the cause, and how to go on."""
-    kinds: dict[Verdict, list[Loss]] = {}
+    kinds: dict[LossKind, list[Loss]] = {}
     for loss in losses:
         kinds.setdefault(loss.verdict, []).append(loss)
     return RangeLost(
@@ -74,7 +74,7 @@ def _cause(losses: list[Loss]) -> str:
     return f"{seen}; {counted(width, 'offset')} cannot be had" if width else seen
 
 
-def _remedy(verdict: Verdict, kinds: int) -> str:
+def _remedy(verdict: LossKind, kinds: int) -> str:
     return f"If {verdict}: {REMEDY[verdict]}" if kinds > 1 else REMEDY[verdict]
 
 

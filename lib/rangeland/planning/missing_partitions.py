@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from rangeland import patterns
 from rangeland.model import FromCheckpoint, Partition, Survey
-from rangeland.planning.incarnation import Mark
-from rangeland.planning.policy import Loss, Verdict
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.policy import Loss, LossKind
 
 if TYPE_CHECKING:
-    from rangeland.planning.bounds import Request
+    from rangeland.planning.bounds import RangeRequest
 
 
 def vanished_from(
-    request: Request, survey: Survey, checkpoint: Mapping[Partition, Mark]
+    request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
     """Partitions that were landed, are asked for, and are there no more."""
     topics = {partition.topic for partition in survey.logs}
@@ -35,7 +35,7 @@ def vanished_from(
             partition,
             mark.until_offset,
             mark.until_offset,
-            Verdict.VANISHED,
+            LossKind.VANISHED,
             f"the cluster no longer names this {kind}{_or_hidden(partition, survey)}",
             is_sure=partition.topic not in survey.hidden,
         )
@@ -56,7 +56,7 @@ def _or_hidden(partition: Partition, survey: Survey) -> str:
 
 
 def out_of_reach_of(
-    request: Request, survey: Survey, checkpoint: Mapping[Partition, Mark]
+    request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
     """Partitions that nobody serves now: as they are known, or from the checkpoint where a
     broker that has partitions of its own does not answer."""
@@ -68,7 +68,7 @@ def out_of_reach_of(
         if partition.topic in request.topics or matches(request.topic_pattern, partition.topic):
             found.setdefault(partition, why)
     return [
-        Loss(partition, at, at, Verdict.UNREACHABLE, found[partition])
+        Loss(partition, at, at, LossKind.UNREACHABLE, found[partition])
         for partition in sorted(found)
         for at in (checkpoint[partition].until_offset if partition in checkpoint else 0,)
         if request.from_bounds.of(partition) is not None
@@ -94,7 +94,7 @@ def matches(pattern: str, topic: str) -> bool:
 def not_believed(loss: Loss) -> Loss:
     """What a replica has not got may only not have come there yet: its leader must say."""
     evidence = f"{loss.evidence}, a replica that may be behind; its leader is away"
-    return replace(loss, verdict=Verdict.UNREACHABLE, evidence=evidence)
+    return replace(loss, verdict=LossKind.UNREACHABLE, evidence=evidence)
 
 
 def agreed_on(loss: Loss, survey: Survey) -> Loss:

@@ -17,17 +17,17 @@ from typing import Any
 
 from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Partition, Range, Slice
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, merge, subtract, width
-from rangeland.planning.policy import Loss, Verdict
-from rangeland.untrusted import MAX_INT32, Fields, Unreadable, parse_address, parse_json
+from rangeland.planning.policy import Loss, LossKind
+from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, parse_address, parse_json
 
 FORMAT = 1
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999: no time after it can be shown."""
 
 
-class Way(StrEnum):
+class PlanKind(StrEnum):
     """What is landed. All but a run have an application of their own, beside the runs."""
 
     RUN = "run"
@@ -52,7 +52,7 @@ class Plan:
     ranges: tuple[Range, ...]
     slices: tuple[Slice, ...]
     losses: tuple[Loss, ...] = ()
-    checkpoint: Mapping[Partition, Mark] = field(default_factory=dict)
+    checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
     made_at_ms: int = 0
     replaces: bool = False
     """Its rows take the place of those that the table has of its ranges."""
@@ -125,7 +125,7 @@ class Plan:
         """The plan of a document. Raises Conflict for a format this version does not know
         and for a document in which something is missing, or is of another type or order."""
         try:
-            found = Fields(document)
+            found = JsonFields(document)
             if (given := found.get("format")) != FORMAT:
                 raise Conflict(
                     f"the plan is of format {given!r}",
@@ -141,7 +141,7 @@ class Plan:
             ) from error
 
     @staticmethod
-    def _of(document: Fields) -> Plan:
+    def _of(document: JsonFields) -> Plan:
         return Plan(
             job=document.text("job"),
             application=document.text("application"),
@@ -175,7 +175,7 @@ class Plan:
             ),
             losses=tuple(loss_of_fields(entry) for entry in document.each("losses")),
             checkpoint={
-                _partition(entry): Mark(
+                _partition(entry): LogMark(
                     entry.number("until_offset"),
                     entry.text_or_none("topic_id"),
                     entry.number_or_none("epoch", -1, MAX_INT32),
@@ -197,13 +197,13 @@ def loss_to_json(loss: Loss) -> dict[str, Any]:
     }
 
 
-def loss_of_fields(entry: Fields) -> Loss:
+def loss_of_fields(entry: JsonFields) -> Loss:
     """Raises ValueError where it is something else."""
     return Loss(
         _partition(entry),
         entry.number("from_offset"),
         entry.number("until_offset"),
-        Verdict(entry.text("verdict")),
+        LossKind(entry.text("verdict")),
         entry.text("evidence"),
     )
 
@@ -219,7 +219,7 @@ def _cluster(cluster: Cluster | None) -> dict[str, Any]:
     return {"cluster": {"id": cluster.id, "addresses": list(cluster.addresses)}}
 
 
-def _cluster_of(document: Fields) -> Cluster | None:
+def _cluster_of(document: JsonFields) -> Cluster | None:
     if document.get("cluster") is None:
         return None
     entry = document.fields("cluster")
@@ -234,7 +234,7 @@ def _where(partition: Partition) -> dict[str, Any]:
     }
 
 
-def _mark(mark: Mark) -> dict[str, Any]:
+def _mark(mark: LogMark) -> dict[str, Any]:
     told = {} if mark.epoch is None else {"epoch": mark.epoch}
     told |= {"epoch_is_later": True} if mark.epoch_is_later else {}
     return {"until_offset": mark.until_offset, "topic_id": mark.topic_id, **told}
@@ -248,13 +248,13 @@ def _offsets(piece: Range | Slice) -> dict[str, int]:
     }
 
 
-def _partition(entry: Fields) -> Partition:
+def _partition(entry: JsonFields) -> Partition:
     return Partition(
         entry.text("topic"), entry.number("partition", 0, MAX_INT32), entry.text("broker", "")
     )
 
 
-def _interval(entry: Fields) -> tuple[int, int]:
+def _interval(entry: JsonFields) -> tuple[int, int]:
     start, end = entry.number("from_offset"), entry.number("until_offset")
     if end < start:
         raise Unreadable(f"a range ends at {end}, before {start}, where it begins")
@@ -292,11 +292,11 @@ def _by_life(
 
 
 def advance(
-    checkpoint: Mapping[Partition, Mark],
+    checkpoint: Mapping[Partition, LogMark],
     ranges: tuple[Range, ...],
     epochs: Mapping[Partition, int | None] | None = None,
     later: Collection[Partition] = (),
-) -> dict[Partition, Mark]:
+) -> dict[Partition, LogMark]:
     """The checkpoint once these ranges have landed, planned in these leader epochs, some of
     which are of ``later`` records. It never moves back within a topic's life; a topic made
     anew starts over."""
@@ -311,7 +311,7 @@ def advance(
         epoch, is_later = (epochs or {}).get(r.partition), r.partition in later
         if mark and same_life and mark.until_offset > r.until_offset:
             epoch, is_later = mark.epoch, mark.epoch_is_later
-        moved[r.partition] = Mark(until, r.topic_id or known_id, epoch, is_later)
+        moved[r.partition] = LogMark(until, r.topic_id or known_id, epoch, is_later)
     return moved
 
 

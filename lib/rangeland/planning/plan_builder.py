@@ -19,26 +19,26 @@ from rangeland.model import (
     Range,
     Survey,
 )
-from rangeland.planning.bounds import Request, judge, resolve
+from rangeland.planning.bounds import RangeRequest, judge, resolve
 from rangeland.planning.byte_estimate import with_estimate
 from rangeland.planning.checkpoint_move import left_behind, moved_to, passing
 from rangeland.planning.coverage_rule import Coverage, common, leave_out
-from rangeland.planning.incarnation import Mark
+from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import subtract
 from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.missing_partitions import not_believed, why_unreachable
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.policy import Action, Loss, Policy, Seen, Verdict
-from rangeland.planning.retention_risk import Risk, at_risk
+from rangeland.planning.policy import Action, Loss, LossKind, Policy, SeenLoss
+from rangeland.planning.retention_risk import RetentionRisk, at_risk
 from rangeland.planning.slices import Slicing, cut, share_of
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobPosition:
     """Where a sequence of landings stands, as the ledger tells it."""
 
-    checkpoint: Mapping[Partition, Mark]
+    checkpoint: Mapping[Partition, LogMark]
     landed: Coverage
     sequence: int
     """Of the next plan."""
@@ -54,7 +54,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class PlanDraft:
     """A plan, and what did not become part of it: ``already`` is landed, ``held`` waits.
     ``notes`` are sentences about what cannot be told."""
 
@@ -65,7 +65,7 @@ class Draft:
     notes: tuple[str, ...] = ()
     passed: tuple[Loss, ...] = ()
     """Losses that a policy skips and no plan counts, since these offsets may yet come."""
-    risks: tuple[Risk, ...] = ()
+    risks: tuple[RetentionRisk, ...] = ()
     """What retention may take before it is read."""
     begins: bool = False
     """Some partition's first offset is settled by this plan, and by nothing that it lands."""
@@ -76,23 +76,23 @@ class Draft:
     def is_empty(self) -> bool:
         return not self.plan.ranges
 
-    def seen(self, logs: Mapping[Partition, LogState]) -> tuple[Seen, ...]:
+    def seen(self, logs: Mapping[Partition, LogState]) -> tuple[SeenLoss, ...]:
         """The losses beside the plan, in the lives of their topics that ``logs`` are of."""
         told = [(loss, Action.HOLD) for loss in self.held]
         told += [(loss, Action.SKIP) for loss in self.passed]
         ids = {partition: log.leader.topic_id for partition, log in logs.items()}
-        return tuple(Seen(loss, action, ids.get(loss.partition)) for loss, action in told)
+        return tuple(SeenLoss(loss, action, ids.get(loss.partition)) for loss, action in told)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PlanTerms:
     """What of a job decides its plans."""
 
     job: str
     application: str
     dialect: str
     isolation: Isolation
-    request: Request
+    request: RangeRequest
     limits: Limits
     slicing: Slicing
     tags: tuple[str, ...] = ()
@@ -100,7 +100,9 @@ class Terms:
     """It is a run: where it begins, its checkpoint goes, also in a partition with nothing new."""
 
 
-def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Loss] = ()) -> Draft:
+def draft(
+    terms: PlanTerms, survey: Survey, standing: JobPosition, damaged: Sequence[Loss] = ()
+) -> PlanDraft:
     """Raises JobFileError or RangeLost as ``resolve`` does. Empty ranges are left out, and so
     are partitions whose log is ``damaged`` where a policy holds them."""
     where = (standing.checkpoint, standing.landed, standing.held_at_first)
@@ -112,7 +114,7 @@ def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Lo
     ]
     ranges = [r for r in apply_limits(open_ranges, terms.limits, survey.logs) if r.width > 0]
     # Of the other verdicts nothing is recorded as gone, since those offsets may yet come.
-    losses = _losses_inside(ranges, resolved.losses, (Verdict.EXPIRED,))
+    losses = _losses_inside(ranges, resolved.losses, (LossKind.EXPIRED,))
     risks = at_risk(_readable(ranges, losses), survey)
     slices = cut(_readable(ranges, losses), terms.slicing, survey.logs, risks)
     begun = _begun(terms.request, resolved.ranges, survey, standing)
@@ -139,19 +141,19 @@ def draft(terms: Terms, survey: Survey, standing: Standing, damaged: Sequence[Lo
         cluster=survey.cluster,
     )
     already = common(asked, standing.landed)
-    passed = tuple(loss for loss in resolved.losses if loss.verdict is not Verdict.EXPIRED)
+    passed = tuple(loss for loss in resolved.losses if loss.verdict is not LossKind.EXPIRED)
     behind: tuple[Range, ...] = ()
     if terms.moves_checkpoint:
         behind = left_behind(standing.checkpoint, plan.checkpoint, ranges, standing.landed)
     notes = (*passing(behind), *resolved.notes, *passed_over(passed))
     begins = bool({*begun, *(r.partition for r in moved)} - {r.partition for r in ranges})
     held = (*resolved.held, *damaged)
-    return Draft(plan, tuple(asked), tuple(already), held, notes, passed, risks, begins, behind)
+    return PlanDraft(plan, tuple(asked), tuple(already), held, notes, passed, risks, begins, behind)
 
 
 def _begun(
-    request: Request, ranges: Sequence[Range], survey: Survey, standing: Standing
-) -> dict[Partition, Mark]:
+    request: RangeRequest, ranges: Sequence[Range], survey: Survey, standing: JobPosition
+) -> dict[Partition, LogMark]:
     """Where partitions begin that ``first_run`` speaks for. It does so once: in the next run
     the end of a log, or the first offset of a time, may be another."""
     if isinstance(request.first_run, Earliest):
@@ -179,10 +181,12 @@ def _later(ranges: Sequence[Range], survey: Survey) -> set[Partition]:
     return {p for p, log in logs.items() if log.epoch_is_read and ends[p] < log.end_offset}
 
 
-_FOR_GOOD = (Verdict.EXPIRED, Verdict.RECREATED)
+_FOR_GOOD = (LossKind.EXPIRED, LossKind.RECREATED)
 
 
-def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Range]) -> Draft:
+def draft_of(
+    terms: PlanTerms, survey: Survey, standing: JobPosition, wanted: list[Range]
+) -> PlanDraft:
     """A plan of exactly these ranges, landed before or not. Raises RangeLost where the log
     no longer has them and the policy is to fail; what a policy skips is in the plan as lost.
     Ranges of partitions that the survey leaves out are left out. No limits: what is mended
@@ -212,7 +216,7 @@ def draft_of(terms: Terms, survey: Survey, standing: Standing, wanted: list[Rang
         cluster=survey.cluster,
     )
     notes = [f"{loss}: {loss.evidence}; it stays missing" for loss in coming]
-    return Draft(plan, tuple(here), (), resolved.held, tuple(notes))
+    return PlanDraft(plan, tuple(here), (), resolved.held, tuple(notes))
 
 
 def _gone(r: Range, survey: Survey) -> list[Loss]:
@@ -221,22 +225,22 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
     if log is None:
         silence = why_unreachable(r.partition, survey)
         if silence is not None:
-            return [Loss(r.partition, r.from_offset, r.until_offset, Verdict.UNREACHABLE, silence)]
+            return [Loss(r.partition, r.from_offset, r.until_offset, LossKind.UNREACHABLE, silence)]
         why = "the cluster no longer names this partition"
-        return [Loss(r.partition, r.from_offset, r.until_offset, Verdict.VANISHED, why)]
+        return [Loss(r.partition, r.from_offset, r.until_offset, LossKind.VANISHED, why)]
     now = log.leader.topic_id
     if r.topic_id is not None and now is not None and r.topic_id != now:
         why = f"the topic was deleted and made anew: its id was {r.topic_id} and is {now} now"
-        return [Loss(r.partition, r.from_offset, r.until_offset, Verdict.RECREATED, why)]
+        return [Loss(r.partition, r.from_offset, r.until_offset, LossKind.RECREATED, why)]
     found = []
     if r.from_offset < log.start_offset:
         why = f"the log begins at {log.start_offset} on {log.leader.address}"
         until = min(log.start_offset, r.until_offset)
-        found.append(Loss(r.partition, r.from_offset, until, Verdict.EXPIRED, why))
+        found.append(Loss(r.partition, r.from_offset, until, LossKind.EXPIRED, why))
     if r.until_offset > log.end_offset:
         why = f"the log ends at {log.end_offset} on {log.leader.address}"
         first = max(log.end_offset, r.from_offset)
-        found.append(Loss(r.partition, first, r.until_offset, Verdict.TRUNCATED, why))
+        found.append(Loss(r.partition, first, r.until_offset, LossKind.TRUNCATED, why))
     return [not_believed(loss) for loss in found] if log.leader.is_replica else found
 
 
@@ -248,7 +252,7 @@ def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None
     failing = [
         loss
         for loss in gone
-        if loss.verdict in (*_FOR_GOOD, Verdict.VANISHED)
+        if loss.verdict in (*_FOR_GOOD, LossKind.VANISHED)
         and policy.of(loss.verdict, loss.partition.topic) is Action.FAIL
     ]
     if failing:
@@ -263,7 +267,7 @@ def passed_over(losses: Sequence[Loss]) -> list[str]:
 
 
 def _losses_inside(
-    ranges: Sequence[Range], losses: Sequence[Loss], verdicts: Sequence[Verdict]
+    ranges: Sequence[Range], losses: Sequence[Loss], verdicts: Sequence[LossKind]
 ) -> list[Loss]:
     """The losses of these verdicts that fall into what a plan lands: part of its proof."""
     return [

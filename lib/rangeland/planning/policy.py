@@ -16,7 +16,7 @@ from rangeland.model import Partition
 from rangeland.patterns import matches
 
 
-class Verdict(StrEnum):
+class LossKind(StrEnum):
     """Why offsets that were asked for are not there."""
 
     EXPIRED = "expired"
@@ -31,13 +31,13 @@ class Verdict(StrEnum):
 
 
 CAUSES = {
-    Verdict.EXPIRED: "retention removed them before they were landed",
-    Verdict.RECREATED: "the topic was deleted and made anew, and its offsets mean other records",
-    Verdict.TRUNCATED: "the log ends before them, as one that was cut short does",
-    Verdict.VANISHED: "the partition or its topic is no longer there",
-    Verdict.CORRUPT: "their bytes cannot be decoded",
-    Verdict.MISSING: "the log has a gap there, and nothing explains it: the topic is not compacted",
-    Verdict.UNREACHABLE: "nobody served the partition, which is no loss",
+    LossKind.EXPIRED: "retention removed them before they were landed",
+    LossKind.RECREATED: "the topic was deleted and made anew, and its offsets mean other records",
+    LossKind.TRUNCATED: "the log ends before them, as one that was cut short does",
+    LossKind.VANISHED: "the partition or its topic is no longer there",
+    LossKind.CORRUPT: "their bytes cannot be decoded",
+    LossKind.MISSING: "the log has a gap there that nothing explains: the topic is not compacted",
+    LossKind.UNREACHABLE: "nobody served the partition, which is no loss",
 }
 """What a verdict means, for those who read it in the ledger."""
 
@@ -54,7 +54,7 @@ class TopicRule:
     """Actions for the topics that a pattern matches; of other verdicts it says nothing."""
 
     pattern: str
-    actions: tuple[tuple[Verdict, Action], ...]
+    actions: tuple[tuple[LossKind, Action], ...]
 
     def matches(self, topic: str) -> bool:
         return topic == self.pattern or matches(self.pattern, topic)
@@ -76,9 +76,9 @@ class Policy:
     @staticmethod
     def all(action: Action) -> Policy:
         """The same for every verdict."""
-        return Policy(**{verdict.value: action for verdict in Verdict}, topics=())
+        return Policy(**{verdict.value: action for verdict in LossKind}, topics=())
 
-    def of(self, verdict: Verdict, topic: str) -> Action:
+    def of(self, verdict: LossKind, topic: str) -> Action:
         rule = next((rule for rule in self.topics if rule.matches(topic)), None)
         own = dict(rule.actions).get(verdict) if rule is not None else None
         general: Action = getattr(self, verdict.value)
@@ -91,14 +91,14 @@ class Policy:
         def strict(action: Action) -> Action:
             return action if action is Action.SKIP else Action.FAIL
 
-        general = {v.value: strict(getattr(self, v.value)) for v in Verdict}
+        general = {v.value: strict(getattr(self, v.value)) for v in LossKind}
         rules = [
             replace(rule, actions=tuple((v, strict(a)) for v, a in rule.actions))
             for rule in self.topics
         ]
         return Policy(**general, topics=tuple(rules))
 
-    def ever(self, verdict: Verdict, action: Action) -> bool:
+    def ever(self, verdict: LossKind, action: Action) -> bool:
         """True where some topic may have this action."""
         rules = [dict(rule.actions).get(verdict) for rule in self.topics]
         return action in (getattr(self, verdict.value), *rules)
@@ -111,7 +111,7 @@ class Loss:
     partition: Partition
     from_offset: int
     until_offset: int
-    verdict: Verdict
+    verdict: LossKind
     evidence: str
     action: Action = Action.SKIP
     """What is done about it, where that is decided while it is read."""
@@ -127,7 +127,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenLoss:
     """A loss beside any plan: what is done about it, and in which life of its topic it was
     seen, None where that has no id."""
 

@@ -25,7 +25,7 @@ State = Literal["reached", "idle", "waiting"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class PartitionReach:
     """How far one partition has come. ``offset`` is where a range that ends at the bound
     would end now; None while that could still move."""
 
@@ -53,7 +53,7 @@ def reach(
     now_ms: int,
     idle_after_ms: int | None = None,
     unsettled: Collection[Partition] = (),
-) -> tuple[Reach, ...]:
+) -> tuple[PartitionReach, ...]:
     """One entry per partition that ``until`` speaks of, sorted.
 
     ``idle_after_ms`` after a time, on the clock that ``now_ms`` was read from before the
@@ -76,22 +76,22 @@ def reach(
 
 def _reach_one(
     bound: AtTime | AtOffset, survey: Survey, log: LogState, now_ms: int, idle_after_ms: int | None
-) -> Reach:
+) -> PartitionReach:
     end = log.end_offset
     if isinstance(bound, AtOffset):
         is_there = end >= bound.offset
         state: State = "reached" if is_there else "waiting"
-        return Reach(log.partition, state, end, bound.offset if is_there else None)
+        return PartitionReach(log.partition, state, end, bound.offset if is_there else None)
     found = survey.offsets_for_times.get((log.partition, bound.time_ms))
     # A record behind an open transaction is not readable yet, and what is before it may
     # still be committed: the range would end before it.
     is_guess = (log.partition, bound.time_ms) in survey.inexact
     if found is not None and found < end and (not is_guess or _has_border(log, found)):
-        return Reach(log.partition, "reached", end, found)
+        return PartitionReach(log.partition, "reached", end, found)
     is_silent = found is None or is_guess
     if is_silent and idle_after_ms is not None and now_ms >= bound.time_ms + idle_after_ms:
-        return Reach(log.partition, "idle", end, end if found is None else found)
-    return Reach(log.partition, "waiting", end, None)
+        return PartitionReach(log.partition, "idle", end, end if found is None else found)
+    return PartitionReach(log.partition, "waiting", end, None)
 
 
 def _has_border(log: LogState, offset: int) -> bool:

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Range, Survey
-from rangeland.planning.plan_builder import Standing
+from rangeland.planning.plan_builder import JobPosition
 
 _ELSEWHERE = "land it into another table"
 _INSTEAD = "replace the rows that are there with `rangeland backfill JOB.yaml --replace`"
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ReadOptions:
     """``isolation`` is None where it makes no difference."""
 
     isolation: Isolation | None
     tags: frozenset[str]
     cluster: Cluster | None
 
-    def differences(self, now: Ask) -> list[str]:
+    def differences(self, now: ReadOptions) -> list[str]:
         """How what is asked now differs from this, as sentences."""
         found = []
         if self.cluster and now.cluster and now.cluster.is_other(self.cluster):
@@ -39,11 +39,11 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class LandedRead:
     """A range that is in the table, and the landing that it is from."""
 
     range: Range
-    ask: Ask
+    ask: ReadOptions
     application: str
     sequence: int
 
@@ -62,7 +62,7 @@ def known_as(now: Cluster, known: Iterable[Cluster]) -> Cluster:
         now = Cluster(now.id or next(iter(sorted(ids)), ""), tuple(sorted(names)))
 
 
-def refuse_other_ask(table: str, landed: Sequence[Landed], now: Ask) -> None:
+def refuse_other_ask(table: str, landed: Sequence[LandedRead], now: ReadOptions) -> None:
     """Raises Conflict where a range was landed as something else than is asked for now."""
     for one in landed:
         differences = one.ask.differences(now)
@@ -79,7 +79,7 @@ def refuse_other_ask(table: str, landed: Sequence[Landed], now: Ask) -> None:
         )
 
 
-def refuse_other_cluster(table: str, standing: Standing, survey: Survey, now: Cluster) -> None:
+def refuse_other_cluster(table: str, standing: JobPosition, survey: Survey, now: Cluster) -> None:
     """Raises Conflict where the checkpoint is of another cluster than ``now``: its offsets say
     nothing of these logs. Where both have topic ids, those tell what became of each topic."""
     then = standing.cluster

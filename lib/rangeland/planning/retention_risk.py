@@ -24,7 +24,7 @@ NEARLY_FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
+class ReadSpeed:
     """``is_measured``: an earlier run of the job was as fast."""
 
     bytes_per_second: int = ASSUMED_BYTES_PER_SECOND
@@ -36,7 +36,7 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
-class Risk:
+class RetentionRisk:
     """The first offsets of a range, up to ``until_offset``."""
 
     partition: Partition
@@ -58,16 +58,16 @@ class Risk:
         }
 
 
-def speed_of(runs: Sequence[tuple[int, float]]) -> Speed:
+def speed_of(runs: Sequence[tuple[int, float]]) -> ReadSpeed:
     """Of the newest of these (bytes, seconds) that is worth measuring, newest first."""
     for size, seconds in runs:
         if size >= LEAST_MEASURED_BYTES and seconds > 0:
-            return Speed(max(1, int(size / seconds)), True)
-    return Speed()
+            return ReadSpeed(max(1, int(size / seconds)), True)
+    return ReadSpeed()
 
 
 def reading_ms(
-    logs: Mapping[Partition, LogState], begins: Mapping[Partition, int], speed: Speed
+    logs: Mapping[Partition, LogState], begins: Mapping[Partition, int], speed: ReadSpeed
 ) -> int:
     """How long it takes to read the logs to their ends, from where each is to be begun."""
     total = 0
@@ -88,13 +88,13 @@ def expiry_times(retention: Mapping[str, Retention], now_ms: int, read_ms: int) 
     }
 
 
-def at_risk(ranges: Sequence[Range], survey: Survey) -> tuple[Risk, ...]:
+def at_risk(ranges: Sequence[Range], survey: Survey) -> tuple[RetentionRisk, ...]:
     """The ranges whose first offsets may be gone before they are read."""
     found = [_risk(r, survey) for r in ranges if r.partition in survey.logs and r.width > 0]
     return tuple(risk for risk in found if risk is not None)
 
 
-def _risk(r: Range, survey: Survey) -> Risk | None:
+def _risk(r: Range, survey: Survey) -> RetentionRisk | None:
     retention = survey.retention.get(r.partition.topic)
     if retention is None:
         return None
@@ -104,11 +104,11 @@ def _risk(r: Range, survey: Survey) -> Risk | None:
             f"these records are older than retention.ms = {retention.ms} allows, or will be "
             f"when they are read"
         )
-        return Risk(r.partition, r.from_offset, until, why)
+        return RetentionRisk(r.partition, r.from_offset, until, why)
     return _too_large(r, survey.logs[r.partition], retention)
 
 
-def _too_large(r: Range, log: LogState, retention: Retention) -> Risk | None:
+def _too_large(r: Range, log: LogState, retention: Retention) -> RetentionRisk | None:
     """The head of a log that is nearly full goes with the next that is written."""
     size, most = log.size_bytes, retention.bytes
     if most is None or size is None or size < most * NEARLY_FULL:
@@ -118,4 +118,4 @@ def _too_large(r: Range, log: LogState, retention: Retention) -> Risk | None:
     if head <= r.from_offset:
         return None
     why = f"the log has {size} bytes and retention.bytes = {most} are kept"
-    return Risk(r.partition, r.from_offset, min(head, r.until_offset), why)
+    return RetentionRisk(r.partition, r.from_offset, min(head, r.until_offset), why)

@@ -16,7 +16,7 @@ from rangeland.model import Partition, Slice, TaskResult
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
+class SliceOwners:
     """The group as one member sees it. ``owned`` is its own; ``owners`` are all that are
     known, by partition; ``members`` are the drivers of the job. ``is_settled`` False: members
     come or go, so a partition without an owner may have one in a moment."""
@@ -42,19 +42,19 @@ class Seats:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadSlices:
     """These slices are left and this driver's to read."""
 
     slices: tuple[Slice, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitForOthers:
     """These slices are left and others' to read."""
 
     slices: tuple[Slice, ...]
 
-    def told(self, seats: Seats) -> str:
+    def told(self, seats: SliceOwners) -> str:
         """``waiting for 2 slices of orders/1, owned by m-17``; the first where there are more."""
         partition = self.slices[0].partition
         count = sum(1 for s in self.slices if s.partition == partition)
@@ -68,22 +68,22 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Complete:
+class PlanComplete:
     """All slices are read, by whomever."""
 
 
 def next_step(
-    slices: Sequence[Slice], done: Collection[int], seats: Seats, *, whole: bool = False
-) -> Read | Wait | Complete:
+    slices: Sequence[Slice], done: Collection[int], seats: SliceOwners, *, whole: bool = False
+) -> ReadSlices | WaitForOthers | PlanComplete:
     """What one member does next. ``done`` are the indices of slices that are read. ``whole``:
     the plan cannot be split, so its first partition decides who reads all of it."""
     left = tuple(s for s in slices if s.index not in done)
     if not left:
-        return Complete()
+        return PlanComplete()
     if whole:
-        return Read(left) if seats.reads(left[0].partition) else Wait(left)
+        return ReadSlices(left) if seats.reads(left[0].partition) else WaitForOthers(left)
     mine = tuple(s for s in left if seats.reads(s.partition))
-    return Read(mine) if mine else Wait(left)
+    return ReadSlices(mine) if mine else WaitForOthers(left)
 
 
 def not_handed_in(units: Iterable[TaskResult], done: Collection[int]) -> list[TaskResult]:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import ceil
 
 from rangeland.model import Address, LogState, Partition, Range, Slice
-from rangeland.planning.retention_risk import Risk
+from rangeland.planning.retention_risk import RetentionRisk
 
 SMALLEST_SLICE_BYTES = 8 << 20
 """Below this a slice costs more to start than to read, so ``min_slices`` cuts no finer."""
@@ -36,7 +36,7 @@ def cut(
     ranges: Sequence[Range],
     slicing: Slicing,
     logs: Mapping[Partition, LogState],
-    risks: Sequence[Risk] = (),
+    risks: Sequence[RetentionRisk] = (),
 ) -> list[Slice]:
     """Slices that tile the ranges exactly, in order; empty ranges give none. A log with
     borders is cut at the nearest of them, so it may give fewer slices than wanted.
@@ -62,7 +62,7 @@ def cut(
     return [replace(s, is_urgent=True) if _is_urgent(s, risks) else s for s in slices]
 
 
-def _is_urgent(piece: Slice, risks: Sequence[Risk]) -> bool:
+def _is_urgent(piece: Slice, risks: Sequence[RetentionRisk]) -> bool:
     return any(
         piece.partition == risk.partition
         and piece.from_offset < risk.until_offset

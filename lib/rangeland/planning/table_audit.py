@@ -25,7 +25,7 @@ Runs = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LandedPiece:
     """A landed range, and how many of its offsets have a row: None where only a part is
     left of a range whose gaps were not kept. ``in_bytes``: its offsets are the positions of
     entries, ``landed`` counts rows, and only the whole range can be told to be there."""
@@ -37,7 +37,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedRange:
     """Rows of a partition whose offsets are bytes. ``rows`` are the distinct ones of each of
     its pieces, in their order; ``twice`` are offsets of which a row is there again,
     ``strange`` offsets in no piece."""
@@ -66,7 +66,7 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ReplacedRange:
     """The offsets of a replaced range, by what became of their rows: the *same* as before,
     *added* where there were none, *changed*, *missing* where there are none any more."""
 
@@ -75,8 +75,8 @@ class Replaced:
     changed: int = 0
     missing: int = 0
 
-    def __add__(self, other: Replaced) -> Replaced:
-        return Replaced(
+    def __add__(self, other: ReplacedRange) -> ReplacedRange:
+        return ReplacedRange(
             self.same + other.same,
             self.added + other.added,
             self.changed + other.changed,
@@ -84,9 +84,9 @@ class Replaced:
         )
 
 
-def in_force(pieces: Iterable[Piece]) -> list[Piece]:
+def in_force(pieces: Iterable[LandedPiece]) -> list[LandedPiece]:
     """The pieces, in the order they were landed, without what later ones have replaced."""
-    left: dict[Partition, list[Piece]] = {}
+    left: dict[Partition, list[LandedPiece]] = {}
     ends: dict[Partition, int] = {}
     for piece in pieces:
         r = piece.range
@@ -98,7 +98,7 @@ def in_force(pieces: Iterable[Piece]) -> list[Piece]:
     return [piece for mine in left.values() for piece in mine]
 
 
-def _without(old: Piece, new: Range) -> list[Piece]:
+def _without(old: LandedPiece, new: Range) -> list[LandedPiece]:
     r = old.range
     same_log = None in (r.topic_id, new.topic_id) or r.topic_id == new.topic_id
     apart = new.until_offset <= r.from_offset or r.until_offset <= new.from_offset
@@ -108,18 +108,18 @@ def _without(old: Piece, new: Range) -> list[Piece]:
     return [_part(old, rest) for rest in rests]
 
 
-def _part(old: Piece, rest: Interval) -> Piece:
+def _part(old: LandedPiece, rest: Interval) -> LandedPiece:
     where = replace(old.range, from_offset=rest[0], until_offset=rest[1])
     if old.gaps is None:
-        return Piece(where, None, in_bytes=old.in_bytes)
+        return LandedPiece(where, None, in_bytes=old.in_bytes)
     gaps = tuple(overlap(rest, old.gaps))
-    return Piece(where, where.width - width(gaps), gaps)
+    return LandedPiece(where, where.width - width(gaps), gaps)
 
 
 def audit(
-    pieces: Sequence[Piece],
+    pieces: Sequence[LandedPiece],
     found: Mapping[Partition, Runs],
-    counted: Mapping[Partition, Counted] | None = None,
+    counted: Mapping[Partition, CountedRange] | None = None,
 ) -> Audit:
     """Every offset of every piece against the rows that were found; of partitions whose
     offsets are bytes, every piece against the rows that were ``counted``."""
@@ -134,15 +134,17 @@ def _both(one: Audit, other: Audit) -> Audit:
     )
 
 
-def pieces_in_bytes(pieces: Iterable[Piece]) -> dict[Partition, list[Piece]]:
+def pieces_in_bytes(pieces: Iterable[LandedPiece]) -> dict[Partition, list[LandedPiece]]:
     """Those whose offsets are bytes, of each partition, in the order of the log."""
-    found: dict[Partition, list[Piece]] = {}
+    found: dict[Partition, list[LandedPiece]] = {}
     for piece in sorted((p for p in pieces if p.in_bytes), key=lambda p: p.range):
         found.setdefault(piece.range.partition, []).append(piece)
     return found
 
 
-def _audit_counted(pieces: Sequence[Piece], partition: Partition, counted: Counted) -> Audit:
+def _audit_counted(
+    pieces: Sequence[LandedPiece], partition: Partition, counted: CountedRange
+) -> Audit:
     mine = pieces_in_bytes(pieces)[partition]
     pairs = list(zip(mine, counted.rows, strict=True))
     torn = tuple(p.range for p, rows in pairs if p.landed is not None and rows < p.landed)
@@ -157,13 +159,13 @@ def _audit_counted(pieces: Sequence[Piece], partition: Partition, counted: Count
     )
 
 
-def _audit_runs(pieces: Sequence[Piece], found: Mapping[Partition, Runs]) -> Audit:
+def _audit_runs(pieces: Sequence[LandedPiece], found: Mapping[Partition, Runs]) -> Audit:
     holes: list[Range] = []
     duplicates: list[Range] = []
     strangers: list[Range] = []
     suspect: list[Range] = []
     unproved = tuple(p.range for p in pieces if p.landed is None)
-    by_partition: dict[Partition, list[Piece]] = {}
+    by_partition: dict[Partition, list[LandedPiece]] = {}
     for piece in pieces:
         by_partition.setdefault(piece.range.partition, []).append(piece)
     for partition in sorted(by_partition.keys() | set(found)):
@@ -182,7 +184,7 @@ def _audit_runs(pieces: Sequence[Piece], found: Mapping[Partition, Runs]) -> Aud
     return Audit(tuple(holes), tuple(duplicates), tuple(strangers), tuple(suspect), unproved)
 
 
-def _wanted(pieces: Sequence[Piece], runs: Runs) -> tuple[list[Interval], list[Interval]]:
+def _wanted(pieces: Sequence[LandedPiece], runs: Runs) -> tuple[list[Interval], list[Interval]]:
     """The offsets that should have a row, one interval for each time they should; and where
     that is not known offset by offset."""
     wanted: list[Interval] = []
@@ -204,7 +206,7 @@ def _wanted(pieces: Sequence[Piece], runs: Runs) -> tuple[list[Interval], list[I
     return wanted, merge(unsure)
 
 
-def missing(pieces: Sequence[Piece], holes: Iterable[Range]) -> list[Range]:
+def missing(pieces: Sequence[LandedPiece], holes: Iterable[Range]) -> list[Range]:
     """The holes as ranges of the landings they were torn into, the newest first to be named:
     so that each has the topic id of the log its rows came from."""
     found: list[Range] = []
@@ -220,7 +222,7 @@ def missing(pieces: Sequence[Piece], holes: Iterable[Range]) -> list[Range]:
     return sorted(found)
 
 
-def other_lives(pieces: Iterable[Piece], r: Range) -> list[Range]:
+def other_lives(pieces: Iterable[LandedPiece], r: Range) -> list[Range]:
     """The landed ranges of other lives of the topic that share offsets with a range."""
     return [
         p.range
@@ -233,7 +235,7 @@ def other_lives(pieces: Iterable[Piece], r: Range) -> list[Range]:
     ]
 
 
-def cut_pieces(pieces: Iterable[Piece], ranges: Iterable[Range]) -> list[tuple[Range, Range]]:
+def cut_pieces(pieces: Iterable[LandedPiece], ranges: Iterable[Range]) -> list[tuple[Range, Range]]:
     """(range, piece) wherever an end of the range falls inside a piece of the same log."""
     return [
         (r, piece.range)

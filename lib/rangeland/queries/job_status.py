@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_home
@@ -20,13 +20,13 @@ from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, exposed
 from rangeland.landing.held_partitions import held_now
 from rangeland.landing.job_survey import survey_of
-from rangeland.landing.target_state import Target
+from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import examine
 from rangeland.landing.verification import find as find_offset
 from rangeland.model import Isolation, LogState, Partition, Range, Survey
 from rangeland.planning.checkpoint_move import never_landed
-from rangeland.planning.incarnation import Mark, recreated
-from rangeland.planning.plan_builder import Standing
+from rangeland.planning.incarnation import LogMark, recreated
+from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.table_audit import Audit
 from rangeland.progress import Progress
 from rangeland.results import (
@@ -38,8 +38,8 @@ from rangeland.results import (
     VerifyResult,
 )
 from rangeland.run import Runner
-from rangeland.survey.cluster_survey import Wanted
-from rangeland.survey.record_ages import Position, first_times
+from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.survey.record_ages import FirstRecord, first_times
 from rangeland.survey.stable_offsets import LogEnds, log_ends
 from rangeland.wording import counted
 
@@ -50,7 +50,7 @@ LOSSES = 10
 def status(job: Job, spark: Any, progress: Progress) -> Status:
     """The checkpoint of the job against the logs as they are now, and its last landings."""
     progress.step(f"looking at the table {job.sink.table}")
-    target = Target(spark, job)
+    target = LandingTarget(spark, job)
     disagreement = target.disagreement()
     try:
         standing = target.standing(job.application)
@@ -59,7 +59,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     source = job.source
     progress.step(f"asking {source.where} for leaders and offsets")
     known = standing.topics
-    wanted = Wanted(source.topics, source.topic_pattern, source.partitions, known=known)
+    wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
     cluster = cluster_settings(job)
     survey = survey_of(job, wanted, settings=cluster)
     cluster = cluster.knowing(survey)
@@ -69,7 +69,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     ends = log_ends(cluster, survey.logs)
     partitions = []
     for partition, log in survey.logs.items():
-        mark: Mark | None = standing.checkpoint.get(partition)
+        mark: LogMark | None = standing.checkpoint.get(partition)
         if mark is not None and recreated(mark, log):
             mark = None  # of a log that is gone: nothing of this one is landed
         partitions.append(
@@ -147,7 +147,7 @@ def _with_ages(
 ) -> tuple[PartitionStatus, ...]:
     """How old the first record is that is not landed: one is fetched from each log."""
     wanted = {
-        p.partition: Position(
+        p.partition: FirstRecord(
             survey.logs[p.partition].leader,
             max(p.start, p.start if p.checkpoint is None else p.checkpoint),
             p.end,
@@ -161,7 +161,7 @@ def _with_ages(
     ]
     if not wanted:
         return tuple(partitions)
-    with Brokers(cluster) as brokers:
+    with ConnectionPool(cluster) as brokers:
         times = first_times(brokers, wanted)
     now_ms = survey.taken_at_ms
     ages = {p: max(0, now_ms - time_ms) for p, time_ms in times.items()}
@@ -182,7 +182,7 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
     """What the table has of all that was landed in it, by whichever job. Asks no broker."""
     started = time.monotonic()
     progress.step(f"looking at the table {job.sink.table}")
-    target = Target(spark, job)
+    target = LandingTarget(spark, job)
     if target.is_untouched:
         spent = time.monotonic() - started
         nothing = (job.job, job.sink.table, target.version, 0, (), Audit(), ())
@@ -202,7 +202,7 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
     )
 
 
-def _passed_over(standing: Standing) -> tuple[Range, ...]:
+def _passed_over(standing: JobPosition) -> tuple[Range, ...]:
     """What runs of the job have left out for good, by their checkpoint and the ledger."""
     return tuple(
         Range(partition, start, end, mark.topic_id)
@@ -216,7 +216,7 @@ def _passed_over(standing: Standing) -> tuple[Range, ...]:
 def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Progress) -> Finding:
     """Which landing an offset came by, and in which file its row is."""
     progress.step(f"looking at the table {job.sink.table}")
-    target = Target(spark, job)
+    target = LandingTarget(spark, job)
     if target.is_untouched:
         return Finding(partition, offset, "not-landed", why="nothing has landed in it yet")
     return find_offset(spark, target, partition, offset)
@@ -270,7 +270,7 @@ def _brokers(job: Job) -> str:
     source = job.source
     # Whether a topic that is not there has vanished or never was, the plan can tell.
     known = frozenset(source.topics)
-    wanted = Wanted(source.topics, source.topic_pattern, source.partitions, known=known)
+    wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
     survey = survey_of(job, wanted)
     gone = sorted(known - {partition.topic for partition in survey.logs})
     leaders = {str(log.leader.address) for log in survey.logs.values()}

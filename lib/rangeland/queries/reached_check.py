@@ -17,10 +17,10 @@ from rangeland.errors import UsageError
 from rangeland.job import Job
 from rangeland.landing.job_survey import survey_of
 from rangeland.model import Isolation, Partition, Survey
-from rangeland.planning.reached import Reach, can_be_awaited, reach, times_awaited
+from rangeland.planning.reached import PartitionReach, can_be_awaited, reach, times_awaited
 from rangeland.progress import Progress
 from rangeland.results import partition_json
-from rangeland.survey.cluster_survey import Wanted
+from rangeland.survey.cluster_survey import SurveyRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ReachResult:
 
     job: str
     asked_at_ms: int
-    partitions: tuple[Reach, ...]
+    partitions: tuple[PartitionReach, ...]
 
     @property
     def is_reached(self) -> bool:
@@ -71,7 +71,7 @@ def reached(
         )
     source = job.source
     progress.step(f"asking {source.where} how far the logs are")
-    wanted = Wanted(
+    wanted = SurveyRequest(
         source.topics, source.topic_pattern, source.partitions, times_ms=times_awaited(until)
     )
     asked_at_ms = int(clock() * 1000)
@@ -83,7 +83,7 @@ def reached(
     return ReachResult(job.job, asked_at_ms, found)
 
 
-def _unsettled(job: Job, wanted: Wanted, survey: Survey) -> set[Partition]:
+def _unsettled(job: Job, wanted: SurveyRequest, survey: Survey) -> set[Partition]:
     """Partitions that hold more than may be read yet: records of an open transaction, which
     a broker that is asked for committed ones keeps to itself, times and all."""
     everything = survey_of(job, replace(wanted, times_ms=()), Isolation.READ_UNCOMMITTED)

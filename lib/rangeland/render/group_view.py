@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rangeland.groups.mirror_now import PushResult
+from rangeland.groups.mirror_now import MirrorResult
 from rangeland.render.text_drawing import biggest, counted, duration, named, number, said, table_of
 from rangeland.results import GroupStatus
 
@@ -36,7 +36,7 @@ def group_lines(group: GroupStatus | None) -> list[RenderableType]:
     return lines
 
 
-def mirror_picture(result: PushResult) -> RenderableType:
+def mirror_picture(result: MirrorResult) -> RenderableType:
     """What the group had and has now, beside the checkpoint and the end of each log."""
     title = said(result.job, "bold").append(": ")
     if result.state == "nothing-landed":

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rangeland.delta.ledger.events import LossEntry
+from rangeland.delta.ledger.events import LossEvent
 from rangeland.landing.redrive_result import RedriveResult
-from rangeland.planning.plan import Way
+from rangeland.planning.plan import PlanKind
 from rangeland.render.text_drawing import (
     MAX_ROWS,
     counted,
@@ -32,12 +32,12 @@ ACTIONS = {
 what is in quarantine: it stays there."""
 
 
-def loss_lines(losses: Iterable[LossEntry]) -> list[RenderableType]:
+def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:
     """A list for each thing that was done about losses, with what was seen."""
     found: dict[str, list[str]] = {action: [] for action in ACTIONS}
     for loss in losses:
         evidence = loss.evidence.removeprefix(f"{loss.range.partition}: ")
-        is_reread = f"/{Way.REREAD.value}/" in loss.application and loss.action == "hold"
+        is_reread = f"/{PlanKind.REREAD.value}/" in loss.application and loss.action == "hold"
         action = "reread" if is_reread else loss.action
         found[action].append(f"{loss.range} {loss.verdict}: {evidence}")
     parts: list[RenderableType] = []

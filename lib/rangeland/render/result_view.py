@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rangeland.landing.adoption import AdoptResult
 from rangeland.model import COUNT_NAMES, Counts
-from rangeland.planning.table_audit import Replaced
+from rangeland.planning.table_audit import ReplacedRange
 from rangeland.render.loss_view import loss_lines
 from rangeland.render.text_drawing import (
     biggest,
@@ -124,7 +124,7 @@ def _landing(result: RunResult) -> Text:
     return Text(", ".join(parts), style="dim")
 
 
-def _replaced(replaced: Replaced) -> Text:
+def _replaced(replaced: ReplacedRange) -> Text:
     """``against the rows that were there: 990 the same, 10 changed``."""
     text = Text("against the rows that were there: ", style="dim")
     styles = {"same": "green", "added": "green", "changed": "yellow", "missing": "bold red"}

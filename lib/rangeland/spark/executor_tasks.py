@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta.data_files import FileWriter
-from rangeland.delta.quarantine_writer import AsideSettings, AsideWriter
+from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.delta.store_access import StoreSettings
-from rangeland.delta.table_metadata import Layout
-from rangeland.fetch.receipts import Chunk, Tally
+from rangeland.delta.table_metadata import TableLayout
+from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Range, Receipt, Slice, TaskResult
 
@@ -27,23 +27,23 @@ class WriterSettings:
     and in no ``repr``."""
 
     table: StoreSettings | str
-    layout: Layout
+    layout: TableLayout
     compression: str
     target_file_bytes: int
     prefix: str
-    aside: AsideSettings | None = None
+    aside: QuarantineWriterSettings | None = None
 
 
 class SliceReading:
     """What a task keeps of its slices while it reads them: counts, and what is put aside.
     Without a place for that it is only counted."""
 
-    def __init__(self, slices: Sequence[Slice], aside: AsideSettings | None) -> None:
-        self._tally = Tally(slices)
+    def __init__(self, slices: Sequence[Slice], aside: QuarantineWriterSettings | None) -> None:
+        self._tally = ReceiptBuilder(slices)
         self._slices = {s.index: s for s in slices}
-        self._aside = AsideWriter(aside) if aside is not None else None
+        self._aside = QuarantineWriter(aside) if aside is not None else None
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: SliceChunk) -> None:
         self._tally.add(chunk)
         if chunk.kept is None or self._aside is None:
             return

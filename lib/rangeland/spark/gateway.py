@@ -113,7 +113,7 @@ def without_usual(said: bytes) -> tuple[bytes, bytes]:
     return b"".join(line for line in lines if line.strip() not in _USUAL), begun
 
 
-class Starting:
+class JvmStart:
     """While it is open, Spark is being started. SIGINT and SIGTERM then end the JVM, and with it
     whatever waits for it, and are delivered as soon as it is gone: a handler that raised in the
     middle of a start would leave a JVM that nobody knows of."""

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.delta.quarantine_writer import AsideSettings
+from rangeland.delta.quarantine_writer import QuarantineWriterSettings
 from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import Bug, RangelandError, TransformFailed
@@ -52,7 +52,7 @@ def plan_frame(
     tasks: Sequence[Sequence[Slice]],
     cluster: ClusterSettings,
     receipts: Any = None,
-    aside: AsideSettings | None = None,
+    aside: QuarantineWriterSettings | None = None,
 ) -> DataFrame:
     """The rows of all slices, one Spark partition per task. Every action reads the same
     offsets again. ``receipts`` is an accumulator of receipts by slice index; ``aside`` is
@@ -75,7 +75,7 @@ def frame_batches(
     slices: Sequence[Slice],
     cluster: ClusterSettings,
     receipts: Any = None,
-    aside: AsideSettings | None = None,
+    aside: QuarantineWriterSettings | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task in batches that a JVM can hold. Without receipts, nobody would see
     where rows are missing."""

@@ -29,7 +29,7 @@ Found = dict[str, Any]
 
 
 @dataclass
-class Workers:
+class PythonWorkers:
     """A look that is under way. ``wait`` for what it finds."""
 
     is_local: bool
@@ -70,10 +70,10 @@ class Workers:
         return warnings
 
 
-_looks: dict[tuple[str, ...], Workers] = {}
+_looks: dict[tuple[str, ...], PythonWorkers] = {}
 
 
-def start_workers(spark: Any, more: Sequence[str] = ()) -> Workers:
+def start_workers(spark: Any, more: Sequence[str] = ()) -> PythonWorkers:
     """Has the executors start their Python workers and import what a task needs, and the
     packages ``more`` that this job's tasks need, once per Spark application and without waiting
     for it."""
@@ -82,7 +82,7 @@ def start_workers(spark: Any, more: Sequence[str] = ()) -> Workers:
     key = (context.applicationId, *names)
     workers = _looks.get(key)
     if workers is None or workers.is_unfit:
-        workers = Workers(str(context.master).startswith("local"))
+        workers = PythonWorkers(str(context.master).startswith("local"))
         _looks[key] = workers
         count = int(context.defaultParallelism)
         look = looking(names)

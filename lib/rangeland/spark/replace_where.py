@@ -14,7 +14,7 @@ from typing import Any
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile, Range
-from rangeland.planning.table_audit import Replaced
+from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.catalog_names import literal
 
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
@@ -66,14 +66,14 @@ def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile])
     return union
 
 
-def compare(old: Any, new: Any, *, by_broker: bool = False) -> Replaced:
+def compare(old: Any, new: Any, *, by_broker: bool = False) -> ReplacedRange:
     """What a swap changes, offset by offset. The order of columns is the same on both sides;
     an offset with several rows is the same only if all of them are. Raises StorageFailed
     where Spark cannot compare or read them."""
     from pyspark.errors import PySparkException
 
     try:
-        return Replaced(**comparison(old, new, by_broker).first().asDict())
+        return ReplacedRange(**comparison(old, new, by_broker).first().asDict())
     except PySparkException as error:  # such as a column of a type that has no order
         raise StorageFailed("comparing new rows with old", why=_first_line(error)) from error
 

@@ -23,7 +23,7 @@ _INSTALL = "pip install 'pyspark==4.2.0' 'delta-spark==4.4.0'"
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class RuntimeVersions:
     """Of one driver. ``pyspark`` is the Python side, ``spark`` the JVM's and ``home`` its
     folder; ``delta`` is that of Delta Kernel, empty where there is none."""
 
@@ -35,11 +35,11 @@ class Versions:
     home: str = ""
 
 
-def versions_of(jvm: Any) -> Versions:
+def versions_of(jvm: Any) -> RuntimeVersions:
     """What a driver runs. Reads a few words from its JVM, which needs no session for it."""
     from pyspark import __version__ as pyspark
 
-    return Versions(
+    return RuntimeVersions(
         pyspark=pyspark,
         spark=str(jvm.org.apache.spark.package.SPARK_VERSION()),
         scala=str(jvm.scala.util.Properties.versionNumberString()),
@@ -66,7 +66,7 @@ def _loaded(jvm: Any, name: str) -> Any:
         return None
 
 
-def refuse_others(found: Versions) -> None:
+def refuse_others(found: RuntimeVersions) -> None:
     """Raises UsageError where a version is not one this library is made for, or where there
     is no Delta."""
     refuse_other_engine(found)
@@ -81,7 +81,7 @@ def refuse_others(found: Versions) -> None:
     refuse_other_delta(found)
 
 
-def refuse_other_engine(found: Versions) -> None:
+def refuse_other_engine(found: RuntimeVersions) -> None:
     """Of PySpark, Spark, Scala and Java."""
     place = f" in {found.home}" if found.home else ""
     if _minor(found.pyspark) != _minor(found.spark):
@@ -102,7 +102,7 @@ def refuse_other_engine(found: Versions) -> None:
         raise _other("Java", found.java, f"{MINIMUM_JAVA} or later", remedy)
 
 
-def refuse_other_delta(found: Versions) -> None:
+def refuse_other_delta(found: RuntimeVersions) -> None:
     """Where there is one at all."""
     if found.delta and _minor(found.delta) != DELTA:
         remedy = f"Take other Delta jars away and start it with --packages {DELTA_PACKAGE}"

@@ -35,7 +35,7 @@ _NOISY = (
 )
 
 
-class Stopped(Exception):
+class TasksStopped(Exception):
     """The driver was told to stop before the tasks were done."""
 
 
@@ -79,7 +79,7 @@ def land_until(
     try:
         action = _reading(spark, tasks, cluster, writer, done, ended)
         watch(spark, action, done, on_read, stop)
-    except Stopped:
+    except TasksStopped:
         pass
     except RangelandError as error:
         failed = error
@@ -176,7 +176,7 @@ def watch(
     if failed is not None:
         raise failed
     if stopped and isinstance(outcome[0], BaseException):
-        raise Stopped
+        raise TasksStopped
     return settled(outcome[0])
 
 

@@ -17,7 +17,7 @@ from rangeland.delta.store_kinds import S3_SCHEMES, scheme_of
 from rangeland.errors import StorageFailed, Unreachable, UsageError
 from rangeland.jvm.jars import jar_files
 from rangeland.jvm.java import find_java
-from rangeland.spark.gateway import JvmExited, Starting
+from rangeland.spark.gateway import JvmExited, JvmStart
 from rangeland.spark.runtime_versions import (
     CATALOG,
     EXTENSION,
@@ -56,7 +56,7 @@ def open_spark(
     if _submitted():
         return _started(app_name, {}, lambda settings: None)
     chosen = {**local_settings(table), **(settings or {})}
-    with Starting() as starting:
+    with JvmStart() as starting:
         return _started(app_name, chosen, starting.launch, starting.context_made)
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from rangeland.errors import TableRefused
 from rangeland.model import Partition
-from rangeland.planning.table_audit import Counted, Piece, Runs, runs_of
+from rangeland.planning.table_audit import CountedRange, LandedPiece, Runs, runs_of
 
 NEEDED = {"topic": "string", "partition": "int", "offset": "bigint"}
 _MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
@@ -70,8 +70,8 @@ def runs_in(spark: Any, frame: Any, *, by_broker: bool = False) -> dict[Partitio
 
 
 def rows_of_entries(
-    spark: Any, frame: Any, pieces: Mapping[Partition, Sequence[Piece]]
-) -> dict[Partition, Counted]:
+    spark: Any, frame: Any, pieces: Mapping[Partition, Sequence[LandedPiece]]
+) -> dict[Partition, CountedRange]:
     """The distinct rows of every piece, told by offset and position. ``pieces`` of each
     partition are sorted and apart. Raises TableRefused where rows have no position."""
     from pyspark.sql import functions as f
@@ -135,7 +135,7 @@ def _count_pieces(
                 )
 
 
-def _counted(table: pa.Table, pieces: Mapping[Partition, int]) -> dict[Partition, Counted]:
+def _counted(table: pa.Table, pieces: Mapping[Partition, int]) -> dict[Partition, CountedRange]:
     """For each partition, which has so many pieces, what all tasks have counted of it."""
     rows = {partition: [0] * count for partition, count in pieces.items()}
     twice: dict[Partition, list[int]] = {partition: [] for partition in pieces}
@@ -150,7 +150,7 @@ def _counted(table: pa.Table, pieces: Mapping[Partition, int]) -> dict[Partition
         else:
             (twice if kind == _TWICE else strange)[partition].append(number)
     return {
-        p: Counted(tuple(rows[p]), tuple(sorted(twice[p])), tuple(sorted(strange[p])))
+        p: CountedRange(tuple(rows[p]), tuple(sorted(twice[p])), tuple(sorted(strange[p])))
         for p in pieces
     }
 

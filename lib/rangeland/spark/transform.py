@@ -37,7 +37,7 @@ _LIBRARIES = ("site-packages", "dist-packages", "pyspark", "py4j", "pyspark.zip"
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class RaisedByTransform:
     """An exception of a transform: its class, its message, and the author's line it passed."""
 
     exception: str
@@ -138,7 +138,7 @@ def failure(transform: Transform, error: BaseException) -> TransformFailed | Non
     return transform_failed(transform.name, raised)
 
 
-def transform_failed(name: str, raised: Raised) -> TransformFailed:
+def transform_failed(name: str, raised: RaisedByTransform) -> TransformFailed:
     return TransformFailed(
         f"the transform {name} failed",
         why=str(raised),
@@ -152,7 +152,7 @@ def transform_failed(name: str, raised: Raised) -> TransformFailed:
 # --- what was raised ------------------------------------------------------------------------
 
 
-def raised_of(error: BaseException) -> Raised | None:
+def raised_of(error: BaseException) -> RaisedByTransform | None:
     """The exception of a query that Spark reports, if it is one of the query and its data."""
     if not isinstance(error, PySparkException):
         return None
@@ -165,28 +165,30 @@ def raised_of(error: BaseException) -> Raised | None:
         state = error.getSqlState()
     if state is None or not state.startswith(_QUERY_STATES):
         return None
-    return Raised(type(error).__name__, _one_line(text))
+    return RaisedByTransform(type(error).__name__, _one_line(text))
 
 
-def raised_in(text: str) -> Raised:
+def raised_in(text: str) -> RaisedByTransform:
     """The exception of a traceback that Python has printed, within whatever text."""
     frames = list(_FRAME.finditer(text))
     if not frames:
-        return Raised("PythonException", _one_line(text))
+        return RaisedByTransform("PythonException", _one_line(text))
     after = text[frames[-1].end() :].splitlines()[1:]
     while after and (after[0].startswith("    ") or not after[0].strip()):
         after.pop(0)  # the line of the source, and the marks below it
     name, _, message = _one_line("\n".join(after)).partition(": ")
-    return Raised(name.rstrip(":"), message, _place([(f["file"], int(f["line"])) for f in frames]))
+    return RaisedByTransform(
+        name.rstrip(":"), message, _place([(f["file"], int(f["line"])) for f in frames])
+    )
 
 
-def raised_here(error: BaseException) -> Raised:
+def raised_here(error: BaseException) -> RaisedByTransform:
     """An exception of this process."""
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SyntaxError):
-        return Raised(type(error).__name__, str(error))
+        return RaisedByTransform(type(error).__name__, str(error))
     own = [(f.filename, f.lineno or 0) for f in frames if f.filename != __file__]
-    return Raised(type(error).__name__, _one_line(str(error)), _place(own))
+    return RaisedByTransform(type(error).__name__, _one_line(str(error)), _place(own))
 
 
 def _place(frames: list[tuple[str, int]]) -> str:

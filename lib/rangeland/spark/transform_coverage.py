@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rangeland.dialects.dialect import Nature
+from rangeland.dialects.dialect import Capabilities
 from rangeland.model import Partition, Slice
 
 _TYPES = {
@@ -30,7 +30,7 @@ class SeenOffsets:
     """The offsets in the rows of one task. The columns must have the types of the contract
     to count; a transform that renames or recasts them has made them something else."""
 
-    def __init__(self, slices: Sequence[Slice], nature: Nature) -> None:
+    def __init__(self, slices: Sequence[Slice], nature: Capabilities) -> None:
         self._slices = slices
         self._where = ["topic", "partition", *(["broker"] if nature.numbered_per_broker else [])]
         self._record = ["offset", *(["position"] if nature.offsets_are_bytes else [])]

@@ -13,20 +13,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rangeland.cli.exits import Ending, ending
+from rangeland.cli.exits import CommandEnding, ending
 from rangeland.errors import UsageError
 from rangeland.job.overrides import load_job
 from rangeland.results import RunResult
 
 
-class Entry:
+class ScriptEntry:
     """One call of a script: its job with all flags laid over it, and Spark when asked for."""
 
     def __init__(
         self,
         arguments: argparse.Namespace,
         settings: Sequence[str],
-        end: Ending,
+        end: CommandEnding,
         flags: frozenset[str] = frozenset(),
     ) -> None:
         self.flags = flags
@@ -45,7 +45,7 @@ class Entry:
 
 
 def main(
-    work: Callable[[Entry], RunResult],
+    work: Callable[[ScriptEntry], RunResult],
     doc: str,
     *,
     settings: Sequence[str] = (),
@@ -61,7 +61,7 @@ def main(
         try:
             read = _parser(doc, flags).parse_args(given)
             chosen = frozenset(name for name in flags or () if getattr(read, name))
-            result = work(Entry(read, settings, end, chosen))
+            result = work(ScriptEntry(read, settings, end, chosen))
         except KeyboardInterrupt:
             return end.interrupted()
         except Exception as error:

@@ -44,6 +44,8 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 # --- the package ------------------------------------------------------------------------
 
+NATIVE_FOLDER = "decode/native"
+
 
 def make_zip(folder: Path) -> Path:
     """``folder/rangeland-VERSION.zip`` with the package and its kernel for this platform, and
@@ -58,7 +60,7 @@ def make_zip(folder: Path) -> Path:
 def package_files() -> list[tuple[Path, str]]:
     """The files of this package with their names in an archive."""
     package = _package_folder()
-    if not (package / "decode" / library_name()).is_file():
+    if not (package / NATIVE_FOLDER / library_name()).is_file():
         raise UsageError(
             f"this installation has no compiled kernel ({library_name()})",
             why="workers would decode records about a hundred times slower",
@@ -71,7 +73,7 @@ def package_files() -> list[tuple[Path, str]]:
 
 def kernel_platforms() -> list[str]:
     """The platforms whose kernel is shipped, such as ``linux-x86_64``."""
-    names = (_package_folder() / "decode" / "native").glob("_kernel-*")
+    names = (_package_folder() / NATIVE_FOLDER).glob("_kernel-*")
     return sorted(path.stem.removeprefix("_kernel-") for path in names)
 
 

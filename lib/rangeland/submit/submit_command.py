@@ -26,7 +26,7 @@ PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class SubmitFlag:
     """Words of the command that belong together, and why they are there."""
 
     words: tuple[str, ...]
@@ -34,7 +34,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class SubmitChoices:
     """What the person chose. ``jars`` are Delta's as files; empty: Spark fetches them.
     ``python`` is what the executors' hosts call their Python."""
 
@@ -49,7 +49,7 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped:
+class ShippedFiles:
     """What was made: ``package`` is the zip or the environment; ``modules`` are a transform's.
     ``files`` are those of the job's PEM files that are here."""
 
@@ -64,7 +64,7 @@ class Shipped:
 class Submission:
     """``notes`` are what else has to be true for the command to work."""
 
-    flags: tuple[Flag, ...]
+    flags: tuple[SubmitFlag, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -86,7 +86,7 @@ class Submission:
         return "\n".join([*lines, *notes, command])
 
 
-def refuse_impossible(choices: Choices) -> None:
+def refuse_impossible(choices: SubmitChoices) -> None:
     """Raises UsageError for what no cluster can do."""
     if choices.deploy_mode not in ("client", "cluster"):
         raise UsageError(f"--deploy-mode {choices.deploy_mode}", do="It is client or cluster")
@@ -113,23 +113,31 @@ def refuse_impossible(choices: Choices) -> None:
 
 
 def submission(
-    job: Job, job_file: Path, choices: Choices, shipped: Shipped, arguments: Sequence[str] = ()
+    job: Job,
+    job_file: Path,
+    choices: SubmitChoices,
+    shipped: ShippedFiles,
+    arguments: Sequence[str] = (),
 ) -> Submission:
     """The command that runs ``shipped.entry`` with the job file and ``arguments``."""
     refuse_impossible(choices)
     flags = [
-        Flag(("spark-submit",), ""),
-        Flag(("--master", choices.master), "the cluster"),
-        Flag(("--deploy-mode", choices.deploy_mode), _DEPLOY[choices.deploy_mode]),
+        SubmitFlag(("spark-submit",), ""),
+        SubmitFlag(("--master", choices.master), "the cluster"),
+        SubmitFlag(("--deploy-mode", choices.deploy_mode), _DEPLOY[choices.deploy_mode]),
         *_delta(choices),
         *_package(choices, shipped),
-        Flag(("--conf", "spark.log.level=WARN"), "Spark says less, so that our lines can be read"),
+        SubmitFlag(
+            ("--conf", "spark.log.level=WARN"), "Spark says less, so that our lines can be read"
+        ),
         *_schedule(choices),
-        *(Flag(("--conf", setting), "as you asked") for setting in choices.conf),
+        *(SubmitFlag(("--conf", setting), "as you asked") for setting in choices.conf),
         *_files(job_file, choices, shipped),
     ]
     where = job_file.name if choices.deploy_mode == "cluster" else str(job_file)
-    flags.append(Flag((str(shipped.entry), where, *arguments), "the script, and what it is given"))
+    flags.append(
+        SubmitFlag((str(shipped.entry), where, *arguments), "the script, and what it is given")
+    )
     return Submission(tuple(flags), tuple(_notes(job, choices, shipped)))
 
 
@@ -139,53 +147,55 @@ _DEPLOY = {
 }
 
 
-def _delta(choices: Choices) -> list[Flag]:
+def _delta(choices: SubmitChoices) -> list[SubmitFlag]:
     found = [
-        Flag(
+        SubmitFlag(
             ("--packages", DELTA_PACKAGE),
             "Delta for this Spark and Scala, fetched where the driver starts; --delta jars "
             "ships the files instead, for hosts without a way to a Maven repository",
         ),
-        Flag(
+        SubmitFlag(
             ("--exclude-packages", ",".join(NOT_AGAIN)),
             "Spark has a Hadoop of its own, and need not send another to every executor",
         ),
     ]
     if choices.jars:
         jars = ",".join(map(str, choices.jars))
-        found = [Flag(("--jars", jars), "Delta's jars, but for those that Spark has itself")]
+        found = [SubmitFlag(("--jars", jars), "Delta's jars, but for those that Spark has itself")]
     return [
         *found,
-        Flag(("--conf", f"spark.sql.extensions={EXTENSION}"), "Delta's SQL"),
-        Flag(("--conf", f"spark.sql.catalog.spark_catalog={CATALOG}"), "Delta's tables by name"),
+        SubmitFlag(("--conf", f"spark.sql.extensions={EXTENSION}"), "Delta's SQL"),
+        SubmitFlag(
+            ("--conf", f"spark.sql.catalog.spark_catalog={CATALOG}"), "Delta's tables by name"
+        ),
     ]
 
 
-def _package(choices: Choices, shipped: Shipped) -> list[Flag]:
+def _package(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
     modules = [str(path) for path in shipped.modules]
     packed = choices.env == "packed"
     files = modules if packed else [str(shipped.package), *modules]
     flags = []
     if files:
         what = "the transform's module" if packed else "this package, for the driver and each task"
-        flags.append(Flag(("--py-files", ",".join(files)), what))
+        flags.append(SubmitFlag(("--py-files", ",".join(files)), what))
     if packed:
         flags.append(
-            Flag(
+            SubmitFlag(
                 ("--archives", f"{shipped.package}#{ENVIRONMENT}"),
                 "this package and what it needs; each executor unpacks it into its folder",
             )
         )
     python = f"./{ENVIRONMENT}/bin/python" if packed else choices.python
     flags.append(
-        Flag(
+        SubmitFlag(
             ("--conf", f"spark.pyspark.python={python}"),
             "the Python of the tasks, on each host; of the driver's minor version",
         )
     )
     if choices.deploy_mode == "client":
         flags.append(
-            Flag(
+            SubmitFlag(
                 ("--conf", f"spark.pyspark.driver.python={sys.executable}"),
                 "the Python of the driver, on this machine",
             )
@@ -193,11 +203,11 @@ def _package(choices: Choices, shipped: Shipped) -> list[Flag]:
     return flags
 
 
-def _schedule(choices: Choices) -> list[Flag]:
+def _schedule(choices: SubmitChoices) -> list[SubmitFlag]:
     flags = []
     if choices.speculation:
         flags.append(
-            Flag(
+            SubmitFlag(
                 ("--conf", "spark.speculation=true"),
                 "a slow task gets a twin on another host; only the files of the one that Spark "
                 "takes are committed, so nothing lands twice",
@@ -207,12 +217,12 @@ def _schedule(choices: Choices) -> list[Flag]:
         why = "executors come and go with the work; a lost task is read again, nothing lands twice"
         tracking = "needed where no external shuffle service runs"
         name = "spark.dynamicAllocation"
-        flags.append(Flag(("--conf", f"{name}.enabled=true"), why))
-        flags.append(Flag(("--conf", f"{name}.shuffleTracking.enabled=true"), tracking))
+        flags.append(SubmitFlag(("--conf", f"{name}.enabled=true"), why))
+        flags.append(SubmitFlag(("--conf", f"{name}.shuffleTracking.enabled=true"), tracking))
     return flags
 
 
-def _files(job_file: Path, choices: Choices, shipped: Shipped) -> list[Flag]:
+def _files(job_file: Path, choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
     """One flag for all: spark-submit takes the last one only."""
     sent: dict[Path, str] = {}
     if choices.deploy_mode == "cluster":
@@ -224,7 +234,9 @@ def _files(job_file: Path, choices: Choices, shipped: Shipped) -> list[Flag]:
     _refuse_alike(sent)
     if not sent:
         return []
-    return [Flag(("--files", ",".join(map(str, sent))), "; ".join(dict.fromkeys(sent.values())))]
+    return [
+        SubmitFlag(("--files", ",".join(map(str, sent))), "; ".join(dict.fromkeys(sent.values())))
+    ]
 
 
 def _refuse_alike(files: Iterable[Path]) -> None:
@@ -239,7 +251,7 @@ def _refuse_alike(files: Iterable[Path]) -> None:
             )
 
 
-def _tls_notes(job: Job, shipped: Shipped) -> list[str]:
+def _tls_notes(job: Job, shipped: ShippedFiles) -> list[str]:
     pem = tls_files(job)
     notes = [
         f"{path} of source.security.tls.{field} is not on this machine, so it is not shipped: it "
@@ -252,7 +264,7 @@ def _tls_notes(job: Job, shipped: Shipped) -> list[str]:
     return notes
 
 
-def _notes(job: Job, choices: Choices, shipped: Shipped) -> list[str]:
+def _notes(job: Job, choices: SubmitChoices, shipped: ShippedFiles) -> list[str]:
     notes = []
     is_cluster = not choices.master.startswith("local")
     if is_cluster and not job.sink.is_catalog_name and TablePath.parse(job.sink.table).is_local:

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from rangeland.connection.failures import Lost
-from rangeland.connection.pool import Brokers
+from rangeland.connection.failures import ConnectionLost
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import ClusterView, OffsetAnswer, TopicView
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.model import (
     Address,
@@ -31,10 +31,9 @@ from rangeland.model import (
     Partition,
 )
 from rangeland.patterns import matches, matching
-from rangeland.planning.incarnation import Mark
-from rangeland.planning.policy import Action
-from rangeland.planning.policy import Verdict as LossVerdict
-from rangeland.planning.retention_risk import Speed
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.policy import Action, LossKind
+from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.survey.leaders import ask_leaders, by_leader
 from rangeland.survey.legacy_times import reconsidered
 from rangeland.wording import counted
@@ -55,7 +54,7 @@ class UnknownTopic(JobFileError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SurveyRequest:
     """What to look at. Exactly one of ``topics`` and ``topic_pattern`` is given; the pattern
     is anchored and never matches internal topics. ``partitions`` restricts by topic: numbers,
     or ``broker-number`` where partitions are numbered per broker. ``known`` are topics that
@@ -72,14 +71,14 @@ class Wanted:
     known: frozenset[str] = frozenset()
     bounds: tuple[Bounds, ...] = ()
     marks: tuple[tuple[Partition, int], ...] = ()
-    checkpoint: Mapping[Partition, Mark] = field(default_factory=dict)
-    speed: Speed | None = None
+    checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
+    speed: ReadSpeed | None = None
 
 
-class Look:
+class SurveyAttempt:
     """The state of one survey: its deadline and what went wrong last."""
 
-    def __init__(self, brokers: Brokers, wanted: Wanted) -> None:
+    def __init__(self, brokers: ConnectionPool, wanted: SurveyRequest) -> None:
         self._brokers = brokers
         self._wanted = wanted
         started, survey_ms = time.monotonic(), brokers.settings.survey_ms
@@ -87,7 +86,7 @@ class Look:
         self._answered_by = started + min(survey_ms, FIRST_ANSWER_MS) / 1000
         self._trouble: RangelandError | None = None
         self._seeds: list[Address] = list(brokers.settings.seeds)
-        self._holds = brokers.settings.policy.ever(LossVerdict.UNREACHABLE, Action.HOLD)
+        self._holds = brokers.settings.policy.ever(LossKind.UNREACHABLE, Action.HOLD)
         self.elsewhere: set[Partition] = set()
         self.unreachable: dict[Partition, str] = {}
         self.silent: dict[str, str] = {}
@@ -99,9 +98,9 @@ class Look:
         self.asked: frozenset[str] = frozenset()
         """The topics that it was to look at."""
 
-    def again(self) -> Look:
+    def again(self) -> SurveyAttempt:
         """A second look from scratch, which asks another broker first if there is one."""
-        other = Look(self._brokers, self._wanted)
+        other = SurveyAttempt(self._brokers, self._wanted)
         others = [seed for seed in self._seeds if seed != self.told_by]
         other._seeds = [*others, *(seed for seed in self._seeds if seed == self.told_by)]
         return other
@@ -183,7 +182,7 @@ class Look:
         found: dict[Partition, Leader] = {}
         for name in names:
             topic = view.topics.get(name)
-            if topic is None or topic.verdict is not Verdict.OK:
+            if topic is None or topic.verdict is not ErrorMeaning.OK:
                 self._refuse_topic(name, topic)
             only = self._wanted.partitions.get(name)
             for which in only or ():
@@ -236,7 +235,7 @@ class Look:
 
     def _refuse_topic(self, name: str, topic: TopicView | None) -> NoReturn:
         code = topic.code if topic else "nothing"
-        if topic is not None and topic.verdict is Verdict.REFUSED:
+        if topic is not None and topic.verdict is ErrorMeaning.REFUSED:
             raise JobFileError(
                 f"this client may not read the topic {name}",
                 why=code,
@@ -284,11 +283,11 @@ class Look:
         for address, group in by_leader(missing, lambda leader: leader).items():
             try:
                 answers = self._ask_leader(address, group, when, isolation)
-            except Lost as error:
+            except ConnectionLost as error:
                 self._trouble = error
                 continue
             for partition, part in answers.items():
-                if part.verdict is Verdict.OK:
+                if part.verdict is ErrorMeaning.OK:
                     found[partition] = part
                 else:
                     self._note(partition, part)
@@ -300,7 +299,7 @@ class Look:
         dialect = self._brokers.dialect
         questions = dialect.ask_offsets(group, when, isolation)
         found = dialect.read_offsets(self._brokers.call_all(address, questions))
-        timeless = {p: group[p] for p, x in found.items() if x.verdict is Verdict.UNSUPPORTED}
+        timeless = {p: group[p] for p, x in found.items() if x.verdict is ErrorMeaning.UNSUPPORTED}
         if timeless and isinstance(when, AtTime):
             # Logs of a format without times. Asked in the oldest way, segments answer for them.
             oldest = dialect.ask_offsets(timeless, when, isolation)
@@ -311,7 +310,7 @@ class Look:
         return found
 
     def _note(self, partition: Partition, part: OffsetAnswer) -> None:
-        if part.verdict in (Verdict.REFUSED, Verdict.UNSUPPORTED):
+        if part.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
             raise JobFileError(
                 f"the offsets of {partition} may not be asked for",
                 why=part.code,

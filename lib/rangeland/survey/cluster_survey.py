@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from rangeland.connection.pool import Brokers
+from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import OffsetAnswer
-from rangeland.groups.backend import Home
+from rangeland.groups.backend import GroupBackend
 from rangeland.model import (
     Address,
     AtOffset,
@@ -25,8 +25,8 @@ from rangeland.model import (
     Partition,
     Survey,
 )
-from rangeland.planning.retention_risk import Speed, expiry_times, reading_ms
-from rangeland.survey.attempt import Look, UnknownTopic, Wanted
+from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_ms
+from rangeland.survey.attempt import SurveyAttempt, SurveyRequest, UnknownTopic
 from rangeland.survey.confirmation import doubts_of, settled
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
@@ -35,19 +35,19 @@ from rangeland.survey.retention import expiring, retention_of
 AGAIN_MS = 500
 """Before what is odd is asked again."""
 
-__all__ = ["Wanted", "take_survey"]
+__all__ = ["SurveyRequest", "take_survey"]
 
 
 def take_survey(
-    brokers: Brokers,
-    wanted: Wanted,
+    brokers: ConnectionPool,
+    wanted: SurveyRequest,
     now: Callable[[], float] = time.time,
-    home: Home | None = None,
+    home: GroupBackend | None = None,
 ) -> Survey:
     """``home`` is where the groups that are wanted live. What is odd in it is asked again,
     and of another broker. Raises JobFileError for topics or partitions that are not there and
     Unreachable when the deadline of the settings passes."""
-    look = Look(brokers, wanted)
+    look = SurveyAttempt(brokers, wanted)
     try:
         first = _look_once(look, brokers, wanted, now, home)
     except UnknownTopic as error:
@@ -67,17 +67,17 @@ def take_survey(
     return settled(first, second, doubts, doubts_again, _both(look, again))
 
 
-def _both(first: Look, second: Look) -> str:
+def _both(first: SurveyAttempt, second: SurveyAttempt) -> str:
     who = " and ".join(dict.fromkeys(str(look.told_by) for look in (first, second)))
     return f"asked twice, with metadata from {who}"
 
 
 def _look_once(
-    look: Look,
-    brokers: Brokers,
-    wanted: Wanted,
+    look: SurveyAttempt,
+    brokers: ConnectionPool,
+    wanted: SurveyRequest,
     now: Callable[[], float],
-    home: Home | None,
+    home: GroupBackend | None,
 ) -> Survey:
     leaders = look.leaders()
     isolation = brokers.settings.isolation
@@ -122,16 +122,16 @@ def _look_once(
 
 
 def _with_retention(
-    brokers: Brokers, survey: Survey, wanted: Wanted, seed: Address | None
+    brokers: ConnectionPool, survey: Survey, wanted: SurveyRequest, seed: Address | None
 ) -> Survey:
     retention = retention_of(brokers, survey.logs, seed)
     begins = {p: mark.until_offset for p, mark in wanted.checkpoint.items()}
-    read_ms = reading_ms(survey.logs, begins, wanted.speed or Speed())
+    read_ms = reading_ms(survey.logs, begins, wanted.speed or ReadSpeed())
     times_ms = expiry_times(retention, survey.taken_at_ms, read_ms)
     return replace(survey, retention=retention, expiring=expiring(brokers, survey.logs, times_ms))
 
 
-def _epochs(wanted: Wanted) -> dict[Partition, int]:
+def _epochs(wanted: SurveyRequest) -> dict[Partition, int]:
     return {p: mark.epoch for p, mark in wanted.checkpoint.items() if mark.epoch is not None}
 
 
@@ -149,7 +149,7 @@ def _of_bytes(log: LogState, start: OffsetAnswer, end: OffsetAnswer) -> LogState
 
 
 def named_offsets(
-    wanted: Wanted, logs: Mapping[Partition, LogState]
+    wanted: SurveyRequest, logs: Mapping[Partition, LogState]
 ) -> list[tuple[Partition, int]]:
     """The offsets that the job itself gives for these partitions."""
     bounds = ((p, side.of(p)) for side in wanted.bounds for p in logs)

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rangeland.model import LogState, Partition, Survey
-from rangeland.planning.incarnation import Mark, recreated
+from rangeland.planning.incarnation import LogMark, recreated
 from rangeland.planning.missing_partitions import why_unreachable
 
 
 def doubts_of(
-    survey: Survey, checkpoint: Mapping[Partition, Mark], topics: Iterable[str]
+    survey: Survey, checkpoint: Mapping[Partition, LogMark], topics: Iterable[str]
 ) -> dict[Partition, str]:
     """What is odd, by partition. ``topics`` are those that the survey was to look at: of
     these, partitions that were landed must still be there."""
@@ -31,7 +31,7 @@ def doubts_of(
     return odd
 
 
-def _odd(log: LogState, mark: Mark | None) -> str | None:
+def _odd(log: LogState, mark: LogMark | None) -> str | None:
     if log.end_offset < log.start_offset:
         return "it ends before it begins"
     if log.end_offset == log.start_offset and log.size_bytes:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asked, FetchTerms
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import FetchOptions, PartitionFetch
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.model import Address, LogState, Partition
 
@@ -30,7 +30,7 @@ Place = tuple[Partition, int]
 
 
 def entries_at(
-    brokers: Brokers,
+    brokers: ConnectionPool,
     logs: Mapping[Partition, LogState],
     named: Iterable[Place],
     marks: Iterable[Place],
@@ -59,7 +59,7 @@ def _inside(places: Iterable[Place], logs: Mapping[Partition, LogState]) -> list
 
 
 def _doubtful(
-    brokers: Brokers, logs: Mapping[Partition, LogState], places: Iterable[Place]
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], places: Iterable[Place]
 ) -> list[Place]:
     """Those where no whole entry with its right checksum begins; a glance at each, and longer
     ones at those that are cut off."""
@@ -84,17 +84,17 @@ def _doubtful(
 
 
 def _glance(
-    brokers: Brokers, address: Address, places: Sequence[Place], max_bytes: int
+    brokers: ConnectionPool, address: Address, places: Sequence[Place], max_bytes: int
 ) -> dict[Place, bool | None]:
     """Whether an entry begins at each; None: it goes on behind what was asked for. Those that
     the broker gives an error for are left out: whoever reads from there will meet it."""
     dialect, isolation = brokers.dialect, brokers.settings.isolation
-    asked = [Asked(p, None, None, offset, max_bytes) for p, offset in places]
-    terms = FetchTerms(isolation, 0, LARGEST_ENTRY_BYTES)
+    asked = [PartitionFetch(p, None, None, offset, max_bytes) for p, offset in places]
+    terms = FetchOptions(isolation, 0, LARGEST_ENTRY_BYTES)
     answers = brokers.call_all(address, dialect.ask_records(asked, terms))
     read = dialect.read_records(answers, asked, isolation)
-    parts = read.parts if read.verdict is Verdict.OK else ()
-    records = {part.partition: part.records for part in parts if part.verdict is Verdict.OK}
+    parts = read.parts if read.verdict is ErrorMeaning.OK else ()
+    records = {part.partition: part.records for part in parts if part.verdict is ErrorMeaning.OK}
     return {
         place: _begins(brokers, records[place[0]], place[1], max_bytes)
         for place in places
@@ -102,7 +102,9 @@ def _glance(
     }
 
 
-def _begins(brokers: Brokers, records: memoryview, offset: int, max_bytes: int) -> bool | None:
+def _begins(
+    brokers: ConnectionPool, records: memoryview, offset: int, max_bytes: int
+) -> bool | None:
     dialect = brokers.dialect
     try:
         end = dialect.next_offset(records, offset)
@@ -116,7 +118,7 @@ def _begins(brokers: Brokers, records: memoryview, offset: int, max_bytes: int) 
         return bool(error.facts.get("base_offset", offset) > offset)
 
 
-def _entry_around(brokers: Brokers, log: LogState, offset: int) -> tuple[int, int]:
+def _entry_around(brokers: ConnectionPool, log: LogState, offset: int) -> tuple[int, int]:
     """Reads from the nearest known entry before: the log itself has no index."""
     dialect = brokers.dialect
     position = max(b for b in log.borders or (log.start_offset,) if b <= offset)
@@ -142,19 +144,19 @@ def _entry_around(brokers: Brokers, log: LogState, offset: int) -> tuple[int, in
 
 
 def _records_at(
-    brokers: Brokers, log: LogState, position: int, max_bytes: int, offset: int
+    brokers: ConnectionPool, log: LogState, position: int, max_bytes: int, offset: int
 ) -> memoryview:
     """What the log has there, on the way to ``offset``. Raises Unreachable for an error, and
     for nothing at all."""
     dialect, isolation = brokers.dialect, brokers.settings.isolation
     address = log.leader.address
     assert address is not None
-    asked = [Asked(log.partition, log.leader.topic_id, None, position, max_bytes)]
-    terms = FetchTerms(isolation, 0, LARGEST_ENTRY_BYTES)
+    asked = [PartitionFetch(log.partition, log.leader.topic_id, None, position, max_bytes)]
+    terms = FetchOptions(isolation, 0, LARGEST_ENTRY_BYTES)
     answers = brokers.call_all(address, dialect.ask_records(asked, terms))
     read = dialect.read_records(answers, asked, isolation)
     said = [(read.verdict, read.code), *((part.verdict, part.code) for part in read.parts)]
-    wrong = [code for verdict, code in said if verdict is not Verdict.OK]
+    wrong = [code for verdict, code in said if verdict is not ErrorMeaning.OK]
     if not wrong and read.parts and read.parts[0].records:
         return read.parts[0].records
     raise Unreachable(

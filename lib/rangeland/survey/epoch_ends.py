@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asked, Fetched
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import FetchedPartition, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import LogState, Partition
 from rangeland.survey.leaders import by_leader
 from rangeland.survey.sample import peek
 
 
-def with_epochs(brokers: Brokers, logs: Mapping[Partition, LogState]) -> dict[Partition, LogState]:
+def with_epochs(
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState]
+) -> dict[Partition, LogState]:
     """The logs, with the epoch of the last batch for those whose leader's is not told."""
     has_epochs = brokers.dialect.NATURE.has_epochs
     untold = {
@@ -36,14 +38,14 @@ def with_epochs(brokers: Brokers, logs: Mapping[Partition, LogState]) -> dict[Pa
 
 
 def _last_epochs(
-    brokers: Brokers, logs: Mapping[Partition, LogState]
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, int | None]:
     """None where records came that are older than epochs."""
 
-    def asked_of(partition: Partition, log: LogState, size: int) -> Asked:
-        return Asked(partition, None, None, log.end_offset - 1, size)
+    def asked_of(partition: Partition, log: LogState, size: int) -> PartitionFetch:
+        return PartitionFetch(partition, None, None, log.end_offset - 1, size)
 
-    def seen_in(part: Fetched) -> dict[Partition, int | None]:
+    def seen_in(part: FetchedPartition) -> dict[Partition, int | None]:
         has_batch = len(part.records) > 0
         return {part.partition: brokers.dialect.epoch_of(part.records)} if has_batch else {}
 
@@ -51,7 +53,7 @@ def _last_epochs(
 
 
 def epoch_ends(
-    brokers: Brokers, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int]:
     """Where the records of these epochs end, of partitions whose leader has changed since."""
     grown = {p: logs[p] for p, epoch in epochs.items() if p in logs and _is_older(epoch, logs[p])}

@@ -10,31 +10,31 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asked, Fetched
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import FetchedPartition, PartitionFetch
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord
 from rangeland.model import Leader, Partition
 from rangeland.survey.sample import peek
 
 
 def fingerprints(
-    brokers: Brokers, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
+    brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int]:
     """Of the batch or entry at the offset of each partition; those that do not come whole are
     left out."""
 
     is_bytes = brokers.dialect.NATURE.offsets_are_bytes
 
-    def asked_of(partition: Partition, leader: Leader, size: int) -> Asked:
-        return Asked(partition, leader.topic_id, None, offsets[partition], size)
+    def asked_of(partition: Partition, leader: Leader, size: int) -> PartitionFetch:
+        return PartitionFetch(partition, leader.topic_id, None, offsets[partition], size)
 
-    def seen_in(part: Fetched) -> dict[Partition, int]:
+    def seen_in(part: FetchedPartition) -> dict[Partition, int]:
         at = offsets[part.partition]
         until = at + 1
         try:
             end = brokers.dialect.next_offset(part.records, at) if len(part.records) else None
-            if part.verdict is not Verdict.OK or end is None:
+            if part.verdict is not ErrorMeaning.OK or end is None:
                 return {}
             if is_bytes:  # then an entry begins there
                 until = brokers.dialect.entry_around(part.records, at, at)[1] or at

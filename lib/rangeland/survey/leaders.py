@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rangeland.connection.failures import Lost, NoBroker
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asking, ClusterView, Silence
+from rangeland.connection.failures import ConnectionLost, NotABroker
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import ClusterView, LeaderQuery, NoReply
 from rangeland.model import Address, Leader, Partition
 
 T = TypeVar("T")
 
 
 def ask_leaders(
-    brokers: Brokers, topics: Sequence[str] | None, seeds: Sequence[Address]
+    brokers: ConnectionPool, topics: Sequence[str] | None, seeds: Sequence[Address]
 ) -> ClusterView:
     """The cluster as it says it is. ``topics`` None: all of them. Raises Unreachable naming
     every address and why, or JobFileError when somebody else listens at each of them."""
@@ -38,17 +38,19 @@ def ask_leaders(
         return replace(view, told_by=told_by)
 
 
-def _ask_in_turn(brokers: Brokers, asking: Asking) -> tuple[list[Any] | Silence, Address | None]:
+def _ask_in_turn(
+    brokers: ConnectionPool, asking: LeaderQuery
+) -> tuple[list[Any] | NoReply, Address | None]:
     """The answers, and whose they are."""
     tried: dict[Address, str] = {}
     strangers = 0
     for seed in asking.seeds:
         try:
             return brokers.call_all(seed, asking.questions), seed
-        except Lost as error:
+        except ConnectionLost as error:
             tried[seed] = error.why
-            strangers += isinstance(error, NoBroker) and not brokers.was_served
-    return Silence(tried, strangers), None
+            strangers += isinstance(error, NotABroker) and not brokers.was_served
+    return NoReply(tried, strangers), None
 
 
 def by_leader(

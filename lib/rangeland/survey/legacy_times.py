@@ -13,31 +13,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asked, FetchTerms, NoVersion, OffsetAnswer, Question
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import (
+    FetchOptions,
+    NoCommonVersion,
+    OffsetAnswer,
+    PartitionFetch,
+    Question,
+)
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Address, AtTime, Isolation, Latest, Leader, Partition
 
 PEEK_BYTES = 1 << 10
 
 
 def reconsidered(
-    brokers: Brokers,
+    brokers: ConnectionPool,
     address: Address,
     leaders: Mapping[Partition, Leader],
     when: AtTime,
     found: Mapping[Partition, OffsetAnswer],
 ) -> dict[Partition, OffsetAnswer]:
     """Other answers for those of ``found`` that are not to be believed."""
-    late = {p: leaders[p] for p, x in found.items() if x.verdict is Verdict.OK and x.offset is None}
+    late = {
+        p: leaders[p] for p, x in found.items() if x.verdict is ErrorMeaning.OK and x.offset is None
+    }
     if brokers.dialect.NATURE.is_timeless is None or not late:
         return {}
     try:
         logs = _segments(brokers, address, late, Latest())
         before = _segments(brokers, address, late, AtTime(max(0, when.time_ms - 1)))
-    except NoVersion:
+    except NoCommonVersion:
         return {}
-    failed = {p: x for p, x in (before | logs).items() if x.verdict is not Verdict.OK}
+    failed = {p: x for p, x in (before | logs).items() if x.verdict is not ErrorMeaning.OK}
     suspects = {
         p: first
         for p in late
@@ -50,7 +58,10 @@ def reconsidered(
 
 
 def _segments(
-    brokers: Brokers, address: Address, leaders: Mapping[Partition, Leader], when: AtTime | Latest
+    brokers: ConnectionPool,
+    address: Address,
+    leaders: Mapping[Partition, Leader],
+    when: AtTime | Latest,
 ) -> dict[Partition, OffsetAnswer]:
     """Where segments begin that were last written to by then; at last, where the log ends."""
     dialect = brokers.dialect
@@ -68,7 +79,7 @@ def _first_after(log: OffsetAnswer, before: OffsetAnswer) -> int | None:
 
 
 def _timeless(
-    brokers: Brokers,
+    brokers: ConnectionPool,
     address: Address,
     leaders: Mapping[Partition, Leader],
     offsets: Mapping[Partition, int],
@@ -76,9 +87,9 @@ def _timeless(
     """Those with an entry without a time at their offset. Each is asked for alone: where one
     request is for several, only the first is sure to get a whole entry."""
     dialect = brokers.dialect
-    terms = FetchTerms(Isolation.READ_UNCOMMITTED, max_wait_ms=0, max_bytes=PEEK_BYTES)
+    terms = FetchOptions(Isolation.READ_UNCOMMITTED, max_wait_ms=0, max_bytes=PEEK_BYTES)
     asked = [
-        Asked(p, leaders[p].topic_id, leaders[p].epoch, offset, PEEK_BYTES)
+        PartitionFetch(p, leaders[p].topic_id, leaders[p].epoch, offset, PEEK_BYTES)
         for p, offset in offsets.items()
     ]
     questions: list[Question] = []

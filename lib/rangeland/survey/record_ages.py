@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asked, Fetched, Gap
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import FetchedPartition, Gap, PartitionFetch
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangelandError
 from rangeland.model import Leader, Partition
 from rangeland.survey.sample import peek
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class FirstRecord:
     """Where to look: the first record in ``[from_offset, until_offset)``."""
 
     leader: Leader
@@ -26,21 +26,25 @@ class Position:
     until_offset: int
 
 
-def first_times(brokers: Brokers, wanted: Mapping[Partition, Position]) -> dict[Partition, int]:
+def first_times(
+    brokers: ConnectionPool, wanted: Mapping[Partition, FirstRecord]
+) -> dict[Partition, int]:
     """The timestamps, in ms, of the first records at these positions."""
 
-    def asked_of(partition: Partition, at: Position, size: int) -> Asked:
-        return Asked(partition, at.leader.topic_id, at.leader.epoch, at.from_offset, size)
+    def asked_of(partition: Partition, at: FirstRecord, size: int) -> PartitionFetch:
+        return PartitionFetch(partition, at.leader.topic_id, at.leader.epoch, at.from_offset, size)
 
-    def seen_in(part: Fetched) -> dict[Partition, int | None]:
-        is_well = part.verdict is Verdict.OK
+    def seen_in(part: FetchedPartition) -> dict[Partition, int | None]:
+        is_well = part.verdict is ErrorMeaning.OK
         return _first(brokers, part, wanted[part.partition]) if is_well else {}
 
     found = peek(brokers, wanted, lambda at: at.leader, asked_of, seen_in)
     return {partition: time_ms for partition, time_ms in found.items() if time_ms is not None}
 
 
-def _first(brokers: Brokers, part: Fetched, at: Position) -> dict[Partition, int | None]:
+def _first(
+    brokers: ConnectionPool, part: FetchedPartition, at: FirstRecord
+) -> dict[Partition, int | None]:
     """The time of the first row; None where it has none. Empty where no row is there."""
     isolation = brokers.settings.isolation
     span = (at.from_offset, at.until_offset)

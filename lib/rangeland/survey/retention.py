@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangelandError
 from rangeland.model import Address, AtTime, Leader, LogState, Partition, Retention
 
 
 def retention_of(
-    brokers: Brokers, logs: Mapping[Partition, LogState], seed: Address | None
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], seed: Address | None
 ) -> dict[str, Retention]:
     """By topic, as one broker tells it."""
     topics = sorted({partition.topic for partition in logs})
@@ -28,7 +28,7 @@ def retention_of(
 
 
 def expiring(
-    brokers: Brokers, logs: Mapping[Partition, LogState], times_ms: Mapping[str, int]
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], times_ms: Mapping[str, int]
 ) -> dict[Partition, int]:
     """The first offset that is not older than its topic's time; the end if all are."""
     groups: dict[tuple[Address, int], dict[Partition, Leader]] = {}
@@ -45,7 +45,7 @@ def expiring(
         except RangelandError:
             continue
         for partition, answer in answers.items():
-            if answer.verdict is Verdict.OK and partition in leaders:
+            if answer.verdict is ErrorMeaning.OK and partition in leaders:
                 end = logs[partition].end_offset
                 found[partition] = end if answer.offset is None else min(answer.offset, end)
     return found

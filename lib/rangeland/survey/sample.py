@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.dialect import Asked, Fetched, FetchTerms
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.dialect import FetchedPartition, FetchOptions, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import Address, Leader, Partition
 from rangeland.survey.leaders import by_leader
@@ -24,11 +24,11 @@ MAX_WAIT_MS = 500
 
 
 def peek(
-    brokers: Brokers,
+    brokers: ConnectionPool,
     wanted: Mapping[Partition, Where],
     leader_of: Callable[[Where], Leader],
-    asked_of: Callable[[Partition, Where, int], Asked],
-    seen_in: Callable[[Fetched], Mapping[Partition, Seen]],
+    asked_of: Callable[[Partition, Where, int], PartitionFetch],
+    seen_in: Callable[[FetchedPartition], Mapping[Partition, Seen]],
 ) -> dict[Partition, Seen]:
     """What ``seen_in`` makes of the answers; partitions that it leaves out are asked for more.
     ``asked_of`` says what to ask of one, given how many bytes at most."""
@@ -43,9 +43,11 @@ def peek(
     return found
 
 
-def _answers(brokers: Brokers, address: Address, asked: list[Asked]) -> tuple[Fetched, ...]:
+def _answers(
+    brokers: ConnectionPool, address: Address, asked: list[PartitionFetch]
+) -> tuple[FetchedPartition, ...]:
     isolation = brokers.settings.isolation
-    terms = FetchTerms(isolation, MAX_WAIT_MS, 4 * max(SIZES))
+    terms = FetchOptions(isolation, MAX_WAIT_MS, 4 * max(SIZES))
     try:
         answers = brokers.call_all(address, brokers.dialect.ask_records(asked, terms))
         return tuple(brokers.dialect.read_records(answers, asked, isolation).parts)

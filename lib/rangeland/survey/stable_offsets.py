@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.connection.pool import Brokers
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.connection.pool import ConnectionPool
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import RangelandError
 from rangeland.model import (
     Address,
@@ -23,7 +23,7 @@ from rangeland.model import (
     Partition,
 )
 from rangeland.survey.leaders import by_leader
-from rangeland.survey.record_ages import Position, first_times
+from rangeland.survey.record_ages import FirstRecord, first_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def log_ends(
 ) -> dict[Partition, LogEnds]:
     """Of the partitions whose leaders answer, where there are transactions at all."""
     # Records of an open transaction are to be seen, too.
-    with Brokers(replace(settings, isolation=Isolation.READ_UNCOMMITTED)) as brokers:
+    with ConnectionPool(replace(settings, isolation=Isolation.READ_UNCOMMITTED)) as brokers:
         if not brokers.dialect.NATURE.has_transactions:
             return {}
         found: dict[Partition, LogEnds] = {}
@@ -54,7 +54,7 @@ def log_ends(
 
 
 def _ends_at(
-    brokers: Brokers, address: Address, leaders: Mapping[Partition, Leader]
+    brokers: ConnectionPool, address: Address, leaders: Mapping[Partition, Leader]
 ) -> dict[Partition, LogEnds]:
     try:
         # In this order: what is written between the two is not taken for held back.
@@ -75,19 +75,22 @@ def _ends_at(
 
 
 def _latest(
-    brokers: Brokers, address: Address, leaders: Mapping[Partition, Leader], isolation: Isolation
+    brokers: ConnectionPool,
+    address: Address,
+    leaders: Mapping[Partition, Leader],
+    isolation: Isolation,
 ) -> dict[Partition, int]:
     questions = brokers.dialect.ask_offsets(leaders, Latest(), isolation)
     answers = brokers.dialect.read_offsets(brokers.call_all(address, questions))
     return {
         partition: answer.offset
         for partition, answer in answers.items()
-        if answer.verdict is Verdict.OK and answer.offset is not None and partition in leaders
+        if answer.verdict is ErrorMeaning.OK and answer.offset is not None and partition in leaders
     }
 
 
 def _transactions(
-    brokers: Brokers, address: Address, partitions: set[Partition]
+    brokers: ConnectionPool, address: Address, partitions: set[Partition]
 ) -> dict[Partition, OpenTransaction]:
     try:
         questions = brokers.dialect.ask_transactions(partitions)
@@ -97,10 +100,10 @@ def _transactions(
 
 
 def _with_times(
-    brokers: Brokers, logs: Mapping[Partition, LogState], found: dict[Partition, LogEnds]
+    brokers: ConnectionPool, logs: Mapping[Partition, LogState], found: dict[Partition, LogEnds]
 ) -> dict[Partition, LogEnds]:
     wanted = {
-        p: Position(logs[p].leader, ends.transaction.first_offset, ends.high_watermark)
+        p: FirstRecord(logs[p].leader, ends.transaction.first_offset, ends.high_watermark)
         for p, ends in found.items()
         if ends.transaction is not None
     }

@@ -14,13 +14,13 @@ from typing import Generic, Self, TypeVar
 
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import fetch_jars
-from rangeland.testing.context_managers import Starting
+from rangeland.testing.context_managers import Startable
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
 Name = TypeVar("Name", int, str)
 
 
-class Cluster(Starting, Generic[Name]):
+class LocalCluster(Startable, Generic[Name]):
     """``kind`` is a word for people; ``names`` are those of the processes, in the order they
     start in, and ``usual`` is who is meant where nobody is named.
 

@@ -20,7 +20,7 @@ class Closing(ABC):
         self.close()
 
 
-class Starting(Closing):
+class Startable(Closing):
     """Is started when the ``with`` begins, and closed when it ends."""
 
     @abstractmethod

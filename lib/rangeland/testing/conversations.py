@@ -26,7 +26,7 @@ Relocate = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProxiedAnswer:
     """``failed`` is what goes to the client instead, given an error code; None where the answer
     brings no records."""
 
@@ -48,7 +48,7 @@ class Conversation(ABC):
         """What the client has sent."""
 
     @abstractmethod
-    def on_answer(self, frame: bytes) -> Answer:
+    def on_answer(self, frame: bytes) -> ProxiedAnswer:
         """What the broker has answered."""
 
 
@@ -67,17 +67,21 @@ class KafkaConversation(Conversation):
         )
         self._asked[correlation] = key, version
 
-    def on_answer(self, frame: bytes) -> Answer:
+    def on_answer(self, frame: bytes) -> ProxiedAnswer:
         key, version = self._asked.pop(int.from_bytes(frame[:4], "big"))
         if key == spec_of(kafka.FetchRequest).key:
             whole = self._read(kafka.FetchRequest, version, frame)
-            return Answer(frame, lambda code: whole(lambda found: _fetch_failed(found, code)))
+            return ProxiedAnswer(
+                frame, lambda code: whole(lambda found: _fetch_failed(found, code))
+            )
         if key == spec_of(kafka.MetadataRequest).key:
-            return Answer(self._read(kafka.MetadataRequest, version, frame)(self._relocated))
+            return ProxiedAnswer(self._read(kafka.MetadataRequest, version, frame)(self._relocated))
         if key == spec_of(kafka.FindCoordinatorRequest).key and version <= _LAST_WITH_ONE_KEY:
             whole = self._read(kafka.FindCoordinatorRequest, version, frame)
-            return Answer(whole(lambda found: self._at_proxy(found) if found.host else found))
-        return Answer(frame)
+            return ProxiedAnswer(
+                whole(lambda found: self._at_proxy(found) if found.host else found)
+            )
+        return ProxiedAnswer(frame)
 
     @staticmethod
     def _read(
@@ -127,16 +131,16 @@ class JafkaConversation(Conversation):
         if key not in self._NO_ANSWER:
             self._asked.append((key, count))
 
-    def on_answer(self, frame: bytes) -> Answer:
+    def on_answer(self, frame: bytes) -> ProxiedAnswer:
         key, count = self._asked.popleft()
         if key == self._FETCH:
-            return Answer(frame, lambda code: code.to_bytes(2, "big", signed=True))
+            return ProxiedAnswer(frame, lambda code: code.to_bytes(2, "big", signed=True))
         if key == self._MULTI_FETCH:
             size = (2).to_bytes(4, "big")
-            return Answer(
+            return ProxiedAnswer(
                 frame, lambda code: bytes(2) + count * (size + code.to_bytes(2, "big", signed=True))
             )
-        return Answer(frame)
+        return ProxiedAnswer(frame)
 
 
 class RocketmqConversation(Conversation):
@@ -154,11 +158,11 @@ class RocketmqConversation(Conversation):
         if not request.is_answer:
             self._asked[request.opaque] = request.code
 
-    def on_answer(self, frame: bytes) -> Answer:
+    def on_answer(self, frame: bytes) -> ProxiedAnswer:
         found = read_frame(memoryview(frame))
         asked = self._asked.pop(found.opaque, None) if found.is_answer else None
         if asked == rocketmq.PULL:
-            return Answer(
+            return ProxiedAnswer(
                 frame,
                 lambda code: b"".join(
                     write_frame(found._replace(code=code, remark="too busy", fields={}, body=b""))
@@ -166,8 +170,8 @@ class RocketmqConversation(Conversation):
             )
         if asked == rocketmq.ROUTE:
             body = self._ADDRESS.sub(self._at_proxy, bytes(found.body))
-            return Answer(b"".join(write_frame(found._replace(body=body))))
-        return Answer(frame)
+            return ProxiedAnswer(b"".join(write_frame(found._replace(body=body))))
+        return ProxiedAnswer(frame)
 
     def _at_proxy(self, match: re.Match[bytes]) -> bytes:
         return b'"%s"' % self.relocate(match[1].decode()).encode()

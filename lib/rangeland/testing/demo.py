@@ -23,11 +23,11 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from rangeland.cli.exits import Ending
+from rangeland.cli.exits import CommandEnding
 from rangeland.errors import Bug
 from rangeland.job.overrides import load_job
 from rangeland.jvm.java import find_java
-from rangeland.planning.plan import Way
+from rangeland.planning.plan import PlanKind
 from rangeland.queries.job_status import verify
 from rangeland.render.evidence_view import verify_picture
 from rangeland.render.plan_view import plan_picture
@@ -111,7 +111,7 @@ class Stage:
     servers: list[str]
     folder: Path
     spark: Any
-    end: Ending
+    end: CommandEnding
 
     @property
     def job_file(self) -> Path:
@@ -136,7 +136,7 @@ class Stage:
         return rows
 
 
-def show(end: Ending, records: int, keep: bool) -> None:
+def show(end: CommandEnding, records: int, keep: bool) -> None:
     """Runs the demo and answers with a summary. Raises UsageError where Java or the client
     library is missing, Bug where a promise did not hold."""
     find_java()
@@ -169,7 +169,9 @@ def _make_folder(keep: bool) -> Path:
 # --- the story --------------------------------------------------------------------------
 
 
-def _play(story: Story, end: Ending, cluster: KafkaCluster, folder: Path, records: int) -> None:
+def _play(
+    story: Story, end: CommandEnding, cluster: KafkaCluster, folder: Path, records: int
+) -> None:
     more = max(4, records // 10)
     with story.step(f"Start a Kafka {VERSION} broker (its jars are fetched the first time)"):
         servers = cluster.start().bootstrap
@@ -251,7 +253,7 @@ def _mend_it(story: Story, stage: Stage) -> None:
         missing = sum(hole.width for hole in torn.audit.holes)
         story.promise("each deleted row is missed, and no other", deleted, missing)
     with story.step("rangeland backfill orders.yaml --missing: land them again"):
-        mended = stage.run(partial(backfill, way=Way.MISSING))
+        mended = stage.run(partial(backfill, way=PlanKind.MISSING))
         story.tell(result_picture(mended))
         story.promise("exactly those are landed", f"landed {deleted}", _landed(mended))
         story.promise("each landed offset is there once again", True, stage.run(verify).is_well)

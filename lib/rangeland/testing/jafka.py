@@ -18,7 +18,7 @@ from pathlib import Path
 from rangeland.errors import Unreachable, UsageError
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.testing.clusters import Cluster
+from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.probe import ephemeral_nodes
 from rangeland.testing.processes import Process
@@ -49,7 +49,7 @@ log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
 """
 
 
-class JafkaCluster(Cluster[int]):
+class JafkaCluster(LocalCluster[int]):
     """``zookeeper`` is ``host:port``, a chroot behind it or not, of a server that runs already.
 
     ``partitions`` is how many each topic has at each broker. ``properties`` go to every broker

@@ -25,7 +25,7 @@ from rangeland.dialects.jafka.messages import (
     ProduceRequest,
     Request,
 )
-from rangeland.dialects.jafka.session import Session
+from rangeland.dialects.jafka.session import JafkaSession
 from rangeland.errors import Unreachable
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
@@ -55,7 +55,7 @@ class JafkaClient(FrameClient):
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
-        self._session = Session("testing")
+        self._session = JafkaSession("testing")
 
     def send(self, request: Request) -> None:
         self.send_raw(self._session.encode(request)[1])

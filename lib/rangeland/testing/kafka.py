@@ -21,7 +21,7 @@ from pathlib import Path
 from rangeland.errors import Unreachable, UsageError
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.testing.clusters import Cluster
+from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.ports import free_ports, is_listening
 from rangeland.testing.probe import brokers_seen_by, ephemeral_nodes
 from rangeland.testing.processes import Process
@@ -71,7 +71,7 @@ rootLogger.appenderRef.stdout.ref=stdout
 """
 
 
-class _Cluster(Cluster[int]):
+class _Cluster(LocalCluster[int]):
     """What both kinds share: their names, how a broker is started and when it is there."""
 
     kind = "Kafka"

@@ -17,8 +17,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from rangeland.testing.context_managers import Starting
-from rangeland.testing.conversations import CONVERSATIONS, Answer, Conversation
+from rangeland.testing.context_managers import Startable
+from rangeland.testing.conversations import CONVERSATIONS, Conversation, ProxiedAnswer
 
 LENGTH_BYTES = 4
 CHUNKS_PER_SECOND = 20
@@ -43,7 +43,7 @@ class Trouble:
 CALM = Trouble(0)
 
 
-class Proxy(Starting):
+class Proxy(Startable):
     """``addresses`` are those of the proxy, in the order of ``brokers``. ``done`` counts what it
     did, by the names of the shares."""
 
@@ -153,7 +153,9 @@ class Proxy(Starting):
             if is_cut:
                 return
 
-    def _failed(self, answer: Answer, talk: Conversation, chance: random.Random) -> bytes | None:
+    def _failed(
+        self, answer: ProxiedAnswer, talk: Conversation, chance: random.Random
+    ) -> bytes | None:
         if answer.failed is None or not self._happens(chance, "failed", self._trouble.failed):
             return None
         return answer.failed(chance.choice(self._trouble.codes or talk.codes))

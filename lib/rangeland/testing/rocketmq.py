@@ -14,12 +14,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
-from rangeland.dialects.rocketmq.messages import Answer, Request, create_topic, route
+from rangeland.dialects.rocketmq.messages import (
+    RemotingRequest,
+    RemotingResponse,
+    create_topic,
+    route,
+)
 from rangeland.dialects.rocketmq.routes import MASTER, read_route
 from rangeland.errors import Unreachable, UsageError
 from rangeland.jvm.jars import class_path
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.testing.clusters import Cluster
+from rangeland.testing.clusters import LocalCluster
 from rangeland.testing.ports import free_ports, is_free
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq_clients import RocketmqClient
@@ -59,7 +64,7 @@ _SETTINGS: dict[str, object] = {
 }
 
 
-class RocketmqCluster(Cluster[str]):
+class RocketmqCluster(LocalCluster[str]):
     """``brokers`` masters (``broker-a``, ``broker-b``, ...), each with a slave if ``slaves``.
 
     ``properties`` go to every broker and win over the settings here; ``name_server`` to every
@@ -129,11 +134,11 @@ class RocketmqCluster(Cluster[str]):
     def delete_topic(self, topic: str) -> None:
         """With all its messages. Returns when the name servers have forgotten it. Needs the
         property ``timerWheelEnable``, without which brokers fail at it."""
-        at_broker = Request(_DELETE_TOPIC_AT_BROKER, {"topic": topic})
+        at_broker = RemotingRequest(_DELETE_TOPIC_AT_BROKER, {"topic": topic})
         for name in self.brokers:
             with RocketmqClient(self.address(name)) as client:
                 client.ask(at_broker)
-        at_server = Request(_DELETE_TOPIC_AT_NAME_SERVER, {"topic": topic})
+        at_server = RemotingRequest(_DELETE_TOPIC_AT_NAME_SERVER, {"topic": topic})
         for server in self.name_servers:
             with RocketmqClient(self.address(server)) as client:
                 client.ask(at_server)
@@ -230,7 +235,7 @@ class RocketmqCluster(Cluster[str]):
         """The numbers of the brokers that a name server knows for a topic, by broker name."""
         try:
             with RocketmqClient(self.address(server)) as client:
-                answer: Answer = client.ask(route(topic), check=False)
+                answer: RemotingResponse = client.ask(route(topic), check=False)
         except Unreachable:
             return {}
         if answer.code != SUCCESS:

@@ -12,9 +12,9 @@ from typing import Any
 
 from rangeland.dialects.dialect import Credentials
 from rangeland.dialects.rocketmq.error_codes import SUCCESS, judge
-from rangeland.dialects.rocketmq.messages import Request, max_offset, send
+from rangeland.dialects.rocketmq.messages import RemotingRequest, max_offset, send
 from rangeland.dialects.rocketmq.pull_series import number_of
-from rangeland.dialects.rocketmq.session import Session
+from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.errors import Unreachable
 from rangeland.model import Partition
 from rangeland.testing.frame_client import TIMEOUT_S, FrameClient
@@ -29,7 +29,7 @@ class RocketmqClient(FrameClient):
 
     def __init__(self, address: str, credentials: Credentials | None = None) -> None:
         super().__init__(address)
-        self._session = Session("testing", credentials)
+        self._session = RocketmqSession("testing", credentials)
         self._answers: dict[int, Any] = {}
 
     def send(self, request: Any) -> int:
@@ -50,7 +50,7 @@ class RocketmqClient(FrameClient):
     def ask(self, request: Any, *, check: bool = True) -> Any:
         """``check``: raises `Unreachable` for an answer that is no success."""
         answer = self.receive(self.send(request))
-        if check and isinstance(request, Request) and answer.code != SUCCESS:
+        if check and isinstance(request, RemotingRequest) and answer.code != SUCCESS:
             why = f"{judge(answer.code).name}: {answer.remark}"
             raise Unreachable(f"{self.address} refused request {request.code}", why=why)
         return answer

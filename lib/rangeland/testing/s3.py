@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import class_path, fetch_jars
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.testing.context_managers import Starting
+from rangeland.testing.context_managers import Startable
 from rangeland.testing.ports import free_ports
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
 
@@ -35,7 +35,7 @@ _LOGGING = """<configuration>
 """
 
 
-class S3Server(Starting):
+class S3Server(Startable):
     """Started by ``start`` or ``with``. ``buckets`` are made as soon as it runs."""
 
     def __init__(self, buckets: Sequence[str] = (), heap_mb: int = 128) -> None:

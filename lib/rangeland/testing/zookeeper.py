@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from rangeland.errors import UsageError
 from rangeland.jvm.jars import class_path, fetch_jars
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.testing.context_managers import Starting
+from rangeland.testing.context_managers import Startable
 from rangeland.testing.ports import free_ports
 from rangeland.testing.probe import ephemeral_nodes
 from rangeland.testing.processes import Process, remove_directory, temporary_directory
@@ -41,7 +41,7 @@ _silent = logging.Logger("rangeland.testing.zookeeper", level=logging.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredZnode:
     """One node as `ZooKeeperServer.dump` saw it."""
 
     content: str
@@ -49,7 +49,7 @@ class Stored:
     version: int
 
 
-class ZooKeeperServer(Starting):
+class ZooKeeperServer(Startable):
     """One ZooKeeper server. Its address is ``address``; ``chroots`` are made at the start."""
 
     versions = ("3.9.3",)
@@ -133,10 +133,10 @@ class ZooKeeperServer(Starting):
         """The paths that sessions hold."""
         return ephemeral_nodes(self.port)
 
-    def dump(self, path: str = "/") -> dict[str, Stored]:
+    def dump(self, path: str = "/") -> dict[str, StoredZnode]:
         """All nodes below a path and itself, by path; empty where it is not there."""
         with _Visitor(self.address) as client:
-            found: dict[str, Stored] = {}
+            found: dict[str, StoredZnode] = {}
             _walk(client, path, found)
         return found
 
@@ -230,10 +230,10 @@ class _Visitor:
         self._client.close()
 
 
-def _walk(client: KazooClient, path: str, found: dict[str, Stored]) -> None:
+def _walk(client: KazooClient, path: str, found: dict[str, StoredZnode]) -> None:
     if client.exists(path) is None:
         return
     content, stat = client.get(path)
-    found[path] = Stored(content.decode(), stat.ephemeralOwner != 0, stat.version)
+    found[path] = StoredZnode(content.decode(), stat.ephemeralOwner != 0, stat.version)
     for child in sorted(client.get_children(path)):
         _walk(client, f"{path.rstrip('/')}/{child}", found)

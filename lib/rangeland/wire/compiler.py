@@ -18,7 +18,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
 from rangeland.wire import primitives
 from rangeland.wire.declarations import FieldSpec, field_spec
-from rangeland.wire.primitives import Codec, Part, Reader, WireType
+from rangeland.wire.primitives import FieldCodec, Part, Reader, WireType
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,15 @@ class _Placed:
     """A field of one class in one version."""
 
     name: str
-    codec: Codec
+    codec: FieldCodec
     default: Any
     tag: int | None
 
 
-_COMPILED: dict[tuple[type[Any], int, bool], Codec] = {}
+_COMPILED: dict[tuple[type[Any], int, bool], FieldCodec] = {}
 
 
-def compiled(cls: type[Any], version: int, flexible: bool) -> Codec:
+def compiled(cls: type[Any], version: int, flexible: bool) -> FieldCodec:
     """How values of ``cls`` look in ``version``. Raises ``Bug`` for a wrong declaration."""
     key = (cls, version, flexible)
     if key not in _COMPILED:
@@ -42,7 +42,7 @@ def compiled(cls: type[Any], version: int, flexible: bool) -> Codec:
     return _COMPILED[key]
 
 
-def _compile(cls: type[Any], version: int, flexible: bool) -> Codec:
+def _compile(cls: type[Any], version: int, flexible: bool) -> FieldCodec:
     hints = get_type_hints(cls, include_extras=True)
     placed: list[_Placed] = []
     unsent: list[tuple[str, Any]] = []
@@ -59,10 +59,10 @@ def _compile(cls: type[Any], version: int, flexible: bool) -> Codec:
         raise Bug(f"{cls.__name__} has a tagged field in version {version}, which has no tags")
     least = sum(field.codec.least_bytes for field in plain) + flexible
     read = _struct_reader(cls, plain, tags, flexible)
-    return Codec(read, _struct_writer(plain, tags, unsent, flexible), least)
+    return FieldCodec(read, _struct_writer(plain, tags, unsent, flexible), least)
 
 
-def _codec(hint: Any, spec: FieldSpec, version: int, flexible: bool) -> Codec:
+def _codec(hint: Any, spec: FieldSpec, version: int, flexible: bool) -> FieldCodec:
     inner, nullable = _without_none(hint)
     nullable = nullable and version >= spec.nullable_from
     wire = _wire_type(inner)
@@ -184,7 +184,7 @@ def _struct_writer(
         if flexible:
             primitives.write_tags(_worth_sending(value), parts)
 
-    def _worth_sending(value: Any) -> list[tuple[int, Codec, Any]]:
+    def _worth_sending(value: Any) -> list[tuple[int, FieldCodec, Any]]:
         held = [(field, getattr(value, field.name)) for field in tags]
         return [(f.tag or 0, f.codec, item) for f, item in held if item != f.default]
 

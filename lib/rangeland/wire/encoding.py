@@ -42,7 +42,7 @@ from rangeland.wire.declarations import (
     tagged,
 )
 from rangeland.wire.malformed import LEFT_OVER, refusal
-from rangeland.wire.primitives import Codec, Part
+from rangeland.wire.primitives import FieldCodec, Part
 
 __all__ = [
     "Array",
@@ -119,7 +119,7 @@ def decode_from(cls: type[T], version: int, buffer: Part, offset: int = 0) -> tu
     return value, used
 
 
-def codec_of(cls: type[Any], version: int) -> Codec:
+def codec_of(cls: type[Any], version: int) -> FieldCodec:
     """The compiled form of a message in one version. Raises ``LocalProtocolError`` for a
     version that is not declared."""
     spec = spec_of(cls)

@@ -1,6 +1,6 @@
 """Fixed-size layouts of the wire, each declared once: names, types and order of its fields.
 
-A layout is a NamedTuple whose fields carry a ``struct`` code; ``Layout`` reads and writes
+A layout is a NamedTuple whose fields carry a ``struct`` code; ``StructLayout`` reads and writes
 it. Byte positions are computed from the declaration, so that no other file counts bytes.
 
 Rules: fixed sizes only, big-endian unless said; no meaning beyond names. Values are what
@@ -21,7 +21,7 @@ U32 = Annotated[int, "I"]
 I64 = Annotated[int, "q"]
 
 
-class Layout(Generic[T]):
+class StructLayout(Generic[T]):
     """How the NamedTuple ``fields`` lies in bytes. ``order`` is a ``struct`` byte order."""
 
     def __init__(self, fields: type[T], order: str = ">") -> None:
@@ -110,8 +110,8 @@ class ControlKey(NamedTuple):
     kind: I16
 
 
-BATCH_PREFIX = Layout(BatchPrefix)
-BATCH_V2 = Layout(BatchHeader)
-MESSAGE_V0 = Layout(MessageV0)
-MESSAGE_V1 = Layout(MessageV1)
-CONTROL_KEY = Layout(ControlKey)
+BATCH_PREFIX = StructLayout(BatchPrefix)
+BATCH_V2 = StructLayout(BatchHeader)
+MESSAGE_V0 = StructLayout(MessageV0)
+MESSAGE_V1 = StructLayout(MessageV1)
+CONTROL_KEY = StructLayout(ControlKey)

@@ -1,7 +1,7 @@
 """The primitives of the wire as values: how an integer, a string or an array is read and written.
 
 A reader is ``(buffer, offset) -> (value, new_offset)``, a writer ``(value, parts) -> None``;
-a ``Codec`` is the pair. A ``WireType`` holds the codecs of one declared type: legacy or
+a ``FieldCodec`` is the pair. A ``WireType`` holds the codecs of one declared type: legacy or
 compact, nullable or not. What has only one form has the same codec in every place.
 
 The rule of this file: whatever the bytes are, a reader gives a value or raises
@@ -40,7 +40,7 @@ MAX_LENGTH = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
+class FieldCodec:
     """A reader and its writer. ``least_bytes``: no value is shorter on the wire.
 
     ``format`` is the ``struct`` letter of a fixed width, so that neighbours can be read at once;
@@ -58,13 +58,13 @@ class WireType:
     None in a nullable place means that the protocol has no such form."""
 
     name: str
-    legacy: Codec
-    compact: Codec
-    nullable_legacy: Codec | None
-    nullable_compact: Codec | None
+    legacy: FieldCodec
+    compact: FieldCodec
+    nullable_legacy: FieldCodec | None
+    nullable_compact: FieldCodec | None
     zero: Any
 
-    def form(self, *, compact: bool, nullable: bool) -> Codec:
+    def form(self, *, compact: bool, nullable: bool) -> FieldCodec:
         if not nullable:
             return self.compact if compact else self.legacy
         codec = self.nullable_compact if compact else self.nullable_legacy
@@ -97,7 +97,7 @@ def _fixed(name: str, letter: str, zero: Any = 0) -> WireType:
     def write(value: Any, parts: list[Part]) -> None:
         parts.append(packer.pack(value))
 
-    codec = Codec(read, write, size, letter)
+    codec = FieldCodec(read, write, size, letter)
     return WireType(name, codec, codec, None, None, zero)
 
 
@@ -122,7 +122,7 @@ def _write_uuid(value: str | None, parts: list[Part]) -> None:
     parts.append(bytes(16) if value is None else uuid.UUID(value).bytes)
 
 
-_UUID = Codec(_read_uuid, _write_uuid, 16)
+_UUID = FieldCodec(_read_uuid, _write_uuid, 16)
 # 36 characters with hyphens. All zero bytes mean "no id" in Kafka, and read as None.
 UUID = WireType("uuid", _UUID, _UUID, _UUID, _UUID, None)
 
@@ -192,7 +192,7 @@ def _varint_writer(low: int, high: int, zigzag_bits: int) -> Writer:
 
 
 def _varint(name: str, read: Reader, write: Writer) -> WireType:
-    codec = Codec(read, write, 1)
+    codec = FieldCodec(read, write, 1)
     return WireType(name, codec, codec, None, None, 0)
 
 
@@ -233,7 +233,7 @@ def _sized(
     nullable: bool,
     of_bytes: Callable[[memoryview, int, int], Any],
     to_bytes: Callable[[Any], Part],
-) -> Codec:
+) -> FieldCodec:
     """A length and that many bytes. ``of_bytes`` gets (buffer, start, end), within the buffer."""
     read_length = length.read
 
@@ -260,7 +260,7 @@ def _sized(
         length.write(_checked_length(len(data), length.limit, what), parts)
         parts.append(data)
 
-    return Codec(read, write, length.least_bytes)
+    return FieldCodec(read, write, length.least_bytes)
 
 
 def _text(buffer: memoryview, start: int, end: int) -> str:
@@ -294,7 +294,7 @@ def _eras(
     to_bytes: Callable[[Any], Part],
     zero: Any,
 ) -> WireType:
-    def form(length: _Length, nullable: bool) -> Codec:
+    def form(length: _Length, nullable: bool) -> FieldCodec:
         return _sized(name, length, nullable, of_bytes, to_bytes)
 
     return WireType(
@@ -325,7 +325,7 @@ LEGACY_STRING = WireType(
 # --- arrays and tags ---------------------------------------------------------------------
 
 
-def array(element: Codec, *, compact: bool, nullable: bool) -> Codec:
+def array(element: FieldCodec, *, compact: bool, nullable: bool) -> FieldCodec:
     """An array as a tuple. A count that the bytes left cannot hold is refused before any
     element is read, so a hostile count costs nothing."""
     length = _COMPACT if compact else _LENGTH32
@@ -356,13 +356,13 @@ def array(element: Codec, *, compact: bool, nullable: bool) -> Codec:
         for item in value:
             element.write(item, parts)
 
-    return Codec(read, write, length.least_bytes)
+    return FieldCodec(read, write, length.least_bytes)
 
 
 _ReadAll: TypeAlias = Callable[[memoryview, int, int], tuple[tuple[Any, ...], int]]
 
 
-def _run_reader(element: Codec) -> _ReadAll:
+def _run_reader(element: FieldCodec) -> _ReadAll:
     letter, width = element.format, element.least_bytes
 
     def read_all(buffer: memoryview, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
@@ -383,7 +383,7 @@ def _each_reader(read_one: Reader) -> _ReadAll:
 
 
 def read_tags(
-    buffer: memoryview, offset: int, known: Mapping[int, Codec]
+    buffer: memoryview, offset: int, known: Mapping[int, FieldCodec]
 ) -> tuple[dict[int, Any], int]:
     """The tagged fields at the end of a struct: those of ``known`` by tag, others are skipped.
 
@@ -410,7 +410,7 @@ def read_tags(
     return values, offset
 
 
-def write_tags(tagged: list[tuple[int, Codec, Any]], parts: list[Part]) -> None:
+def write_tags(tagged: list[tuple[int, FieldCodec, Any]], parts: list[Part]) -> None:
     """``tagged`` in rising order of tag; an empty list is one zero byte."""
     parts.append(uvarint_bytes(len(tagged)))
     for tag, codec, value in tagged:

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from rangeland.errors import JobFileError, RemoteProtocolError
 from rangeland.model import Address, Partition
-from rangeland.untrusted import MAX_PORT, Fields, Unreadable, decimal, whole
+from rangeland.untrusted import MAX_PORT, JsonFields, Unreadable, decimal, whole
 from rangeland.wording import counted
-from rangeland.zookeeper.znodes import Node
+from rangeland.zookeeper.znodes import Znode
 from rangeland.zookeeper.zookeeper_client import ZooKeeper, connect
 
 IDS = "/brokers/ids"
@@ -122,7 +122,7 @@ def _read_topics(client: ZooKeeper, topics: Sequence[str]) -> dict[str, dict[str
     return {topic: by_broker for topic, by_broker in found.items() if by_broker}
 
 
-def _counts(topic: str, nodes: Mapping[str, Node | None]) -> dict[str, int]:
+def _counts(topic: str, nodes: Mapping[str, Znode | None]) -> dict[str, int]:
     return {b: parse_partition_count(topic, b, n.content) for b, n in nodes.items() if n}
 
 
@@ -212,9 +212,9 @@ def _address(host: str, port: int) -> Address:
     return Address(host, port)
 
 
-def _json(path: str, text: str) -> Fields:
+def _json(path: str, text: str) -> JsonFields:
     try:
-        return Fields.parse(text)
+        return JsonFields.parse(text)
     except Unreadable:
         _reject(path, text, "a JSON object")
 

@@ -17,7 +17,7 @@ _SERVER = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\]@]+))(
 
 
 @dataclass(frozen=True, slots=True)
-class Ensemble:
+class ConnectString:
     """``chroot`` is empty, or begins with ``/`` and does not end with it."""
 
     servers: tuple[Address, ...]
@@ -31,14 +31,14 @@ class Ensemble:
         return self.hosts + self.chroot
 
 
-def read_ensemble(text: str) -> Ensemble:
+def read_ensemble(text: str) -> ConnectString:
     """Raises JobFileError, saying which part of the text is wrong."""
     servers, slash, rest = text.strip().partition("/")
     parts = rest.rstrip("/").split("/") if rest.strip("/") else []
     if any(part in ("", ".", "..") or part != part.strip() for part in parts):
         raise _unreadable(text, f"the path {slash + rest!r} is not the path of a node")
     addresses = tuple(_read_server(text, server.strip()) for server in servers.split(","))
-    return Ensemble(addresses, "".join(f"/{part}" for part in parts))
+    return ConnectString(addresses, "".join(f"/{part}" for part in parts))
 
 
 def _read_server(text: str, server: str) -> Address:

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Znode:
     """``created`` is the number of the transaction that made it: another node of the same
     path has another. ``session`` is that which holds it, 0 for a persistent node."""
 

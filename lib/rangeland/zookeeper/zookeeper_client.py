@@ -37,16 +37,16 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from rangeland.errors import Conflict, JobFileError, Unreachable
-from rangeland.zookeeper.connect_string import Ensemble, read_ensemble
+from rangeland.zookeeper.connect_string import ConnectString, read_ensemble
 from rangeland.zookeeper.znodes import (
     Check,
     Create,
     Delete,
-    Node,
     Operation,
     Reason,
     Refused,
     Write,
+    Znode,
 )
 
 CLOSE_TIMEOUT_S = 2.0
@@ -69,7 +69,7 @@ class ZooKeeper:
     """A session, made by ``connect``. A lost connection is made again by itself; after its
     session has ended, a new one begins. All calls may be made from any thread."""
 
-    def __init__(self, ensemble: Ensemble, *, connect_ms: int, session_ms: int) -> None:
+    def __init__(self, ensemble: ConnectString, *, connect_ms: int, session_ms: int) -> None:
         self.ensemble = ensemble
         self._timeout_s = connect_ms / 1000
         self._connected = threading.Event()
@@ -127,13 +127,13 @@ class ZooKeeper:
 
     # --- what can be asked -------------------------------------------------------------
 
-    def read(self, path: str) -> Node | None:
+    def read(self, path: str) -> Znode | None:
         """None where there is no such node."""
         return self.read_all([path])[path]
 
     def read_all(
         self, paths: Iterable[str], within_ms: int | None = None
-    ) -> dict[str, Node | None]:
+    ) -> dict[str, Znode | None]:
         """All of them in one round, not in one moment. Raises Unreachable."""
         wanted = list(paths)
         answers = self._ask_all("read", self._kazoo.get_async, wanted, within_ms)
@@ -311,11 +311,11 @@ def _value(sent: Any, deadline: float) -> Any:
         return error
 
 
-def _node(answer: Any) -> Node | None:
+def _node(answer: Any) -> Znode | None:
     if isinstance(answer, KazooException):
         return None
     content, stat = answer
-    return Node(content or b"", stat.version, stat.czxid, stat.ephemeralOwner)
+    return Znode(content or b"", stat.version, stat.czxid, stat.ephemeralOwner)
 
 
 _ADD: dict[type[Operation], Callable[[Any, Any], None]] = {

@@ -19,9 +19,9 @@ from rangeland.decode.jafka.layout import (
     HEADER_BYTES,
     LENGTH_BYTES,
     POSITION,
+    EntryWalk,
     MessageSet,
     SetFault,
-    Walked,
     bad_entry,
     messages_batch,
 )
@@ -58,7 +58,7 @@ _Walked = struct_of("_Walked", " ".join(get_type_hints(_WalkedNumbers)))
 _Decoded = struct_of("_Decoded", " ".join(get_type_hints(_DecodedNumbers)))
 
 
-class SetKernel:
+class JafkaKernel:
     """The functions of one loaded library. See ``sets.SetDecoder``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -70,13 +70,13 @@ class SetKernel:
         self._decode.restype = ctypes.c_int32
         self._decode.argtypes = [pointer, number, pointer, pointer]
 
-    def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> Walked:
+    def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
         buffer = _buffer(data)
         result = _Walked()
         until = max(-1, min(until, _MAX_INT64))
         fault = self._walk(buffer.address, buffer.size, until, plain_only, ctypes.addressof(result))
         found = cast(_WalkedNumbers, result)
-        return Walked(found.entries, found.start, found.end, SetFault(fault) if fault else None)
+        return EntryWalk(found.entries, found.start, found.end, SetFault(fault) if fault else None)
 
     def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
         kept = [_buffer(one.data) for one in sets]

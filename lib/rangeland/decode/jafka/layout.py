@@ -67,7 +67,7 @@ _REASONS = {
 }
 
 
-class Walked(NamedTuple):
+class EntryWalk(NamedTuple):
     """``entries`` were hopped over; the last begins at ``start`` and ends at ``end``, as bytes
     from the first. ``fault`` is why the walk did not go on at ``end``, where it is one."""
 
@@ -80,7 +80,7 @@ class Walked(NamedTuple):
 class SetDecoder(Protocol):
     """What both decoders have."""
 
-    def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> Walked:
+    def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
         """Over whole entries that begin before ``until``; bytes that are no whole entry end
         it without a fault. ``plain_only``: it stops before any other with a fault."""
 

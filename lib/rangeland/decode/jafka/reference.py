@@ -21,9 +21,9 @@ from rangeland.decode.jafka.layout import (
     LENGTH_BYTES,
     MAGIC,
     POSITION,
+    EntryWalk,
     MessageSet,
     SetFault,
-    Walked,
     bad_entry,
     messages_batch,
 )
@@ -35,10 +35,10 @@ class _Message(NamedTuple):
     position: int
 
 
-class Reference:
+class JafkaReference:
     """See ``sets.SetDecoder``."""
 
-    def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> Walked:
+    def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
         raw = bytes(data)
         entries, start, end = 0, 0, 0
         fault = None
@@ -50,7 +50,7 @@ class Reference:
                 break
             entries += 1
             start, end = end, end + LENGTH_BYTES + length
-        return Walked(entries, start, end, None if fault is SetFault.ENTRY_PAST_SET else fault)
+        return EntryWalk(entries, start, end, None if fault is SetFault.ENTRY_PAST_SET else fault)
 
     def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
         messages = [m for index, one in enumerate(sets) for m in _messages(one, index)]

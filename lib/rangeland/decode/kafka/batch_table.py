@@ -1,7 +1,7 @@
 """Batches in a row as rows of numbers, so that nothing is made of each of them in Python.
 
 The kernel walks over whole v2 batches whose headers agree with each other, and fills a table:
-``Head`` names its columns. Where the walk ends, and where there is no kernel, whoever wants
+``BatchColumn`` names its columns. Where the walk ends, and where there is no kernel, whoever wants
 the rest looks at it entry by entry. ``Payloads`` takes such rows to the decoder: of batches
 that are not compressed the records are where the batch is, so no object stands for each.
 
@@ -17,17 +17,17 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from rangeland.decode.kafka.layout import Form, Payload
+from rangeland.decode.kafka.layout import Payload, RecordFormat
 from rangeland.wire.layouts import BATCH_V2
 
 Heads = npt.NDArray[np.int64]
-"""A row for each batch, a column for each ``Head``."""
+"""A row for each batch, a column for each ``BatchColumn``."""
 
 HEAD_BYTES = BATCH_V2.size
 LOG_APPEND = 0x08  # of its attributes
 
 
-class Head(IntEnum):
+class BatchColumn(IntEnum):
     """``POSITION`` and ``END`` are bytes of what was walked over."""
 
     POSITION = 0
@@ -111,17 +111,17 @@ class StoredBatches(NamedTuple):
         """The payloads as the kernel takes them: see ``payload_t``. ``address`` is where
         ``records`` begin."""
         columns = self.heads.T
-        stamped = (columns[Head.ATTRIBUTES] & LOG_APPEND) != 0
+        stamped = (columns[BatchColumn.ATTRIBUTES] & LOG_APPEND) != 0
         found = np.zeros((len(self.heads), len(Payload._fields) + 2), np.int64)
-        found[:, 0] = columns[Head.POSITION] + (address + HEAD_BYTES)
-        found[:, 1] = columns[Head.END] - columns[Head.POSITION] - HEAD_BYTES
-        found[:, 2] = columns[Head.BASE_OFFSET]
-        found[:, 3] = columns[Head.BASE_TIMESTAMP_MS]
-        found[:, 4] = np.where(stamped, columns[Head.MAX_TIMESTAMP_MS], 0)
+        found[:, 0] = columns[BatchColumn.POSITION] + (address + HEAD_BYTES)
+        found[:, 1] = columns[BatchColumn.END] - columns[BatchColumn.POSITION] - HEAD_BYTES
+        found[:, 2] = columns[BatchColumn.BASE_OFFSET]
+        found[:, 3] = columns[BatchColumn.BASE_TIMESTAMP_MS]
+        found[:, 4] = np.where(stamped, columns[BatchColumn.MAX_TIMESTAMP_MS], 0)
         found[:, 5] = stamped
-        found[:, 6] = columns[Head.RECORD_COUNT]
-        found[:, 7] = columns[Head.LAST_OFFSET] - columns[Head.BASE_OFFSET]
-        found[:, 8] = Form.BATCH
+        found[:, 6] = columns[BatchColumn.RECORD_COUNT]
+        found[:, 7] = columns[BatchColumn.LAST_OFFSET] - columns[BatchColumn.BASE_OFFSET]
+        found[:, 8] = RecordFormat.BATCH
         found[:, 10] = self.max_headers
         return found
 

@@ -77,7 +77,7 @@ _Run = struct_of("_Run", " ".join(MessageRun._fields))
 _BatchRun = struct_of("_BatchRun", " ".join(BatchRun._fields))
 
 
-class Kernel:
+class KafkaKernel:
     """The functions of one loaded library."""
 
     def __init__(self, library: ctypes.CDLL) -> None:

@@ -18,7 +18,7 @@ from rangeland.errors import BadRecord
 from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
 
 
-class Form(IntEnum):
+class RecordFormat(IntEnum):
     """How records lie in a payload. Numbers as in ``messages.h``."""
 
     PLAIN = 0
@@ -48,12 +48,12 @@ class Payload(NamedTuple):
     append_timestamp_ms: int | None
     record_count: int
     last_offset_delta: int
-    form: Form = Form.BATCH
+    form: RecordFormat = RecordFormat.BATCH
     offset_shift: int = 0
     max_headers: int = MAX_BATCH_BYTES // HEADER_BYTES
 
 
-class Record(NamedTuple):
+class DecodedRecord(NamedTuple):
     """What the reference makes of a record or message."""
 
     offset: int

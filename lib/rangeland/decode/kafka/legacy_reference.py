@@ -14,7 +14,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from rangeland.decode.kafka.layout import Fault, Form, Malformed, MessageRun, Record
+from rangeland.decode.kafka.layout import DecodedRecord, Fault, Malformed, MessageRun, RecordFormat
 from rangeland.decode.reference_cursor import Cursor, micros_of
 
 _PREFIX_BYTES = 12
@@ -46,7 +46,7 @@ def walk_messages(data: Any, max_bytes: int) -> MessageRun:
 class MessageReader(Cursor):
     """Of one payload of messages."""
 
-    def read_record(self) -> Record | None:
+    def read_record(self) -> DecodedRecord | None:
         offset_position = self.position
         self.end = self._read_end()
         offset = self._offset(offset_position)
@@ -59,7 +59,7 @@ class MessageReader(Cursor):
         value = self._read_bytes()
         if self.position != self.end:
             raise Malformed(Fault.RECORD_TOO_LONG, self.position)
-        return Record(offset, timestamp_us, timestamp_type, key, value, [])
+        return DecodedRecord(offset, timestamp_us, timestamp_type, key, value, [])
 
     def _read_end(self) -> int:
         if self.position + _PREFIX_BYTES > len(self.data):
@@ -98,7 +98,7 @@ class MessageReader(Cursor):
         if magic == 0:
             return None, -1
         ms = self._read_number(8)
-        if self.payload.form is Form.PLAIN:
+        if self.payload.form is RecordFormat.PLAIN:
             is_stamped = bool(attributes & _LOG_APPEND)
         else:
             is_stamped = self.payload.append_timestamp_ms is not None

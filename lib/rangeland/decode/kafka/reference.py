@@ -16,11 +16,18 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from rangeland.decode import columns
-from rangeland.decode.kafka.layout import Fault, Form, Malformed, Payload, Record, bad_record
+from rangeland.decode.kafka.layout import (
+    DecodedRecord,
+    Fault,
+    Malformed,
+    Payload,
+    RecordFormat,
+    bad_record,
+)
 from rangeland.decode.kafka.legacy_reference import MessageReader
 from rangeland.decode.reference_cursor import Cursor, micros_of
 
-__all__ = ["Record", "decode_records", "read_records"]
+__all__ = ["DecodedRecord", "decode_records", "read_records"]
 
 _MAX_INT64 = (1 << 63) - 1
 
@@ -50,9 +57,9 @@ def decode_records(
 
 def read_records(
     payload: Payload, index: int, from_offset: int, until_offset: int
-) -> Iterator[Record]:
+) -> Iterator[DecodedRecord]:
     """The wanted records of one payload, one by one; ``index`` is for the error's facts."""
-    kind = RecordReader if payload.form is Form.BATCH else MessageReader
+    kind = RecordReader if payload.form is RecordFormat.BATCH else MessageReader
     reader = kind(payload, from_offset, until_offset)
     record = 0
     try:
@@ -69,7 +76,7 @@ def read_records(
         raise bad_record(malformed.fault, index, record, malformed.position) from None
 
 
-def _headers_value(record: Record) -> list[dict[str, object]] | None:
+def _headers_value(record: DecodedRecord) -> list[dict[str, object]] | None:
     if not record.headers:
         return None
     return [{"key": columns.header_key(key), "value": value} for key, value in record.headers]
@@ -78,7 +85,7 @@ def _headers_value(record: Record) -> list[dict[str, object]] | None:
 class RecordReader(Cursor):
     """Of one payload of a v2 batch."""
 
-    def read_record(self) -> Record | None:
+    def read_record(self) -> DecodedRecord | None:
         self.end = self._read_record_end()
         self._read_attributes()
         timestamp_delta = self._read_varint(64)
@@ -93,7 +100,7 @@ class RecordReader(Cursor):
         if self.position != self.end:
             raise Malformed(Fault.RECORD_TOO_LONG, self.position)
         stamped_by_broker = self.payload.append_timestamp_ms is not None
-        return Record(offset, timestamp_us, int(stamped_by_broker), key, value, headers)
+        return DecodedRecord(offset, timestamp_us, int(stamped_by_broker), key, value, headers)
 
     def _read_record_end(self) -> int:
         start = self.position

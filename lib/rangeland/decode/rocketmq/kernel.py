@@ -31,9 +31,9 @@ from rangeland.decode.rocketmq.layout import (
     LOG_APPEND_TIME,
     SMALLEST,
     STORED,
-    Stored,
+    DecodedMessages,
+    MessageWalk,
     StoredFault,
-    Walked,
     bad_stored,
 )
 from rangeland.errors import Bug
@@ -54,7 +54,7 @@ _Output = struct_of(
 _Tags = struct_of("_Tags", "count", "data ends")
 
 
-class _Numbers(Protocol):
+class _StoredNumbers(Protocol):
     """The fields of the kernel's result, in their order."""
 
     messages: int
@@ -75,10 +75,10 @@ class _Numbers(Protocol):
     born_nulls: int
 
 
-_Sum = struct_of("_Sum", " ".join(get_type_hints(_Numbers)))
+_Sum = struct_of("_Sum", " ".join(get_type_hints(_StoredNumbers)))
 
 
-class StoredKernel:
+class RocketmqKernel:
     """The functions of one loaded library. See ``stored.StoredDecoder``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -87,17 +87,17 @@ class StoredKernel:
         self._decode.restype = ctypes.c_int32
         self._decode.argtypes = [pointer, number, number, number, pointer, pointer, pointer]
 
-    def walk_stored(self, data: Any) -> Walked:
+    def walk_stored(self, data: Any) -> MessageWalk:
         buffer = pa.py_buffer(data)
         result = _Sum()
         fault = self._decode(
             buffer.address, buffer.size, 0, _MAX_INT64, None, None, ctypes.addressof(result)
         )
-        return _walked(cast(_Numbers, result), fault)
+        return _walked(cast(_StoredNumbers, result), fault)
 
     def decode_stored(
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
-    ) -> Stored:
+    ) -> DecodedMessages:
         buffer = pa.py_buffer(data)
         if buffer.size > MAX_BYTES:
             raise Bug(
@@ -120,7 +120,7 @@ class StoredKernel:
             ctypes.addressof(output.struct),
             ctypes.addressof(result),
         )
-        found = cast(_Numbers, result)
+        found = cast(_StoredNumbers, result)
         if fault == CAPACITY:
             raise Bug(
                 "the decode kernel ran out of the room it was given",
@@ -129,11 +129,11 @@ class StoredKernel:
             )
         if fault:
             raise bad_stored(StoredFault(fault), found.last_offset, found.end)
-        return Stored(output.batch(found), output.codecs(found), _walked(found, 0))
+        return DecodedMessages(output.batch(found), output.codecs(found), _walked(found, 0))
 
 
-def _walked(found: _Numbers, fault: int) -> Walked:
-    return Walked(
+def _walked(found: _StoredNumbers, fault: int) -> MessageWalk:
+    return MessageWalk(
         found.messages, found.end, found.last_offset, StoredFault(fault) if fault else None
     )
 
@@ -154,7 +154,7 @@ class _Room:
         buffers += [*self._header_key, *self._header_value]
         self.struct = _Output(rows, headers, size, *(buffer.address for buffer in buffers))
 
-    def batch(self, found: _Numbers) -> pa.RecordBatch:
+    def batch(self, found: _StoredNumbers) -> pa.RecordBatch:
         rows = found.rows
         offsets, timestamps, born, stamped, is_born, _ = self._numbers
         value_offsets, value_data = self._value
@@ -174,7 +174,7 @@ class _Room:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=STORED)
 
-    def _headers(self, found: _Numbers) -> pa.Array:
+    def _headers(self, found: _StoredNumbers) -> pa.Array:
         rows, headers = found.rows, found.headers
         key_offsets, key_data = self._header_key
         key_buffers = [
@@ -194,7 +194,7 @@ class _Room:
         lists = [validity, cut(list_offsets, 4 * rows + 4)]
         return pa.Array.from_buffers(columns.HEADERS.type, rows, lists, without, children=[items])
 
-    def codecs(self, found: _Numbers) -> np.ndarray[Any, Any] | None:
+    def codecs(self, found: _StoredNumbers) -> np.ndarray[Any, Any] | None:
         if not found.packed:
             return None
         return np.frombuffer(self._numbers[-1], np.int8, found.rows)

@@ -82,7 +82,7 @@ _REASONS = {
 }
 
 
-class Walked(NamedTuple):
+class MessageWalk(NamedTuple):
     """``messages`` were hopped over, and end at byte ``end``; the last is at ``last_offset``,
     -1 where there is none. ``fault`` is why the walk did not go on, where it is one."""
 
@@ -92,25 +92,25 @@ class Walked(NamedTuple):
     fault: StoredFault | None
 
 
-class Stored(NamedTuple):
+class DecodedMessages(NamedTuple):
     """``batch`` has the columns ``STORED``. ``codecs``: for each row how its value is packed,
     ``NOT_PACKED`` where it is not; None where no row is. ``walked``: all messages there were,
     rows or not."""
 
     batch: pa.RecordBatch
     codecs: np.ndarray[Any, Any] | None
-    walked: Walked
+    walked: MessageWalk
 
 
 class StoredDecoder(Protocol):
     """What both decoders have. Bytes that are no whole message end a walk without a
     fault, a message that holds a batch of others with one."""
 
-    def walk_stored(self, data: Any) -> Walked: ...
+    def walk_stored(self, data: Any) -> MessageWalk: ...
 
     def decode_stored(
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
-    ) -> Stored:
+    ) -> DecodedMessages:
         """Messages in ``[from_offset, until_offset)`` as rows, or those of them that have one
         of the ``tags``; those before are not looked into. Raises BadRecord with the facts
         offset (the message's own, or that of the one before where its own is in doubt),

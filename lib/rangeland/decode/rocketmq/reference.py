@@ -32,9 +32,9 @@ from rangeland.decode.rocketmq.layout import (
     STORE_V6,
     STORED,
     TAGS,
-    Stored,
+    DecodedMessages,
+    MessageWalk,
     StoredFault,
-    Walked,
     bad_stored,
 )
 
@@ -42,7 +42,7 @@ _MAX_INT64 = 2**63 - 1
 Property = tuple[bytes, bytes | None]
 
 
-class _Message(NamedTuple):
+class _StoredMessage(NamedTuple):
     key: bytes | None
     value: bytes
     offset: int
@@ -52,41 +52,41 @@ class _Message(NamedTuple):
     codec: int
 
 
-class _Bad(Exception):
+class _BadMessage(Exception):
     def __init__(self, fault: StoredFault) -> None:
         self.fault = fault
 
 
-class Reference:
+class RocketmqReference:
     """See ``stored.StoredDecoder``."""
 
-    def walk_stored(self, data: Any) -> Walked:
-        walk = _Walk(bytes(data))
+    def walk_stored(self, data: Any) -> MessageWalk:
+        walk = _MessageWalk(bytes(data))
         for _ in walk.messages(_MAX_INT64):
             pass
         return walk.walked()
 
     def decode_stored(
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
-    ) -> Stored:
-        walk = _Walk(bytes(data))
-        rows: list[_Message] = []
+    ) -> DecodedMessages:
+        walk = _MessageWalk(bytes(data))
+        rows: list[_StoredMessage] = []
         for raw, offset in walk.messages(min(until_offset, _MAX_INT64)):
             if offset < from_offset:
                 continue
             try:
                 message = _message(raw, offset)
-            except _Bad as bad:
+            except _BadMessage as bad:
                 raise bad_stored(bad.fault, offset, walk.start) from None
             if not tags or _last(TAGS, message.properties) in tags:
                 rows.append(message)
         walked = walk.walked()
         if walked.fault is not None:
             raise bad_stored(walked.fault, walked.last_offset, walked.end)
-        return Stored(_batch(rows), _codecs(rows), walked)
+        return DecodedMessages(_batch(rows), _codecs(rows), walked)
 
 
-class _Walk:
+class _MessageWalk:
     """``start`` and ``end`` of the message last given, ``fault`` of the one behind it."""
 
     def __init__(self, raw: bytes) -> None:
@@ -122,8 +122,8 @@ class _Walk:
             self.count += 1
             self.last_offset = offset
 
-    def walked(self) -> Walked:
-        return Walked(self.count, self.end, self.last_offset, self.fault)
+    def walked(self) -> MessageWalk:
+        return MessageWalk(self.count, self.end, self.last_offset, self.fault)
 
 
 class _Fields:
@@ -135,19 +135,19 @@ class _Fields:
     def number(self, code: str) -> int:
         size = struct.calcsize(">" + code)
         if self.place + size > len(self.raw):
-            raise _Bad(StoredFault.FIELD_PAST)
+            raise _BadMessage(StoredFault.FIELD_PAST)
         (value,) = struct.unpack_from(">" + code, self.raw, self.place)
         self.place += size
         return int(value)
 
     def some(self, length: int) -> bytes:
         if length < 0 or self.place + length > len(self.raw):
-            raise _Bad(StoredFault.FIELD_PAST)
+            raise _BadMessage(StoredFault.FIELD_PAST)
         self.place += length
         return self.raw[self.place - length : self.place]
 
 
-def _message(raw: bytes, offset: int) -> _Message:
+def _message(raw: bytes, offset: int) -> _StoredMessage:
     fields = _Fields(raw)
     fields.number("i")  # length
     magic = fields.number("I")
@@ -159,9 +159,9 @@ def _message(raw: bytes, offset: int) -> _Message:
     flags = fields.number("I")
     hosts = [16 if flags & bit else 4 for bit in (BORN_V6, STORE_V6)]
     if len(raw) < SMALLEST - 8 + sum(hosts):
-        raise _Bad(StoredFault.TOO_SHORT)
+        raise _BadMessage(StoredFault.TOO_SHORT)
     if flags & NEED_UNWRAP or (flags & CODEC_BITS and not flags & PACKED):
-        raise _Bad(StoredFault.FLAGS)
+        raise _BadMessage(StoredFault.FLAGS)
     born_ms = fields.number("q")
     fields.some(hosts[0] + 4)
     stored_ms = fields.number("q")
@@ -170,14 +170,14 @@ def _message(raw: bytes, offset: int) -> _Message:
     fields.number("q")  # of the prepared transaction
     body = fields.some(fields.number("i"))
     if zlib.crc32(body) & 0x7FFFFFFF != crc:
-        raise _Bad(StoredFault.BAD_CHECKSUM)
+        raise _BadMessage(StoredFault.BAD_CHECKSUM)
     fields.some(fields.number("B" if magic == MAGIC_1 else "h"))  # topic
     properties = _properties(fields.some(fields.number("h")))
     if fields.place != len(raw):
-        raise _Bad(StoredFault.TOO_LONG)
+        raise _BadMessage(StoredFault.TOO_LONG)
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
     key = _last(KEYS, properties)
-    return _Message(key, body, offset, stored_ms, born_ms, properties, codec)
+    return _StoredMessage(key, body, offset, stored_ms, born_ms, properties, codec)
 
 
 def _properties(raw: bytes) -> list[Property]:
@@ -195,7 +195,7 @@ def _last(name: bytes, properties: list[Property]) -> bytes | None:
     return found[-1] if found else None
 
 
-def _batch(rows: list[_Message]) -> pa.RecordBatch:
+def _batch(rows: list[_StoredMessage]) -> pa.RecordBatch:
     headers = [
         [{"key": columns.header_key(key), "value": value} for key, value in row.properties] or None
         for row in rows
@@ -217,7 +217,7 @@ def _times(times_ms: list[int]) -> pa.Array:
     return pa.array(micros, pa.int64()).cast(columns.TIMESTAMP.type)
 
 
-def _codecs(rows: list[_Message]) -> np.ndarray[Any, Any] | None:
+def _codecs(rows: list[_StoredMessage]) -> np.ndarray[Any, Any] | None:
     if all(row.codec == NOT_PACKED for row in rows):
         return None
     return np.array([row.codec for row in rows], np.int8)

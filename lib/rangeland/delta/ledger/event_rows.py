@@ -24,17 +24,17 @@ from rangeland.delta.ledger.events import (
     PLAN,
     Entry,
     FileEntry,
-    LossEntry,
-    OutcomeEntry,
-    PartEntry,
-    PlanEntry,
+    LossEvent,
+    OffsetSpan,
+    OutcomeEvent,
+    PartEvent,
+    PlanEvent,
     RangeEntry,
-    Span,
 )
 from rangeland.errors import Conflict
 from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition, Range, Receipt
 from rangeland.planning.intervals import Interval
-from rangeland.untrusted import Fields, Unreadable, whole
+from rangeland.untrusted import JsonFields, Unreadable, whole
 
 _WHERE = [
     pa.field("topic", pa.string()),
@@ -103,10 +103,10 @@ INDEXED = ("event", "application", "job", "sequence", "entered", "attempt", "pla
 
 Row = dict[str, Any]
 _EVENTS: dict[type, str] = {
-    PlanEntry: PLAN,
-    OutcomeEntry: OUTCOME,
-    PartEntry: PART,
-    LossEntry: LOSS,
+    PlanEvent: PLAN,
+    OutcomeEvent: OUTCOME,
+    PartEvent: PART,
+    LossEvent: LOSS,
 }
 _SQL = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT", UTC_MICROS: "TIMESTAMP"}
 
@@ -127,10 +127,10 @@ def to_row(entry: Entry) -> Row:
         "plan": entry.plan_hash,
         "written_at": _instant(entry.written_at_ms),
     }
-    if isinstance(entry, LossEntry):
+    if isinstance(entry, LossEvent):
         return row | _loss_row(entry)
     row["ranges"] = [_range_row(r) for r in entry.ranges]
-    if isinstance(entry, OutcomeEntry):
+    if isinstance(entry, OutcomeEvent):
         kept = {"kept": [_kept_row(file) for file in entry.kept]}
         return row | {
             "files": [_file_row(f) for f in entry.files],
@@ -138,7 +138,7 @@ def to_row(entry: Entry) -> Row:
             "table_id": entry.table_id,
             "document": _compact(kept) if entry.kept else None,
         }
-    if isinstance(entry, PartEntry):
+    if isinstance(entry, PartEvent):
         document = {"member": entry.member, "slices": [_slice_row(r) for r in entry.receipts]}
         files = [_file_row(f) for f in entry.files]
         return row | {
@@ -178,7 +178,7 @@ def _from_row(row: Row) -> Entry:
     if row["event"] == PART:
         return _part(row, ranges, written_at_ms)
     if row["event"] == OUTCOME:
-        return OutcomeEntry(
+        return OutcomeEvent(
             row["application"],
             row["job"],
             row["sequence"],
@@ -190,11 +190,11 @@ def _from_row(row: Row) -> Entry:
             _kept_of(row["document"]),
             row.get("table_id"),
         )
-    covered: dict[Partition, tuple[Span, ...]] = {}
+    covered: dict[Partition, tuple[OffsetSpan, ...]] = {}
     for s in row["covered"]:
-        span = Span(s["from_offset"], s["until_offset"], s["topic_id"])
+        span = OffsetSpan(s["from_offset"], s["until_offset"], s["topic_id"])
         covered[_partition(s)] = (*covered.get(_partition(s), ()), span)
-    return PlanEntry(
+    return PlanEvent(
         row["application"],
         row["job"],
         row["sequence"],
@@ -247,10 +247,10 @@ def _kept_row(file: DataFile) -> Row:
 
 
 def _kept_of(document: str | None) -> tuple[DataFile, ...]:
-    return _kept_files(Fields.parse(document or "{}"))
+    return _kept_files(JsonFields.parse(document or "{}"))
 
 
-def _kept_files(document: Fields) -> tuple[DataFile, ...]:
+def _kept_files(document: JsonFields) -> tuple[DataFile, ...]:
     return tuple(
         DataFile(
             file.text("path"),
@@ -263,7 +263,7 @@ def _kept_files(document: Fields) -> tuple[DataFile, ...]:
     )
 
 
-def _loss_row(entry: LossEntry) -> Row:
+def _loss_row(entry: LossEvent) -> Row:
     return {
         **_where(entry.range.partition),
         **_offsets(entry.range),
@@ -278,8 +278,8 @@ def _loss_row(entry: LossEntry) -> Row:
     }
 
 
-def _loss(row: Row) -> LossEntry:
-    return LossEntry(
+def _loss(row: Row) -> LossEvent:
+    return LossEvent(
         row["application"],
         row["job"],
         row["sequence"],
@@ -307,8 +307,8 @@ def _compact(document: Row) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def _part(row: Row, ranges: tuple[RangeEntry, ...], written_at_ms: int) -> PartEntry:
-    document = Fields.parse(row["document"] or "")
+def _part(row: Row, ranges: tuple[RangeEntry, ...], written_at_ms: int) -> PartEvent:
+    document = JsonFields.parse(row["document"] or "")
     slices = document.each("slices")
     if len(slices) != len(ranges):
         raise Unreadable(f"it has {len(slices)} slices for {len(ranges)} ranges")
@@ -330,7 +330,7 @@ def _part(row: Row, ranges: tuple[RangeEntry, ...], written_at_ms: int) -> PartE
         )
         for entry, one in zip(ranges, slices, strict=True)
     )
-    return PartEntry(
+    return PartEvent(
         row["application"],
         row["job"],
         row["sequence"],
@@ -366,7 +366,7 @@ def _partition(row: Row) -> Partition:
     return Partition(row["topic"], row["partition"], row["broker"] or "")
 
 
-def _offsets(of: Range | Span) -> Row:
+def _offsets(of: Range | OffsetSpan) -> Row:
     return {
         "topic_id": of.topic_id,
         "from_offset": of.from_offset,
@@ -374,7 +374,7 @@ def _offsets(of: Range | Span) -> Row:
     }
 
 
-def _span_row(partition: Partition, span: Span) -> Row:
+def _span_row(partition: Partition, span: OffsetSpan) -> Row:
     return _where(partition) | _offsets(span)
 
 

@@ -45,7 +45,7 @@ class FileEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetSpan:
     """``[from_offset, until_offset)`` that is landed. Offsets of another topic id belong to
     another log, so spans of different ids never merge."""
 
@@ -58,16 +58,16 @@ class Span:
 class HeldSpan:
     """A range that a live plan is going to land."""
 
-    span: Span
+    span: OffsetSpan
     application: str
     sequence: int
 
 
-Spans = Mapping[Partition, tuple[Span, ...]]
+Spans = Mapping[Partition, tuple[OffsetSpan, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class PlanEntry:
+class PlanEvent:
     """``document`` is the whole plan as JSON. ``table_version`` is the target table's when
     the plan was made, None before the table existed; ``table_id`` is Delta's own id of that
     table, None in ledgers of version 0.1.0. ``entered``, ``covered`` and ``live`` are filled by
@@ -88,7 +88,7 @@ class PlanEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeEntry:
+class OutcomeEvent:
     """Ranges with their counts, and the files that the commit adds. A later ``attempt``
     stands in for one whose files were removed before they could be committed."""
 
@@ -106,7 +106,7 @@ class OutcomeEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class PartEntry:
+class PartEvent:
     """What one driver has read of a plan that it shares: whole slices, and their files.
     ``number`` counts the parts of a plan from 1; no slice is in two of them."""
 
@@ -132,7 +132,7 @@ class PartEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class LossEntry:
+class LossEvent:
     """Offsets that could not be had, or not decoded. ``action`` is what was done: *fail*,
     *skip*, *hold* or *quarantine*; ``count`` how many offsets it concerns, 0 where only a
     place is known. ``cause`` is what the verdict means, ``evidence`` what was seen. One that
@@ -161,10 +161,10 @@ class LossEntry:
         where = (self.range.partition, self.range.from_offset)
         return (self.application, *where, self.verdict, self.action)
 
-    def is_same(self, other: LossEntry) -> bool:
+    def is_same(self, other: LossEvent) -> bool:
         """Seen twice, of one life of a topic as far as that is known."""
         ids = {self.range.topic_id, other.range.topic_id}
         return self.key == other.key and (len(ids) == 1 or None in ids)
 
 
-Entry = PlanEntry | OutcomeEntry | PartEntry | LossEntry
+Entry = PlanEvent | OutcomeEvent | PartEvent | LossEvent

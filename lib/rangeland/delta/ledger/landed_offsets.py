@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from rangeland.delta.ledger.events import HeldSpan, RangeEntry, Span, Spans
+from rangeland.delta.ledger.events import HeldSpan, OffsetSpan, RangeEntry, Spans
 from rangeland.model import Partition
 from rangeland.planning.intervals import Interval, merge
 
@@ -18,7 +18,7 @@ _Offsets = list[Interval]
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class LandedOffsets:
     """What is landed, and what live plans hold, per partition. ``entered`` is the number of
     plans this was computed from: pass it to ``Ledger.enter``."""
 
@@ -42,23 +42,27 @@ def _same(left: str | None, right: str | None) -> bool:
     return left is None or right is None or left == right
 
 
-def with_ranges(landed: Spans, ranges: Iterable[RangeEntry]) -> dict[Partition, tuple[Span, ...]]:
+def with_ranges(
+    landed: Spans, ranges: Iterable[RangeEntry]
+) -> dict[Partition, tuple[OffsetSpan, ...]]:
     """``landed`` and these ranges, merged."""
-    added: dict[Partition, list[Span]] = {}
+    added: dict[Partition, list[OffsetSpan]] = {}
     for entry in ranges:
         r = entry.range
-        added.setdefault(r.partition, []).append(Span(r.from_offset, r.until_offset, r.topic_id))
+        added.setdefault(r.partition, []).append(
+            OffsetSpan(r.from_offset, r.until_offset, r.topic_id)
+        )
     touched = {p: merge_spans([*landed.get(p, ()), *spans]) for p, spans in added.items()}
     return {**landed, **touched}
 
 
-def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+def merge_spans(spans: Iterable[OffsetSpan]) -> tuple[OffsetSpan, ...]:
     """Merged per topic id, in order of id and offset."""
     by_id: dict[str | None, _Offsets] = {}
     for span in spans:
         by_id.setdefault(span.topic_id, []).append((span.from_offset, span.until_offset))
     return tuple(
-        Span(start, end, topic_id)
+        OffsetSpan(start, end, topic_id)
         for topic_id in sorted(by_id, key=lambda t: t or "")
         for start, end in merge(by_id[topic_id])
     )
@@ -72,7 +76,7 @@ def held_by(
         (
             entry.range.partition,
             HeldSpan(
-                Span(entry.range.from_offset, entry.range.until_offset, entry.range.topic_id),
+                OffsetSpan(entry.range.from_offset, entry.range.until_offset, entry.range.topic_id),
                 application,
                 sequence,
             ),

@@ -21,7 +21,7 @@ from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug, Conflict, StorageFailed
 from rangeland.model import DataFile
-from rangeland.untrusted import Fields, Unreadable
+from rangeland.untrusted import JsonFields, Unreadable
 
 OUR_FILES = "part-ledger-"
 _KEY_COLUMNS = ["event", "application", "sequence", "entered", "attempt"]
@@ -78,7 +78,7 @@ class LedgerFiles:
 
     def _key_in(self, stats: str, path: str) -> EventKey:
         try:
-            row = Fields.parse(stats).fields("minValues")
+            row = JsonFields.parse(stats).fields("minValues")
             names = ("sequence", "entered", "attempt")
             sequence, entered, attempt = (row.number(name, default=0) for name in names)
             event, application = row.text("event"), row.text("application")

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.delta.arrow_schema import names_in, schema_json
-from rangeland.delta.delta_kernel import Committed, Kernel, Snapshot
+from rangeland.delta.delta_kernel import Committed, DeltaKernel, Snapshot
 from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns, to_row
 from rangeland.delta.ledger.events import (
     LOSS,
@@ -25,12 +25,12 @@ from rangeland.delta.ledger.events import (
     PLAN,
     Entry,
     HeldSpan,
-    LossEntry,
-    OutcomeEntry,
-    PartEntry,
-    PlanEntry,
+    LossEvent,
+    OutcomeEvent,
+    PartEvent,
+    PlanEvent,
 )
-from rangeland.delta.ledger.landed_offsets import Coverage, held_by, with_ranges
+from rangeland.delta.ledger.landed_offsets import LandedOffsets, held_by, with_ranges
 from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import Bug
@@ -48,7 +48,7 @@ _CONFIGURATION = {
 
 
 @dataclass(frozen=True)
-class _View:
+class _LedgerView:
     """One version of the ledger, as far as it was looked at."""
 
     snapshot: Snapshot
@@ -59,13 +59,13 @@ class Ledger:
     """The ledger of the table at ``table_path``. Reads are of the version that ``refresh``
     or the first read saw, and of what this object has written since."""
 
-    def __init__(self, kernel: Kernel, table_path: str) -> None:
+    def __init__(self, kernel: DeltaKernel, table_path: str) -> None:
         self._kernel = kernel.as_sole_writer()
         self.path = str(TablePath.parse(kernel.resolve(table_path)).child(FOLDER))
         self._files = LedgerFiles(self.path, kernel.storage(self.path))
-        self._view: _View | None = None
-        self._stale: _View | None = None  # still good if nothing was written since
-        self._newest: tuple[EventKey, PlanEntry] | None = None
+        self._view: _LedgerView | None = None
+        self._stale: _LedgerView | None = None  # still good if nothing was written since
+        self._newest: tuple[EventKey, PlanEvent] | None = None
 
     def open_or_create(self) -> Ledger:
         """Makes the ledger where there is none. Concurrent callers end up with the same."""
@@ -98,25 +98,25 @@ class Ledger:
         """All events, in the order of plans entered, outcomes last."""
         return self._seen().keys
 
-    def plan(self, application: str, sequence: int) -> PlanEntry | None:
+    def plan(self, application: str, sequence: int) -> PlanEvent | None:
         key = self._key(PLAN, application, sequence)
         return None if key is None else self._plan_at(key)
 
-    def outcome(self, application: str, sequence: int) -> OutcomeEntry | None:
+    def outcome(self, application: str, sequence: int) -> OutcomeEvent | None:
         key = self._key(OUTCOME, application, sequence)
         return None if key is None else self._outcome_at(key)
 
-    def parts(self, application: str, sequence: int) -> list[PartEntry]:
+    def parts(self, application: str, sequence: int) -> list[PartEvent]:
         """What drivers have handed in of a plan that they share, in the order of numbers."""
         wanted = (PART, application, sequence)
         keys = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
         found = [self._entry(key) for key in sorted(keys, key=lambda key: key.attempt)]
-        parts = [entry for entry in found if isinstance(entry, PartEntry)]
+        parts = [entry for entry in found if isinstance(entry, PartEvent)]
         if [part.number for part in parts] != list(range(1, len(keys) + 1)):
             raise self._files.broken(f"parts of {application} {sequence} are missing")
         return parts
 
-    def plans(self, application: str | None = None) -> Iterator[PlanEntry]:
+    def plans(self, application: str | None = None) -> Iterator[PlanEvent]:
         """All plans, or those of one application, newest first. Each is read when it is
         asked for."""
         return (
@@ -125,13 +125,13 @@ class Ledger:
             if key.event == PLAN and application in (None, key.application)
         )
 
-    def outcomes(self, application: str) -> Iterator[OutcomeEntry]:
+    def outcomes(self, application: str) -> Iterator[OutcomeEvent]:
         """All outcomes of one application, newest first, each read when it is asked for."""
         mine = [k for k in self.events() if (k.event, k.application) == (OUTCOME, application)]
         mine.sort(key=lambda key: key.sequence, reverse=True)
         return (self._outcome_at(key) for key in mine)
 
-    def newest(self) -> PlanEntry | None:
+    def newest(self) -> PlanEvent | None:
         """The plan that was entered last, of whichever job."""
         plans = [key for key in self.events() if key.event == PLAN]
         if not plans:
@@ -145,7 +145,7 @@ class Ledger:
         mine = (k for k in self.events() if (k.event, k.application) == (PLAN, application))
         return max((key.sequence for key in mine), default=0)
 
-    def newest_of(self, job: str) -> PlanEntry | None:
+    def newest_of(self, job: str) -> PlanEvent | None:
         """The plan of a job, of its runs or backfills, that was entered last."""
         own = f"rangeland/{job}"
         mine = [
@@ -155,20 +155,20 @@ class Ledger:
         ]
         return self._plan_at(mine[-1]) if mine else None
 
-    def prepared(self) -> list[tuple[PlanEntry, OutcomeEntry]]:
+    def prepared(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans that have an outcome, in the order they were entered, each with the
         outcome that counts. Reads the whole ledger, in one go."""
-        outcomes: dict[tuple[str, int], OutcomeEntry] = {}
-        plans: dict[tuple[str, int], PlanEntry] = {}
+        outcomes: dict[tuple[str, int], OutcomeEvent] = {}
+        plans: dict[tuple[str, int], PlanEvent] = {}
         wanted = (PLAN, OUTCOME)
         for row in self._files.read_all(k.path for k in self.events() if k.event in wanted):
             if row["event"] not in wanted:
                 continue
             entry = from_row(row)
             key = (entry.application, entry.sequence)
-            if isinstance(entry, PlanEntry):
+            if isinstance(entry, PlanEvent):
                 plans[key] = entry
-            elif isinstance(entry, OutcomeEntry) and (
+            elif isinstance(entry, OutcomeEvent) and (
                 key not in outcomes or outcomes[key].attempt < entry.attempt
             ):
                 outcomes[key] = entry
@@ -176,7 +176,7 @@ class Ledger:
         found = [(plan, outcomes.get((plan.application, plan.sequence))) for plan in in_order]
         return [(plan, outcome) for plan, outcome in found if outcome is not None]
 
-    def losses(self, application: str = "", sequence: int = 0) -> list[LossEntry]:
+    def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         """All losses in the order they were written, or those of one plan. Of attempts at an
         outcome the last counts."""
         plan = (application, sequence)
@@ -184,12 +184,12 @@ class Ledger:
         if application:
             keys = [k for k in keys if (k.application, k.sequence) == plan]
         found = [from_row(r) for r in self._files.read_all(k.path for k in keys) if _is_loss(r)]
-        losses = [one for one in found if isinstance(one, LossEntry) and self._counts(one)]
+        losses = [one for one in found if isinstance(one, LossEvent) and self._counts(one)]
         if application:
             losses = [one for one in losses if (one.application, one.sequence) == plan]
         return sorted(losses, key=lambda one: (one.written_at_ms, one.range))
 
-    def _counts(self, loss: LossEntry) -> bool:
+    def _counts(self, loss: LossEvent) -> bool:
         if not loss.plan_hash:
             return True
         outcome = self._key(OUTCOME, loss.application, loss.sequence)
@@ -200,7 +200,7 @@ class Ledger:
         wanted = (LOSS, application, sequence)
         return any((k.event, k.application, k.sequence) == wanted for k in self.events())
 
-    def live_plans(self) -> list[PlanEntry]:
+    def live_plans(self) -> list[PlanEvent]:
         """Plans without an outcome, oldest first: under way, or left by a run that died."""
         return [self._plan_at(key) for key in self._live_keys()]
 
@@ -209,12 +209,12 @@ class Ledger:
         file."""
         return [(key.application, key.sequence) for key in self._live_keys()]
 
-    def coverage(self) -> Coverage:
+    def coverage(self) -> LandedOffsets:
         """What is landed and what is held. Opens the newest plan, and the events of plans
         that were live when it was entered."""
         newest = self.newest()
         if newest is None:
-            return Coverage(self.entered())
+            return LandedOffsets(self.entered())
         landed = newest.covered
         held: dict[Partition, tuple[HeldSpan, ...]] = {}
         for application, sequence in (*newest.live, (newest.application, newest.sequence)):
@@ -231,7 +231,7 @@ class Ledger:
                 raise self._files.broken(f"plan {application} {sequence} is named and not there")
             for partition, span in held_by(application, sequence, plan.ranges):
                 held[partition] = (*held.get(partition, ()), span)
-        return Coverage(self.entered(), landed, held)
+        return LandedOffsets(self.entered(), landed, held)
 
     # --- writing ------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Ledger:
         return (*newest.live, (newest.application, newest.sequence))
 
     def enter(
-        self, plan: PlanEntry, expected: int, unsettled: Sequence[tuple[str, int]] = ()
+        self, plan: PlanEvent, expected: int, unsettled: Sequence[tuple[str, int]] = ()
     ) -> bool:
         """Enters the plan as number ``expected + 1``. False where another plan has that
         number: then refresh, look at the coverage and plan again. ``unsettled`` are plans
@@ -257,7 +257,7 @@ class Ledger:
         row = replace(plan, entered=expected + 1, covered=coverage.landed, live=live)
         return self._append(row, (PLANS, expected + 1))
 
-    def prepare(self, outcome: OutcomeEntry, losses: Sequence[LossEntry] = ()) -> bool:
+    def prepare(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
         """Writes the outcome of a plan, and its losses in the same commit. False where it has
         one: that one counts. Outcomes of one application must come in the order of their
         sequence; a later attempt at one stands in for it, and is written once as well."""
@@ -274,12 +274,12 @@ class Ledger:
             )
         return False
 
-    def hand_in(self, part: PartEntry) -> bool:
+    def hand_in(self, part: PartEvent) -> bool:
         """Writes a part of a plan. False where another has that number: then look at the
         parts again. So whoever writes one has seen all that came before it."""
         return self._append(part, (f"{part.application}/parts/{part.sequence}", part.number))
 
-    def note(self, losses: Sequence[LossEntry]) -> None:
+    def note(self, losses: Sequence[LossEvent]) -> None:
         """Writes losses that belong to no outcome, each once, however often it is seen: whoever
         comes second looks at what is there by then. They are of one application and sequence."""
         while True:
@@ -294,12 +294,12 @@ class Ledger:
         return missing_columns(names_in(self._seen().snapshot.schema_json))
 
     def _append(
-        self, entry: Entry, transaction: tuple[str, int], losses: Sequence[LossEntry] = ()
+        self, entry: Entry, transaction: tuple[str, int], losses: Sequence[LossEvent] = ()
     ) -> bool:
         view = self._seen()
         own: list[Entry] = [entry]
         of_losses: list[Entry] = [*losses]
-        alike = isinstance(entry, LossEntry)
+        alike = isinstance(entry, LossEvent)
         groups = [own + of_losses] if alike else [own, of_losses]
         written = [(group[0], self._files.write(group)) for group in groups if group]
         files: list[DataFile] = [file for _, file in written]
@@ -315,16 +315,16 @@ class Ledger:
             self._files.remove(file)
         return False
 
-    def _advance(self, view: _View, done: Committed, added: Sequence[EventKey]) -> None:
+    def _advance(self, view: _LedgerView, done: Committed, added: Sequence[EventKey]) -> None:
         """The next view without listing the ledger again, where ours is all that is new."""
         if done.snapshot is None or done.version != view.snapshot.version + 1:
             self.refresh()
             return
-        self._view = _View(done.snapshot, in_order([*view.keys, *added]))
+        self._view = _LedgerView(done.snapshot, in_order([*view.keys, *added]))
 
     # --- the view -----------------------------------------------------------------------
 
-    def _seen(self) -> _View:
+    def _seen(self) -> _LedgerView:
         if self._view is None:
             snapshot = self._kernel.load(self.path)
             if snapshot is None:
@@ -332,11 +332,11 @@ class Ledger:
             self._view = self._view_of(snapshot)
         return self._view
 
-    def _view_of(self, snapshot: Snapshot) -> _View:
+    def _view_of(self, snapshot: Snapshot) -> _LedgerView:
         if self._stale and self._stale.snapshot.version == snapshot.version:
             return self._stale
         keys = [key for file in snapshot.files() for key in self._files.keys_of(file)]
-        return _View(snapshot, in_order(keys))
+        return _LedgerView(snapshot, in_order(keys))
 
     def _live_keys(self) -> list[EventKey]:
         done = {(k.application, k.sequence) for k in self.events() if k.event == OUTCOME}
@@ -349,15 +349,15 @@ class Ledger:
         found = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
         return max(found, key=lambda k: k.attempt, default=None)
 
-    def _plan_at(self, key: EventKey) -> PlanEntry:
+    def _plan_at(self, key: EventKey) -> PlanEvent:
         entry = self._entry(key)
-        if not isinstance(entry, PlanEntry):
+        if not isinstance(entry, PlanEvent):
             raise self._files.broken(f"{key.path} should hold a plan")
         return entry
 
-    def _outcome_at(self, key: EventKey) -> OutcomeEntry:
+    def _outcome_at(self, key: EventKey) -> OutcomeEvent:
         entry = self._entry(key)
-        if not isinstance(entry, OutcomeEntry):
+        if not isinstance(entry, OutcomeEvent):
             raise self._files.broken(f"{key.path} should hold an outcome")
         return entry
 

@@ -29,7 +29,7 @@ from rangeland.dialects.jafka.requests import (
     read_records,
     read_sizes,
 )
-from rangeland.dialects.jafka.session import Session as open_session
+from rangeland.dialects.jafka.session import JafkaSession as open_session
 
 __all__ = [
     "NATURE",

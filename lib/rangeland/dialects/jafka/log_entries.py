@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from rangeland.decode import MessageSet, set_decoder
 from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, SetFault
-from rangeland.dialects.dialect import NO_CONTEXT, Context
+from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
-from rangeland.dialects.kafka.compression import Undecodable, check_records, decompress
+from rangeland.dialects.kafka.compression import NotDecompressible, check_records, decompress
 from rangeland.errors import BadRecord
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
@@ -50,7 +50,9 @@ def bad_entry(offset: int, why: str, **facts: Any) -> BadRecord:
     )
 
 
-def next_offset(records: memoryview, from_offset: int, context: Context = NO_CONTEXT) -> int | None:
+def next_offset(
+    records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
+) -> int | None:
     """The offset behind the last complete entry, found without decoding anything.
 
     None if there is no complete entry: the fetch was too small for the next one, or brought
@@ -147,18 +149,18 @@ class Unpacked:
                 place = end
             elif place < len(data):
                 fault = found.fault or SetFault.ENTRY_PAST_SET
-                raise Undecodable(f"of the message at byte {place} in it, {fault.reason}")
+                raise NotDecompressible(f"of the message at byte {place} in it, {fault.reason}")
 
     def _open(self, stored: memoryview, depth: int) -> memoryview:
         header = ENTRY_HEADER.read(stored)
         payload = stored[ENTRY_HEADER.size :]
         codec = header.attributes & CODEC_MASK
         if zlib.crc32(payload) != header.crc:
-            raise Undecodable(f"{SetFault.BAD_CHECKSUM.reason} (codec {codec})")
+            raise NotDecompressible(f"{SetFault.BAD_CHECKSUM.reason} (codec {codec})")
         if codec != GZIP:
-            raise Undecodable(f"its codec ({codec}) is not known")
+            raise NotDecompressible(f"its codec ({codec}) is not known")
         if depth > MAX_DEPTH:
-            raise Undecodable(f"it is packed more than {MAX_DEPTH} times over")
+            raise NotDecompressible(f"it is packed more than {MAX_DEPTH} times over")
         data = memoryview(decompress(GZIP, payload, self.max_bytes - self.size_bytes))
         self.size_bytes += len(data)
         return data.cast("B")
@@ -168,7 +170,7 @@ def is_packed_set(value: memoryview) -> bool:
     """Whether these bytes are a set of entries as a producer packs it, checksums included."""
     try:
         data = decompress(GZIP, value)
-    except Undecodable:
+    except NotDecompressible:
         return False
     walked = set_decoder().walk_entries(data, len(data), plain_only=True)
     if walked.entries == 0 or walked.end != len(data):

@@ -27,7 +27,7 @@ from rangeland.wire.encoding import (
     since,
     spec_of,
 )
-from rangeland.wire.layouts import I8, I16, I32, U32, Layout
+from rangeland.wire.layouts import I8, I16, I32, U32, StructLayout
 from rangeland.wire.malformed import BAD_LENGTH, LEFT_OVER, refusal, take
 from rangeland.wire.primitives import Part
 
@@ -66,10 +66,10 @@ class EntryHeader(NamedTuple):
     crc: U32
 
 
-REQUEST_HEADER = Layout(RequestHeader)
-RESPONSE_HEADER = Layout(ResponseHeader)
-PART_HEADER = Layout(PartHeader)
-ENTRY_HEADER = Layout(EntryHeader)
+REQUEST_HEADER = StructLayout(RequestHeader)
+RESPONSE_HEADER = StructLayout(ResponseHeader)
+PART_HEADER = StructLayout(PartHeader)
+ENTRY_HEADER = StructLayout(EntryHeader)
 _SIZE_BYTES: Final = PART_HEADER.position_of("error_code")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rangeland.dialects.dialect import NO_CONTEXT, Context
+from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
 
 
 def cut_out(
@@ -12,7 +12,7 @@ def cut_out(
     from_offset: int,
     first: int,
     until: int,
-    context: Context = NO_CONTEXT,
+    context: FetchContext = NO_CONTEXT,
 ) -> memoryview:
     """The bytes at ``[first, until)``; the records begin at ``from_offset``, and offsets are
     positions."""

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from rangeland.decode import MessageSet, columns, set_decoder
 from rangeland.decode.jafka.layout import HEADER_BYTES, SetFault
-from rangeland.dialects.dialect import NO_CONTEXT, Context
+from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
 from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
     LENGTH_BYTES,
@@ -32,7 +32,7 @@ from rangeland.dialects.jafka.log_entries import (
     is_packed_set,
 )
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
-from rangeland.dialects.kafka.compression import Undecodable
+from rangeland.dialects.kafka.compression import NotDecompressible
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
@@ -42,7 +42,7 @@ MAX_CHUNK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class JafkaChunk:
     """The messages of the entries that take up ``[from_offset, next_offset)``. ``batch`` has
     the columns ``decode.sets.MESSAGES``, or is None without rows."""
 
@@ -57,8 +57,8 @@ def decode_chunks(
     until_offset: int,
     isolation: Isolation,
     aborted: Sequence[tuple[int, int]],
-    context: Context = NO_CONTEXT,
-) -> Iterator[Chunk]:
+    context: FetchContext = NO_CONTEXT,
+) -> Iterator[JafkaChunk]:
     """All of one fetch answer, whose first byte is at ``from_offset``, in chunks of bounded
     memory. Their ranges follow on each other; the last ends at ``until_offset`` or behind the
     last complete entry. There are no transactions: ``isolation`` and ``aborted`` say nothing,
@@ -83,11 +83,11 @@ def decode_chunk(
     *,
     max_bytes: int = MAX_CHUNK_BYTES,
     max_batch_bytes: int = MAX_BATCH_BYTES,
-) -> Chunk:
+) -> JafkaChunk:
     """The complete entries at the beginning of ``records``, up to ``until_offset`` or until
     ``max_bytes`` are unpacked. ``next_offset`` of the result is ``from_offset`` if there is
     none. Raises as ``decode_chunks`` does."""
-    walk = _Walk(records, from_offset, until_offset - from_offset, max_batch_bytes)
+    walk = _EntryWalker(records, from_offset, until_offset - from_offset, max_batch_bytes)
     while walk.place < walk.width and walk.unpacked_bytes < max_bytes:
         if not walk.take(max_bytes - walk.unpacked_bytes):
             break
@@ -96,7 +96,7 @@ def decode_chunk(
     return walk.finish()
 
 
-class _Walk:
+class _EntryWalker:
     """All entries before ``place`` (a byte of ``records``) are in ``sets``."""
 
     def __init__(
@@ -135,7 +135,7 @@ class _Walk:
         unpacked = Unpacked(self.from_offset + start, self.max_batch_bytes)
         try:
             unpacked.add(self.records[start:end])
-        except Undecodable as error:
+        except NotDecompressible as error:
             known = at_fault(self.records, start, self.from_offset, SetFault.NOT_PLAIN)
             raise bad_entry(unpacked.offset, str(error), **_without_reason(known)) from None
         self.sets += unpacked.sets
@@ -151,7 +151,7 @@ class _Walk:
                 self.from_offset + self.width, self.from_offset + last_start, self.from_offset + end
             )
 
-    def finish(self) -> Chunk:
+    def finish(self) -> JafkaChunk:
         batch = self._decode() if self.sets else None
         rows = batch.num_rows if batch is not None else 0
         if rows != self.messages:
@@ -162,7 +162,9 @@ class _Walk:
                 next_offset=self.from_offset + self.place,
                 landed=rows,
             )
-        return Chunk(self.from_offset + self.place, batch if rows else None, Counts(landed=rows))
+        return JafkaChunk(
+            self.from_offset + self.place, batch if rows else None, Counts(landed=rows)
+        )
 
     def _decode(self) -> pa.RecordBatch:
         try:

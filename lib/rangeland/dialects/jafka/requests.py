@@ -14,28 +14,28 @@ from typing import Any, Final
 
 from rangeland.decode.jafka.layout import POSITION
 from rangeland.dialects.dialect import (
-    Asked,
-    Asking,
+    Capabilities,
     ClusterView,
     Credentials,
     FetchAnswer,
-    Fetched,
-    FetchTerms,
-    Nature,
+    FetchedPartition,
+    FetchOptions,
+    LeaderQuery,
+    NoReply,
     OffsetAnswer,
+    PartitionFetch,
     Question,
     Search,
-    Silence,
     TopicView,
     nobody_answers,
 )
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.jafka import messages as m
 from rangeland.dialects.jafka.error_codes import NONE, OFFSET_OUT_OF_RANGE, WRONG_PARTITION, judge
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
-NATURE: Final = Nature(
+NATURE: Final = Capabilities(
     numbered_per_broker=True, offsets_are_bytes=True, columns=(POSITION,), lists_topics=False
 )
 
@@ -71,11 +71,11 @@ def find_leaders(
             do="name them in source.servers, or set source.zookeeper",
             seeds=[str(seed) for seed in seeds],
         )
-    found: dict[str, dict[str, _Look]] = {}
-    silences: dict[str, Silence] = {}
+    found: dict[str, dict[str, _MemberSearch]] = {}
+    silences: dict[str, NoReply] = {}
     for name, address in members.items():
         looks = yield from _look_at(address, tuple(dict.fromkeys(topics)))
-        if isinstance(looks, Silence):
+        if isinstance(looks, NoReply):
             silences[name] = looks
         else:
             found[name] = looks
@@ -87,7 +87,7 @@ def find_leaders(
     return ClusterView(addresses, {view.name: view for view in views}, unreachable)
 
 
-class _Look:
+class _MemberSearch:
     """What one broker said of one topic. ``code`` is that of the partition that ended the count;
     NONE where it is the one after the last. ``written`` once some partition has a log."""
 
@@ -112,13 +112,13 @@ class _Look:
 
 def _look_at(
     address: Address, topics: Sequence[str]
-) -> Generator[Asking, Any, dict[str, _Look] | Silence]:
-    looks = {topic: _Look() for topic in topics}
+) -> Generator[LeaderQuery, Any, dict[str, _MemberSearch] | NoReply]:
+    looks = {topic: _MemberSearch() for topic in topics}
     step = FIRST_LOOK
     while uncounted := [topic for topic, look in looks.items() if not look.is_counted]:
         questions = tuple(_ask_partitions(topic, looks[topic].count, step) for topic in uncounted)
-        answers = yield Asking((address,), questions)
-        if isinstance(answers, Silence):
+        answers = yield LeaderQuery((address,), questions)
+        if isinstance(answers, NoReply):
             return answers
         for topic, answer in zip(uncounted, answers, strict=True):
             looks[topic].take(answer.parts)
@@ -127,8 +127,8 @@ def _look_at(
     ends = [(topic, number) for topic, look in looks.items() for number in range(look.count)]
     if not ends:
         return looks
-    answers = yield Asking((address,), tuple(_ask_end(*end) for end in ends))
-    if isinstance(answers, Silence):
+    answers = yield LeaderQuery((address,), tuple(_ask_end(*end) for end in ends))
+    if isinstance(answers, NoReply):
         return answers
     for (topic, _), answer in zip(ends, answers, strict=True):
         looks[topic].written |= bool(answer.offsets)
@@ -150,7 +150,7 @@ def _ask_end(topic: str, number: int) -> Question:
 
 def _view(
     topic: str,
-    found: Mapping[str, Mapping[str, _Look]],
+    found: Mapping[str, Mapping[str, _MemberSearch]],
     members: Mapping[str, Address],
     unreachable: Mapping[str, str],
 ) -> TopicView:
@@ -163,22 +163,22 @@ def _view(
     refused = [judge(looks[topic].code) for looks in found.values() if looks[topic].code != NONE]
     is_counted = all(looks[topic].code in (NONE, WRONG_PARTITION) for looks in found.values())
     if there and is_counted:
-        return TopicView(topic, Verdict.OK, "", is_internal=False, leaders=leaders)
+        return TopicView(topic, ErrorMeaning.OK, "", is_internal=False, leaders=leaders)
     if refused:
-        is_bad_name = refused[0].verdict is Verdict.UNKNOWN and _NEVER_A_NAME.search(topic)
-        verdict = Verdict.REFUSED if is_bad_name else refused[0].verdict
+        is_bad_name = refused[0].verdict is ErrorMeaning.UNKNOWN and _NEVER_A_NAME.search(topic)
+        verdict = ErrorMeaning.REFUSED if is_bad_name else refused[0].verdict
         return TopicView(topic, verdict, refused[0].name, is_internal=False, leaders={})
     if unreachable:
         code = f"no topic at the brokers that answer; {', '.join(unreachable)} did not"
-        return TopicView(topic, Verdict.RETRY, code, is_internal=False, leaders={})
-    verdict = Verdict.FIND_LEADER
+        return TopicView(topic, ErrorMeaning.RETRY, code, is_internal=False, leaders={})
+    verdict = ErrorMeaning.FIND_LEADER
     return TopicView(topic, verdict, UNKNOWN_TOPIC, is_internal=False, leaders={}, is_unknown=True)
 
 
-def _joined(silences: Iterable[Silence]) -> Silence:
+def _joined(silences: Iterable[NoReply]) -> NoReply:
     every = list(silences)
     tried = {address: why for silence in every for address, why in silence.tried.items()}
-    return Silence(tried, sum(silence.strangers for silence in every))
+    return NoReply(tried, sum(silence.strangers for silence in every))
 
 
 # --- offsets ----------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def read_offsets(answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
 
 def _read_offset(answers: Sequence[m.OffsetsResponse]) -> OffsetAnswer:
     code = next((c for a in answers if (c := judge(a.error_code)).number != NONE), judge(NONE))
-    if code.verdict is not Verdict.OK:
+    if code.verdict is not ErrorMeaning.OK:
         return OffsetAnswer(code.verdict, code.name, None)
     listed = {answer.request.time_ms: answer.offsets for answer in answers}
     borders = tuple(sorted({offset for offsets in listed.values() for offset in offsets}))
@@ -250,7 +250,7 @@ def read_sizes(answers: Sequence[Any]) -> dict[Partition, int]:
 # --- records ----------------------------------------------------------------------------
 
 
-def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
+def ask_records(asked: Sequence[PartitionFetch], terms: FetchOptions) -> list[Question]:
     """Everything that is asked of one broker in one request. A broker neither waits for more
     nor bounds the whole answer, so of ``terms`` nothing is sent."""
     parts = tuple(
@@ -267,7 +267,7 @@ def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
 
 def read_records(
     answers: Sequence[m.FetchResponse | m.MultiFetchResponse],
-    asked: Sequence[Asked],
+    asked: Sequence[PartitionFetch],
     isolation: Isolation,
 ) -> FetchAnswer:
     """Parts in the order they were asked for. How far a log can be read is not told."""
@@ -279,9 +279,9 @@ def read_records(
     return FetchAnswer(whole.verdict, whole.name, parts)
 
 
-def _fetched(partition: Partition, part: m.FetchResponse) -> Fetched:
+def _fetched(partition: Partition, part: m.FetchResponse) -> FetchedPartition:
     code = judge(part.error_code)
-    return Fetched(partition, code.verdict, code.name, part.records)
+    return FetchedPartition(partition, code.verdict, code.name, part.records)
 
 
 # --- what there is none of --------------------------------------------------------------

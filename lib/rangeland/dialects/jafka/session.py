@@ -16,7 +16,7 @@ from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.wire.framing import frame
 
 
-class Session:
+class JafkaSession:
     """Not for several threads at once. A connection that was lost takes its session with it.
     ``client_id`` is not sent: the protocol has no place for it."""
 

@@ -30,7 +30,7 @@ from rangeland.dialects.kafka.requests import (
     read_sizes,
 )
 from rangeland.dialects.kafka.sasl_login import ask_mechanisms, login, read_mechanisms
-from rangeland.dialects.kafka.session import Session as open_session
+from rangeland.dialects.kafka.session import KafkaSession as open_session
 
 __all__ = [
     "NATURE",

@@ -16,50 +16,55 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from rangeland.decode import Heads, Payload, Payloads
-from rangeland.decode.kafka.batch_table import HEAD_BYTES, LOG_APPEND, Head
-from rangeland.dialects.kafka.compression import Undecodable, check_records, decompress
-from rangeland.dialects.kafka.entry_scan import Batches
+from rangeland.decode.kafka.batch_table import HEAD_BYTES, LOG_APPEND, BatchColumn
+from rangeland.dialects.kafka.compression import NotDecompressible, check_records, decompress
+from rangeland.dialects.kafka.entry_scan import BatchGroup
 from rangeland.dialects.kafka.log_entries import CHECKED, CODEC, CONTROL
 from rangeland.wire.memory_budget import HEADER_BYTES, RECORD_BYTES
 
 
 def open_run(
-    run: Batches, payloads: Payloads, max_bytes: int, max_batch_bytes: int
+    run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
     """Adds what is in the batches to ``payloads``, up to the one with which ``max_bytes`` are
     reached; none of them may take more than ``max_batch_bytes``. Gives how many have been looked
     at, and what they take in memory: the bytes unpacked, and ``RECORD_BYTES`` for each record.
     Raises BadRecord."""
-    if (run.heads[:, Head.ATTRIBUTES] & CODEC).any():
+    if (run.heads[:, BatchColumn.ATTRIBUTES] & CODEC).any():
         return _open_packed(run, payloads, max_bytes, max_batch_bytes)
     return _open_stored(run, payloads, max_bytes, max_batch_bytes)
 
 
 def is_control(heads: Heads) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (heads[:, Head.ATTRIBUTES] & CONTROL) != 0
+    found: npt.NDArray[np.bool_] = (heads[:, BatchColumn.ATTRIBUTES] & CONTROL) != 0
     return found
 
 
 def _open_stored(
-    run: Batches, payloads: Payloads, max_bytes: int, max_batch_bytes: int
+    run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
     records, heads = run
-    sizes = heads[:, Head.END] - heads[:, Head.POSITION] - HEAD_BYTES
-    costs = sizes + RECORD_BYTES * heads[:, Head.RECORD_COUNT]
+    sizes = heads[:, BatchColumn.END] - heads[:, BatchColumn.POSITION] - HEAD_BYTES
+    costs = sizes + RECORD_BYTES * heads[:, BatchColumn.RECORD_COUNT]
     unpacked = np.cumsum(np.where(is_control(heads), 0, costs))
     heads = heads[: int(np.searchsorted(unpacked, max_bytes)) + 1]
-    places = (heads[:, column].tolist() for column in (Head.POSITION, Head.END, Head.CRC))
+    places = (
+        heads[:, column].tolist()
+        for column in (BatchColumn.POSITION, BatchColumn.END, BatchColumn.CRC)
+    )
     for row, (position, end, crc) in enumerate(zip(*places, strict=True)):
         if crc32c(records[position + CHECKED : end]) != crc:
             run.entry(row).check()
-    for full in np.flatnonzero(heads[:, Head.RECORD_COUNT] > max_batch_bytes // RECORD_BYTES):
+    for full in np.flatnonzero(
+        heads[:, BatchColumn.RECORD_COUNT] > max_batch_bytes // RECORD_BYTES
+    ):
         run.entry(int(full)).payload(max_batch_bytes)  # says what is wrong with it
     payloads.extend(records, heads[~is_control(heads)], max_batch_bytes // HEADER_BYTES)
     return len(heads), int(unpacked[len(heads) - 1])
 
 
 def _open_packed(
-    run: Batches, payloads: Payloads, max_bytes: int, max_batch_bytes: int
+    run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
     records, heads = run
     taken = unpacked = 0
@@ -89,5 +94,5 @@ def _unpacked(codec: int, body: memoryview, count: int, max_bytes: int) -> Any:
         data = decompress(codec, body, max_bytes) if body else body
         check_records(count, len(data) if codec else 0, max_bytes)
         return data
-    except Undecodable:
+    except NotDecompressible:
         return None

@@ -6,7 +6,7 @@ bounded size. Unpacking then goes into a buffer of that size and can never pass 
 batch of a few bytes that unpacks to gigabytes is refused before memory is taken.
 
 Rules: pure functions of bytes; no offsets, no batches. Whatever the bytes, the result is a
-buffer or ``Undecodable``, which ``records`` turns into BadRecord with the batch's facts.
+buffer or ``NotDecompressible``, which ``records`` turns into BadRecord with the batch's facts.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import pyarrow as pa
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 
 
-class Undecodable(Exception):
+class NotDecompressible(Exception):
     """The reason in words. Caught in ``records``."""
 
 
-class Codec(NamedTuple):
+class CompressionCodec(NamedTuple):
     """``bound``: the most bytes that can come out. ``unpack``: into a buffer of that size,
     giving how many did. Both may raise what ``decompress`` turns into Undecodable."""
 
@@ -41,16 +41,16 @@ def decompress(codec: int, data: memoryview, max_bytes: int = MAX_BATCH_BYTES) -
     if codec == 0:
         return data
     if codec not in CODECS:
-        raise Undecodable(f"codec {codec} is not known")
+        raise NotDecompressible(f"codec {codec} is not known")
     name, bound, unpack = CODECS[codec]
     try:
         size = bound(data)
         if (why := beyond(max_bytes, size, 0)) is not None:
-            raise Undecodable(f"of its {name} data, {why}")
+            raise NotDecompressible(f"of its {name} data, {why}")
         buffer = pa.allocate_buffer(size)
         written = unpack(data, buffer)
     except (cramjam.DecompressionError, struct.error, IndexError) as error:
-        raise Undecodable(f"its {name} data cannot be unpacked: {error}") from None
+        raise NotDecompressible(f"its {name} data cannot be unpacked: {error}") from None
     return buffer.slice(0, written)
 
 
@@ -58,7 +58,7 @@ def check_records(records: int, unpacked_bytes: int, max_bytes: int) -> None:
     """Raises Undecodable for more records than a batch may have. ``unpacked_bytes`` is 0 for one
     that is not compressed: its bytes are there already."""
     if (why := beyond(max_bytes, unpacked_bytes, records)) is not None:
-        raise Undecodable(why)
+        raise NotDecompressible(why)
 
 
 # --- gzip -------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
         (size,) = _XERIAL_BLOCK.unpack_from(data, position)
         position += _XERIAL_BLOCK.size
         if not 0 <= size <= len(data) - position:
-            raise Undecodable(f"a snappy block of {size} bytes ends after its batch")
+            raise NotDecompressible(f"a snappy block of {size} bytes ends after its batch")
         yield data[position : position + size]
         position += size
 
@@ -122,7 +122,7 @@ def _lz4_bound(data: memoryview) -> int:
     and adds nothing."""
     magic, flags, sizes = struct.unpack_from("<IBB", data, 0)
     if magic != _LZ4_MAGIC:
-        raise Undecodable("its lz4 data does not begin with a frame")
+        raise NotDecompressible("its lz4 data does not begin with a frame")
     largest = _LZ4_BLOCK_BYTES.get(sizes >> 4 & 7, 0)
     position = 7 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
     trailer = 4 if flags & 16 else 0
@@ -228,7 +228,7 @@ def _zstd_bound(data: memoryview) -> int:
     while position < len(data):
         (magic,) = _LE32.unpack_from(data, position)
         if magic != _ZSTD_MAGIC:
-            raise Undecodable("its zstd data does not begin with a frame")
+            raise NotDecompressible("its zstd data does not begin with a frame")
         descriptor = data[position + 4]
         position = _zstd_first_block(position, descriptor)
         last = False
@@ -249,9 +249,13 @@ def _zstd_first_block(frame: int, descriptor: int) -> int:
     return frame + 4 + 1 + (1 - single_segment) + dictionary + content_size
 
 
-CODECS: dict[int, Codec] = {
-    1: Codec("gzip", _gzip_bound, lambda data, to: int(cramjam.gzip.decompress_into(data, to))),
-    2: Codec("snappy", _snappy_bound, _snappy_unpack),
-    3: Codec("lz4", _lz4_bound, _lz4_unpack),
-    4: Codec("zstd", _zstd_bound, lambda data, to: int(cramjam.zstd.decompress_into(data, to))),
+CODECS: dict[int, CompressionCodec] = {
+    1: CompressionCodec(
+        "gzip", _gzip_bound, lambda data, to: int(cramjam.gzip.decompress_into(data, to))
+    ),
+    2: CompressionCodec("snappy", _snappy_bound, _snappy_unpack),
+    3: CompressionCodec("lz4", _lz4_bound, _lz4_unpack),
+    4: CompressionCodec(
+        "zstd", _zstd_bound, lambda data, to: int(cramjam.zstd.decompress_into(data, to))
+    ),
 }

@@ -9,7 +9,7 @@ decompression wait until an entry is opened, which many never are (before the wa
 offsets, aborted).
 
 Almost always entries are batches that nothing contradicts: those the kernel finds, many in
-one step (``Batches``). From the first that is anything else on, each is looked at here.
+one step (``BatchGroup``). From the first that is anything else on, each is looked at here.
 
 Rules: pure functions of bytes. Which offsets are wanted and what becomes of them is decided
 in ``records``. ``READERS`` is the table by magic byte: a format is one more line there.
@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rangeland.decode import Heads, walk_batches, walk_messages
-from rangeland.decode.kafka.batch_table import Head
-from rangeland.dialects.dialect import NO_CONTEXT, Context
+from rangeland.decode.kafka.batch_table import BatchColumn
+from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
 from rangeland.dialects.kafka.legacy_messages import (
     MAX_RUN_BYTES,
     Run,
@@ -35,15 +35,15 @@ from rangeland.dialects.kafka.legacy_messages import (
     is_plain,
     read_messages,
 )
-from rangeland.dialects.kafka.log_entries import BatchV2, Entry, batch_of
+from rangeland.dialects.kafka.log_entries import BatchV2, LogEntry, batch_of
 from rangeland.errors import BadRecord
 from rangeland.wire.layouts import BATCH_PREFIX, BATCH_V2
 
 __all__ = [
     "READERS",
+    "BatchGroup",
     "BatchV2",
-    "Batches",
-    "Entry",
+    "LogEntry",
     "bad_batch",
     "entries",
     "next_offset",
@@ -63,7 +63,7 @@ _OFFSETS = Struct(f">q{BATCH_V2.position_of('last_offset_delta') - 8}xi")
 """The first offset and the last one's delta."""
 
 
-class Batches(NamedTuple):
+class BatchGroup(NamedTuple):
     """Batches in a row that nothing contradicts, which are read from ``records`` when they are
     asked for."""
 
@@ -72,13 +72,15 @@ class Batches(NamedTuple):
 
     def entry(self, row: int) -> BatchV2:
         head = self.heads[row]
-        end = int(head[Head.END])
-        return _whole(batch_of(self.records[int(head[Head.POSITION]) : end]), self.records, end)
+        end = int(head[BatchColumn.END])
+        return _whole(
+            batch_of(self.records[int(head[BatchColumn.POSITION]) : end]), self.records, end
+        )
 
 
 def entries(
-    records: memoryview, from_offset: int = 0, context: Context = NO_CONTEXT
-) -> Iterator[Entry]:
+    records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
+) -> Iterator[LogEntry]:
     """The complete entries, in order. Raises BadRecord for one that cannot be one, and for
     offsets that contradict those of its neighbours, which no checksum covers. What ends at or
     before ``from_offset`` is dealt with already, and passed over whatever it is. So
@@ -88,18 +90,18 @@ def entries(
 
 
 def runs(
-    records: memoryview, from_offset: int = 0, context: Context = NO_CONTEXT
-) -> Iterator[Batches | Entry]:
+    records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
+) -> Iterator[BatchGroup | LogEntry]:
     """As ``entries``, with the batches among them that can be told as one."""
     begin, floor = 0, context.floor
     while True:
-        heads = np.empty((HEADS, len(Head)), np.int64)
+        heads = np.empty((HEADS, len(BatchColumn)), np.int64)
         run = walk_batches(records, begin, floor - 1, heads)
-        if begin == 0 and run.batches and int(heads[0, Head.LAST_OFFSET]) < context.asked_at:
+        if begin == 0 and run.batches and int(heads[0, BatchColumn.LAST_OFFSET]) < context.asked_at:
             break
         begin, floor = run.end, run.last_offset + 1
         if run.batches:
-            yield Batches(records, heads[: run.batches])
+            yield BatchGroup(records, heads[: run.batches])
         if run.is_all:
             return
         if run.batches < HEADS:
@@ -111,10 +113,10 @@ def runs(
 def located(
     records: memoryview,
     from_offset: int,
-    context: Context = NO_CONTEXT,
+    context: FetchContext = NO_CONTEXT,
     *,
     with_runs: bool = True,
-) -> Iterator[tuple[int, int, Entry]]:
+) -> Iterator[tuple[int, int, LogEntry]]:
     """As ``entries``, with the bytes where each begins and ends."""
     floor, asked_at = context.floor, context.asked_at
     return _one_by_one(records, 0, floor, from_offset, asked_at, with_runs=with_runs)
@@ -128,7 +130,7 @@ def _one_by_one(
     asked_at: int = 0,
     *,
     with_runs: bool = True,
-) -> Iterator[tuple[int, int, Entry]]:
+) -> Iterator[tuple[int, int, LogEntry]]:
     """From the byte ``begin`` on, where what comes before ends at the offset ``floor``."""
     base = first_of(records, begin)
     for position, end in spans(records, begin, with_runs=with_runs):
@@ -152,7 +154,7 @@ def _one_by_one(
 
 
 def next_offset(
-    records: memoryview, from_offset: int = 0, context: Context = NO_CONTEXT
+    records: memoryview, from_offset: int = 0, context: FetchContext = NO_CONTEXT
 ) -> int | None:
     """The offset after the last complete entry, found without decoding anything. The bytes
     say it themselves: at ``from_offset`` they were asked for.
@@ -228,7 +230,7 @@ def _first_and_delta(records: memoryview, position: int, end: int) -> tuple[int,
 # --- entries that contradict each other ---------------------------------------------------
 
 
-def _entry(records: memoryview, position: int, end: int, floor: int, from_offset: int) -> Entry:
+def _entry(records: memoryview, position: int, end: int, floor: int, from_offset: int) -> LogEntry:
     """The entry by its own header. Of a batch that contradicts itself, its end is not
     believed where the next one tells it."""
     stored, magic = records[position:end], records[position + _MAGIC]
@@ -262,7 +264,7 @@ def _whole(batch: BatchV2, records: memoryview, end: int) -> BatchV2:
     return batch if after is None else batch._replace(after=after)
 
 
-def _placed(records: memoryview, where: tuple[int, int], floor: int, from_offset: int) -> Entry:
+def _placed(records: memoryview, where: tuple[int, int], floor: int, from_offset: int) -> LogEntry:
     """One of two entries that cannot both be where they say. The one to blame is raised, or
     passed over where it ends before ``from_offset``."""
     position, end = where
@@ -289,8 +291,8 @@ def _placed(records: memoryview, where: tuple[int, int], floor: int, from_offset
 
 
 def _not_asked_for(
-    records: memoryview, end: int, entry: Entry, asked_at: int, from_offset: int
-) -> Entry:
+    records: memoryview, end: int, entry: LogEntry, asked_at: int, from_offset: int
+) -> LogEntry:
     """What stands for the first entry that came, which says that it ends before the offset that
     was asked for: a broker begins with the entry that holds it, or with the next one."""
     after = _resumes(records, end, asked_at)
@@ -301,7 +303,7 @@ def _not_asked_for(
     raise bad_batch(asked_at, why, **facts)
 
 
-def _has_gap(entry: Entry, known: int) -> bool:
+def _has_gap(entry: LogEntry, known: int) -> bool:
     """Whether offsets are missing before a message of an old format, or between several."""
     if not isinstance(entry, Run):
         return False
@@ -324,7 +326,7 @@ def _first_in(records: memoryview, position: int) -> int:
     return stored if first is None else first
 
 
-def _is_misplaced(records: memoryview, end: int, entry: Entry, base: int, known: int) -> bool:
+def _is_misplaced(records: memoryview, end: int, entry: LogEntry, base: int, known: int) -> bool:
     """Whether it is to blame, and not what comes after it at ``end``: its checksum is wrong,
     or it does not follow on the ``known`` offset, or what comes after it is borne out."""
     try:
@@ -373,7 +375,7 @@ def _unpacked_first(records: memoryview, position: int, end: int, floor: int) ->
         return None
 
 
-def _passed(stored: memoryview, floor: int, after: int) -> Entry:
+def _passed(stored: memoryview, floor: int, after: int) -> LogEntry:
     """What stands in for an entry that is passed over: of a batch, who wrote it is known."""
     if stored[_MAGIC] != 2:
         return Run(stored, floor, after - 1, 0)
@@ -382,7 +384,7 @@ def _passed(stored: memoryview, floor: int, after: int) -> Entry:
     return batch._replace(header=header, base_offset=floor, last_offset=after - 1)
 
 
-def _read_v2(stored: memoryview, floor: int) -> Entry:
+def _read_v2(stored: memoryview, floor: int) -> LogEntry:
     if len(stored) < BATCH_V2.size:
         base_offset, length = BATCH_PREFIX.unpack_from(stored)
         raise bad_batch(base_offset, f"its length is {length}", length=length)
@@ -398,7 +400,7 @@ def _read_v2(stored: memoryview, floor: int) -> Entry:
     return batch
 
 
-READERS: dict[int, Callable[[memoryview, int], Entry]] = {
+READERS: dict[int, Callable[[memoryview, int], LogEntry]] = {
     0: read_messages,
     1: read_messages,
     2: _read_v2,

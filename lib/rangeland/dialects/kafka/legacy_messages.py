@@ -16,16 +16,16 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from rangeland.decode import Form, MessageRun, Payload, decode_records, walk_messages
-from rangeland.dialects.kafka.compression import CODECS, Undecodable, decompress, mend_lz4
+from rangeland.decode import MessageRun, Payload, RecordFormat, decode_records, walk_messages
+from rangeland.dialects.kafka.compression import CODECS, NotDecompressible, decompress, mend_lz4
 from rangeland.errors import BadRecord
 from rangeland.wire.layouts import (
     BATCH_PREFIX,
     MESSAGE_V0,
     MESSAGE_V1,
-    Layout,
     MessageV0,
     MessageV1,
+    StructLayout,
 )
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 
@@ -34,7 +34,7 @@ MAX_RUN_BYTES: Final = 8 << 20
 
 _MAGIC = MESSAGE_V0.position_of("magic")
 _ATTRIBUTES = MESSAGE_V0.position_of("attributes")
-_LAYOUTS: Final[dict[int, Layout[Any]]] = {0: MESSAGE_V0, 1: MESSAGE_V1}
+_LAYOUTS: Final[dict[int, StructLayout[Any]]] = {0: MESSAGE_V0, 1: MESSAGE_V1}
 _CODEC, _LOG_APPEND = 0x07, 0x08
 _LZ4 = 3
 _VALUE_LENGTH_BYTES = 4
@@ -105,7 +105,9 @@ class Run(NamedTuple):
 
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
         width = self.last_offset - self.base_offset
-        return Payload(self.stored, self.base_offset, 0, None, self.record_count, width, Form.PLAIN)
+        return Payload(
+            self.stored, self.base_offset, 0, None, self.record_count, width, RecordFormat.PLAIN
+        )
 
 
 def split_run(run: Run, until_offset: int) -> list[Run]:
@@ -180,7 +182,7 @@ class Wrapper:
             stamp,
             self._run.messages,
             self.last_offset - base,
-            Form.PACKED,
+            RecordFormat.PACKED,
             self._shift,
         )
 
@@ -205,7 +207,7 @@ class Wrapper:
             if self._codec == _LZ4 and self._header.magic == 0:
                 value = mend_lz4(value)
             return decompress(self._codec, value, self.max_bytes)
-        except Undecodable as error:
+        except NotDecompressible as error:
             raise self._bad(str(error), codec=self._codec) from None
 
     @cached_property

@@ -15,7 +15,12 @@ from crc32c import crc32c
 
 from rangeland.decode import Payload
 from rangeland.decode.kafka.batch_table import LOG_APPEND
-from rangeland.dialects.kafka.compression import CODECS, Undecodable, check_records, decompress
+from rangeland.dialects.kafka.compression import (
+    CODECS,
+    NotDecompressible,
+    check_records,
+    decompress,
+)
 from rangeland.dialects.kafka.legacy_messages import bad_batch
 from rangeland.errors import BadRecord
 from rangeland.wire.layouts import BATCH_V2, BatchHeader
@@ -26,7 +31,7 @@ CODEC, CONTROL = 0x07, 0x20
 _TRANSACTIONAL = 0x10
 
 
-class Entry(Protocol):
+class LogEntry(Protocol):
     """One entry of a log: what must be known before it is opened. ``last_offset`` counts
     offsets that a cleaner has emptied; ``record_count`` does not. Of a wrapper only
     ``last_offset`` is known: whoever asks for the others opens it, and may get BadRecord."""
@@ -86,7 +91,7 @@ class BatchV2(NamedTuple):
         try:
             data = decompress(codec, body, max_bytes) if body else body
             check_records(header.record_count, len(data) if codec else 0, max_bytes)
-        except Undecodable as error:
+        except NotDecompressible as error:
             raise self.bad(str(error), codec=codec) from None
         stamped = header.attributes & LOG_APPEND
         return Payload(

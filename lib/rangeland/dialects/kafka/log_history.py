@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rangeland.dialects.dialect import CleanupPolicy, Question
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.model import Leader, Partition, Retention
@@ -46,7 +46,7 @@ def read_epochs(answers: Sequence[m.OffsetForLeaderEpochResponse]) -> dict[Parti
         for answer in answers
         for topic in answer.topics
         for part in topic.partitions
-        if judge(part.error_code).verdict is Verdict.OK and part.end_offset >= 0
+        if judge(part.error_code).verdict is ErrorMeaning.OK and part.end_offset >= 0
     }
 
 
@@ -78,7 +78,7 @@ def read_cleanup(answers: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
     if found is None:
         return CleanupPolicy(None, "the broker does not say what its cleanup.policy is")
     code = judge(found.error_code)
-    if code.verdict is not Verdict.OK:
+    if code.verdict is not ErrorMeaning.OK:
         why = f"the broker answered {code.name} when asked for its cleanup.policy"
         return CleanupPolicy(None, why)
     policy = next((c.value for c in found.configs if c.name == CLEANUP), None)
@@ -94,7 +94,7 @@ def read_retention(answers: Sequence[m.DescribeConfigsResponse]) -> dict[str, Re
         found.resource_name: _retention({c.name: c.value for c in found.configs})
         for answer in answers
         for found in answer.results
-        if judge(found.error_code).verdict is Verdict.OK
+        if judge(found.error_code).verdict is ErrorMeaning.OK
     }
 
 

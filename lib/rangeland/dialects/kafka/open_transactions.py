@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rangeland.dialects.dialect import Question
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.model import OpenTransaction, Partition
@@ -30,7 +30,7 @@ def read_transactions(
     found: dict[Partition, OpenTransaction] = {}
     for topic in (topic for answer in answers for topic in answer.topics):
         for part in topic.partitions:
-            if judge(part.error_code).verdict is not Verdict.OK:
+            if judge(part.error_code).verdict is not ErrorMeaning.OK:
                 continue
             begun = [x for x in part.active_producers if x.current_txn_start_offset >= 0]
             if begun:

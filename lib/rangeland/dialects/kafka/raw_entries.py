@@ -6,7 +6,7 @@ not even that: it begins where what is before it ends.
 
 from __future__ import annotations
 
-from rangeland.dialects.dialect import NO_CONTEXT, Context
+from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
 from rangeland.dialects.kafka.entry_scan import first_of, located, spans
 from rangeland.errors import BadRecord
 
@@ -16,7 +16,7 @@ def cut_out(
     from_offset: int,
     first: int,
     until: int,
-    context: Context = NO_CONTEXT,
+    context: FetchContext = NO_CONTEXT,
 ) -> memoryview:
     """The whole entries of ``records`` that hold offsets of ``[first, until)``. The bytes say
     their offsets themselves: ``from_offset`` is for dialects whose bytes do not."""
@@ -28,7 +28,7 @@ def cut_out(
     return records[begins:ends]
 
 
-def _begin(records: memoryview, first: int, context: Context) -> int:
+def _begin(records: memoryview, first: int, context: FetchContext) -> int:
     begins = 0
     try:
         for position, end, entry in located(records, first, context, with_runs=False):

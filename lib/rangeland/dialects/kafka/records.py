@@ -21,15 +21,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode import Form, Payload, Payloads, decode_records
-from rangeland.decode.kafka.batch_table import Head, Heads
-from rangeland.decode.kafka.reference import Record, read_records
-from rangeland.dialects.dialect import NO_CONTEXT, Context, Gap
+from rangeland.decode import Payload, Payloads, RecordFormat, decode_records
+from rangeland.decode.kafka.batch_table import BatchColumn, Heads
+from rangeland.decode.kafka.reference import DecodedRecord, read_records
+from rangeland.dialects.dialect import NO_CONTEXT, FetchContext, Gap
 from rangeland.dialects.kafka.batch_opening import is_control, open_run
 from rangeland.dialects.kafka.entry_scan import (
     MAX_OFFSET,
-    Batches,
-    Entry,
+    BatchGroup,
+    LogEntry,
     bad_batch,
     entries,
     next_offset,
@@ -43,7 +43,7 @@ from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
 
 __all__ = [
     "Aborted",
-    "Chunk",
+    "KafkaChunk",
     "aborted_within",
     "decode_chunk",
     "decode_chunks",
@@ -62,7 +62,7 @@ _ABORT = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class KafkaChunk:
     """What became of the offsets ``[from_offset, next_offset)``, which ``counts`` adds up
     to. ``batch`` has the columns ``decode.columns.RECORDS``, or is None without rows."""
 
@@ -77,11 +77,11 @@ def decode_chunks(
     until_offset: int,
     isolation: Isolation,
     aborted: Sequence[Aborted],
-    context: Context = NO_CONTEXT,
-) -> Iterator[Chunk | Gap]:
+    context: FetchContext = NO_CONTEXT,
+) -> Iterator[KafkaChunk | Gap]:
     """All of one fetch answer, in chunks of bounded memory. Their ranges follow on each
     other; the last ends at ``until_offset`` or after the last complete batch."""
-    walk = _Walk(
+    walk = _LogWalk(
         from_offset,
         until_offset,
         isolation,
@@ -111,7 +111,7 @@ def decode_chunk(
     aborted: Sequence[Aborted],
     *,
     max_bytes: int = MAX_CHUNK_BYTES,
-) -> Chunk:
+) -> KafkaChunk:
     """The offsets from ``from_offset`` that the complete batches of ``records`` tell of, up
     to ``until_offset`` or until ``max_bytes`` are unpacked. Batches before ``from_offset``
     are passed over, so that the same bytes can be given again for the rest.
@@ -119,7 +119,7 @@ def decode_chunk(
     ``aborted`` is the list that came with these bytes. ``next_offset`` of the result is
     ``from_offset`` if there is nothing to tell, and never beyond ``until_offset``.
     Raises BadRecord with the fact base_offset and, where known, next_offset after it."""
-    walk = _Walk(from_offset, until_offset, isolation, aborted)
+    walk = _LogWalk(from_offset, until_offset, isolation, aborted)
     walk.go_on(runs(records, from_offset), max_bytes)
     return walk.finish()
 
@@ -161,7 +161,7 @@ class _Transactions:
         """Entries that end before this offset are in none, if none is open."""
         return self._pending[0][1] if self._pending else MAX_OFFSET
 
-    def is_aborted(self, entry: Entry, *, is_passed: bool = False) -> bool:
+    def is_aborted(self, entry: LogEntry, *, is_passed: bool = False) -> bool:
         """To be asked of every entry, in order. The next marker of a producer whose aborted
         transaction is open ends it, so one that is passed over need not be whole."""
         producer = entry.producer_id
@@ -184,7 +184,7 @@ class _Transactions:
         return (*self._open.items(), *pending)
 
 
-class _Walk:
+class _LogWalk:
     """All offsets from ``from_offset`` to ``at`` are classed, or are in ``payloads``. It may go
     on after ``finish``, with what comes next."""
 
@@ -204,10 +204,10 @@ class _Walk:
         self.at = from_offset
         self.transactions = _Transactions(aborted if committed else ())
         self.last_offset = -1
-        self.rest: Batches | None = None
+        self.rest: BatchGroup | None = None
         self.stops_at_gaps = stops_at_gaps
         self.gap: Gap | None = None
-        self.pending: deque[Entry] = deque()
+        self.pending: deque[LogEntry] = deque()
         self._begin()
 
     def _begin(self) -> None:
@@ -225,7 +225,7 @@ class _Walk:
             self.at = self.from_offset = self.gap.next_offset
             self.gap = None
 
-    def go_on(self, found: Iterator[Batches | Entry], max_bytes: int) -> None:
+    def go_on(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
         """Until the end of the range, or of what is ``found``, or ``max_bytes`` are unpacked.
         Damage that begins where the range ends is known to be there only for what lies between
         it and ``good_until``: the error says so."""
@@ -236,7 +236,7 @@ class _Walk:
                 error.facts["good_until"] = self.at
             raise
 
-    def _go_on(self, found: Iterator[Batches | Entry], max_bytes: int) -> None:
+    def _go_on(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
         while self.at < self.until_offset and self.unpacked_bytes < max_bytes and not self.gap:
             if self.pending:
                 self.take(self.pending.popleft())
@@ -245,7 +245,7 @@ class _Walk:
             self.rest = None
             if one is None:
                 return
-            if isinstance(one, Batches):
+            if isinstance(one, BatchGroup):
                 taken = self._take_run(one, max_bytes)
                 rest = one.heads[taken:]
                 self.rest = one._replace(heads=rest) if len(rest) else None
@@ -255,16 +255,16 @@ class _Walk:
             else:
                 self.take(one)
 
-    def _take_run(self, run: Batches, max_bytes: int) -> int:
+    def _take_run(self, run: BatchGroup, max_bytes: int) -> int:
         """How many of the batches it has taken; at least one."""
         if self.transactions.is_open:
             return self._take_each(run, max_bytes)
-        lasts, opens_at = run.heads[:, Head.LAST_OFFSET], self.transactions.opens_at
+        lasts, opens_at = run.heads[:, BatchColumn.LAST_OFFSET], self.transactions.opens_at
         if passed := int(np.searchsorted(lasts, min(self.at, opens_at))):
             self.last_offset = int(lasts[passed - 1])
             return passed
         whole = int(np.searchsorted(lasts, min(self.until_offset, opens_at)))
-        if whole == 0 or int(run.heads[0, Head.BASE_OFFSET]) < self.at:
+        if whole == 0 or int(run.heads[0, BatchColumn.BASE_OFFSET]) < self.at:
             self.take(run.entry(0))
             return 1
         if self.stops_at_gaps:
@@ -276,11 +276,11 @@ class _Walk:
 
     def _until_gap(self, heads: Heads) -> int:
         """How many of these batches follow on the walk and on each other without a gap."""
-        ends = np.concatenate(([self.at], heads[:-1, Head.LAST_OFFSET] + 1))
-        gaps = np.flatnonzero(heads[:, Head.BASE_OFFSET] > ends)
+        ends = np.concatenate(([self.at], heads[:-1, BatchColumn.LAST_OFFSET] + 1))
+        gaps = np.flatnonzero(heads[:, BatchColumn.BASE_OFFSET] > ends)
         return int(gaps[0]) if len(gaps) else len(heads)
 
-    def _take_each(self, run: Batches, max_bytes: int) -> int:
+    def _take_each(self, run: BatchGroup, max_bytes: int) -> int:
         for row in range(len(run.heads)):
             self.take(run.entry(row))
             is_enough = self.at >= self.until_offset or self.unpacked_bytes >= max_bytes
@@ -288,7 +288,7 @@ class _Walk:
                 break
         return row + 1
 
-    def _take_whole(self, run: Batches, max_bytes: int) -> int:
+    def _take_whole(self, run: BatchGroup, max_bytes: int) -> int:
         """Takes batches that are in the range from end to end and in no aborted transaction,
         until ``max_bytes`` are unpacked."""
         taken, unpacked = open_run(
@@ -296,17 +296,17 @@ class _Walk:
         )
         self.unpacked_bytes += unpacked
         heads = run.heads[:taken]
-        counts = heads[:, Head.RECORD_COUNT]
+        counts = heads[:, BatchColumn.RECORD_COUNT]
         count = int(counts.sum())
         control = int(counts[is_control(heads)].sum())
-        self.last_offset = int(heads[-1, Head.LAST_OFFSET])
+        self.last_offset = int(heads[-1, BatchColumn.LAST_OFFSET])
         self.compacted += self.last_offset + 1 - self.at - count
         self.control += control
         self.expected_rows += count - control
         self.at = self.last_offset + 1
         return taken
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: LogEntry) -> None:
         """One that is passed over is not opened, and a wrapper's beginning is inside of it."""
         if isinstance(entry, Wrapper):
             entry.max_bytes = self.max_batch_bytes
@@ -337,7 +337,7 @@ class _Walk:
         else:
             self._land(entry, first, until)
 
-    def _check(self, entry: Entry) -> None:
+    def _check(self, entry: LogEntry) -> None:
         try:
             entry.check()
         except BadRecord as error:
@@ -345,7 +345,7 @@ class _Walk:
                 raise
             raise _of_batch(error, entry.payload()) from None
 
-    def _stops_before(self, entry: Entry) -> bool:
+    def _stops_before(self, entry: LogEntry) -> bool:
         """True where a gap comes before this entry or lies in it, which is taken later then.
         Messages in a run each stand for themselves: no header says what was between them."""
         first = min(entry.base_offset, self.until_offset)
@@ -359,7 +359,7 @@ class _Walk:
         self.pending.extendleft(reversed(list(entry.messages())))
         return True
 
-    def _count(self, entry: Entry, first: int, until: int) -> int:
+    def _count(self, entry: LogEntry, first: int, until: int) -> int:
         """Records of an entry whose rows nobody wants; its other offsets are compacted.
 
         The header's number will do, unless the range cuts through an entry with gaps."""
@@ -374,7 +374,7 @@ class _Walk:
         self.compacted += width - count
         return count
 
-    def _land(self, entry: Entry, first: int, until: int) -> None:
+    def _land(self, entry: LogEntry, first: int, until: int) -> None:
         payload = entry.payload(self.max_batch_bytes)
         if isinstance(entry, Run):
             self.ends[len(self.payloads)] = entry.after
@@ -389,7 +389,7 @@ class _Walk:
         else:
             self.cut_width += width
 
-    def finish(self) -> Chunk:
+    def finish(self) -> KafkaChunk:
         batch = self._decode()
         rows = batch.num_rows if batch is not None else 0
         cut_rows = rows - self.expected_rows
@@ -408,7 +408,7 @@ class _Walk:
                 next_offset=self.at,
                 landed=rows,
             )
-        chunk = Chunk(self.at, batch if rows else None, counts)
+        chunk = KafkaChunk(self.at, batch if rows else None, counts)
         self._begin()
         return chunk
 
@@ -422,7 +422,7 @@ class _Walk:
             raise _of_batch(error, self.payloads[index], self.ends.get(index)) from None
 
 
-def _is_abort_marker(entry: Entry, *, is_passed: bool) -> bool:
+def _is_abort_marker(entry: LogEntry, *, is_passed: bool) -> bool:
     """A marker is one record; a cleaner may have taken it and left the batch."""
     try:
         record = next(_read(entry, entry.base_offset, entry.last_offset + 1), None)
@@ -437,7 +437,7 @@ def _is_abort_marker(entry: Entry, *, is_passed: bool) -> bool:
     return CONTROL_KEY.read(record.key).kind == _ABORT
 
 
-def _read(entry: Entry, first: int, until: int) -> Iterator[Record]:
+def _read(entry: LogEntry, first: int, until: int) -> Iterator[DecodedRecord]:
     """For the few entries of which a record must be seen here."""
     payload = entry.payload()
     try:
@@ -448,7 +448,7 @@ def _read(entry: Entry, first: int, until: int) -> Iterator[Record]:
 
 def _of_batch(error: BadRecord, payload: Payload, after: int | None = None) -> BadRecord:
     """The decoder counts payloads; people and policies know batches by offset."""
-    if payload.form is Form.PLAIN:
+    if payload.form is RecordFormat.PLAIN:
         return bad_message(error, payload, after)
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     return bad_batch(

@@ -12,21 +12,21 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from rangeland.dialects.dialect import (
-    Asked,
-    Asking,
+    Capabilities,
     ClusterView,
     FetchAnswer,
-    Fetched,
-    FetchTerms,
-    Nature,
+    FetchedPartition,
+    FetchOptions,
+    LeaderQuery,
+    NoReply,
     OffsetAnswer,
+    PartitionFetch,
     Question,
     Search,
-    Silence,
     TopicView,
     nobody_answers,
 )
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.errors import Unreachable
@@ -48,7 +48,7 @@ def is_timeless(records: memoryview) -> bool:
     return len(records) > MAGIC_AT and records[MAGIC_AT] == 0
 
 
-NATURE = Nature(
+NATURE = Capabilities(
     has_epochs=True, has_transactions=True, log_tool="kafka-dump-log", is_timeless=is_timeless
 )
 
@@ -57,12 +57,12 @@ def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
 ) -> Search:
     """The first seed that answers is believed: any broker knows the whole cluster."""
-    answers = yield Asking(tuple(seeds), (ask_cluster(topics),))
-    if isinstance(answers, Silence):
+    answers = yield LeaderQuery(tuple(seeds), (ask_cluster(topics),))
+    if isinstance(answers, NoReply):
         raise nobody_answers(answers)
     answer: m.MetadataResponse = answers[0]
     code = judge(answer.error_code)
-    if code.verdict is not Verdict.OK or not answer.brokers:
+    if code.verdict is not ErrorMeaning.OK or not answer.brokers:
         # A broker that has just started may know nothing of its cluster, not even itself.
         raise Unreachable(
             "the broker that was asked does not describe its cluster",
@@ -101,7 +101,7 @@ def read_cluster(answer: m.MetadataResponse) -> ClusterView:
         topics[topic.name] = TopicView(
             name=topic.name,
             verdict=code.verdict,
-            code=code.name if code.verdict is not Verdict.OK else "",
+            code=code.name if code.verdict is not ErrorMeaning.OK else "",
             is_internal=topic.is_internal or topic.name in INTERNAL,
             leaders={
                 Partition(topic.name, p.partition_index): _leader(p, topic.topic_id, nodes)
@@ -168,7 +168,7 @@ def _offset_answer(part: m.ListOffsetsPartitionResponse) -> OffsetAnswer:
     that was asked for, or nothing: then the log's beginning, wherever that is, is the best that
     can be told. It is what it says only for the end and the beginning."""
     code = judge(part.error_code)
-    if code.verdict is not Verdict.OK:
+    if code.verdict is not ErrorMeaning.OK:
         return OffsetAnswer(code.verdict, code.name, None)
     if part.old_style_offsets is not None:
         borders = tuple(sorted(part.old_style_offsets))
@@ -196,7 +196,7 @@ def read_sizes(answers: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, 
     return sizes
 
 
-def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
+def ask_records(asked: Sequence[PartitionFetch], terms: FetchOptions) -> list[Question]:
     """A full fetch without a session, in the order of ``asked``: a broker fills in order."""
     topics = tuple(
         m.FetchTopic(
@@ -227,7 +227,7 @@ def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
 
 
 def read_records(
-    answers: Sequence[m.FetchResponse], asked: Sequence[Asked], isolation: Isolation
+    answers: Sequence[m.FetchResponse], asked: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchAnswer:
     """Parts in the order they came. A topic that comes by its id gets its name back."""
     (answer,) = answers
@@ -240,7 +240,7 @@ def read_records(
             code = judge(part.error_code)
             stable = isolation is Isolation.READ_COMMITTED and part.last_stable_offset >= 0
             parts.append(
-                Fetched(
+                FetchedPartition(
                     partition=Partition(name, part.partition_index),
                     verdict=code.verdict,
                     code=code.name,

@@ -17,11 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rangeland.dialects.dialect import Credentials, NoVersion, Question
+from rangeland.dialects.dialect import Credentials, NoCommonVersion, Question
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
-from rangeland.untrusted import Fields, Unreadable
+from rangeland.untrusted import JsonFields, Unreadable
 
 MIN_ITERATIONS: Final = 4096
 """What RFC 7677 asks for at least, and Kafka too."""
@@ -87,7 +87,7 @@ class _Exchange:
                 answer: m.SaslAuthenticateResponse
                 answer = yield Question(m.SaslAuthenticateRequest(auth_bytes=token))
                 return answer
-            except NoVersion:
+            except NoCommonVersion:
                 self.is_bare = True  # a broker before 1.0: it does not know the request
         try:
             answer = yield Question(m.BareToken(token))
@@ -254,7 +254,7 @@ def _hidden(text: str | None, secret: str) -> str:
 def _status(reason: str) -> str:
     """``{"status":"invalid_token","scope":"x"}`` as a person reads it."""
     try:
-        told = Fields.parse(reason)
+        told = JsonFields.parse(reason)
         return ", ".join(f"{key} {told.word(key)}" for key in told)[:300]
     except Unreadable:
         return reason[:200]

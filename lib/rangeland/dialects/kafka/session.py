@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rangeland import __version__
-from rangeland.dialects.dialect import NotTaken, NoVersion
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.dialect import NoCommonVersion, UnsupportedRequest
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.dialects.kafka.legacy_requests import fitted
 from rangeland.dialects.kafka.messages import (
@@ -68,7 +68,7 @@ class _Pending:
     version: int
 
 
-class Session:
+class KafkaSession:
     """Not for several threads at once. Answers may come in any order; a connection that was
     lost takes its session with it."""
 
@@ -111,7 +111,7 @@ class Session:
             highest = listed.get(spec_of(ApiVersionsRequest).key, (0, 0))[1]
             return self._ask_versions(max(0, min(highest, pending.version - 1)))
         code = judge(value.error_code)
-        if code.verdict is not Verdict.OK:
+        if code.verdict is not ErrorMeaning.OK:
             kind = Unreachable if code.verdict.may_pass else RemoteProtocolError
             raise kind(
                 "the broker does not say which versions it takes",
@@ -153,7 +153,7 @@ class Session:
         self._versions = dict(versions)
 
     def choose(self, request: type[Any], max_version: int | None = None) -> int:
-        """The version to send ``request`` in. Raises ``NoVersion`` if the broker and
+        """The version to send ``request`` in. Raises ``NoCommonVersion`` if the broker and
         this library share none, ``LocalProtocolError`` before the versions are known."""
         if self._versions is None:
             raise LocalProtocolError(
@@ -173,7 +173,7 @@ class Session:
         if theirs is not None and low <= min(top, theirs[1]) and theirs[0] <= top:
             return min(top, theirs[1])
         has = "does not take it at all" if theirs is None else f"takes {theirs[0]} to {theirs[1]}"
-        kind = NotTaken if theirs is None else NoVersion
+        kind = UnsupportedRequest if theirs is None else NoCommonVersion
         raise kind(
             f"no version of {spec.name} fits",
             why=f"the broker {has}, versions {low} to {top} can be sent",

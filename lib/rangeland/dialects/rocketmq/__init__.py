@@ -27,7 +27,7 @@ from rangeland.dialects.rocketmq.requests import (
     read_offsets,
     read_records,
 )
-from rangeland.dialects.rocketmq.session import Session as open_session
+from rangeland.dialects.rocketmq.session import RocketmqSession as open_session
 from rangeland.dialects.rocketmq.stored_messages import entry_around, next_offset
 
 __all__ = [

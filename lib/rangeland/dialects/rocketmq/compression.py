@@ -1,7 +1,7 @@
 """Bodies as producers pack them: by codec, with a bound on what they may unpack to.
 
 Rules: pure functions of bytes; no offsets, no messages. Whatever the bytes, the result is a
-buffer or ``Undecodable``.
+buffer or ``NotDecompressible``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rangeland.decode import columns
 from rangeland.decode.rocketmq.layout import NOT_PACKED
-from rangeland.dialects.kafka.compression import CODECS, Undecodable
+from rangeland.dialects.kafka.compression import CODECS, NotDecompressible
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond, said
 
 ZLIB_OF_OLD, LZ4, ZSTD, ZLIB = 0, 1, 2, 3
@@ -27,7 +27,7 @@ _FRAMED: Final = {LZ4: 3, ZSTD: 4}
 FIRST_VALUES_BYTES: Final = 1 << 20
 
 
-class Values:
+class MessageBodies:
     """A column of values that grows. Each is unpacked to where it stays."""
 
     def __init__(self, max_bytes: int = MAX_BATCH_BYTES) -> None:
@@ -45,7 +45,7 @@ class Values:
             try:
                 self.size += unpack(data, place)
             except cramjam.DecompressionError as error:
-                raise Undecodable(f"its body cannot be unpacked: {error}") from None
+                raise NotDecompressible(f"its body cannot be unpacked: {error}") from None
         else:
             value = _plain(codec, data, self._max_bytes)
             self._room(len(value))[:] = value
@@ -56,9 +56,9 @@ class Values:
         try:
             size = bound(data)
         except (struct.error, IndexError) as error:
-            raise Undecodable(f"its body cannot be unpacked: {error}") from None
+            raise NotDecompressible(f"its body cannot be unpacked: {error}") from None
         if (why := beyond(self._max_bytes, size, 0)) is not None:
-            raise Undecodable(f"of its body, {why}")
+            raise NotDecompressible(f"of its body, {why}")
         return size
 
     def _room(self, size: int) -> memoryview:
@@ -82,7 +82,7 @@ def _plain(codec: int, data: memoryview, max_bytes: int) -> bytes | memoryview:
         return data
     if codec in (ZLIB_OF_OLD, ZLIB):
         return _inflated(data, max_bytes)
-    raise Undecodable(f"codec {codec} is not known")
+    raise NotDecompressible(f"codec {codec} is not known")
 
 
 def _inflated(data: memoryview, max_bytes: int) -> bytes:
@@ -90,9 +90,9 @@ def _inflated(data: memoryview, max_bytes: int) -> bytes:
     try:
         value = stream.decompress(data, max_bytes)
     except zlib.error as error:
-        raise Undecodable(f"its zlib data cannot be unpacked: {error}") from None
+        raise NotDecompressible(f"its zlib data cannot be unpacked: {error}") from None
     if stream.unconsumed_tail:
-        raise Undecodable(f"its zlib data unpacks to more, {said(max_bytes)}")
+        raise NotDecompressible(f"its zlib data unpacks to more, {said(max_bytes)}")
     if not stream.eof:
-        raise Undecodable("its zlib data ends too early")
+        raise NotDecompressible("its zlib data ends too early")
     return value

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from rangeland.dialects.error_meaning import UNLISTED, Code, Verdict
+from rangeland.dialects.error_meaning import UNLISTED, ErrorCode, ErrorMeaning
 
-_V = Verdict
+_E, _V = ErrorCode, ErrorMeaning
 
 SUCCESS: Final = 0
 REQUEST_NOT_SUPPORTED: Final = 3
@@ -21,59 +21,61 @@ NO_MATCHED_MESSAGE: Final = "NO_MATCHED_MESSAGE"
 OFFSET_TOO_SMALL: Final = "OFFSET_TOO_SMALL"
 
 # fmt: off
-CODES: Final[tuple[Code, ...]] = (
-    Code(0, "SUCCESS", _V.OK, "all is well"),
-    Code(1, "SYSTEM_ERROR", _V.RETRY, "it failed, and the remark says how"),
-    Code(2, "SYSTEM_BUSY", _V.RETRY, "it has too much to do"),
-    Code(3, "REQUEST_CODE_NOT_SUPPORTED", _V.UNSUPPORTED, "it does not know this request"),
-    Code(4, "TRANSACTION_FAILED", _V.RETRY, "the transaction failed"),
-    Code(10, "FLUSH_DISK_TIMEOUT", _V.RETRY, "its disk is too slow"),
-    Code(11, "SLAVE_NOT_AVAILABLE", _V.RETRY, "it has no slave to write to"),
-    Code(12, "FLUSH_SLAVE_TIMEOUT", _V.RETRY, "its slave is too slow"),
-    Code(13, "MESSAGE_ILLEGAL", _V.REFUSED, "the message cannot be stored"),
-    Code(14, "SERVICE_NOT_AVAILABLE", _V.RETRY, "it is starting or going down"),
-    Code(15, "VERSION_NOT_SUPPORTED", _V.UNSUPPORTED, "this version is not supported"),
-    Code(16, "NO_PERMISSION", _V.REFUSED, "this may not be read, or not by this client"),
-    Code(17, "TOPIC_NOT_EXIST", _V.FIND_LEADER, "there is no such topic"),
-    Code(18, "TOPIC_EXIST_ALREADY", _V.REFUSED, "the topic is there"),
-    Code(19, "PULL_NOT_FOUND", _V.OK, "there is no message yet"),
-    Code(20, "PULL_RETRY_IMMEDIATELY", _V.RETRY, "it should be asked again"),
-    Code(21, "PULL_OFFSET_MOVED", _V.OUT_OF_RANGE, "the queue does not hold this offset"),
-    Code(22, "QUERY_NOT_FOUND", _V.OK, "the group has no offset"),
-    Code(23, "SUBSCRIPTION_PARSE_FAILED", _V.REFUSED, "the subscription makes no sense"),
-    Code(24, "SUBSCRIPTION_NOT_EXIST", _V.REFUSED, "the group has no consumer, or no such pull"),
-    Code(25, "SUBSCRIPTION_NOT_LATEST", _V.RETRY, "the subscription is not the latest"),
-    Code(26, "SUBSCRIPTION_GROUP_NOT_EXIST", _V.REFUSED, "there is no such group"),
-    Code(27, "FILTER_DATA_NOT_EXIST", _V.REFUSED, "the filter is not there"),
-    Code(28, "FILTER_DATA_NOT_LATEST", _V.RETRY, "the filter is not the latest"),
-    Code(29, "INVALID_PARAMETER", _V.FIND_LEADER, "it has no queue of this number"),
-    Code(205, "NOT_IN_CURRENT_UNIT", _V.FIND_LEADER, "the request is for another unit"),
-    Code(206, "CONSUMER_NOT_ONLINE", _V.REFUSED, "the consumer is not there"),
-    Code(209, "POLLING_FULL", _V.RETRY, "too many wait"),
-    Code(210, "POLLING_TIMEOUT", _V.RETRY, "nothing came in time"),
-    Code(211, "BROKER_NOT_EXIST", _V.FIND_LEADER, "there is no such broker"),
-    Code(215, "FLOW_CONTROL", _V.RETRY, "this client asks too much"),
-    Code(501, "NOT_LEADER_FOR_QUEUE", _V.FIND_LEADER, "the queue is another broker's"),
-    Code(1500, "GO_AWAY", _V.RETRY, "it goes down: connect again"),
-    Code(3001, "USER_NOT_EXIST", _V.REFUSED, "there is no such user"),
-    Code(3002, "POLICY_NOT_EXIST", _V.REFUSED, "the user has no rights"),
+CODES: Final[tuple[ErrorCode, ...]] = (
+    _E(0, "SUCCESS", _V.OK, "all is well"),
+    _E(1, "SYSTEM_ERROR", _V.RETRY, "it failed, and the remark says how"),
+    _E(2, "SYSTEM_BUSY", _V.RETRY, "it has too much to do"),
+    _E(3, "REQUEST_CODE_NOT_SUPPORTED", _V.UNSUPPORTED, "it does not know this request"),
+    _E(4, "TRANSACTION_FAILED", _V.RETRY, "the transaction failed"),
+    _E(10, "FLUSH_DISK_TIMEOUT", _V.RETRY, "its disk is too slow"),
+    _E(11, "SLAVE_NOT_AVAILABLE", _V.RETRY, "it has no slave to write to"),
+    _E(12, "FLUSH_SLAVE_TIMEOUT", _V.RETRY, "its slave is too slow"),
+    _E(13, "MESSAGE_ILLEGAL", _V.REFUSED, "the message cannot be stored"),
+    _E(14, "SERVICE_NOT_AVAILABLE", _V.RETRY, "it is starting or going down"),
+    _E(15, "VERSION_NOT_SUPPORTED", _V.UNSUPPORTED, "this version is not supported"),
+    _E(16, "NO_PERMISSION", _V.REFUSED, "this may not be read, or not by this client"),
+    _E(17, "TOPIC_NOT_EXIST", _V.FIND_LEADER, "there is no such topic"),
+    _E(18, "TOPIC_EXIST_ALREADY", _V.REFUSED, "the topic is there"),
+    _E(19, "PULL_NOT_FOUND", _V.OK, "there is no message yet"),
+    _E(20, "PULL_RETRY_IMMEDIATELY", _V.RETRY, "it should be asked again"),
+    _E(21, "PULL_OFFSET_MOVED", _V.OUT_OF_RANGE, "the queue does not hold this offset"),
+    _E(22, "QUERY_NOT_FOUND", _V.OK, "the group has no offset"),
+    _E(23, "SUBSCRIPTION_PARSE_FAILED", _V.REFUSED, "the subscription makes no sense"),
+    _E(24, "SUBSCRIPTION_NOT_EXIST", _V.REFUSED, "the group has no consumer, or no such pull"),
+    _E(25, "SUBSCRIPTION_NOT_LATEST", _V.RETRY, "the subscription is not the latest"),
+    _E(26, "SUBSCRIPTION_GROUP_NOT_EXIST", _V.REFUSED, "there is no such group"),
+    _E(27, "FILTER_DATA_NOT_EXIST", _V.REFUSED, "the filter is not there"),
+    _E(28, "FILTER_DATA_NOT_LATEST", _V.RETRY, "the filter is not the latest"),
+    _E(29, "INVALID_PARAMETER", _V.FIND_LEADER, "it has no queue of this number"),
+    _E(205, "NOT_IN_CURRENT_UNIT", _V.FIND_LEADER, "the request is for another unit"),
+    _E(206, "CONSUMER_NOT_ONLINE", _V.REFUSED, "the consumer is not there"),
+    _E(209, "POLLING_FULL", _V.RETRY, "too many wait"),
+    _E(210, "POLLING_TIMEOUT", _V.RETRY, "nothing came in time"),
+    _E(211, "BROKER_NOT_EXIST", _V.FIND_LEADER, "there is no such broker"),
+    _E(215, "FLOW_CONTROL", _V.RETRY, "this client asks too much"),
+    _E(501, "NOT_LEADER_FOR_QUEUE", _V.FIND_LEADER, "the queue is another broker's"),
+    _E(1500, "GO_AWAY", _V.RETRY, "it goes down: connect again"),
+    _E(3001, "USER_NOT_EXIST", _V.REFUSED, "there is no such user"),
+    _E(3002, "POLICY_NOT_EXIST", _V.REFUSED, "the user has no rights"),
 )
 
-STATUSES: Final[tuple[Code, ...]] = (
-    Code(0, "FOUND", _V.OK, "messages were found"),
-    Code(19, "OFFSET_OVERFLOW_ONE", _V.OK, "the queue ends here"),
-    Code(21, "OFFSET_OVERFLOW_BADLY", _V.OUT_OF_RANGE, "the queue ends before"),
-    Code(21, OFFSET_TOO_SMALL, _V.OUT_OF_RANGE, "the queue begins behind"),
-    Code(21, "OFFSET_RESET", _V.RETRY, "somebody has moved the group's offsets"),
-    Code(19, "OFFSET_FOUND_NULL", _V.OUT_OF_RANGE, "the queue's index has no such place"),
-    Code(20, "MESSAGE_WAS_REMOVING", _V.OUT_OF_RANGE, "the messages have just been deleted"),
-    Code(20, NO_MATCHED_MESSAGE, _V.RETRY, "no message has the tags"),
-    Code(19, "NO_MESSAGE_IN_QUEUE", _V.OK, "the queue never had a message"),
-    Code(19, "NO_MATCHED_LOGIC_QUEUE", _V.OK, "the queue never had a message"),
+STATUSES: Final[tuple[ErrorCode, ...]] = (
+    _E(0, "FOUND", _V.OK, "messages were found"),
+    _E(19, "OFFSET_OVERFLOW_ONE", _V.OK, "the queue ends here"),
+    _E(21, "OFFSET_OVERFLOW_BADLY", _V.OUT_OF_RANGE, "the queue ends before"),
+    _E(21, OFFSET_TOO_SMALL, _V.OUT_OF_RANGE, "the queue begins behind"),
+    _E(21, "OFFSET_RESET", _V.RETRY, "somebody has moved the group's offsets"),
+    _E(19, "OFFSET_FOUND_NULL", _V.OUT_OF_RANGE, "the queue's index has no such place"),
+    _E(20, "MESSAGE_WAS_REMOVING", _V.OUT_OF_RANGE, "the messages have just been deleted"),
+    _E(20, NO_MATCHED_MESSAGE, _V.RETRY, "no message has the tags"),
+    _E(19, "NO_MESSAGE_IN_QUEUE", _V.OK, "the queue never had a message"),
+    _E(19, "NO_MATCHED_LOGIC_QUEUE", _V.OK, "the queue never had a message"),
 )
 # fmt: on
 
-MISSING: Final = Code(0, "OFFSETS_MISSING", _V.OUT_OF_RANGE, "messages begin behind the offset")
+MISSING: Final = ErrorCode(
+    0, "OFFSETS_MISSING", _V.OUT_OF_RANGE, "messages begin behind the offset"
+)
 """Our own word: messages came, but not those at the offset that was asked for."""
 
 _EMPTY: Final = ("NO_MESSAGE_IN_QUEUE", "NO_MATCHED_LOGIC_QUEUE")
@@ -81,16 +83,16 @@ _BY_NUMBER: Final = {code.number: code for code in CODES}
 _BY_STATUS: Final = {code.name: code for code in STATUSES}
 
 
-def judge(code: int) -> Code:
+def judge(code: int) -> ErrorCode:
     """The line of the table for a number off the wire, ``UNLISTED`` where there is none."""
     return _BY_NUMBER.get(code, UNLISTED)
 
 
-def judge_pull(code: int, remark: str, offset: int) -> Code:
+def judge_pull(code: int, remark: str, offset: int) -> ErrorCode:
     """What a pull at ``offset`` came to. A queue that is empty holds no other offset than 0."""
     status = _BY_STATUS.get(remark)
     if status is None or code not in (0, 19, 20, 21):
         return judge(code)
     if status.name in _EMPTY and offset != 0:
-        return Code(21, status.name, Verdict.OUT_OF_RANGE, status.description)
+        return ErrorCode(21, status.name, ErrorMeaning.OUT_OF_RANGE, status.description)
     return status

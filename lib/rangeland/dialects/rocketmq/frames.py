@@ -16,9 +16,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from rangeland.dialects.rocketmq.header_cache import Likeness
+from rangeland.dialects.rocketmq.header_cache import HeaderTemplate
 from rangeland.errors import LocalProtocolError
-from rangeland.untrusted import MAX_INT32, Fields, Unreadable
+from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable
 from rangeland.wire.malformed import BAD_LENGTH, BAD_TEXT, negative, refusal, take
 from rangeland.wire.primitives import Part
 
@@ -80,7 +80,7 @@ def write_frame(frame: Frame) -> list[Part]:
     return [_PREFIX.pack(BINARY_HEADER << 24 | len(header)), header, frame.body]
 
 
-class Alike:
+class SimilarHeaders:
     """Requests that differ in a few numbers only: the rest is written once."""
 
     def __init__(self, code: int, fields: Mapping[str, str], numbers: Sequence[str]) -> None:
@@ -117,11 +117,11 @@ def _entry(key: str, value: str) -> bytes:
     return b"".join((_SHORT.pack(len(name)), name, _INT.pack(len(text)), text))
 
 
-class Reader:
+class HeaderReader:
     """Reads the frames of one connection, most of which are like those before."""
 
     def __init__(self) -> None:
-        self._likeness = Likeness()
+        self._likeness = HeaderTemplate()
         self._last: Frame | None = None
 
     def read(self, buffer: memoryview) -> Frame:
@@ -154,7 +154,7 @@ def read_frame(buffer: memoryview) -> Frame:
 
 def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
     try:
-        header = Fields.parse(buffer[start:end])
+        header = JsonFields.parse(buffer[start:end])
         fields = header.fields("extFields", {})
         return Frame(
             code=header.number("code", -MAX_INT32 - 1, MAX_INT32),

@@ -21,7 +21,7 @@ _MOST_BYTES: Final = 1 << 10
 """Longer headers carry something else than numbers."""
 
 
-class Likeness:
+class HeaderTemplate:
     """Of one connection's headers."""
 
     def __init__(self) -> None:

@@ -28,10 +28,15 @@ from rangeland.decode.rocketmq.layout import (
     PACKED,
     StoredFault,
 )
-from rangeland.dialects.kafka.compression import Undecodable
-from rangeland.dialects.rocketmq.compression import Values
-from rangeland.dialects.rocketmq.log_entries import Entry, Fields, Walk, fields_of
-from rangeland.dialects.rocketmq.pull_result import Given
+from rangeland.dialects.kafka.compression import NotDecompressible
+from rangeland.dialects.rocketmq.compression import MessageBodies
+from rangeland.dialects.rocketmq.log_entries import (
+    EntryTotals,
+    MessageFields,
+    QueueEntry,
+    fields_of,
+)
+from rangeland.dialects.rocketmq.pull_result import PullResult
 from rangeland.dialects.rocketmq.stored_messages import bad_message, bad_message_at
 from rangeland.errors import BadRecord
 
@@ -47,7 +52,7 @@ _CRC_AT, _FLAG_AT, _OFFSET_AT, _FLAGS_AT, _BORN_AT = 8, 16, 20, 36, 40
 
 
 @dataclass(slots=True)
-class Part:
+class InnerMessages:
     """Single ``messages``, and the offset that they tell of everything before. ``places``:
     where each entry begins in them, and where among those that came."""
 
@@ -61,10 +66,10 @@ class Part:
         return place + position - at
 
 
-def unfold(given: Given, from_offset: int, until_offset: int) -> Iterator[Part]:
+def unfold(given: PullResult, from_offset: int, until_offset: int) -> Iterator[InnerMessages]:
     """All messages of the range, and whole ones at its edges that came alone. Raises BadRecord
     for a batch that is damaged, and where the walk ends at damage."""
-    walk, part = Walk(given.messages), Part()
+    walk, part = EntryTotals(given.messages), InnerMessages()
     for entry in walk.entries(until_offset):
         if entry.until_offset <= from_offset:
             continue
@@ -76,7 +81,7 @@ def unfold(given: Given, from_offset: int, until_offset: int) -> Iterator[Part]:
         part.until_offset = entry.until_offset
         if len(part.messages) >= PART_BYTES:
             yield part
-            part = Part()
+            part = InnerMessages()
     if walk.fault is not None:
         raise bad_message(given, walk.walked(), from_offset)
     part.until_offset = given.end_behind(walk.last_offset)
@@ -84,7 +89,7 @@ def unfold(given: Given, from_offset: int, until_offset: int) -> Iterator[Part]:
 
 
 def _put_batch(
-    to: bytearray, given: Given, entry: Entry, from_offset: int, until_offset: int
+    to: bytearray, given: PullResult, entry: QueueEntry, from_offset: int, until_offset: int
 ) -> None:
     """The batch's messages with offsets in the range, each as a stored one."""
     raw = given.messages[entry.start : entry.end]
@@ -120,7 +125,9 @@ def _put_batch(
         to += properties
 
 
-def _body(raw: Any, flags: int, fields: Fields, entry: Entry, given: Given) -> memoryview:
+def _body(
+    raw: Any, flags: int, fields: MessageFields, entry: QueueEntry, given: PullResult
+) -> memoryview:
     """A batch's body unpacked."""
     if not flags & NEED_UNWRAP:
         # Upstream's clients give it to their users as one message.
@@ -131,16 +138,16 @@ def _body(raw: Any, flags: int, fields: Fields, entry: Entry, given: Given) -> m
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
     if codec == NOT_PACKED:
         return body
-    values = Values(given.context.max_batch_bytes)
+    values = MessageBodies(given.context.max_batch_bytes)
     try:
         values.add(codec, body)
-    except Undecodable as error:
+    except NotDecompressible as error:
         raise _bad(entry, given, str(error), codec=codec) from None
     return values.value()
 
 
 def _messages_of(
-    body: memoryview, entry: Entry, given: Given
+    body: memoryview, entry: QueueEntry, given: PullResult
 ) -> Iterator[tuple[int, memoryview, memoryview]]:
     """Flag, body, and properties with their length in front. No magic and no checksum is
     looked at: producers write none."""
@@ -158,7 +165,7 @@ def _messages_of(
         place += length
 
 
-def _bad(entry: Entry, given: Given, why: str, **facts: Any) -> BadRecord:
+def _bad(entry: QueueEntry, given: PullResult, why: str, **facts: Any) -> BadRecord:
     """Where the batch ends is not in doubt."""
     facts |= {"position": given.start + entry.start, "next_offset": entry.until_offset}
     return bad_message_at(entry.offset, why, **facts)

@@ -22,8 +22,8 @@ from rangeland.decode.rocketmq.layout import (
     MAGIC_2,
     SMALLEST,
     STORE_V6,
+    MessageWalk,
     StoredFault,
-    Walked,
 )
 
 NUMBER: Final = b"INNER_NUM"
@@ -41,7 +41,7 @@ _TO_BODY: Final = SMALLEST - 4 - 1 - 2
 """From an entry's start to the length of its body, where hosts are of four bytes."""
 
 
-class Entry(NamedTuple):
+class QueueEntry(NamedTuple):
     """Offsets ``[offset, until_offset)`` at bytes ``[start, end)``."""
 
     start: int
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
     is_batch: bool
 
 
-class Fields(NamedTuple):
+class MessageFields(NamedTuple):
     """Where an entry's last fields are: its body at ``[body, body_end)`` behind a length, then
     the topic behind its own, then properties from ``properties`` on to the end."""
 
@@ -79,7 +79,7 @@ def begins_at(body: Any, offset: int) -> int | None:
     found = first_offset(body)
     if found is None or found >= offset or not is_batch(body):
         return found
-    first = next(iter(Walk(body).entries()), None)
+    first = next(iter(EntryTotals(body).entries()), None)
     return offset if first is None or first.until_offset > offset else found
 
 
@@ -91,7 +91,7 @@ def stored_ms(body: Any) -> int | None:
     return int.from_bytes(body[at : at + 8], "big", signed=True)
 
 
-class Walk:
+class EntryTotals:
     """From entry to entry, until bytes that are no whole one. Afterwards: ``end`` is where the
     walk has ended, ``last_offset`` that of the last message before, and ``fault`` why it did
     not go on, where it is one. A batch that does not tell its number is a fault of its own."""
@@ -102,7 +102,7 @@ class Walk:
         self.last_offset = -1
         self.fault: StoredFault | None = None
 
-    def entries(self, until_offset: int | None = None) -> Iterator[Entry]:
+    def entries(self, until_offset: int | None = None) -> Iterator[QueueEntry]:
         """Those that begin before ``until_offset``."""
         while (entry := self._entry()) is not None:
             if until_offset is not None and entry.offset >= until_offset:
@@ -114,7 +114,7 @@ class Walk:
             self.end, self.count = entry.end, self.count + 1
             self.last_offset = entry.until_offset - 1
 
-    def _entry(self) -> Entry | None:
+    def _entry(self) -> QueueEntry | None:
         entry = hop(self._data, self.end)
         if entry is StoredFault.CUT_SHORT:
             return None
@@ -126,11 +126,11 @@ class Walk:
             return None
         return entry if entry.offset < MAX_OFFSET else None
 
-    def walked(self) -> Walked:
-        return Walked(self.count, self.end, self.last_offset, self.fault)
+    def walked(self) -> MessageWalk:
+        return MessageWalk(self.count, self.end, self.last_offset, self.fault)
 
 
-def hop(data: Any, start: int) -> Entry | StoredFault:
+def hop(data: Any, start: int) -> QueueEntry | StoredFault:
     """The entry that begins at this byte, or why there is none. One whose number of messages is
     not told ends where it begins."""
     if len(data) - start < _LENGTH.size:
@@ -145,18 +145,18 @@ def hop(data: Any, start: int) -> Entry | StoredFault:
         return StoredFault.UNKNOWN_MAGIC
     is_one = bool(flags & INNER_BATCH)
     number = _number(data[start : start + length]) if is_one else 1
-    return Entry(start, start + length, offset, offset + number, is_one)
+    return QueueEntry(start, start + length, offset, offset + number, is_one)
 
 
-def walk_entries(messages: Any) -> Walked:
+def walk_entries(messages: Any) -> MessageWalk:
     """All of them, without looking into any."""
-    walk = Walk(messages)
+    walk = EntryTotals(messages)
     for _ in walk.entries():
         pass
     return walk.walked()
 
 
-def fields_of(entry: Any) -> Fields | None:
+def fields_of(entry: Any) -> MessageFields | None:
     """None where they do not fit into the entry, or do not fill it."""
     _, magic, _, flags = _HEAD.unpack_from(entry)
     place = _TO_BODY + sum(12 for bit in (BORN_V6, STORE_V6) if flags & bit)
@@ -176,7 +176,7 @@ def fields_of(entry: Any) -> Fields | None:
         return None
     at += _SHORT.size
     fits = topic >= 0 and size >= 0 and at + size == len(entry)
-    return Fields(body, body_end, at) if fits else None
+    return MessageFields(body, body_end, at) if fits else None
 
 
 def _number(entry: Any) -> int:

@@ -39,7 +39,7 @@ seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RemotingRequest:
     """``about`` is the queue it is about, which is not sent. ``is_one_way``: it has no
     answer."""
 
@@ -53,7 +53,7 @@ class Request:
 class Pull(NamedTuple):
     """At most ``wanted`` messages from ``offset`` on: all that come, or those whose tag's hash is
     that of one of ``tags``. Then a broker looks at 800 messages, in its usual settings, and
-    answers with what it has found, be it nothing. A ``Request`` that takes little to make."""
+    answers with what it has found, be it nothing. A request that is cheap to make."""
 
     about: Partition
     offset: int
@@ -106,21 +106,21 @@ class TimeSearch:
     time_ms: int
 
     @property
-    def search(self) -> Request:
+    def search(self) -> RemotingRequest:
         return search_offset(self.about, self.time_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class AclLogin:
     """From here on every request of the connection is signed."""
 
     credentials: Credentials
 
 
-class Answer(NamedTuple):
+class RemotingResponse(NamedTuple):
     """``body`` is a slice of its frame."""
 
-    request: Request | Pull
+    request: RemotingRequest | Pull
     code: int
     remark: str
     fields: Mapping[str, str]
@@ -134,13 +134,13 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesAnswer:
+class SeriesResponse:
     """The answers to all pulls of a series, by offset. ``behind``: to what was asked when those
     had come (see ``gaps``). ``is_compacted``: the broker has said that the topic is."""
 
     request: PullSeries
-    answers: tuple[Answer, ...]
-    behind: tuple[Answer, ...] = ()
+    answers: tuple[RemotingResponse, ...]
+    behind: tuple[RemotingResponse, ...] = ()
     is_compacted: bool = False
 
 
@@ -152,52 +152,52 @@ def fields_of(**values: Any) -> dict[str, str]:
     }
 
 
-def hello() -> Request:
+def hello() -> RemotingRequest:
     """What no server knows, and each answers at once."""
-    return Request(HELLO, {})
+    return RemotingRequest(HELLO, {})
 
 
 # --- name servers -----------------------------------------------------------------------
 
 
-def route(topic: str) -> Request:
-    return Request(ROUTE, fields_of(topic=topic))
+def route(topic: str) -> RemotingRequest:
+    return RemotingRequest(ROUTE, fields_of(topic=topic))
 
 
-def all_brokers() -> Request:
+def all_brokers() -> RemotingRequest:
     """Of a name server."""
-    return Request(ALL_BROKERS, {})
+    return RemotingRequest(ALL_BROKERS, {})
 
 
-def all_topics() -> Request:
-    return Request(ALL_TOPICS, {})
+def all_topics() -> RemotingRequest:
+    return RemotingRequest(ALL_TOPICS, {})
 
 
 # --- brokers ----------------------------------------------------------------------------
 
 
-def max_offset(queue: Partition) -> Request:
+def max_offset(queue: Partition) -> RemotingRequest:
     """A broker answers 0 for a queue that is not there."""
     return _of_queue(MAX_OFFSET, queue)
 
 
-def min_offset(queue: Partition) -> Request:
+def min_offset(queue: Partition) -> RemotingRequest:
     return _of_queue(MIN_OFFSET, queue)
 
 
-def topic_config(topic: str) -> Request:
+def topic_config(topic: str) -> RemotingRequest:
     """How the topic was made, at this broker, in JSON."""
-    return Request(TOPIC_CONFIG, fields_of(topic=topic))
+    return RemotingRequest(TOPIC_CONFIG, fields_of(topic=topic))
 
 
-def search_offset(queue: Partition, time_ms: int) -> Request:
+def search_offset(queue: Partition, time_ms: int) -> RemotingRequest:
     """Of a topic made for batches a broker names the last one where it should the end."""
     return _of_queue(SEARCH_OFFSET, queue, timestamp=time_ms, boundaryType="LOWER")
 
 
-def _of_queue(code: int, queue: Partition, **more: Any) -> Request:
+def _of_queue(code: int, queue: Partition, **more: Any) -> RemotingRequest:
     fields = fields_of(topic=queue.topic, queueId=queue.number, **more)
-    return Request(code, fields, about=queue)
+    return RemotingRequest(code, fields, about=queue)
 
 
 @lru_cache(256)
@@ -219,9 +219,9 @@ def _same_of_pulls(topic: str, number: int, group: str, subscription: str) -> Ma
 # --- what only tests and the demo need --------------------------------------------------
 
 
-def create_topic(topic: str, queues: int, attributes: str = "") -> Request:
+def create_topic(topic: str, queues: int, attributes: str = "") -> RemotingRequest:
     """``attributes`` as upstream's tool takes them: ``+name=value``, separated by commas."""
-    return Request(
+    return RemotingRequest(
         CREATE_TOPIC,
         fields_of(
             topic=topic,
@@ -239,8 +239,8 @@ def create_topic(topic: str, queues: int, attributes: str = "") -> Request:
 
 def send(
     queue: Partition, body: bytes, properties: Mapping[str, str], born_ms: int, sys_flag: int = 0
-) -> Request:
-    return Request(
+) -> RemotingRequest:
+    return RemotingRequest(
         SEND,
         fields_of(
             producerGroup="rangeland-testing",

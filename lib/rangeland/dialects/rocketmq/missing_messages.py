@@ -23,19 +23,19 @@ from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.dialects.rocketmq.log_entries import begins_at, is_batch
 from rangeland.dialects.rocketmq.placement import is_complete
 from rangeland.dialects.rocketmq.pull_series import number_of
-from rangeland.dialects.rocketmq.topic_types import COMPACTED, Topics, is_made
+from rangeland.dialects.rocketmq.topic_types import COMPACTED, TopicTypes, is_made
 from rangeland.untrusted import Unreadable, decimal
 
 
-def found_at(answer: m.Answer) -> int | None:
+def found_at(answer: m.RemotingResponse) -> int | None:
     """The offset of a pull's first message, or its own where a batch holds that. None where it
     has brought none."""
     return begins_at(answer.body, answer.pull.offset) if answer.code == SUCCESS else None
 
 
 def ask_behind(
-    series: m.PullSeries, answers: Sequence[m.Answer], topics: Topics
-) -> list[m.Request | m.Pull]:
+    series: m.PullSeries, answers: Sequence[m.RemotingResponse], topics: TopicTypes
+) -> list[m.RemotingRequest | m.Pull]:
     """What is to be asked once all of a series' pulls have their ``answers``."""
     topic, found = series.about.topic, found_at(answers[0])
     if found is None:
@@ -46,7 +46,7 @@ def ask_behind(
         asks = series.tags and topics.asks_again(topic)
         asks = asks or (topics.is_compacted(topic) is None and _leaves_out(answers))
         return [m.topic_config(topic)] if asks else []
-    asked: list[m.Request | m.Pull] = [m.Pull(series.about, series.offset, 1)]
+    asked: list[m.RemotingRequest | m.Pull] = [m.Pull(series.about, series.offset, 1)]
     if is_gap:
         asked.append(m.min_offset(series.about))
     if is_gap or topics.is_for_batches(topic) is None:
@@ -54,7 +54,7 @@ def ask_behind(
     return asked
 
 
-def _leaves_out(answers: Sequence[m.Answer]) -> bool:
+def _leaves_out(answers: Sequence[m.RemotingResponse]) -> bool:
     """Whether a pull of everything has brought fewer messages than it accounts for offsets."""
     found = [answer for answer in answers if answer.code == SUCCESS]
     return not all(
@@ -63,7 +63,7 @@ def _leaves_out(answers: Sequence[m.Answer]) -> bool:
     )
 
 
-def compacted_until(series: m.SeriesAnswer) -> int | None:
+def compacted_until(series: m.SeriesResponse) -> int | None:
     """The first message's offset, if those from the series' beginning on are compacted. None
     where that is not certain, or there is no gap. What is stored in the message is not relied on:
     a pull of one message ends behind it."""
@@ -78,13 +78,13 @@ def compacted_until(series: m.SeriesAnswer) -> int | None:
     return there if agrees and is_compacted else None
 
 
-def _is_gap(answer: m.Answer, found: int) -> bool:
+def _is_gap(answer: m.RemotingResponse, found: int) -> bool:
     """Whether a pull has not brought the message at its own offset."""
     at = answer.pull.offset
     return found != at and not is_complete(answer.body, at, number_of(answer, "nextBeginOffset"))
 
 
-def _begins_before(answer: m.Answer, offset: int) -> bool:
+def _begins_before(answer: m.RemotingResponse, offset: int) -> bool:
     text = answer.fields.get("offset", "")
     try:
         return answer.code == SUCCESS and decimal(text, "offset", 0) <= offset

@@ -5,7 +5,7 @@ index of its own and says which offsets its answer accounts for. An answer that 
 messages as it accounts for offsets leaves no doubt where each of them belongs. Where messages are
 left out (by tags, or compacted), their offsets must rise and stay within the answer.
 
-Rules: pure functions of bytes. What is wrong is a value here (``Misplaced``); who reads the
+Rules: pure functions of bytes. What is wrong is a value here (``MisplacedMessage``); who reads the
 messages raises it.
 """
 
@@ -16,13 +16,13 @@ from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 from rangeland.decode import stored_decoder
-from rangeland.decode.rocketmq.layout import StoredFault, Walked
-from rangeland.dialects.dialect import Span
-from rangeland.dialects.rocketmq.log_entries import Entry, first_offset, hop
-from rangeland.dialects.rocketmq.pull_result import Given
+from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault
+from rangeland.dialects.dialect import AnsweredSpan
+from rangeland.dialects.rocketmq.log_entries import QueueEntry, first_offset, hop
+from rangeland.dialects.rocketmq.pull_result import PullResult
 
 
-class Misplaced(NamedTuple):
+class MisplacedMessage(NamedTuple):
     """At bytes ``[start, end)`` and offsets ``[offset, until_offset)`` lies something else than
     what is stored says. ``until_offset`` is None where it is not certain how far that goes."""
 
@@ -34,7 +34,7 @@ class Misplaced(NamedTuple):
     fault: StoredFault | None = None
 
 
-class Segment(NamedTuple):
+class AnsweredRun(NamedTuple):
     """Messages at bytes ``[start, end)`` that account for ``[from_offset, until_offset)``, and
     what is wrong behind them, if anything."""
 
@@ -42,26 +42,26 @@ class Segment(NamedTuple):
     end: int
     from_offset: int
     until_offset: int
-    misplaced: Misplaced | None
+    misplaced: MisplacedMessage | None
 
 
-def segments(given: Given) -> Iterator[Segment]:
+def segments(given: PullResult) -> Iterator[AnsweredRun]:
     """Everything that came, for messages whose broker has said what they account for."""
     spans = given.context.spans
     start, offset = 0, spans[0].from_offset
     for one in misplaced(given):
-        yield Segment(start, one.start, offset, one.offset, one)
+        yield AnsweredRun(start, one.start, offset, one.offset, one)
         start = one.end
         offset = one.offset if one.until_offset is None else one.until_offset
-    yield Segment(start, len(given.messages), offset, spans[-1].until_offset, None)
+    yield AnsweredRun(start, len(given.messages), offset, spans[-1].until_offset, None)
 
 
-def misplaced(given: Given) -> list[Misplaced]:
+def misplaced(given: PullResult) -> list[MisplacedMessage]:
     """In the order of the bytes. None behind one whose end is not known."""
     spans, has_gaps = given.context.spans, given.context.has_gaps
     if not has_gaps and is_tiled(given.messages, spans[0].from_offset, spans[-1].until_offset):
         return []
-    found: list[Misplaced] = []
+    found: list[MisplacedMessage] = []
     begin = 0
     for span in spans:
         body = given.messages[begin : span.end]
@@ -82,7 +82,7 @@ def is_tiled(body: Any, from_offset: int, until_offset: int) -> bool:
     if first_offset(body) != from_offset:
         return False
     walked = stored_decoder().walk_stored(body)
-    return walked == Walked(until_offset - from_offset, len(body), until_offset - 1, None)
+    return walked == MessageWalk(until_offset - from_offset, len(body), until_offset - 1, None)
 
 
 def is_complete(body: Any, from_offset: int, until_offset: int) -> bool:
@@ -109,7 +109,7 @@ def before_gap(body: Any, from_offset: int) -> tuple[int, int | None]:
 # --- within one answer --------------------------------------------------------------------
 
 
-def _without_gaps(body: Any, span: Span) -> Iterator[Misplaced]:
+def _without_gaps(body: Any, span: AnsweredSpan) -> Iterator[MisplacedMessage]:
     entries, fault = _entries(body)
     offset = _begin(entries, span.from_offset)
     has_all = fault is None and _count(entries) == span.until_offset - offset
@@ -118,18 +118,18 @@ def _without_gaps(body: Any, span: Span) -> Iterator[Misplaced]:
         if entry.offset != offset:
             why = f"it is at offset {offset}, and says that it is at {entry.offset}"
             end = offset + number if has_all else None
-            yield Misplaced(entry.start, entry.end, offset, end, why)
+            yield MisplacedMessage(entry.start, entry.end, offset, end, why)
             if end is None:
                 return
         offset += number
     if fault is not None:
-        yield Misplaced(_end(entries), len(body), offset, None, fault.reason, fault)
+        yield MisplacedMessage(_end(entries), len(body), offset, None, fault.reason, fault)
     elif not has_all:
         why = f"its broker's answer goes on to offset {span.until_offset}, and has no more messages"
-        yield Misplaced(len(body), len(body), offset, None, why)
+        yield MisplacedMessage(len(body), len(body), offset, None, why)
 
 
-def _with_gaps(body: Any, span: Span, *, is_exact: bool) -> Iterator[Misplaced]:
+def _with_gaps(body: Any, span: AnsweredSpan, *, is_exact: bool) -> Iterator[MisplacedMessage]:
     """``is_exact``: the last message is the last offset that the answer accounts for."""
     if _fits(body, span, is_exact=is_exact):
         return
@@ -147,15 +147,15 @@ def _with_gaps(body: Any, span: Span, *, is_exact: bool) -> Iterator[Misplaced]:
         why = f"it says that it is at offset {first.offset}, where offsets {offset} to "
         why += f"{(end or span.until_offset) - 1} may be"
         if end is None or end <= offset:
-            yield Misplaced(first.start, len(body), offset, None, why)
+            yield MisplacedMessage(first.start, len(body), offset, None, why)
             return
-        yield Misplaced(first.start, last.end, offset, end, why)
+        yield MisplacedMessage(first.start, last.end, offset, end, why)
         offset = end
     if fault is not None:
-        yield Misplaced(_end(entries), len(body), offset, None, fault.reason, fault)
+        yield MisplacedMessage(_end(entries), len(body), offset, None, fault.reason, fault)
 
 
-def _fits(body: Any, span: Span, *, is_exact: bool) -> bool:
+def _fits(body: Any, span: AnsweredSpan, *, is_exact: bool) -> bool:
     walked = stored_decoder().walk_stored(body)
     first = first_offset(body)
     if walked.fault is not None or walked.end != len(body):
@@ -167,7 +167,9 @@ def _fits(body: Any, span: Span, *, is_exact: bool) -> bool:
     return is_within and (until == span.until_offset or not is_exact)
 
 
-def _out_of_place(entries: list[Entry], span: Span, *, is_exact: bool) -> Iterator[int]:
+def _out_of_place(
+    entries: list[QueueEntry], span: AnsweredSpan, *, is_exact: bool
+) -> Iterator[int]:
     """Which of the entries are not within the answer, or not behind the one before. Of two that
     contradict each other either may be wrong."""
     fitting = []
@@ -183,9 +185,9 @@ def _out_of_place(entries: list[Entry], span: Span, *, is_exact: bool) -> Iterat
         yield len(entries) - 1
 
 
-def _entries(body: Any) -> tuple[list[Entry], StoredFault | None]:
+def _entries(body: Any) -> tuple[list[QueueEntry], StoredFault | None]:
     """By their lengths alone, whatever offsets they say; and what ends them before the end."""
-    found: list[Entry] = []
+    found: list[QueueEntry] = []
     place = 0
     while place < len(body):
         entry = hop(body, place)
@@ -198,7 +200,7 @@ def _entries(body: Any) -> tuple[list[Entry], StoredFault | None]:
     return found, None
 
 
-def _begin(entries: list[Entry], from_offset: int) -> int:
+def _begin(entries: list[QueueEntry], from_offset: int) -> int:
     """A pull from inside of a batch brings all of it."""
     if (
         entries
@@ -209,9 +211,9 @@ def _begin(entries: list[Entry], from_offset: int) -> int:
     return from_offset
 
 
-def _count(entries: list[Entry]) -> int:
+def _count(entries: list[QueueEntry]) -> int:
     return sum(entry.until_offset - entry.offset for entry in entries)
 
 
-def _end(entries: list[Entry]) -> int:
+def _end(entries: list[QueueEntry]) -> int:
     return entries[-1].end if entries else 0

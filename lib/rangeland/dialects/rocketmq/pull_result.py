@@ -12,7 +12,7 @@ import struct
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from rangeland.dialects.dialect import NO_CONTEXT, Context, Span
+from rangeland.dialects.dialect import NO_CONTEXT, AnsweredSpan, FetchContext
 
 _OLD_HEAD: Final = struct.Struct(">8sqi")
 _OLD_MARK: Final = b"\xff\xff\xff\xffTAGS"
@@ -20,11 +20,11 @@ _BETWEEN: Final = b"\x02"
 _LENGTH_AND_OFFSET: Final = struct.Struct(">i16xq")
 
 
-class Given(NamedTuple):
+class PullResult(NamedTuple):
     """``messages`` and what is known of them. They begin at byte ``start`` of what came."""
 
     messages: memoryview
-    context: Context = NO_CONTEXT
+    context: FetchContext = NO_CONTEXT
     start: int = 0
     ends_at: int | None = None
     """The offset that these messages account for everything before; None: up to the last one."""
@@ -45,17 +45,17 @@ class Given(NamedTuple):
         return spans[-1].until_offset if spans else None
 
 
-def given_of(records: memoryview, context: Context) -> Given:
+def given_of(records: memoryview, context: FetchContext) -> PullResult:
     """Earlier releases wrote the tags in front of what they put into quarantine, behind a length
     that no message has. That is looked for in bytes from quarantine only."""
     if not context.is_kept or bytes(records[: len(_OLD_MARK)]) != _OLD_MARK:
-        return Given(records, context)
+        return PullResult(records, context)
     _, _, length = _OLD_HEAD.unpack_from(records)
     start = _OLD_HEAD.size + length
     tags = tuple(bytes(records[_OLD_HEAD.size : start]).split(_BETWEEN))
-    spans = tuple(Span(span.end - start, *span[1:]) for span in context.spans)
+    spans = tuple(AnsweredSpan(span.end - start, *span[1:]) for span in context.spans)
     known = replace(context, spans=spans, tags=tags)
-    return Given(records[start:], known, start)
+    return PullResult(records[start:], known, start)
 
 
 def messages_from(body: Any, offset: int) -> Any:

@@ -20,7 +20,13 @@ from typing import Final
 
 from rangeland.dialects.rocketmq.error_codes import NO_MATCHED_MESSAGE, SUCCESS
 from rangeland.dialects.rocketmq.log_entries import is_batch
-from rangeland.dialects.rocketmq.messages import MOST_A_PULL, Answer, Pull, PullSeries, Request
+from rangeland.dialects.rocketmq.messages import (
+    MOST_A_PULL,
+    Pull,
+    PullSeries,
+    RemotingRequest,
+    RemotingResponse,
+)
 from rangeland.errors import RemoteProtocolError
 from rangeland.untrusted import Unreadable, decimal
 
@@ -31,14 +37,14 @@ FIRST_PULLS: Final = 8
 
 
 @dataclass(slots=True)
-class Sent:
+class SentPull:
     """A request on its way, or answered. A pull should bring all up to ``end``, and may ask for
     more. ``owner``: the number of the question that it belongs to, None while there is none."""
 
-    request: Request | Pull
+    request: RemotingRequest | Pull
     end: int = 0
     owner: int | None = None
-    answer: Answer | None = None
+    answer: RemotingResponse | None = None
     is_new: bool = True
 
     @property
@@ -48,7 +54,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Pace:
+class PullPace:
     """What one queue's answers have taught. ``is_steady``: the last pulls have each brought what
     they should, so that it is worth while to send others ahead. ``has_batches``: it has them
     stored as one message, now and then at least."""
@@ -67,7 +73,7 @@ class Pace:
         wanted = max(1, series.max_bytes // self.message_bytes)
         return min(MOST_PULLS, -(-wanted // self.count))
 
-    def pulls(self, series: PullSeries, offset: int, number: int) -> Iterator[Sent]:
+    def pulls(self, series: PullSeries, offset: int, number: int) -> Iterator[SentPull]:
         """At most ``number`` from ``offset`` on, none behind the series' end."""
         for index in range(number):
             rest = series.until_offset - offset
@@ -79,15 +85,15 @@ class Pace:
             count = min(rest, MOST_A_PULL) if is_last else extent
             pull = Pull(series.about, offset, count)
             offset += extent
-            yield Sent(pull, offset)
+            yield SentPull(pull, offset)
 
-    def again(self, series: PullSeries, sent: Sequence[Sent]) -> Sent:
+    def again(self, series: PullSeries, sent: Sequence[SentPull]) -> SentPull:
         """The last of them anew; one of one message where there are none."""
         if sent and isinstance(last := sent[-1].request, Pull):
-            return Sent(last, sent[-1].end)
-        return Sent(Pull(series.about, series.offset, 1), series.offset + 1)
+            return SentPull(last, sent[-1].end)
+        return SentPull(Pull(series.about, series.offset, 1), series.offset + 1)
 
-    def following(self, series: PullSeries, sent: Sequence[Sent]) -> Sent | None:
+    def following(self, series: PullSeries, sent: Sequence[SentPull]) -> SentPull | None:
         """Behind the last of a series of batches, which is answered: the next, if it is worth
         while."""
         last = sent[-1].answer
@@ -99,7 +105,7 @@ class Pace:
             return None
         return next(self.pulls(series, offset, 1), None)
 
-    def learn(self, series: Sequence[Sent]) -> None:
+    def learn(self, series: Sequence[SentPull]) -> None:
         answers = [(sent.end, sent.answer) for sent in series if sent.answer is not None]
         if any(answer.code == SUCCESS and is_batch(answer.body) for _, answer in answers):
             self.has_batches = True
@@ -119,16 +125,16 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Stride:
+class PullStride:
     """What one queue's answers by tags have taught: how many offsets one covers at least, and
     how large it is."""
 
     offsets: int = MOST_A_PULL
     answer_bytes: int = 0
 
-    def pulls(self, series: PullSeries) -> Iterator[Sent]:
+    def pulls(self, series: PullSeries) -> Iterator[SentPull]:
         """The first of all is for one message, whatever its tag."""
-        yield Sent(Pull(series.about, series.offset, 1))
+        yield SentPull(Pull(series.about, series.offset, 1))
         most = FIRST_PULLS
         if self.answer_bytes:
             most = max(1, min(MOST_PULLS, series.max_bytes // self.answer_bytes))
@@ -136,9 +142,9 @@ class Stride:
         for index in range(min(most, -(-width // self.offsets))):
             at = series.offset + index * self.offsets
             count = min(width - index * self.offsets, MOST_A_PULL)
-            yield Sent(Pull(series.about, at, count, tags=series.tags))
+            yield SentPull(Pull(series.about, at, count, tags=series.tags))
 
-    def learn(self, series: Sequence[Sent]) -> None:
+    def learn(self, series: Sequence[SentPull]) -> None:
         answers = [sent.answer for sent in series[1:] if sent.answer is not None]
         looked = [
             (number_of(a, "nextBeginOffset") - a.pull.offset, len(a.body))
@@ -151,17 +157,17 @@ class Stride:
             self.answer_bytes = max(1, sum(size for _, size in looked) // len(looked))
 
 
-def brought(answer: Answer) -> int:
+def brought(answer: RemotingResponse) -> int:
     """How many offsets a pull's answer covers."""
     if answer.code != SUCCESS:
         return 0
     return max(0, number_of(answer, "nextBeginOffset") - answer.pull.offset)
 
 
-def taken_over(ahead: Sequence[Sent], offset: int) -> list[Sent]:
+def taken_over(ahead: Sequence[SentPull], offset: int) -> list[SentPull]:
     """Those of the pulls sent ahead that a series from ``offset`` on goes on with: without a
     gap, and as long as they are good."""
-    found: list[Sent] = []
+    found: list[SentPull] = []
     for sent in ahead:
         if isinstance(sent.request, Pull) and sent.request.offset == offset and sent.is_good:
             found.append(sent)
@@ -169,12 +175,12 @@ def taken_over(ahead: Sequence[Sent], offset: int) -> list[Sent]:
     return found
 
 
-def _is_end(answer: Answer) -> bool:
+def _is_end(answer: RemotingResponse) -> bool:
     has_end = "maxOffset" in answer.fields
     return has_end and number_of(answer, "nextBeginOffset") >= number_of(answer, "maxOffset")
 
 
-def number_of(of: Answer | Request | Pull, name: str) -> int:
+def number_of(of: RemotingResponse | RemotingRequest | Pull, name: str) -> int:
     """A field that is a number. Raises RemoteProtocolError where there is none."""
     try:
         return decimal(of.fields.get(name, ""), name)

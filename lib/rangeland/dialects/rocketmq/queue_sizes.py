@@ -35,7 +35,7 @@ def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
     ]
 
 
-def read_sizes(answers: Sequence[m.Answer]) -> dict[Partition, int]:
+def read_sizes(answers: Sequence[m.RemotingResponse]) -> dict[Partition, int]:
     """As all messages of a queue would be, if they were like those that came."""
     samples: dict[Partition, list[tuple[int, int]]] = {}
     widths: dict[Partition, int] = {}

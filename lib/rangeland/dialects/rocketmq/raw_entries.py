@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rangeland.dialects.dialect import NO_CONTEXT, Context
-from rangeland.dialects.rocketmq.log_entries import Walk
+from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
+from rangeland.dialects.rocketmq.log_entries import EntryTotals
 from rangeland.dialects.rocketmq.placement import segments
 from rangeland.dialects.rocketmq.pull_result import given_of
 
@@ -15,7 +15,7 @@ def cut_out(
     from_offset: int,
     first: int,
     until: int,
-    context: Context = NO_CONTEXT,
+    context: FetchContext = NO_CONTEXT,
 ) -> memoryview:
     """The messages with offsets in ``[first, until)``, and batches that hold one of them, up
     to where the bytes cannot be walked over. Where messages are is known from the broker's
@@ -34,7 +34,7 @@ def cut_out(
 
 def _walked(messages: memoryview, first: int, until: int) -> memoryview:
     begins, ends = 0, 0
-    for entry in Walk(messages).entries(until):
+    for entry in EntryTotals(messages).entries(until):
         if entry.until_offset <= first:
             begins = entry.end
         ends = entry.end

@@ -22,13 +22,13 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns, stored_decoder
-from rangeland.decode.rocketmq.layout import Stored, StoredFault
-from rangeland.dialects.dialect import NO_CONTEXT, Context
-from rangeland.dialects.kafka.compression import Undecodable
-from rangeland.dialects.rocketmq.compression import Values
+from rangeland.decode.rocketmq.layout import DecodedMessages, StoredFault
+from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
+from rangeland.dialects.kafka.compression import NotDecompressible
+from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
 from rangeland.dialects.rocketmq.placement import segments
-from rangeland.dialects.rocketmq.pull_result import Given, given_of
+from rangeland.dialects.rocketmq.pull_result import PullResult, given_of
 from rangeland.dialects.rocketmq.stored_messages import bad_decoded, bad_message_at, bad_misplaced
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
@@ -38,7 +38,7 @@ MAX_CHUNK_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class RocketmqChunk:
     """What became of the offsets up to ``next_offset``, which ``counts`` adds up to. ``batch``
     has the columns ``decode.stored.STORED``, or is None without rows."""
 
@@ -53,8 +53,8 @@ def decode_chunks(
     until_offset: int,
     isolation: Isolation,
     aborted: Sequence[tuple[int, int]],
-    context: Context = NO_CONTEXT,
-) -> Iterator[Chunk]:
+    context: FetchContext = NO_CONTEXT,
+) -> Iterator[RocketmqChunk]:
     """All of one answer, in chunks of bounded memory where messages are packed. Their ranges
     follow on each other; the last ends at ``until_offset`` or behind the last whole message.
     ``isolation`` and ``aborted`` say nothing.
@@ -70,7 +70,7 @@ def decode_chunks(
         end = min(part.until_offset, until_offset)
         if from_offset < end:
             messages = given.messages[part.start : part.end]
-            piece = Given(messages, given.context, given.start + part.start)
+            piece = PullResult(messages, given.context, given.start + part.start)
             for chunk in _decoded(piece._replace(ends_at=end), from_offset, end):
                 yield chunk
                 from_offset = chunk.next_offset
@@ -81,7 +81,7 @@ def decode_chunks(
             raise bad_misplaced(given, one, from_offset)
 
 
-def _decoded(given: Given, from_offset: int, until_offset: int) -> Iterator[Chunk]:
+def _decoded(given: PullResult, from_offset: int, until_offset: int) -> Iterator[RocketmqChunk]:
     try:
         found = stored_decoder().decode_stored(
             given.messages, from_offset, until_offset, given.tags
@@ -95,7 +95,9 @@ def _decoded(given: Given, from_offset: int, until_offset: int) -> Iterator[Chun
     yield from _chunks(found, from_offset, end, given)
 
 
-def _chunks_of_batches(given: Given, from_offset: int, until_offset: int) -> Iterator[Chunk]:
+def _chunks_of_batches(
+    given: PullResult, from_offset: int, until_offset: int
+) -> Iterator[RocketmqChunk]:
     for part in unfold(given, from_offset, until_offset):
         try:
             found = stored_decoder().decode_stored(
@@ -109,7 +111,9 @@ def _chunks_of_batches(given: Given, from_offset: int, until_offset: int) -> Ite
         from_offset = max(from_offset, end)
 
 
-def _chunks(found: Stored, from_offset: int, end: int, given: Given) -> Iterator[Chunk]:
+def _chunks(
+    found: DecodedMessages, from_offset: int, end: int, given: PullResult
+) -> Iterator[RocketmqChunk]:
     if end <= from_offset:
         return
     by_tags = bool(given.tags)
@@ -120,7 +124,9 @@ def _chunks(found: Stored, from_offset: int, end: int, given: Given) -> Iterator
         yield from _unpacked_chunks(found.batch, found.codecs, from_offset, end, by_tags, max_bytes)
 
 
-def _chunk(batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: bool) -> Chunk:
+def _chunk(
+    batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: bool
+) -> RocketmqChunk:
     rows = batch.num_rows
     left = next_offset - from_offset - rows
     counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": left})
@@ -131,7 +137,7 @@ def _chunk(batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: b
             next_offset=next_offset,
             landed=rows,
         )
-    return Chunk(next_offset, batch if rows else None, counts)
+    return RocketmqChunk(next_offset, batch if rows else None, counts)
 
 
 def _unpacked_chunks(
@@ -141,27 +147,27 @@ def _unpacked_chunks(
     end: int,
     by_tags: bool,
     max_bytes: int,
-) -> Iterator[Chunk]:
+) -> Iterator[RocketmqChunk]:
     offsets = batch.column(columns.OFFSET.name).to_numpy()
     stored = batch.column(columns.VALUE.name)
     _, ends, data = stored.buffers()
     places = np.frombuffer(ends, np.int32, len(stored) + 1, 4 * stored.offset).tolist()
     packed = memoryview(data).cast("B")
-    first, values = 0, Values(max_bytes)
+    first, values = 0, MessageBodies(max_bytes)
     for row, codec in enumerate(codecs.tolist()):
         try:
             values.add(codec, packed[places[row] : places[row + 1]])
-        except Undecodable as error:
+        except NotDecompressible as error:
             offset = int(offsets[row])
             raise bad_message_at(offset, str(error), next_offset=offset + 1, codec=codec) from None
         if values.size >= MAX_CHUNK_BYTES and row + 1 < len(codecs):
             until = int(offsets[row]) + 1
             yield _chunk(_with_values(batch, first, values), from_offset, until, by_tags)
-            first, values, from_offset = row + 1, Values(max_bytes), until
+            first, values, from_offset = row + 1, MessageBodies(max_bytes), until
     yield _chunk(_with_values(batch, first, values), from_offset, end, by_tags)
 
 
-def _with_values(batch: pa.RecordBatch, first: int, values: Values) -> pa.RecordBatch:
+def _with_values(batch: pa.RecordBatch, first: int, values: MessageBodies) -> pa.RecordBatch:
     column = values.column()
     part = batch.slice(first, len(column))
     index = part.schema.get_field_index(columns.VALUE.name)

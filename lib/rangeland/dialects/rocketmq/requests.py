@@ -15,24 +15,24 @@ from typing import Any, Final
 
 from rangeland.decode.rocketmq.layout import BORN_TIMESTAMP
 from rangeland.dialects.dialect import (
-    Asked,
-    Asking,
+    AnsweredSpan,
+    Capabilities,
     ClusterView,
-    Context,
     Credentials,
     FetchAnswer,
-    Fetched,
-    FetchTerms,
-    Nature,
+    FetchContext,
+    FetchedPartition,
+    FetchOptions,
+    LeaderQuery,
+    NoReply,
     OffsetAnswer,
+    PartitionFetch,
     Question,
     Search,
-    Silence,
-    Span,
     TopicView,
     nobody_answers,
 )
-from rangeland.dialects.error_meaning import Code, Verdict
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import (
     MISSING,
@@ -45,7 +45,7 @@ from rangeland.dialects.rocketmq.error_codes import (
 )
 from rangeland.dialects.rocketmq.missing_messages import compacted_until, found_at
 from rangeland.dialects.rocketmq.placement import before_gap, is_complete, misplaced
-from rangeland.dialects.rocketmq.pull_result import Given, messages_from
+from rangeland.dialects.rocketmq.pull_result import PullResult, messages_from
 from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.dialects.rocketmq.routes import (
     MASTER,
@@ -57,7 +57,7 @@ from rangeland.dialects.rocketmq.routes import (
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
-NATURE: Final = Nature(numbered_per_broker=True, columns=(BORN_TIMESTAMP,), leader_id=MASTER)
+NATURE: Final = Capabilities(numbered_per_broker=True, columns=(BORN_TIMESTAMP,), leader_id=MASTER)
 SIGNED: Final = "ACL"
 """The mechanism of ``Credentials``: an access key, and the secret key that signs with it."""
 NOTHING: Final = memoryview(b"")
@@ -71,7 +71,7 @@ def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
 ) -> Search:
     """Raises Unreachable where no name server answers."""
-    silences: list[Silence] = []
+    silences: list[NoReply] = []
     views: dict[str, TopicView] = {}
     registered: frozenset[str] = frozenset()
     wanted = None if topics is None else list(dict.fromkeys(topics))
@@ -80,7 +80,7 @@ def find_leaders(
         if has_answered and not _unknown(wanted, views):
             break
         found = yield from _ask_server(seed, wanted if not views else _unknown(wanted, views))
-        if isinstance(found, Silence):
+        if isinstance(found, NoReply):
             silences.append(found)
         elif found is not None:
             has_answered = True
@@ -103,11 +103,11 @@ def _is_news(view: TopicView, views: Mapping[str, TopicView]) -> bool:
 
 def _ask_server(
     seed: Address, wanted: Sequence[str] | None
-) -> Generator[Asking, Any, dict[str, TopicView] | Silence | None]:
+) -> Generator[LeaderQuery, Any, dict[str, TopicView] | NoReply | None]:
     """None: it is no name server, but a broker."""
     if wanted is None:
-        answers = yield Asking((seed,), (Question(m.all_topics()),))
-        if isinstance(answers, Silence):
+        answers = yield LeaderQuery((seed,), (Question(m.all_topics()),))
+        if isinstance(answers, NoReply):
             return answers
         if answers[0].code == REQUEST_NOT_SUPPORTED:
             return None
@@ -115,23 +115,23 @@ def _ask_server(
         wanted = [name for name in wanted if not is_system_topic(name)]
     if not wanted:
         return {}
-    answers = yield Asking((seed,), tuple(Question(m.route(topic)) for topic in wanted))
-    if isinstance(answers, Silence):
+    answers = yield LeaderQuery((seed,), tuple(Question(m.route(topic)) for topic in wanted))
+    if isinstance(answers, NoReply):
         return answers
     if all(answer.code == REQUEST_NOT_SUPPORTED for answer in answers):
         return None
     return {t: _view(t, answer) for t, answer in zip(wanted, answers, strict=True)}
 
 
-def _ask_for_brokers(seed: Address) -> Generator[Asking, Any, frozenset[str]]:
+def _ask_for_brokers(seed: Address) -> Generator[LeaderQuery, Any, frozenset[str]]:
     """None where the server does not say: then a broker without a route may be away."""
-    answers = yield Asking((seed,), (Question(m.all_brokers()),))
-    if isinstance(answers, Silence) or answers[0].code != SUCCESS:
+    answers = yield LeaderQuery((seed,), (Question(m.all_brokers()),))
+    if isinstance(answers, NoReply) or answers[0].code != SUCCESS:
         return frozenset()
     return read_brokers(answers[0].body)
 
 
-def _view(topic: str, answer: m.Answer) -> TopicView:
+def _view(topic: str, answer: m.RemotingResponse) -> TopicView:
     code = judge(answer.code)
     if answer.code != SUCCESS:
         return TopicView(
@@ -143,12 +143,12 @@ def _view(topic: str, answer: m.Answer) -> TopicView:
             is_unknown=answer.code == TOPIC_NOT_EXIST,
         )
     route = read_route(answer.body)
-    return TopicView(topic, Verdict.OK, "", route.is_internal(topic), route.leaders(topic))
+    return TopicView(topic, ErrorMeaning.OK, "", route.is_internal(topic), route.leaders(topic))
 
 
-def _joined(silences: Sequence[Silence]) -> Silence:
+def _joined(silences: Sequence[NoReply]) -> NoReply:
     tried = {address: why for silence in silences for address, why in silence.tried.items()}
-    return Silence(tried, sum(silence.strangers for silence in silences))
+    return NoReply(tried, sum(silence.strangers for silence in silences))
 
 
 # --- offsets ----------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def ask_offsets(
             return [Question(m.TimeSearch(queue, max(time_ms, 0))) for queue in leaders]
 
 
-def read_offsets(answers: Sequence[m.Answer]) -> dict[Partition, OffsetAnswer]:
+def read_offsets(answers: Sequence[m.RemotingResponse]) -> dict[Partition, OffsetAnswer]:
     found = {}
     for answer in answers:
         assert answer.request.about is not None
@@ -176,13 +176,13 @@ def read_offsets(answers: Sequence[m.Answer]) -> dict[Partition, OffsetAnswer]:
         offset = _told_offset(answer) if answer.code == SUCCESS else None
         name = f"{code.name}: {answer.remark}" if answer.remark and offset is None else code.name
         verdict = code.verdict
-        if offset is None and verdict is Verdict.OK and answer.code != SUCCESS:
-            verdict = Verdict.UNKNOWN
+        if offset is None and verdict is ErrorMeaning.OK and answer.code != SUCCESS:
+            verdict = ErrorMeaning.UNKNOWN
         found[answer.request.about] = OffsetAnswer(verdict, name, offset)
     return found
 
 
-def _told_offset(answer: m.Answer) -> int | None:
+def _told_offset(answer: m.RemotingResponse) -> int | None:
     """A queue for batches says -1 until it has one: it begins at 0, and none is that late."""
     offset = number_of(answer, "offset")
     if offset >= 0:
@@ -193,7 +193,7 @@ def _told_offset(answer: m.Answer) -> int | None:
 # --- records ----------------------------------------------------------------------------
 
 
-def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
+def ask_records(asked: Sequence[PartitionFetch], terms: FetchOptions) -> list[Question]:
     """A series of pulls for each queue, all of them on their way at once."""
     return [
         Question(
@@ -210,15 +210,15 @@ def ask_records(asked: Sequence[Asked], terms: FetchTerms) -> list[Question]:
 
 
 def read_records(
-    answers: Sequence[m.SeriesAnswer], asked: Sequence[Asked], isolation: Isolation
+    answers: Sequence[m.SeriesResponse], asked: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchAnswer:
     """Of each series what came without a gap."""
     parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(asked, answers, strict=True))
-    return FetchAnswer(Verdict.OK, "", parts)
+    return FetchAnswer(ErrorMeaning.OK, "", parts)
 
 
 @dataclass(slots=True)
-class _Joined:
+class _JoinedPulls:
     """The pulls of a series behind each other: the bodies of those before ``position`` and what
     each accounts for, the end of the queue and who should be read, as the last of them say.
     ``has_gaps``: offsets may be missing from them."""
@@ -227,17 +227,17 @@ class _Joined:
     has_gaps: bool
     tags: tuple[bytes, ...]
     bodies: list[Any] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    spans: list[AnsweredSpan] = field(default_factory=list)
     end: int = -1
     preferred: int | None = None
 
-    def note(self, answer: m.Answer) -> None:
+    def note(self, answer: m.RemotingResponse) -> None:
         if "maxOffset" in answer.fields:
             self.end = max(self.end, number_of(answer, "maxOffset"))
         if "suggestWhichBrokerId" in answer.fields:
             self.preferred = number_of(answer, "suggestWhichBrokerId")
 
-    def add(self, answer: m.Answer) -> bool:
+    def add(self, answer: m.RemotingResponse) -> bool:
         """What it has brought behind the position. Pulls overlap by tags, and where batches lie
         across their ends. False where what follows cannot be joined."""
         start, until = self.position, number_of(answer, "nextBeginOffset")
@@ -258,19 +258,19 @@ class _Joined:
         return is_whole
 
     def _is_misplaced(self, body: Any, from_offset: int, until: int) -> bool:
-        spans = (Span(len(body), from_offset, until),)
-        return bool(misplaced(Given(memoryview(body), self._context(spans))))
+        spans = (AnsweredSpan(len(body), from_offset, until),)
+        return bool(misplaced(PullResult(memoryview(body), self._context(spans))))
 
-    def _context(self, spans: Sequence[Span]) -> Context:
-        return Context(spans=tuple(spans), has_gaps=self.has_gaps, tags=self.tags)
+    def _context(self, spans: Sequence[AnsweredSpan]) -> FetchContext:
+        return FetchContext(spans=tuple(spans), has_gaps=self.has_gaps, tags=self.tags)
 
     def _put(self, body: Any, until: int) -> None:
         end = (self.spans[-1].end if self.spans else 0) + len(body)
-        self.spans.append(Span(end, self.position, until))
+        self.spans.append(AnsweredSpan(end, self.position, until))
         self.bodies.append(body)
         self.position = until
 
-    def fetched(self, partition: Partition) -> Fetched:
+    def fetched(self, partition: Partition) -> FetchedPartition:
         if not self.spans:
             return self.nothing(partition, "PULL_NOT_FOUND")
         bodies = self.bodies
@@ -278,11 +278,13 @@ class _Joined:
         found = self.nothing(partition, "FOUND")
         return replace(found, records=records, context=self._context(self.spans))
 
-    def nothing(self, partition: Partition, name: str) -> Fetched:
-        return Fetched(partition, Verdict.OK, name, NOTHING, self.end, preferred=self.preferred)
+    def nothing(self, partition: Partition, name: str) -> FetchedPartition:
+        return FetchedPartition(
+            partition, ErrorMeaning.OK, name, NOTHING, self.end, preferred=self.preferred
+        )
 
 
-def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
+def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPartition:
     """Where nothing came without a gap, the first pull's answer says why."""
     start = series.request.offset
     compacted = compacted_until(series)
@@ -290,11 +292,11 @@ def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
     firsts = [series.answers[0], *(series.behind[:1] if by_tags else ())]
     for answer in firsts:
         first = _judge(answer, start, is_known=compacted is not None)
-        if first.verdict is not Verdict.OK or found_at(answer) != found_at(firsts[0]):
+        if first.verdict is not ErrorMeaning.OK or found_at(answer) != found_at(firsts[0]):
             name = f"{first.name}: {answer.remark}" if answer.remark else first.name
-            return Fetched(partition, first.verdict, name, NOTHING)
+            return FetchedPartition(partition, first.verdict, name, NOTHING)
     tags = tuple(tag.encode() for tag in series.request.tags)
-    joined = _Joined(start, by_tags or series.is_compacted, tags)
+    joined = _JoinedPulls(start, by_tags or series.is_compacted, tags)
     joined.note(series.answers[0])
     if by_tags:
         return _by_tags(partition, series, joined)
@@ -303,7 +305,7 @@ def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
         if at > joined.position:
             break
         is_known = compacted is not None and at == start
-        if _judge(answer, at, is_known=is_known).verdict is not Verdict.OK:
+        if _judge(answer, at, is_known=is_known).verdict is not ErrorMeaning.OK:
             break
         joined.note(answer)
         if answer.code != SUCCESS or not joined.add(answer):
@@ -311,7 +313,9 @@ def _joined_pulls(partition: Partition, series: m.SeriesAnswer) -> Fetched:
     return joined.fetched(partition)
 
 
-def _by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
+def _by_tags(
+    partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
+) -> FetchedPartition:
     """The first of the answers has told that the log holds the offset, and one behind them all
     that it still did. A broker looks further than to the last message it gives, and pulls may
     overlap."""
@@ -329,16 +333,18 @@ def _by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> F
     return joined.fetched(partition)
 
 
-def _nothing_by_tags(partition: Partition, series: m.SeriesAnswer, joined: _Joined) -> Fetched:
+def _nothing_by_tags(
+    partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
+) -> FetchedPartition:
     """The first pull by tags says why, unless the end of the queue does."""
     answer = series.answers[1]
     code = judge_pull(answer.code, answer.remark, joined.position)
-    if code.verdict is Verdict.OK:
+    if code.verdict is ErrorMeaning.OK:
         return joined.nothing(partition, code.name)
-    return Fetched(partition, code.verdict, f"{code.name}: {answer.remark}", NOTHING)
+    return FetchedPartition(partition, code.verdict, f"{code.name}: {answer.remark}", NOTHING)
 
 
-def _judge(answer: m.Answer, offset: int, *, is_known: bool = False) -> Code:
+def _judge(answer: m.RemotingResponse, offset: int, *, is_known: bool = False) -> ErrorCode:
     """A broker that finds the offset's message gone goes on at the next one that is there.
     Whether that is for the log's beginning to have moved, its next question tells. ``is_known``:
     what comes before the next one is known to be compacted."""
@@ -363,9 +369,9 @@ def login(credentials: Credentials) -> Generator[Question, Any, None]:
             why=f"{credentials.mechanism} was asked for",
             do="set source.security.acl, and remove source.security.sasl",
         )
-    answer = yield Question(m.Login(credentials))
+    answer = yield Question(m.AclLogin(credentials))
     code = judge(answer.code)
-    if code.verdict is Verdict.REFUSED:
+    if code.verdict is ErrorMeaning.REFUSED:
         raise JobFileError(
             f"the access key {credentials.username} was refused",
             why=f"{code.name}: {answer.remark}",

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Address, Leader, Partition
-from rangeland.untrusted import Fields, Unreadable, decimal, parse_address, parse_json
+from rangeland.untrusted import JsonFields, Unreadable, decimal, parse_address, parse_json
 from rangeland.wire.primitives import Part
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TopicRoute:
     """Of one topic. ``brokers`` by name: their cluster, and where each listens, by number.
     ``queues`` by broker: how many there are to be read."""
 
@@ -85,7 +85,7 @@ def is_system_topic(topic: str) -> bool:
     )
 
 
-def read_route(body: Part) -> Route:
+def read_route(body: Part) -> TopicRoute:
     """Raises RemoteProtocolError for what is no route."""
     return _reading("a route", body, _route)
 
@@ -100,7 +100,7 @@ def read_brokers(body: Part) -> frozenset[str]:
     return _reading("a list of brokers", body, lambda it: frozenset(it.fields("brokerAddrTable")))
 
 
-def _route(found: Fields) -> Route:
+def _route(found: JsonFields) -> TopicRoute:
     brokers = {
         each.text("brokerName"): (
             each.text("cluster", ""),
@@ -112,19 +112,19 @@ def _route(found: Fields) -> Route:
         each.text("brokerName"): each.number("readQueueNums", 0, MAX_QUEUES)
         for each in found.each("queueDatas", ())
     }
-    return Route(brokers, queues)
+    return TopicRoute(brokers, queues)
 
 
-def _addresses(listed: Fields) -> dict[int, Address]:
+def _addresses(listed: JsonFields) -> dict[int, Address]:
     return {
         decimal(number, "a broker's number", 0): parse_address(listed.text(number))
         for number in listed
     }
 
 
-def _reading(what: str, body: Part, read: Callable[[Fields], T]) -> T:
+def _reading(what: str, body: Part, read: Callable[[JsonFields], T]) -> T:
     try:
-        return read(Fields(_parsed(body)))
+        return read(JsonFields(_parsed(body)))
     except Unreadable as error:
         raise RemoteProtocolError(
             f"{what} cannot be read",

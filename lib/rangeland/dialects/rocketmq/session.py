@@ -20,23 +20,29 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rangeland.dialects.dialect import Credentials
-from rangeland.dialects.rocketmq.frames import ONE_WAY, Alike, Frame, Reader, write_frame
+from rangeland.dialects.rocketmq.frames import (
+    ONE_WAY,
+    Frame,
+    HeaderReader,
+    SimilarHeaders,
+    write_frame,
+)
 from rangeland.dialects.rocketmq.messages import (
     PULL,
-    Answer,
-    Login,
+    AclLogin,
     Pull,
     PullSeries,
-    Request,
-    SeriesAnswer,
+    RemotingRequest,
+    RemotingResponse,
+    SeriesResponse,
     TimeSearch,
     hello,
 )
 from rangeland.dialects.rocketmq.missing_messages import ask_behind
-from rangeland.dialects.rocketmq.pull_series import Pace, Sent, Stride, taken_over
+from rangeland.dialects.rocketmq.pull_series import PullPace, PullStride, SentPull, taken_over
 from rangeland.dialects.rocketmq.signing import signed
 from rangeland.dialects.rocketmq.time_lookup import ask_next, settled
-from rangeland.dialects.rocketmq.topic_types import Topics
+from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
 from rangeland.model import Partition
 from rangeland.wire.framing import frame
@@ -45,31 +51,31 @@ MAX_OPAQUE: Final = 2**31 - 1
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenRequest:
     """A question that has no answer yet, as so many of its requests."""
 
-    question: Request | Pull | PullSeries | TimeSearch
-    sent: list[Sent]
+    question: RemotingRequest | Pull | PullSeries | TimeSearch
+    sent: list[SentPull]
     unanswered: int
-    behind: list[Sent] = field(default_factory=list)
+    behind: list[SentPull] = field(default_factory=list)
 
 
-class Session:
+class RocketmqSession:
     """Not for several threads at once. A connection that was lost takes its session with it.
-    ``client_id`` is not sent. With ``credentials``, or behind a ``Login``, every request is
+    ``client_id`` is not sent. With ``credentials``, or behind a ``AclLogin``, every request is
     signed."""
 
     def __init__(self, client_id: str, credentials: Credentials | None = None) -> None:
         self._client_id = client_id
         self._credentials = credentials
-        self._waiting: dict[int, Sent] = {}
-        self._open: dict[int, _Open] = {}
-        self._paces: dict[Partition, Pace] = {}
-        self._strides: dict[tuple[Partition, tuple[str, ...]], Stride] = {}
-        self._topics = Topics()
-        self._ahead: dict[tuple[Partition, int], list[Sent]] = {}
+        self._waiting: dict[int, SentPull] = {}
+        self._open: dict[int, _OpenRequest] = {}
+        self._paces: dict[Partition, PullPace] = {}
+        self._strides: dict[tuple[Partition, tuple[str, ...]], PullStride] = {}
+        self._topics = TopicTypes()
+        self._ahead: dict[tuple[Partition, int], list[SentPull]] = {}
         self._due: list[bytes] = []
-        self._reader = Reader()
+        self._reader = HeaderReader()
         self._next_id = 0
         self._next_opaque = 0
 
@@ -102,34 +108,34 @@ class Session:
         """The question's id and its frame, or frames. ``max_version`` says nothing."""
         question_id = self._next_id
         self._next_id += 1
-        if isinstance(request, Login):
+        if isinstance(request, AclLogin):
             self._credentials = request.credentials
             request = hello()
-        if isinstance(request, Request) and request.is_one_way:
+        if isinstance(request, RemotingRequest) and request.is_one_way:
             return question_id, self._write(self._numbered(), request)
-        ahead: list[Sent] = []
+        ahead: list[SentPull] = []
         if isinstance(request, PullSeries):
             sent, ahead = self._series(request)
         elif isinstance(request, TimeSearch):
-            sent = [Sent(request.search)]
+            sent = [SentPull(request.search)]
         else:
-            sent = [Sent(request)]
+            sent = [SentPull(request)]
         new = [one for one in (*sent, *ahead) if one.is_new]
         for one in sent:
             one.owner = question_id
         unanswered = sum(one.answer is None for one in sent)
-        self._open[question_id] = _Open(request, sent, unanswered)
+        self._open[question_id] = _OpenRequest(request, sent, unanswered)
         return question_id, b"".join(self._send(new))
 
-    def _series(self, series: PullSeries) -> tuple[list[Sent], list[Sent]]:
+    def _series(self, series: PullSeries) -> tuple[list[SentPull], list[SentPull]]:
         """The pulls of a series, and those that go ahead of the next one."""
         queue, tags = series.about, series.tags
         key = (queue, series.until_offset)
         if tags and not self._topics.needs_all(queue.topic):
             self._ahead.pop(key, None)
-            stride = self._strides.setdefault((queue, tags), Stride())
+            stride = self._strides.setdefault((queue, tags), PullStride())
             return list(stride.pulls(series)), []
-        pace = self._paces.setdefault(queue, Pace())
+        pace = self._paces.setdefault(queue, PullPace())
         sent = taken_over(self._ahead.pop(key, ()), series.offset)
         number = pace.number(series)
         most = 2 * number if pace.is_steady else number
@@ -145,8 +151,8 @@ class Session:
             self._ahead[key] = sent[cut:]
         return sent[:cut], sent[cut:]
 
-    def _send(self, new: Iterable[Sent]) -> Iterable[bytes]:
-        alike: Alike | None = None
+    def _send(self, new: Iterable[SentPull]) -> Iterable[bytes]:
+        alike: SimilarHeaders | None = None
         for one in new:
             opaque = self._numbered()
             self._waiting[opaque] = one
@@ -154,7 +160,7 @@ class Session:
             request = one.request
             if self._credentials is None and isinstance(request, Pull) and not request.tags:
                 if alike is None:
-                    alike = Alike(PULL, request.same, ("queueOffset", "maxMsgNums"))
+                    alike = SimilarHeaders(PULL, request.same, ("queueOffset", "maxMsgNums"))
                 yield alike.write(opaque, request.offset, request.wanted)
             else:
                 yield self._write(opaque, request)
@@ -164,7 +170,7 @@ class Session:
         self._next_opaque = (opaque + 1) & MAX_OPAQUE
         return opaque
 
-    def _write(self, opaque: int, request: Request | Pull) -> bytes:
+    def _write(self, opaque: int, request: RemotingRequest | Pull) -> bytes:
         # A server takes empty text for none at all, and would read it as signed otherwise.
         fields = {name: text for name, text in request.fields.items() if text}
         if self._credentials is not None:
@@ -175,8 +181,9 @@ class Session:
 
     def decode(self, answer: memoryview) -> tuple[int, Any] | None:
         """The id and the answer of the question that is answered with this frame: an
-        ``Answer``, or a ``SeriesAnswer`` once all of its pulls have one. None for what is
-        no answer, and until then. Raises RemoteProtocolError for an answer nobody waits for."""
+        ``RemotingResponse``, or a ``SeriesResponse`` once all of its pulls have one.
+        None until then, and for a frame that is not a response. Raises RemoteProtocolError for a
+        response to nothing that was asked."""
         read = self._reader.read(answer)
         if not read.is_answer:
             return None
@@ -189,10 +196,10 @@ class Session:
                 opaque=read.opaque,
                 code=read.code,
             )
-        one.answer = Answer(one.request, read.code, read.remark, read.fields, read.body)
+        one.answer = RemotingResponse(one.request, read.code, read.remark, read.fields, read.body)
         return None if one.owner is None else self._answered(one.owner, one.answer)
 
-    def _answered(self, question_id: int, answer: Answer) -> tuple[int, Any] | None:
+    def _answered(self, question_id: int, answer: RemotingResponse) -> tuple[int, Any] | None:
         asked = self._open[question_id]
         asked.unanswered -= 1
         if asked.unanswered:
@@ -219,9 +226,9 @@ class Session:
         else:
             answers = answers[:1]  # what came by tags need not be all
         is_compacted = self._topics.is_compacted(topic) is True
-        return question_id, SeriesAnswer(series, answers, behind, is_compacted)
+        return question_id, SeriesResponse(series, answers, behind, is_compacted)
 
-    def _follow(self, question_id: int, asked: _Open, series: PullSeries) -> bool:
+    def _follow(self, question_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
         """Whether there is another pull to send, now that all others are answered."""
         pace = self._paces.get(series.about)
         next_one = pace.following(series, asked.sent) if pace else None
@@ -230,28 +237,28 @@ class Session:
         return next_one is not None
 
     def _searched(
-        self, question_id: int, asked: _Open, search: TimeSearch
+        self, question_id: int, asked: _OpenRequest, search: TimeSearch
     ) -> tuple[int, Any] | None:
         answers = answers_of(asked.sent)
         self._topics.learn(search.about.topic, answers)
         request = ask_next(search, answers, self._topics)
         if request is not None:
-            self._add(question_id, asked, Sent(request))
+            self._add(question_id, asked, SentPull(request))
             return None
         del self._open[question_id]
         return question_id, settled(search, answers)
 
-    def _add(self, question_id: int, asked: _Open, one: Sent) -> None:
+    def _add(self, question_id: int, asked: _OpenRequest, one: SentPull) -> None:
         """To what the question has sent, all of which is answered."""
         one.owner = question_id
         asked.sent.append(one)
         asked.unanswered = 1
         self._due += self._send([one])
 
-    def _ask_behind(self, question_id: int, asked: _Open, series: PullSeries) -> bool:
+    def _ask_behind(self, question_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
         """Whether there is more to ask, now that all of the series' pulls are answered."""
         behind = ask_behind(series, answers_of(asked.sent), self._topics)
-        asked.behind = [Sent(each, owner=question_id) for each in behind]
+        asked.behind = [SentPull(each, owner=question_id) for each in behind]
         asked.unanswered = len(asked.behind)
         self._due += self._send(asked.behind)
         return bool(asked.behind)
@@ -262,5 +269,5 @@ class Session:
         return due
 
 
-def answers_of(sent: Iterable[Sent]) -> tuple[Answer, ...]:
+def answers_of(sent: Iterable[SentPull]) -> tuple[RemotingResponse, ...]:
     return tuple(one.answer for one in sent if one.answer is not None)

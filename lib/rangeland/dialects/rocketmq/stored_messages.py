@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rangeland.decode import stored_decoder
-from rangeland.decode.rocketmq.layout import StoredFault, Walked
-from rangeland.dialects.dialect import NO_CONTEXT, Context
+from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault
+from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
 from rangeland.dialects.rocketmq.log_entries import walk_entries
-from rangeland.dialects.rocketmq.placement import Misplaced, misplaced
-from rangeland.dialects.rocketmq.pull_result import Given, given_of
+from rangeland.dialects.rocketmq.placement import MisplacedMessage, misplaced
+from rangeland.dialects.rocketmq.pull_result import PullResult, given_of
 from rangeland.errors import BadRecord
 
 LOOK: Final = (
@@ -22,7 +22,9 @@ LOOK: Final = (
 )
 
 
-def next_offset(records: memoryview, from_offset: int, context: Context = NO_CONTEXT) -> int | None:
+def next_offset(
+    records: memoryview, from_offset: int, context: FetchContext = NO_CONTEXT
+) -> int | None:
     """The offset behind the last whole message, or behind all that the broker has accounted for,
     found without decoding anything; None if there is none. Raises BadRecord."""
     given = given_of(records, context)
@@ -44,14 +46,14 @@ def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[in
     return target, target + 1
 
 
-def bad_message(given: Given, walked: Walked, from_offset: int) -> BadRecord:
+def bad_message(given: PullResult, walked: MessageWalk, from_offset: int) -> BadRecord:
     """The error for the message at which a walk has ended. Where that one ends is believed
     if the next one begins there, or nothing does."""
     assert walked.fault is not None
     return _bad(given, walked.fault, walked.end, max(from_offset, walked.last_offset + 1))
 
 
-def bad_misplaced(given: Given, one: Misplaced, from_offset: int) -> BadRecord:
+def bad_misplaced(given: PullResult, one: MisplacedMessage, from_offset: int) -> BadRecord:
     """The error for a message that is not where it says."""
     offset = max(one.offset, from_offset) if one.until_offset is None else one.offset
     facts: dict[str, Any] = {"position": given.start + one.start}
@@ -62,14 +64,14 @@ def bad_misplaced(given: Given, one: Misplaced, from_offset: int) -> BadRecord:
     return bad_message_at(offset, one.why, reason=one.why, **facts)
 
 
-def bad_decoded(given: Given, error: BadRecord, from_offset: int) -> BadRecord:
+def bad_decoded(given: PullResult, error: BadRecord, from_offset: int) -> BadRecord:
     """The decoder's error as people and policies know messages: by offset."""
     fault, told = StoredFault(error.facts["fault"]), error.facts["offset"]
     offset = told if fault.is_inside else max(from_offset, told + 1)
     return _bad(given, fault, error.facts["position"], offset)
 
 
-def _bad(given: Given, fault: StoredFault, place: int, offset: int) -> BadRecord:
+def _bad(given: PullResult, fault: StoredFault, place: int, offset: int) -> BadRecord:
     facts: dict[str, Any] = {"reason": fault.reason, "position": given.start + place}
     if fault.is_inside:
         facts["next_offset"] = offset + 1

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import OFFSET_TOO_SMALL, SUCCESS, judge_pull
 from rangeland.dialects.rocketmq.log_entries import stored_ms
 from rangeland.dialects.rocketmq.pull_series import number_of
-from rangeland.dialects.rocketmq.topic_types import Topics
+from rangeland.dialects.rocketmq.topic_types import TopicTypes
 
 
 def ask_next(
-    search: m.TimeSearch, answers: Sequence[m.Answer], topics: Topics
-) -> m.Request | m.Pull | None:
+    search: m.TimeSearch, answers: Sequence[m.RemotingResponse], topics: TopicTypes
+) -> m.RemotingRequest | m.Pull | None:
     """What else it takes, after ``answers``, which ``topics`` has learned from."""
     found, queue = answers[0], search.about
     if found.code != SUCCESS or number_of(found, "offset") < 0:
@@ -33,7 +33,7 @@ def ask_next(
     return m.Pull(queue, number_of(found, "offset"), 1)
 
 
-def settled(search: m.TimeSearch, answers: Sequence[m.Answer]) -> m.Answer:
+def settled(search: m.TimeSearch, answers: Sequence[m.RemotingResponse]) -> m.RemotingResponse:
     """The answer to the search as it is meant, or why that cannot be told."""
     found, last = answers[0], answers[-1]
     if not isinstance(last.request, m.Pull):
@@ -41,7 +41,7 @@ def settled(search: m.TimeSearch, answers: Sequence[m.Answer]) -> m.Answer:
     if last.code != SUCCESS:
         said = judge_pull(last.code, last.remark, last.pull.offset)
         # At the end there is no entry, and one before the beginning is no longer there.
-        is_known = said.verdict is Verdict.OK or said.name == OFFSET_TOO_SMALL
+        is_known = said.verdict is ErrorMeaning.OK or said.name == OFFSET_TOO_SMALL
         return found if is_known else found._replace(code=last.code, remark=last.remark)
     stored = stored_ms(last.body)
     if stored is None or stored >= search.time_ms:

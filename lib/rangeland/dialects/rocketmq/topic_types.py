@@ -18,14 +18,14 @@ from typing import Final
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.dialects.rocketmq.log_entries import is_batch
-from rangeland.untrusted import Fields, Unreadable
+from rangeland.untrusted import JsonFields, Unreadable
 
 COMPACTED: Final = ("cleanup.policy", "COMPACTION")
 FOR_BATCHES: Final = ("queue.type", "BatchCQ")
 """Attributes of topics. Both are settled when a topic is made."""
 
 
-class Topics:
+class TopicTypes:
     """What the answers of one connection have told."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Topics:
         """Whether everything is to be pulled, whatever the tags."""
         return self.was_asked(topic) and self.is_for_batches(topic) is not False
 
-    def learn(self, topic: str, answers: Sequence[m.Answer]) -> None:
+    def learn(self, topic: str, answers: Sequence[m.RemotingResponse]) -> None:
         """From what was asked about it, pulls among that."""
         configs = [answer for answer in answers if answer.request.code == m.TOPIC_CONFIG]
         for config in configs:
@@ -71,16 +71,16 @@ class Topics:
         return self._series[topic].bit_count() == 1
 
 
-def is_made(answer: m.Answer, attribute: str, value: str) -> bool | None:
+def is_made(answer: m.RemotingResponse, attribute: str, value: str) -> bool | None:
     """None where the broker does not say, be it busy or for want of a right."""
     if answer.code != SUCCESS:
         return None
     try:
-        attributes = Fields.parse(answer.body).get("attributes")
+        attributes = JsonFields.parse(answer.body).get("attributes")
     except Unreadable:
         return None
     return isinstance(attributes, dict) and attributes.get(attribute) == value
 
 
-def _has_batch(answer: m.Answer) -> bool:
+def _has_batch(answer: m.RemotingResponse) -> bool:
     return isinstance(answer.request, m.Pull) and answer.code == SUCCESS and is_batch(answer.body)

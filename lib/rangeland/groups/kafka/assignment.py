@@ -22,7 +22,7 @@ Assignment = dict[str, list[Partition]]
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed:
+class SubscribedMember:
     """What one member said. ``held`` of ``generation`` (-1: none) is what it comes from."""
 
     topics: frozenset[str]
@@ -31,7 +31,7 @@ class Subscribed:
     instance_id: str | None = None
 
 
-Members = Mapping[str, Subscribed]
+Members = Mapping[str, SubscribedMember]
 
 
 def assign(strategy: str, partitions: Iterable[Partition], members: Members) -> Assignment:

@@ -2,7 +2,7 @@
 
 A coordinator that moves or is not ready yet is asked again after a pause, until the asker's
 patience is over; then it is ``Unreachable``. What else it says is the asker's to judge, and
-``refusal`` turns what nobody expects into an error. Everything goes through the ``Edge``.
+``refusal`` turns what nobody expects into an error. Everything goes through the ``GroupIO``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from rangeland.dialects.dialect import Question
-from rangeland.dialects.error_meaning import Code, Verdict
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.groups.backend import Edge
+from rangeland.groups.backend import GroupIO
 from rangeland.model import Address
 
 PAUSE_MS: Final = 250
@@ -27,10 +27,10 @@ def ask_coordinator(group: str) -> Question:
     return Question(m.FindCoordinatorRequest(key=group), max_version=_LAST_BY_ONE_KEY)
 
 
-class Coordinators:
+class CoordinatorClient:
     """The coordinators of groups, as far as they are known. Not for several threads at once."""
 
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: GroupIO) -> None:
         self.edge = edge
         self._known: dict[str, Address] = {}
 
@@ -44,7 +44,7 @@ class Coordinators:
         question: Question,
         code_of: Callable[[Any], int],
         patience_ms: int,
-    ) -> tuple[Any, Code]:
+    ) -> tuple[Any, ErrorCode]:
         """The answer and its code, which is none of those that pass by themselves. Raises
         Unreachable once they have not passed for ``patience_ms``."""
         deadline_ms = self.edge.now_ms() + patience_ms
@@ -63,9 +63,9 @@ class Coordinators:
                 raise trouble
             self.edge.pause(PAUSE_MS)
 
-    def _not_ready(self, group: str, code: Code) -> Unreachable:
+    def _not_ready(self, group: str, code: ErrorCode) -> Unreachable:
         address = self._known.get(group)
-        if code.verdict is Verdict.FIND_LEADER:
+        if code.verdict is ErrorMeaning.FIND_LEADER:
             self._known.pop(group, None)
         return Unreachable(
             f"the coordinator of group {group} at {address} does not do what it is asked",
@@ -92,7 +92,7 @@ class Coordinators:
                 tried[str(seed)] = error.why or error.what
                 continue
             code = judge(answer.error_code)
-            if code.verdict is Verdict.OK:
+            if code.verdict is ErrorMeaning.OK:
                 return Address(answer.host, answer.port)
             if not code.verdict.may_pass:
                 raise refusal(code, group, "the coordinator was asked for")
@@ -115,12 +115,12 @@ _REMEDIES: Final = {
 }
 
 
-def refusal(code: Code, group: str, when: str) -> RangelandError:
+def refusal(code: ErrorCode, group: str, when: str) -> RangelandError:
     """What a code means that nobody was prepared for: the same would be refused again, or
     the coordinator has failed. ``when`` is a whole sentence without its end."""
     why = f"{code.name}: {code.description}, when {when}"
     facts = {"group": group, "code": code.name}
-    if code.verdict in (Verdict.REFUSED, Verdict.UNSUPPORTED):
+    if code.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
         remedy = _REMEDIES.get(code.name, "check the group and the brokers' settings")
         return JobFileError(
             f"the brokers refuse group {group}", why=why, do=remedy.format(group=group), **facts

@@ -14,13 +14,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rangeland.dialects.dialect import NotTaken, Question
-from rangeland.dialects.error_meaning import Code, Verdict
+from rangeland.dialects.dialect import Question, UnsupportedRequest
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import Conflict, RemoteProtocolError
-from rangeland.groups.backend import Edge, GroupView, Holder, Joining, Membership
-from rangeland.groups.kafka.coordinator import PAUSE_MS, Coordinators, refusal
-from rangeland.groups.kafka.member import Member
+from rangeland.groups.backend import GroupIO, GroupMember, GroupView, JoinRequest, Membership
+from rangeland.groups.kafka.coordinator import PAUSE_MS, CoordinatorClient, refusal
+from rangeland.groups.kafka.member import KafkaMember
 from rangeland.groups.kafka.offset_commits import (
     ask_commit,
     ask_group_offsets,
@@ -51,20 +51,20 @@ _HAS_MEMBERS: Final = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_
 _DEFAULT_CLIENT_ID: Final = "rangeland"
 
 
-def open_home(edge: Edge) -> KafkaHome:
+def open_home(edge: GroupIO) -> KafkaGroups:
     """The home of all groups of the cluster that ``edge`` reaches."""
-    return KafkaHome(edge)
+    return KafkaGroups(edge)
 
 
-class KafkaHome:
+class KafkaGroups:
     """A ``groups.Home``. A driver has one, and one membership of it at a time: a join blocks
     whoever else asks."""
 
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: GroupIO) -> None:
         self._edge = edge
-        self._coordinators = Coordinators(edge)
+        self._coordinators = CoordinatorClient(edge)
         self._lock = threading.RLock()
-        self._joined: dict[str, Joining] = {}
+        self._joined: dict[str, JoinRequest] = {}
         self._asked = ""
 
     @property
@@ -80,7 +80,7 @@ class KafkaHome:
         question = ask_group_offsets(group, partitions)
         with self._lock:
             answer, code = self._ask(group, question, code_of_group_offsets)
-        if code.verdict is not Verdict.OK:
+        if code.verdict is not ErrorMeaning.OK:
             raise refusal(code, group, "its offsets were asked for")
         return dict.fromkeys(partitions) | read_group_offsets(answer)
 
@@ -91,7 +91,7 @@ class KafkaHome:
             _, code = self._ask(group, ask_commit(group, offsets), code_of_commit)
             if code.name in _HAS_MEMBERS:
                 raise self._taken(group, self.view(group).members)
-        if code.verdict is not Verdict.OK:
+        if code.verdict is not ErrorMeaning.OK:
             raise refusal(code, group, "its offsets were committed")
 
     def view(self, group: str) -> GroupView:
@@ -101,25 +101,25 @@ class KafkaHome:
             question = Question(m.DescribeGroupsRequest(groups=(group,)))
             try:
                 answer, code = self._ask(group, question, _code_of)
-            except NotTaken:
+            except UnsupportedRequest:
                 return GroupView(ABSENT)  # before 0.9 coordinators kept offsets, and no members
             if code.name == "GROUP_ID_NOT_FOUND":
                 return self._newer_view(group)
-        if code.verdict is not Verdict.OK:
+        if code.verdict is not ErrorMeaning.OK:
             raise refusal(code, group, "its members were asked for")
         (found,) = answer.groups
         is_consumers = found.protocol_type == m.PROTOCOL_TYPE
         members = tuple(self._holder(group, x, is_consumers) for x in found.members)
         return GroupView(_STATES.get(found.group_state, REBALANCING), members)
 
-    def join(self, joining: Joining) -> Membership:
+    def join(self, joining: JoinRequest) -> Membership:
         group = joining.group
         with self._lock:
             self._joined[group] = joining
             strangers = [x for x in self._settled(joining).members if not x.is_ours]
             if strangers:
                 raise self._taken(group, strangers)
-            member = Member(
+            member = KafkaMember(
                 self._coordinators,
                 self._lock,
                 joining,
@@ -133,7 +133,7 @@ class KafkaHome:
 
     # --- who is there ------------------------------------------------------------------
 
-    def _settled(self, joining: Joining) -> GroupView:
+    def _settled(self, joining: JoinRequest) -> GroupView:
         """Who is in the group; if there may be others than drivers of this job, not before
         its rebalance is over or has taken too long."""
         deadline_ms = self._edge.now_ms() + joining.rebalance_ms
@@ -149,11 +149,11 @@ class KafkaHome:
         answer, code = self._ask(group, question, _code_of)
         if code.name in _NO_SUCH_GROUP:
             return GroupView(ABSENT)
-        if code.verdict is not Verdict.OK:
+        if code.verdict is not ErrorMeaning.OK:
             raise refusal(code, group, "its members were asked for")
         (found,) = answer.groups
         members = tuple(
-            Holder(
+            GroupMember(
                 member_id=x.member_id,
                 client_id=x.client_id,
                 host=x.client_host.removeprefix("/"),
@@ -168,9 +168,9 @@ class KafkaHome:
         )
         return GroupView(_STATES.get(found.group_state, REBALANCING), members)
 
-    def _holder(self, group: str, member: m.DescribedMember, is_consumer: bool) -> Holder:
+    def _holder(self, group: str, member: m.DescribedMember, is_consumer: bool) -> GroupMember:
         held = read_assignment(member.member_assignment) if is_consumer else frozenset()
-        return Holder(
+        return GroupMember(
             member_id=member.member_id,
             client_id=member.client_id,
             host=member.client_host.removeprefix("/"),
@@ -191,11 +191,11 @@ class KafkaHome:
 
     # --- how it is said ----------------------------------------------------------------
 
-    def _ask(self, group: str, question: Question, code_of: Any) -> tuple[Any, Code]:
+    def _ask(self, group: str, question: Question, code_of: Any) -> tuple[Any, ErrorCode]:
         self._asked = group
         return self._coordinators.ask(group, question, code_of, PATIENCE_MS)
 
-    def _taken(self, group: str, members: Sequence[Holder]) -> Conflict:
+    def _taken(self, group: str, members: Sequence[GroupMember]) -> Conflict:
         return Conflict(
             f"group {group} is in use",
             why=_named(members) or "it has members, who have left by now",
@@ -204,7 +204,7 @@ class KafkaHome:
             members=[_facts(member) for member in members],
         )
 
-    def _kept_out(self, joining: Joining, code: Code) -> Conflict:
+    def _kept_out(self, joining: JoinRequest, code: ErrorCode) -> Conflict:
         members = self.view(joining.group).members
         remedy = "let all its members use one assignment, or give the job a group of its own"
         if code.name == "GROUP_MAX_SIZE_REACHED":
@@ -230,17 +230,17 @@ def _code_of(answer: m.DescribeGroupsResponse | m.ConsumerGroupDescribeResponse)
     return answer.groups[0].error_code
 
 
-def _named(members: Sequence[Holder]) -> str:
+def _named(members: Sequence[GroupMember]) -> str:
     return "; ".join(_sentence(member) for member in members)
 
 
-def _sentence(member: Holder) -> str:
+def _sentence(member: GroupMember) -> str:
     held = ", ".join(map(str, sorted(member.partitions))) or "nothing"
     who = ", ".join(filter(None, (f"client {member.client_id}", f"host {member.host}")))
     return f"member {member.member_id} ({who}) holds {held}"
 
 
-def _facts(member: Holder) -> dict[str, Any]:
+def _facts(member: GroupMember) -> dict[str, Any]:
     return {
         "member": member.member_id,
         "client": member.client_id,

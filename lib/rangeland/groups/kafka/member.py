@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rangeland.dialects.dialect import Question
-from rangeland.dialects.error_meaning import Code, Verdict
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import RangelandError, Unreachable
-from rangeland.groups.backend import Fenced, Joining, Standing
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
 from rangeland.groups.kafka.assignment import Assignment, assign
-from rangeland.groups.kafka.coordinator import PAUSE_MS, Coordinators, refusal
+from rangeland.groups.kafka.coordinator import PAUSE_MS, CoordinatorClient, refusal
 from rangeland.groups.kafka.offset_commits import ask_commit, code_of_commit
 from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
@@ -45,18 +45,18 @@ _OVER: Final = frozenset(
 )
 _CONFLICTS: Final = frozenset({"INCONSISTENT_GROUP_PROTOCOL", "GROUP_MAX_SIZE_REACHED"})
 
-Explain = Callable[[Code], RangelandError]
+Explain = Callable[[ErrorCode], RangelandError]
 """Makes a Conflict that names the group's members, of the code that keeps us out."""
 
 
-class Member:
+class KafkaMember:
     """A ``groups.Membership``. Holds nothing before its first ``rejoin``."""
 
     def __init__(
         self,
-        coordinators: Coordinators,
+        coordinators: CoordinatorClient,
         lock: threading.RLock,
-        joining: Joining,
+        joining: JoinRequest,
         explain: Explain,
     ) -> None:
         self._coordinators = coordinators
@@ -118,7 +118,7 @@ class Member:
             protocols=(m.JoinGroupProtocol(name=joining.assignment, metadata=said),),
         )
         answer, code = self._ask(request, joining.rebalance_ms, joining.rebalance_ms)
-        if code.verdict is Verdict.OK:
+        if code.verdict is ErrorMeaning.OK:
             self._member_id = answer.member_id
             found: m.JoinGroupResponse = answer
             return found
@@ -144,7 +144,7 @@ class Member:
             ),
         )
         answer, code = self._ask(request, self._joining.rebalance_ms, self._joining.rebalance_ms)
-        if code.verdict is not Verdict.OK:
+        if code.verdict is not ErrorMeaning.OK:
             self._join_anew_or_raise(code, "a member asked for its share")
             return False
         self._generation = joined.generation_id
@@ -153,7 +153,7 @@ class Member:
         self._holds = True
         return True
 
-    def _join_anew_or_raise(self, code: Code, when: str) -> None:
+    def _join_anew_or_raise(self, code: ErrorCode, when: str) -> None:
         if code.name in _CONFLICTS:
             raise self._explain(code)
         if code.name in _OVER:
@@ -195,23 +195,23 @@ class Member:
 
     # --- while it holds ----------------------------------------------------------------
 
-    def beat(self) -> Standing:
+    def beat(self) -> HeartbeatStatus:
         with self._lock:
             if not self._holds:
-                return Standing.LOST
+                return HeartbeatStatus.LOST
             request = m.HeartbeatRequest(
                 group_id=self._joining.group,
                 generation_id=self._generation,
                 member_id=self._member_id,
             )
             _, code = self._ask(request, self.beat_ms)
-            if code.verdict is Verdict.OK:
-                return Standing.HOLDS
+            if code.verdict is ErrorMeaning.OK:
+                return HeartbeatStatus.HOLDS
             if code.name == "REBALANCE_IN_PROGRESS":
-                return Standing.REBALANCING
+                return HeartbeatStatus.REBALANCING
             if code.name in _OVER:
                 self._forget(code)
-                return Standing.LOST
+                return HeartbeatStatus.LOST
             raise refusal(code, self._joining.group, "a member sent its heartbeat")
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -238,7 +238,7 @@ class Member:
                 fenced = self._fenced(f"{code.name}: {code.description}")
                 self._forget(code)
                 raise fenced
-            if code.verdict is not Verdict.OK:
+            if code.verdict is not ErrorMeaning.OK:
                 raise refusal(code, group, "a member committed its offsets")
 
     def leave(self) -> None:
@@ -261,7 +261,7 @@ class Member:
 
     def _ask(
         self, request: Any, patience_ms: int, rebalance_ms: int | None = None
-    ) -> tuple[Any, Code]:
+    ) -> tuple[Any, ErrorCode]:
         wait_ms = None if rebalance_ms is None else rebalance_ms + JOIN_SLACK_MS
         return self._coordinators.ask(
             self._joining.group,
@@ -270,7 +270,7 @@ class Member:
             patience_ms,
         )
 
-    def _forget(self, code: Code) -> None:
+    def _forget(self, code: ErrorCode) -> None:
         """What was held is void. With a wrong generation the member itself may still be known:
         under its old id it replaces itself, under a new one all would wait for the old."""
         self._holds = False

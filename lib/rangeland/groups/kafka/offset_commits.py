@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.dialects.dialect import Question
-from rangeland.dialects.error_meaning import Verdict
+from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.model import Partition
@@ -75,6 +75,6 @@ def read_group_offsets(answer: m.OffsetFetchResponse) -> dict[Partition, int | N
 
 def _deciding(codes: Iterable[int]) -> int:
     """The first that does not pass by itself, or else the first that is one at all, or 0."""
-    failed = [code for code in codes if judge(code).verdict is not Verdict.OK]
+    failed = [code for code in codes if judge(code).verdict is not ErrorMeaning.OK]
     lasting = [code for code in failed if not judge(code).verdict.may_pass]
     return next(iter(lasting or failed), 0)

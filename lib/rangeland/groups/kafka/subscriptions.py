@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import RemoteProtocolError
-from rangeland.groups.kafka.assignment import Subscribed
+from rangeland.groups.kafka.assignment import SubscribedMember
 from rangeland.model import Partition
 from rangeland.wire.encoding import decode, decode_from, encode, spec_of
 
@@ -42,16 +42,18 @@ def subscription_bytes(
     return _headed(said)
 
 
-def read_subscription(data: bytes, strategy: str, instance_id: str | None = None) -> Subscribed:
+def read_subscription(
+    data: bytes, strategy: str, instance_id: str | None = None
+) -> SubscribedMember:
     """As the assignor of ``strategy`` must see it: the sticky one believes the user data."""
     said = _read_headed(m.ConsumerProtocolSubscription, data)
     if said is None:
-        return Subscribed(frozenset(), instance_id=instance_id)
+        return SubscribedMember(frozenset(), instance_id=instance_id)
     held, generation = said.owned_partitions, said.generation_id
     if strategy == _STICKY:
         sticky = _user_data(said.user_data)
         held, generation = sticky.previous_assignment, sticky.generation
-    return Subscribed(frozenset(said.topics), frozenset(_flat(held)), generation, instance_id)
+    return SubscribedMember(frozenset(said.topics), frozenset(_flat(held)), generation, instance_id)
 
 
 def read_owner(data: bytes) -> str:

@@ -17,32 +17,42 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rangeland.errors import JobFileError
-from rangeland.groups.backend import Edge, GroupView, Holder, Joining, Membership
+from rangeland.groups.backend import GroupIO, GroupMember, GroupView, JoinRequest, Membership
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import client_id, job_of
-from rangeland.groups.rocketmq.masters import PATIENCE_MS, Masters, read_offsets, write_offsets
-from rangeland.groups.rocketmq.member import Member
-from rangeland.groups.rocketmq.membership_view import Census, brokers_of, occupied, take_census
+from rangeland.groups.rocketmq.masters import (
+    PATIENCE_MS,
+    MasterBrokers,
+    read_offsets,
+    write_offsets,
+)
+from rangeland.groups.rocketmq.member import RocketmqMember
+from rangeland.groups.rocketmq.membership_view import (
+    RocketmqGroupView,
+    brokers_of,
+    occupied,
+    take_census,
+)
 from rangeland.model import Partition
 
 ABSENT: Final = "absent"
 
 
-def open_home(edge: Edge) -> RocketMQHome:
+def open_home(edge: GroupIO) -> RocketmqGroups:
     """The home of all groups of the brokers that ``edge``'s name servers know."""
-    return RocketMQHome(edge)
+    return RocketmqGroups(edge)
 
 
-class RocketMQHome:
+class RocketmqGroups:
     """A ``groups.Home``. A driver has one, and one membership of it at a time: brokers know a
     member by its connection. A join blocks whoever else asks."""
 
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: GroupIO) -> None:
         self._edge = edge
-        self._masters = Masters(edge)
+        self._masters = MasterBrokers(edge)
         self._lock = threading.RLock()
-        self._joined: dict[str, tuple[Joining, Member]] = {}
+        self._joined: dict[str, tuple[JoinRequest, RocketmqMember]] = {}
         self._asked: dict[str, set[Partition]] = {}  # by group
 
     @property
@@ -77,7 +87,7 @@ class RocketMQHome:
             members = tuple(self._holder(group, c, held[c.client_id]) for c in census.clients)
             return GroupView(self._state(group, census), members)
 
-    def join(self, joining: Joining) -> Membership:
+    def join(self, joining: JoinRequest) -> Membership:
         """Raises JobFileError for an assignment other than range."""
         if joining.assignment != "range":
             raise JobFileError(
@@ -88,7 +98,7 @@ class RocketMQHome:
             )
         me = client_id(joining.host, os.getpid(), joining.job, uuid.uuid4().hex[:8])
         with self._lock:
-            member = Member(self._masters, self._lock, joining, me)
+            member = RocketmqMember(self._masters, self._lock, joining, me)
             self._joined[joining.group] = joining, member
             try:
                 member.rejoin()
@@ -112,22 +122,22 @@ class RocketMQHome:
         met = dict.fromkeys(route.brokers if route else (), retries)
         return bool(met), brokers_of(self._asked.get(group, ())) | met
 
-    def _queues(self, group: str, census: Census) -> Iterable[Partition]:
+    def _queues(self, group: str, census: RocketmqGroupView) -> Iterable[Partition]:
         """What the members share: what a driver here says, or all that is subscribed to."""
         if group in self._joined:
             return self._joined[group][0].partitions
         routes = {topic: self._masters.route(topic) for topic in sorted(census.topics)}
         return [q for topic, route in routes.items() if route for q in route.leaders(topic)]
 
-    def _state(self, group: str, census: Census) -> str:
+    def _state(self, group: str, census: RocketmqGroupView) -> str:
         _, member = self._joined.get(group, (None, None))
         is_stable = census.is_agreed if member is None else member.is_settled(census)
         return "stable" if is_stable else "rebalancing"
 
-    def _holder(self, group: str, client: g.Client, held: Iterable[Partition]) -> Holder:
+    def _holder(self, group: str, client: g.GroupClient, held: Iterable[Partition]) -> GroupMember:
         joining, _ = self._joined.get(group, (None, None))
         job = job_of(client.client_id)
-        return Holder(
+        return GroupMember(
             member_id=client.client_id,
             client_id=client.client_id,
             host=client.host,

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from rangeland.dialects.rocketmq.messages import Answer, Request, fields_of
+from rangeland.dialects.rocketmq.messages import RemotingRequest, RemotingResponse, fields_of
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition
-from rangeland.untrusted import MAX_INT32, Fields, Unreadable
+from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ RETRY_PREFIX: Final = "%RETRY%"
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class GroupClient:
     """A member of a group as one broker sees it."""
 
     client_id: str
@@ -41,39 +41,39 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class Connections:
+class GroupConnections:
     """``topics`` are what the group subscribes to, by its latest heartbeat."""
 
-    clients: tuple[Client, ...] = ()
+    clients: tuple[GroupClient, ...] = ()
     topics: frozenset[str] = frozenset()
 
 
 # --- offsets ----------------------------------------------------------------------------
 
 
-def query_offset(group: str, queue: Partition) -> Request:
+def query_offset(group: str, queue: Partition) -> RemotingRequest:
     """Without the last field a broker says 0 where it has nothing."""
     fields = fields_of(
         consumerGroup=group, topic=queue.topic, queueId=queue.number, setZeroIfNotFound=False
     )
-    return Request(QUERY_OFFSET, fields, about=queue)
+    return RemotingRequest(QUERY_OFFSET, fields, about=queue)
 
 
-def update_offset(group: str, queue: Partition, offset: int) -> Request:
+def update_offset(group: str, queue: Partition, offset: int) -> RemotingRequest:
     fields = fields_of(
         consumerGroup=group, topic=queue.topic, queueId=queue.number, commitOffset=offset
     )
-    return Request(UPDATE_OFFSET, fields, about=queue)
+    return RemotingRequest(UPDATE_OFFSET, fields, about=queue)
 
 
 # --- who is there -----------------------------------------------------------------------
 
 
-def connections(group: str) -> Request:
-    return Request(CONNECTIONS, fields_of(consumerGroup=group))
+def connections(group: str) -> RemotingRequest:
+    return RemotingRequest(CONNECTIONS, fields_of(consumerGroup=group))
 
 
-def heartbeat(client: str, group: str, topics: Collection[str]) -> Request:
+def heartbeat(client: str, group: str, topics: Collection[str]) -> RemotingRequest:
     """Makes the client a member, and the group where there is none and the broker may. The
     subscriptions count for all of the group."""
     subscriptions = [
@@ -97,22 +97,22 @@ def heartbeat(client: str, group: str, topics: Collection[str]) -> Request:
         "unitMode": False,
     }
     said = {"clientID": client, "consumerDataSet": [consumer], "producerDataSet": []}
-    return Request(HEARTBEAT, {}, _json(said))
+    return RemotingRequest(HEARTBEAT, {}, _json(said))
 
 
-def unregister(client: str, group: str) -> Request:
+def unregister(client: str, group: str) -> RemotingRequest:
     """Takes the connection that it comes by out of the group."""
-    return Request(UNREGISTER, fields_of(clientID=client, consumerGroup=group))
+    return RemotingRequest(UNREGISTER, fields_of(clientID=client, consumerGroup=group))
 
 
-def read_connections(answer: Answer) -> Connections:
+def read_connections(answer: RemotingResponse) -> GroupConnections:
     """Raises RemoteProtocolError."""
     return _reading(answer, _connections)
 
 
-def _connections(found: Fields) -> Connections:
+def _connections(found: JsonFields) -> GroupConnections:
     clients = tuple(
-        Client(
+        GroupClient(
             each.text("clientId"),
             each.text("clientAddr", "").rpartition(":")[0].strip("[]"),
             each.text("language", ""),
@@ -120,21 +120,21 @@ def _connections(found: Fields) -> Connections:
         for each in found.each("connectionSet", ())
     )
     topics = found.fields("subscriptionTable", {})
-    return Connections(clients, frozenset(t for t in topics if not t.startswith(RETRY_PREFIX)))
+    return GroupConnections(clients, frozenset(t for t in topics if not t.startswith(RETRY_PREFIX)))
 
 
 # --- locks ------------------------------------------------------------------------------
 
 
-def lock(client: str, group: str, queues: Collection[Partition]) -> Request:
+def lock(client: str, group: str, queues: Collection[Partition]) -> RemotingRequest:
     """Takes queues that nobody has locked, or nobody any more, and renews those that the
     client has. A lock ends a minute after that, and when the broker does."""
-    return Request(LOCK, {}, _locking(client, group, queues))
+    return RemotingRequest(LOCK, {}, _locking(client, group, queues))
 
 
-def unlock(client: str, group: str, queues: Collection[Partition]) -> Request:
+def unlock(client: str, group: str, queues: Collection[Partition]) -> RemotingRequest:
     """Of these, the ones that the named client has locked."""
-    return Request(UNLOCK, {}, _locking(client, group, queues))
+    return RemotingRequest(UNLOCK, {}, _locking(client, group, queues))
 
 
 def _locking(client: str, group: str, queues: Collection[Partition]) -> bytes:
@@ -144,12 +144,12 @@ def _locking(client: str, group: str, queues: Collection[Partition]) -> bytes:
     return _json({"clientId": client, "consumerGroup": group, "mqSet": listed})
 
 
-def read_locked(answer: Answer) -> frozenset[Partition]:
+def read_locked(answer: RemotingResponse) -> frozenset[Partition]:
     """Raises RemoteProtocolError."""
     return _reading(answer, _locked)
 
 
-def _locked(found: Fields) -> frozenset[Partition]:
+def _locked(found: JsonFields) -> frozenset[Partition]:
     return frozenset(
         Partition(q.text("topic"), q.number("queueId", 0, MAX_INT32), q.text("brokerName"))
         for q in found.each("lockOKMQSet", ())
@@ -163,9 +163,9 @@ def _json(said: Mapping[str, Any]) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode()
 
 
-def _reading(answer: Answer, read: Callable[[Fields], T]) -> T:
+def _reading(answer: RemotingResponse, read: Callable[[JsonFields], T]) -> T:
     try:
-        return read(Fields.parse(answer.body))
+        return read(JsonFields.parse(answer.body))
     except Unreadable as error:
         raise RemoteProtocolError(
             f"the answer to request {answer.request.code} cannot be read",

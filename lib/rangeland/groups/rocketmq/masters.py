@@ -4,7 +4,7 @@ Name servers say which brokers there are and where they listen. A master that do
 is looked up again, and one that has too much to do is asked again, until the asker's patience
 is over; then it is ``Unreachable``. Offsets of many queues are asked for, or written, in one go
 for each master. Slaves hear that a client is there, and nothing else: an
-offset that is written to a slave stays there. Everything goes through the ``Edge``.
+offset that is written to a slave stays there. Everything goes through the ``GroupIO``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from rangeland.dialects.dialect import Question
-from rangeland.dialects.error_meaning import Code, Verdict
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS, TOPIC_NOT_EXIST, judge
 from rangeland.dialects.rocketmq.pull_series import number_of
-from rangeland.dialects.rocketmq.routes import MASTER, Route, read_route
+from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_route
 from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.groups.backend import Edge
+from rangeland.groups.backend import GroupIO
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.model import Address, Partition
 
@@ -28,23 +28,23 @@ PATIENCE_MS: Final = 10_000
 """How long a master may be away or busy before a question is given up."""
 
 
-class Masters:
+class MasterBrokers:
     """The masters of brokers, as far as they are known. Not for several threads at once."""
 
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: GroupIO) -> None:
         self.edge = edge
         self._addresses: dict[str, Mapping[int, Address]] = {}
 
     def ask(
-        self, broker: str, topic: str, request: m.Request, patience_ms: int = PATIENCE_MS
-    ) -> tuple[m.Answer, Code]:
+        self, broker: str, topic: str, request: m.RemotingRequest, patience_ms: int = PATIENCE_MS
+    ) -> tuple[m.RemotingResponse, ErrorCode]:
         """The answer and its code, which is none of those that pass by themselves. ``topic``:
         one that the broker has queues of. Raises Unreachable."""
         deadline_ms = self.edge.now_ms() + patience_ms
         while True:
             try:
                 address = self._master(broker, topic)
-                answer: m.Answer = self.edge.ask(address, Question(request))
+                answer: m.RemotingResponse = self.edge.ask(address, Question(request))
             except Unreachable as error:
                 trouble = error
                 self._addresses.pop(broker, None)
@@ -53,23 +53,23 @@ class Masters:
                 if not code.verdict.may_pass:
                     return answer, code
                 trouble = _not_ready(broker, address, code, answer.remark)
-                if code.verdict is Verdict.FIND_LEADER:
+                if code.verdict is ErrorMeaning.FIND_LEADER:
                     self._addresses.pop(broker, None)
             if self.edge.now_ms() >= deadline_ms:
                 raise trouble
             self.edge.pause(PAUSE_MS)
 
     def ask_each(
-        self, requests: Sequence[m.Request], patience_ms: int = PATIENCE_MS
-    ) -> list[tuple[m.Answer, Code]]:
+        self, requests: Sequence[m.RemotingRequest], patience_ms: int = PATIENCE_MS
+    ) -> list[tuple[m.RemotingResponse, ErrorCode]]:
         """As ``ask``, about queues: those of a broker in one go. What that does not settle is
         asked once more by itself. Raises Unreachable."""
-        settled: dict[int, tuple[m.Answer, Code]] = {}
+        settled: dict[int, tuple[m.RemotingResponse, ErrorCode]] = {}
         for broker, places in _by_broker(requests).items():
             questions = [Question(requests[place]) for place in places]
             try:
                 address = self._master(broker, _queue(requests[places[0]]).topic)
-                answers: list[m.Answer] = self.edge.ask_all(address, questions)
+                answers: list[m.RemotingResponse] = self.edge.ask_all(address, questions)
             except Unreachable:
                 self._addresses.pop(broker, None)
                 continue
@@ -82,7 +82,9 @@ class Masters:
             for place, request in enumerate(requests)
         ]
 
-    def _ask_alone(self, request: m.Request, patience_ms: int) -> tuple[m.Answer, Code]:
+    def _ask_alone(
+        self, request: m.RemotingRequest, patience_ms: int
+    ) -> tuple[m.RemotingResponse, ErrorCode]:
         queue = _queue(request)
         return self.ask(queue.broker, queue.topic, request, patience_ms)
 
@@ -91,14 +93,14 @@ class Masters:
         known = [self._addresses.get(broker, {}) for broker in brokers]
         return [listed[number] for listed in known for number in sorted(listed) if number != MASTER]
 
-    def route(self, topic: str) -> Route | None:
+    def route(self, topic: str) -> TopicRoute | None:
         """None: the topic is unknown to all name servers that answer. Raises Unreachable where
         none does."""
         tried: dict[str, str] = {}
         is_unknown = False
         for seed in self.edge.seeds:
             try:
-                answer: m.Answer = self.edge.ask(seed, Question(m.route(topic)))
+                answer: m.RemotingResponse = self.edge.ask(seed, Question(m.route(topic)))
             except Unreachable as error:
                 tried[str(seed)] = error.why or error.what
                 continue
@@ -116,7 +118,7 @@ class Masters:
             tried=tried,
         )
 
-    def _learned(self, route: Route) -> Route:
+    def _learned(self, route: TopicRoute) -> TopicRoute:
         for broker, (_, addresses) in route.brokers.items():
             self._addresses[broker] = addresses
         return route
@@ -136,12 +138,12 @@ class Masters:
         return listed[MASTER]
 
 
-def _queue(request: m.Request | m.Pull) -> Partition:
+def _queue(request: m.RemotingRequest | m.Pull) -> Partition:
     assert request.about is not None
     return request.about
 
 
-def _by_broker(requests: Sequence[m.Request]) -> dict[str, list[int]]:
+def _by_broker(requests: Sequence[m.RemotingRequest]) -> dict[str, list[int]]:
     """The places of the requests."""
     found: dict[str, list[int]] = {}
     for place, request in enumerate(requests):
@@ -153,7 +155,7 @@ def _by_broker(requests: Sequence[m.Request]) -> dict[str, list[int]]:
 
 
 def read_offsets(
-    masters: Masters, group: str, queues: Sequence[Partition]
+    masters: MasterBrokers, group: str, queues: Sequence[Partition]
 ) -> dict[Partition, int | None]:
     answers = masters.ask_each([g.query_offset(group, queue) for queue in queues])
     found: dict[Partition, int | None] = {}
@@ -164,7 +166,9 @@ def read_offsets(
     return found
 
 
-def write_offsets(masters: Masters, group: str, offsets: Mapping[Partition, int], me: str) -> None:
+def write_offsets(
+    masters: MasterBrokers, group: str, offsets: Mapping[Partition, int], me: str
+) -> None:
     """Makes the group where there is none. ``me`` is a client id of nobody who is a member
     over another connection."""
     requests = [g.update_offset(group, queue, offset) for queue, offset in sorted(offsets.items())]
@@ -182,7 +186,9 @@ def write_offsets(masters: Masters, group: str, offsets: Mapping[Partition, int]
             raise _not_written(answer, group)
 
 
-def _firsts(requests: Sequence[m.Request]) -> tuple[list[m.Request], list[m.Request]]:
+def _firsts(
+    requests: Sequence[m.RemotingRequest],
+) -> tuple[list[m.RemotingRequest], list[m.RemotingRequest]]:
     """One of each broker and topic, to be answered before the others are sent. A broker of
     5.5.0 loses one of two offsets that are the first of a group and topic and that come at
     once: ``ConsumerOffsetManager.commitOffset`` makes their map without a lock."""
@@ -195,7 +201,9 @@ def _firsts(requests: Sequence[m.Request]) -> tuple[list[m.Request], list[m.Requ
     )
 
 
-def _written(masters: Masters, group: str, requests: Sequence[m.Request]) -> list[m.Answer]:
+def _written(
+    masters: MasterBrokers, group: str, requests: Sequence[m.RemotingRequest]
+) -> list[m.RemotingResponse]:
     """The answers, which are successes or say that there is no such group."""
     answers = [answer for answer, _ in masters.ask_each(requests)]
     for answer in answers:
@@ -204,7 +212,7 @@ def _written(masters: Masters, group: str, requests: Sequence[m.Request]) -> lis
     return answers
 
 
-def _not_written(answer: m.Answer, group: str) -> RangelandError:
+def _not_written(answer: m.RemotingResponse, group: str) -> RangelandError:
     when = f"its offset of {_queue(answer.request)} was written"
     return refusal(judge(answer.code), answer.remark, group, when)
 
@@ -212,7 +220,7 @@ def _not_written(answer: m.Answer, group: str) -> RangelandError:
 # --- how it is said ---------------------------------------------------------------------
 
 
-def _not_ready(broker: str, address: Address, code: Code, remark: str) -> Unreachable:
+def _not_ready(broker: str, address: Address, code: ErrorCode, remark: str) -> Unreachable:
     return Unreachable(
         f"the master of {broker} at {address} does not do what it is asked",
         why=f"{code.name}: {remark or code.description}",
@@ -230,12 +238,12 @@ _REMEDIES: Final = {
 }
 
 
-def refusal(code: Code, remark: str, group: str, when: str) -> RangelandError:
+def refusal(code: ErrorCode, remark: str, group: str, when: str) -> RangelandError:
     """What a code means that nobody was prepared for: the same would be refused again, or
     the broker has failed. ``when`` is a whole sentence without its end."""
     why = f"{code.name}: {remark or code.description}, when {when}"
     facts = {"group": group, "code": code.name}
-    if code.verdict in (Verdict.REFUSED, Verdict.UNSUPPORTED):
+    if code.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
         remedy = _REMEDIES.get(code.name, "check the group and the brokers' settings")
         return JobFileError(
             f"the brokers refuse group {group}", why=why, do=remedy.format(group=group), **facts

@@ -25,13 +25,13 @@ from rangeland.dialects.dialect import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.errors import Conflict, JobFileError, RangelandError
-from rangeland.groups.backend import Fenced, Joining, Standing
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import shares
 from rangeland.groups.rocketmq.client_ids import job_of
-from rangeland.groups.rocketmq.masters import PATIENCE_MS, Masters, refusal, write_offsets
+from rangeland.groups.rocketmq.masters import PATIENCE_MS, MasterBrokers, refusal, write_offsets
 from rangeland.groups.rocketmq.membership_view import (
-    Census,
+    RocketmqGroupView,
     brokers_of,
     facts,
     occupied,
@@ -49,11 +49,11 @@ RETRY_MS: Final = 500
 _MISSES: Final = 3
 
 
-class Member:
+class RocketmqMember:
     """A ``groups.Membership``. Holds nothing before its first ``rejoin``."""
 
     def __init__(
-        self, masters: Masters, lock: threading.RLock, joining: Joining, client_id: str
+        self, masters: MasterBrokers, lock: threading.RLock, joining: JoinRequest, client_id: str
     ) -> None:
         self._masters = masters
         self._lock = lock
@@ -85,7 +85,7 @@ class Member:
     def beat_ms(self) -> int:
         return max(1, min(BEAT_MS, self._joining.session_ms // 3))
 
-    def is_settled(self, census: Census) -> bool:
+    def is_settled(self, census: RocketmqGroupView) -> bool:
         """Whether its share is still that of the members who are there now."""
         is_agreed = census.is_agreed and census.lists_everywhere(self._id)
         return self._holds and is_agreed and census.ids == self._ids
@@ -115,7 +115,7 @@ class Member:
                     raise obstacle
                 edge.pause(RETRY_MS)
 
-    def _patience_ms(self, census: Census) -> int:
+    def _patience_ms(self, census: RocketmqGroupView) -> int:
         """A lock in a group with nobody else in it is one that a dead client has left behind,
         and ends by itself."""
         others = set(census.ids) - {self._id}
@@ -125,7 +125,7 @@ class Member:
     def _orphans_ms(self) -> int:
         return max(self._joining.rebalance_ms, LOCK_MS + SLACK_MS)
 
-    def _announced(self) -> Census:
+    def _announced(self) -> RocketmqGroupView:
         """Who is there, after all brokers have heard of this member. Nobody hears of it
         before it is known that no stranger is there."""
         if not self._is_known:
@@ -134,7 +134,7 @@ class Member:
         self._send_heartbeats(PATIENCE_MS)
         return self._look(PATIENCE_MS)
 
-    def _look(self, patience_ms: int) -> Census:
+    def _look(self, patience_ms: int) -> RocketmqGroupView:
         joining = self._joining
         census = take_census(self._masters, joining.group, self._brokers, patience_ms)
         if not self._holds and (strangers := census.strangers(joining.job)):
@@ -152,7 +152,7 @@ class Member:
             self._ask(broker, request, "a member sent its heartbeat", patience_ms)
         self._tell_slaves(self._masters.slaves(self._brokers), request)
 
-    def _claim(self, census: Census) -> Conflict | None:
+    def _claim(self, census: RocketmqGroupView) -> Conflict | None:
         """None once all of the share is locked, and nothing else; otherwise what is not."""
         by_rule = shares(self._joining.partitions, census.ids)
         share = frozenset(by_rule.get(self._id, ()))
@@ -172,10 +172,10 @@ class Member:
 
     # --- while it holds ----------------------------------------------------------------
 
-    def beat(self) -> Standing:
+    def beat(self) -> HeartbeatStatus:
         with self._lock:
             if not self._holds:
-                return Standing.LOST
+                return HeartbeatStatus.LOST
             census = self._look(self.beat_ms)
             # Only its own heartbeats list it, and each comes after such a look: so whoever is
             # not listed here has been away, and others have seen that.
@@ -186,7 +186,7 @@ class Member:
             if self._take(self._locked, self.beat_ms) != self._locked:
                 return self._lose()
             self._locked_at_ms = asked_at_ms
-            return Standing.HOLDS if census.ids == self._ids else Standing.REBALANCING
+            return HeartbeatStatus.HOLDS if census.ids == self._ids else HeartbeatStatus.REBALANCING
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Writes nothing unless each queue's lock is this member's, just renewed. Brokers do
@@ -220,9 +220,9 @@ class Member:
     def _is_locked_in_time(self) -> bool:
         return self._masters.edge.now_ms() - self._locked_at_ms < LOCK_MS
 
-    def _lose(self) -> Standing:
+    def _lose(self) -> HeartbeatStatus:
         self._holds = False
-        return Standing.LOST
+        return HeartbeatStatus.LOST
 
     def leave(self) -> None:
         with self._lock:
@@ -256,20 +256,22 @@ class Member:
             request = g.unlock(client, self._joining.group, some)
             self._ask(broker, request, "a member gave queues back", PATIENCE_MS)
 
-    def _ask(self, broker: str, request: m.Request, when: str, patience_ms: int) -> m.Answer:
+    def _ask(
+        self, broker: str, request: m.RemotingRequest, when: str, patience_ms: int
+    ) -> m.RemotingResponse:
         answer, code = self._masters.ask(broker, self._brokers[broker], request, patience_ms)
         if answer.code != SUCCESS:
             raise refusal(code, answer.remark, self._joining.group, when)
         return answer
 
-    def _tell(self, broker: str, request: m.Request) -> None:
+    def _tell(self, broker: str, request: m.RemotingRequest) -> None:
         try:
             self._masters.ask(broker, self._brokers[broker], request, patience_ms=0)
         except RangelandError:
             # The connection's end tells it, and locks end by themselves.
             return
 
-    def _tell_slaves(self, slaves: Collection[Address], request: m.Request) -> None:
+    def _tell_slaves(self, slaves: Collection[Address], request: m.RemotingRequest) -> None:
         for slave in slaves:
             if slave in self._silent:
                 continue
@@ -281,7 +283,7 @@ class Member:
 
     # --- how it is said ----------------------------------------------------------------
 
-    def _unsettled(self, census: Census) -> Conflict | None:
+    def _unsettled(self, census: RocketmqGroupView) -> Conflict | None:
         if census.is_agreed and census.lists_everywhere(self._id):
             return None
         return Conflict(
@@ -293,7 +295,7 @@ class Member:
             members=facts(census.clients),
         )
 
-    def _blocked(self, queues: Collection[Partition], census: Census) -> Conflict:
+    def _blocked(self, queues: Collection[Partition], census: RocketmqGroupView) -> Conflict:
         queue, group = min(queues), self._joining.group
         others = [client for client in census.clients if client.client_id != self._id]
         who = told(others) if others else "nobody who is in the group"
@@ -307,9 +309,13 @@ class Member:
             members=facts(others),
         )
 
-    def _not_taken(self, census: Census) -> JobFileError:
+    def _not_taken(self, census: RocketmqGroupView) -> JobFileError:
         group = self._joining.group
-        missing = [b for b in self._brokers if not Census({b: census.seen[b]}).ids.count(self._id)]
+        missing = [
+            b
+            for b in self._brokers
+            if not RocketmqGroupView({b: census.seen[b]}).ids.count(self._id)
+        ]
         return JobFileError(
             f"the brokers do not take members of group {group}",
             why=f"{', '.join(missing)} took its heartbeats {_MISSES} times and does not list it",

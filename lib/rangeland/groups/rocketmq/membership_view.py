@@ -15,20 +15,20 @@ from rangeland.errors import Conflict
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.assignment import in_order
 from rangeland.groups.rocketmq.client_ids import job_of
-from rangeland.groups.rocketmq.masters import Masters, refusal
+from rangeland.groups.rocketmq.masters import MasterBrokers, refusal
 from rangeland.model import Partition
 
 _SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class RocketmqGroupView:
     """``seen`` by broker."""
 
-    seen: Mapping[str, g.Connections]
+    seen: Mapping[str, g.GroupConnections]
 
     @property
-    def clients(self) -> tuple[g.Client, ...]:
+    def clients(self) -> tuple[g.GroupClient, ...]:
         """Each once, in upstream's order."""
         by_id = {c.client_id: c for found in self.seen.values() for c in found.clients}
         return tuple(by_id[client] for client in in_order(by_id))
@@ -52,24 +52,24 @@ class Census:
             any(c.client_id == client for c in found.clients) for found in self.seen.values()
         )
 
-    def strangers(self, job: str) -> list[g.Client]:
+    def strangers(self, job: str) -> list[g.GroupClient]:
         """Whoever is no driver of the job. A group has one set of subscriptions, so what each
         of them reads is not known; the group would give it a share of all."""
         return [client for client in self.clients if job_of(client.client_id) != job]
 
 
 def take_census(
-    masters: Masters, group: str, brokers: Mapping[str, str], patience_ms: int
-) -> Census:
+    masters: MasterBrokers, group: str, brokers: Mapping[str, str], patience_ms: int
+) -> RocketmqGroupView:
     """``brokers``: each with one of its topics. Raises Unreachable."""
-    seen: dict[str, g.Connections] = {}
+    seen: dict[str, g.GroupConnections] = {}
     for broker, topic in sorted(brokers.items()):
         answer, code = masters.ask(broker, topic, g.connections(group), patience_ms)
         if answer.code not in (SUCCESS, g.NOBODY_ONLINE):
             raise refusal(code, answer.remark, group, "its members were asked for")
         is_there = answer.code == SUCCESS
-        seen[broker] = g.read_connections(answer) if is_there else g.Connections()
-    return Census(seen)
+        seen[broker] = g.read_connections(answer) if is_there else g.GroupConnections()
+    return RocketmqGroupView(seen)
 
 
 def brokers_of(partitions: Iterable[Partition]) -> dict[str, str]:
@@ -80,7 +80,7 @@ def brokers_of(partitions: Iterable[Partition]) -> dict[str, str]:
 # --- sentences --------------------------------------------------------------------------
 
 
-def occupied(group: str, there: Sequence[g.Client], what: str) -> Conflict:
+def occupied(group: str, there: Sequence[g.GroupClient], what: str) -> Conflict:
     """Somebody is in the group who stands in the way; ``what`` was not done for that."""
     return Conflict(
         f"{what}: group {group} is in use",
@@ -91,16 +91,16 @@ def occupied(group: str, there: Sequence[g.Client], what: str) -> Conflict:
     )
 
 
-def told(clients: Sequence[g.Client]) -> str:
+def told(clients: Sequence[g.GroupClient]) -> str:
     """``client 10.0.0.7@88#4711 (host 10.0.0.7, JAVA)``, and so on."""
     more = f" and {len(clients) - _SHOWN} more" if len(clients) > _SHOWN else ""
     return "; ".join(_told(each) for each in clients[:_SHOWN]) + more
 
 
-def _told(client: g.Client) -> str:
+def _told(client: g.GroupClient) -> str:
     where = ", ".join(filter(None, (client.host and f"host {client.host}", client.language)))
     return f"client {client.client_id}{f' ({where})' if where else ''}"
 
 
-def facts(clients: Sequence[g.Client]) -> list[dict[str, Any]]:
+def facts(clients: Sequence[g.GroupClient]) -> list[dict[str, Any]]:
     return [{"client": c.client_id, "host": c.host, "language": c.language} for c in clients]

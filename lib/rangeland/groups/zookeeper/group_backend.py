@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rangeland.errors import Conflict, JobFileError
-from rangeland.groups.backend import GroupView, Joining
-from rangeland.groups.zookeeper.member import ZooKeeperMembership, setting, stuck
-from rangeland.groups.zookeeper.membership_view import Census, occupied, take_census
+from rangeland.groups.backend import GroupView, JoinRequest
+from rangeland.groups.zookeeper.member import ZooKeeperMember, setting, stuck
+from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, occupied, take_census
 from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, parent, read_offset
 from rangeland.model import Partition
 from rangeland.zookeeper.connect_string import read_ensemble
@@ -23,7 +23,7 @@ _PER_TRANSACTION = 500
 _TRIES = 10
 
 
-class ZooKeeperHome:
+class ZooKeeperGroups:
     """See ``groups.Home``. ``job`` tells in ``view`` whose drivers are ours. Raises
     JobFileError where ``zookeeper`` cannot be read."""
 
@@ -32,7 +32,7 @@ class ZooKeeperHome:
         self._job = job
         self._connect_ms = connect_ms
         self._session: ZooKeeper | None = None
-        self._memberships: list[ZooKeeperMembership] = []
+        self._memberships: list[ZooKeeperMember] = []
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class ZooKeeperHome:
         census = self._census(group)
         return GroupView("absent") if census is None else GroupView(census.state, census.holders())
 
-    def join(self, joining: Joining) -> ZooKeeperMembership:
+    def join(self, joining: JoinRequest) -> ZooKeeperMember:
         """Raises JobFileError for an assignment other than range."""
         if joining.assignment != "range":
             raise JobFileError(
@@ -68,7 +68,7 @@ class ZooKeeperHome:
                 do="leave group.assignment out",
                 group=joining.group,
             )
-        membership = ZooKeeperMembership(
+        membership = ZooKeeperMember(
             lambda: connect(
                 self._zookeeper, connect_ms=self._connect_ms, session_ms=joining.session_ms
             ),
@@ -98,7 +98,7 @@ class ZooKeeperHome:
             self._session = connect(self._zookeeper, connect_ms=self._connect_ms)
         return self._session
 
-    def _census(self, group: str) -> Census | None:
+    def _census(self, group: str) -> ZooKeeperGroupView | None:
         return take_census(self._connected(), group, self._job)
 
     def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rangeland.errors import Conflict, Unreachable
-from rangeland.groups.backend import Fenced, Joining, Standing
+from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
 from rangeland.groups.zookeeper.assignment import assign_ranges
 from rangeland.groups.zookeeper.membership_view import occupied, take_census
 from rangeland.groups.zookeeper.znode_layout import (
@@ -38,7 +38,7 @@ from rangeland.groups.zookeeper.znode_layout import (
     registration,
 )
 from rangeland.model import Partition
-from rangeland.zookeeper.znodes import Check, Create, Delete, Node, Operation, Refused, Write
+from rangeland.zookeeper.znodes import Check, Create, Delete, Operation, Refused, Write, Znode
 from rangeland.zookeeper.zookeeper_client import ZooKeeper
 
 BEAT_MS = 3_000
@@ -50,7 +50,7 @@ _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ClaimedPartition:
     """What this member has been given, and what it was computed from. ``claims`` are the
     numbers of creation of its owner nodes; ``ids`` is all the group as it was."""
 
@@ -60,15 +60,15 @@ class _Place:
     claims: Mapping[Partition, int] = field(default_factory=dict)
 
 
-class ZooKeeperMembership:
+class ZooKeeperMember:
     """See ``groups.Membership``. Only a member after ``rejoin`` has returned once."""
 
-    def __init__(self, open_session: Callable[[], ZooKeeper], joining: Joining) -> None:
+    def __init__(self, open_session: Callable[[], ZooKeeper], joining: JoinRequest) -> None:
         self._open = open_session
         self._joining = joining
         self._zookeeper: ZooKeeper | None = None
-        self._registered: _Place | None = None  # without claims
-        self._place: _Place | None = None
+        self._registered: _ClaimedPartition | None = None  # without claims
+        self._place: _ClaimedPartition | None = None
         self._held: frozenset[Partition] = frozenset()  # what may have to be given back
         self._generation = 0
         self._seen: tuple[object, ...] = ()  # what the last beat found in order
@@ -92,31 +92,33 @@ class ZooKeeperMembership:
 
     # --- beat --------------------------------------------------------------------------
 
-    def beat(self) -> Standing:
+    def beat(self) -> HeartbeatStatus:
         zookeeper, place = self._zookeeper, self._place
         if zookeeper is None:
-            return Standing.LOST
+            return HeartbeatStatus.LOST
         if place is None:
-            return Standing.REBALANCING
+            return HeartbeatStatus.REBALANCING
         try:
             return self._standing(zookeeper, place)
         except Unreachable:
             if self._zookeeper is not zookeeper:  # left meanwhile
-                return Standing.LOST
+                return HeartbeatStatus.LOST
             raise
 
-    def _standing(self, zookeeper: ZooKeeper, place: _Place) -> Standing:
+    def _standing(self, zookeeper: ZooKeeper, place: _ClaimedPartition) -> HeartbeatStatus:
         if zookeeper.session != place.session:
-            return Standing.LOST
+            return HeartbeatStatus.LOST
         within_ms = max(1_000, self._joining.session_ms // 3)
         ids = zookeeper.children(ids_path(self._joining.group), within_ms)
         is_whole = self._is_whole(zookeeper, place, within_ms)
         is_registered = zookeeper.session == place.session and place.member_id in (ids or ())
         if not (is_whole and is_registered):
-            return Standing.LOST
-        return Standing.HOLDS if tuple(ids or ()) == place.ids else Standing.REBALANCING
+            return HeartbeatStatus.LOST
+        return (
+            HeartbeatStatus.HOLDS if tuple(ids or ()) == place.ids else HeartbeatStatus.REBALANCING
+        )
 
-    def _is_whole(self, zookeeper: ZooKeeper, place: _Place, within_ms: int) -> bool:
+    def _is_whole(self, zookeeper: ZooKeeper, place: _ClaimedPartition, within_ms: int) -> bool:
         """All owner nodes are its own. They are looked at only if any came or went since."""
         folders = {parent(self._owner_path(p)) for p in place.claims}
         changes = zookeeper.last_changes(sorted(folders), within_ms)
@@ -161,10 +163,10 @@ class ZooKeeperMembership:
         if self._look(zookeeper)[0] != ids or zookeeper.session != me.session:
             self._release(zookeeper)
             return self._unsettled("members came or went each time")
-        self._place = _Place(me.session, me.member_id, ids, claims)
+        self._place = _ClaimedPartition(me.session, me.member_id, ids, claims)
         return None
 
-    def _register(self, zookeeper: ZooKeeper) -> _Place | None:
+    def _register(self, zookeeper: ZooKeeper) -> _ClaimedPartition | None:
         """A name is used once: an old one may be in a transaction that is still to come."""
         old = self._registered
         if old is not None and old.session == zookeeper.session:
@@ -180,7 +182,7 @@ class ZooKeeperMembership:
         zookeeper.apply([Create(path, registration(self._joining.partitions, now_ms), True)])
         node = zookeeper.read(path)
         if node is not None:
-            self._registered = _Place(node.session, name)
+            self._registered = _ClaimedPartition(node.session, name)
         return self._registered
 
     def _look(self, zookeeper: ZooKeeper) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -198,7 +200,7 @@ class ZooKeeperMembership:
     # --- claims ------------------------------------------------------------------------
 
     def _claim(
-        self, zookeeper: ZooKeeper, me: _Place, share: frozenset[Partition]
+        self, zookeeper: ZooKeeper, me: _ClaimedPartition, share: frozenset[Partition]
     ) -> dict[Partition, int] | Conflict | Unreachable:
         """All of the share, or nothing and who stands in the way."""
         self._held = share
@@ -216,7 +218,7 @@ class ZooKeeperMembership:
                 return self._blocked(partition, read_owner(node.content))
         return self._unsettled("owners came and went each time")
 
-    def _claiming(self, me: _Place, partitions: Sequence[Partition]) -> list[Operation]:
+    def _claiming(self, me: _ClaimedPartition, partitions: Sequence[Partition]) -> list[Operation]:
         operations: list[Operation] = [Check(ids_path(self._joining.group, me.member_id), 0)]
         for path in map(self._owner_path, partitions):
             content = (me.member_id + THREAD).encode()
@@ -250,7 +252,7 @@ class ZooKeeperMembership:
             self._commit(zookeeper, place, {p: offsets[p] for p in some})
 
     def _commit(
-        self, zookeeper: ZooKeeper, place: _Place, offsets: Mapping[Partition, int]
+        self, zookeeper: ZooKeeper, place: _ClaimedPartition, offsets: Mapping[Partition, int]
     ) -> None:
         refused: Refused | None = None
         for _ in range(_TRIES):
@@ -262,7 +264,7 @@ class ZooKeeperMembership:
         raise stuck(self._joining.group, refused, _TRIES)
 
     def _committing(
-        self, zookeeper: ZooKeeper, place: _Place, offsets: Mapping[Partition, int]
+        self, zookeeper: ZooKeeper, place: _ClaimedPartition, offsets: Mapping[Partition, int]
     ) -> list[Operation]:
         group = self._joining.group
         owners = zookeeper.read_all(map(self._owner_path, offsets))
@@ -291,8 +293,8 @@ class ZooKeeperMembership:
         return owner_path(self._joining.group, partition)
 
     def _mine(
-        self, me: _Place, partition: Partition, nodes: Mapping[str, Node | None]
-    ) -> Node | None:
+        self, me: _ClaimedPartition, partition: Partition, nodes: Mapping[str, Znode | None]
+    ) -> Znode | None:
         """The owner's node if this member in this session has made it."""
         node = nodes[self._owner_path(partition)]
         is_mine = node is not None and node.session == me.session
@@ -300,8 +302,8 @@ class ZooKeeperMembership:
 
     def _taken(
         self,
-        place: _Place,
-        nodes: Mapping[str, Node | None],
+        place: _ClaimedPartition,
+        nodes: Mapping[str, Znode | None],
         partitions: Mapping[Partition, int] | None = None,
     ) -> str:
         """Who has a partition that was this member's; empty if nobody has."""
@@ -357,7 +359,7 @@ _CLAIMED_VERSION = 1
 
 
 def setting(
-    group: str, partition: Partition, offset: int, written: Mapping[str, Node | None]
+    group: str, partition: Partition, offset: int, written: Mapping[str, Znode | None]
 ) -> Operation:
     """Writes an offset, into the node that is there if there is one."""
     path, content = offset_path(group, partition), str(offset).encode()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rangeland.errors import Conflict
-from rangeland.groups.backend import Holder
+from rangeland.groups.backend import GroupMember
 from rangeland.groups.zookeeper.znode_layout import (
     group_path,
     holder,
@@ -27,7 +27,7 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class ZooKeeperGroupView:
     """``topics`` are what each registered member reads, None where that cannot be told.
     ``owners`` may name members that are not registered. ``job`` tells whose drivers are ours."""
 
@@ -40,7 +40,7 @@ class Census:
     def ids(self) -> tuple[str, ...]:
         return tuple(sorted(self.topics))
 
-    def holders(self) -> tuple[Holder, ...]:
+    def holders(self) -> tuple[GroupMember, ...]:
         """All members, those that only own something too."""
         held: dict[str, set[Partition]] = {member: set() for member in self.topics}
         for partition, member in self.owners.items():
@@ -53,7 +53,7 @@ class Census:
             h.member_id for h in self.holders() if h.is_ours and h.member_id in self.topics
         )
 
-    def strangers(self, partitions: Collection[Partition]) -> list[Holder]:
+    def strangers(self, partitions: Collection[Partition]) -> list[GroupMember]:
         """Registered members that are no drivers of this job and read its topics. One that
         holds nothing as yet counts: the group would give it a share."""
         wanted = {p.topic for p in partitions}
@@ -88,7 +88,7 @@ class Census:
         return any(max(counts) - min(counts) > 1 for counts in shares.values())
 
 
-def take_census(zookeeper: ZooKeeper, group: str, job: str) -> Census | None:
+def take_census(zookeeper: ZooKeeper, group: str, job: str) -> ZooKeeperGroupView | None:
     """None where nothing is known of the group. Raises Unreachable."""
     zookeeper.catch_up()
     ids, owners = ids_path(group), f"{group_path(group)}/owners"
@@ -101,7 +101,9 @@ def take_census(zookeeper: ZooKeeper, group: str, job: str) -> Census | None:
         for path, node in nodes.items()
         if node is not None
     }
-    return Census(group, job, topics, _read_owners(zookeeper, owners, listed[owners] or ()))
+    return ZooKeeperGroupView(
+        group, job, topics, _read_owners(zookeeper, owners, listed[owners] or ())
+    )
 
 
 def _read_owners(zookeeper: ZooKeeper, owners: str, topics: Sequence[str]) -> dict[Partition, str]:
@@ -118,12 +120,12 @@ def _read_owners(zookeeper: ZooKeeper, owners: str, topics: Sequence[str]) -> di
 # --- sentences --------------------------------------------------------------------------
 
 
-def told(holders: Sequence[Holder]) -> str:
+def told(holders: Sequence[GroupMember]) -> str:
     """``g_host-1795233329683-c81507e9 on host (orders/1-0, orders/1-1)``, and so on."""
     return "; ".join(_told(each) for each in holders)
 
 
-def _told(member: Holder) -> str:
+def _told(member: GroupMember) -> str:
     owned = sorted(member.partitions, key=lambda p: (p.topic, p.broker, p.number))
     shown = ", ".join(map(str, owned[:_SHOWN]))
     more = f" and {len(owned) - _SHOWN} more" if len(owned) > _SHOWN else ""
@@ -131,7 +133,7 @@ def _told(member: Holder) -> str:
     return f"{member.member_id}{where} ({f'owns {shown}{more}' if owned else 'owns nothing'})"
 
 
-def occupied(group: str, there: Sequence[Holder], what: str) -> Conflict:
+def occupied(group: str, there: Sequence[GroupMember], what: str) -> Conflict:
     """Somebody is in the group who stands in the way; ``what`` was not done for that."""
     return Conflict(
         f"{what}: group {group} is in use",

@@ -18,9 +18,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rangeland.errors import JobFileError, RemoteProtocolError
-from rangeland.groups.backend import Holder
+from rangeland.groups.backend import GroupMember
 from rangeland.model import Partition
-from rangeland.untrusted import MAX_INT32, Fields, Unreadable, decimal
+from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, decimal
 
 THREAD = "-0"
 """A member reads by one thread, whose name is the member's with this behind."""
@@ -92,7 +92,7 @@ def read_offset(path: str, content: bytes) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class MemberName:
     """What a member's id tells. ``job`` is empty for who is no driver of ours."""
 
     host: str = ""
@@ -105,13 +105,13 @@ def member_name(group: str, job: str, host: str, now_ms: int, random: str) -> st
     return f"{group}_{_DRIVER}.{job}@{host.replace('/', '_')}-{now_ms}-{random}"
 
 
-def read_name(group: str, member_id: str) -> Name:
+def read_name(group: str, member_id: str) -> MemberName:
     found = _MEMBER.fullmatch(member_id.removeprefix(f"{group}_"))
     if found is None:
-        return Name()
+        return MemberName()
     client, dot, job = (found["client"] or "").partition(".")
     is_driver = client == _DRIVER and bool(dot)
-    return Name(found["host"], _DRIVER if is_driver else "", job if is_driver else "")
+    return MemberName(found["host"], _DRIVER if is_driver else "", job if is_driver else "")
 
 
 def registration(partitions: Iterable[Partition], now_ms: int) -> bytes:
@@ -133,7 +133,7 @@ def read_topics(content: bytes) -> frozenset[str] | None:
     """The topics that a member reads; None where they cannot be told: a pattern, or a form
     that is not known here."""
     try:
-        said = Fields.parse(content)
+        said = JsonFields.parse(content)
     except Unreadable:
         return None
     if isinstance(subscription := said.get("subscription"), dict):
@@ -148,8 +148,8 @@ def read_owner(content: bytes) -> str:
     return member_id if dash and thread.isdigit() else text
 
 
-def holder(group: str, job: str, member_id: str, partitions: Iterable[Partition]) -> Holder:
+def holder(group: str, job: str, member_id: str, partitions: Iterable[Partition]) -> GroupMember:
     """A member as others see it; ours if it is a driver of this job."""
     name = read_name(group, member_id)
     is_ours = bool(job) and name.job == job
-    return Holder(member_id, name.client_id, name.host, frozenset(partitions), is_ours)
+    return GroupMember(member_id, name.client_id, name.host, frozenset(partitions), is_ours)
