@@ -18,8 +18,10 @@ from typing import Any
 
 from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import BadRecord, Conflict, RangelandError, RangeLost
-from rangeland.groups.lease import claimed
+from rangeland.groups.job_survey import survey_of
+from rangeland.groups.lease import GroupLease, claimed
 from rangeland.groups.offset_mirror import positions
+from rangeland.groups.shared_plan import SharedPlanReader
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, exposed, login_packages
 from rangeland.landing.adoption import AdoptResult
@@ -115,6 +117,9 @@ def apply(
 class Runner:
     """One command at work."""
 
+    lease: GroupLease | None = None
+    """In the job's group, while this run holds one."""
+
     def __init__(
         self, job: Job, spark: Any, progress: Progress, way: PlanKind = PlanKind.RUN
     ) -> None:
@@ -134,7 +139,9 @@ class Runner:
             spark, job, self.target, self.rows, transform, progress, self._warn
         )
         replacement = self.finisher.replacement
-        self.drafter = Planner(spark, job, self.target, way, replacement, progress, self._warn)
+        self.drafter = Planner(
+            spark, job, self.target, way, replacement, survey_of, progress, self._warn
+        )
 
     def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan on what is known now, and the look at the cluster that it was made of."""
@@ -164,16 +171,17 @@ class Runner:
         survey = self.finisher.survey = self.drafter.look_ahead()
         partitions, step = list(survey.logs), self.progress.step
         cluster = cluster_settings(self.job).knowing(survey)
-        with claimed(self.job, cluster, partitions, self._warn, step) as place:
-            self.finisher.place = place
+        with claimed(self.job, cluster, partitions, self._warn, step) as lease:
+            if lease is not None:
+                self.lease = lease
+                self.finisher.shared_reader = SharedPlanReader(lease, self.progress)
             done = work()
             self._mirror(to_the_end=True)
         return self._result(*done)
 
     def _mirror(self, *, to_the_end: bool) -> None:
         """What is landed by now, to the group. The rows are safe: what fails is a warning."""
-        place = self.finisher.place
-        if place is None:
+        if self.lease is None:
             return
         application = self.job.application
 
@@ -183,7 +191,7 @@ class Runner:
 
         try:
             earlier = partial(self.target.checkpoints, application, EARLIER)
-            place.mirror(look, earlier, to_the_end=to_the_end)
+            self.lease.mirror(look, earlier, to_the_end=to_the_end)
         except RangelandError as error:
             self._warn(f"the checkpoint is not mirrored: {error}")
 

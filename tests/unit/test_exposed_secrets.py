@@ -72,7 +72,14 @@ def runner(job: Job) -> run.Runner:
     nothing = SimpleNamespace(settle=tuple)
     made.target = cast(Any, SimpleNamespace(kernel=nothing, pace=lambda _application: []))
     made.drafter = Planner(
-        None, job, made.target, run.PlanKind.RUN, cast(Any, None), made.progress, made._warn
+        None,
+        job,
+        made.target,
+        run.PlanKind.RUN,
+        cast(Any, None),
+        run.survey_of,
+        made.progress,
+        made._warn,
     )
     return made
 

@@ -18,8 +18,8 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fitted
 from rangeland.dialects.kafka.requests import ask_offsets, find_leaders, read_offsets
 from rangeland.dialects.kafka.session import WITHOUT_API_VERSIONS, KafkaSession
+from rangeland.groups import job_survey
 from rangeland.job import Job
-from rangeland.landing import job_survey
 from rangeland.model import Address, AtTime, Isolation, Leader, Partition, Survey, VersionSupport
 from rangeland.survey.cluster_survey import SurveyRequest
 from rangeland.wire.encoding import decode, encode

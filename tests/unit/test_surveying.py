@@ -58,7 +58,7 @@ class Cluster:
         self.known: object = None
         self.clock = Clock()
         monkeypatch.setattr(planner, "time", self.clock)
-        monkeypatch.setattr(planner, "survey_of", self.survey)
+        monkeypatch.setattr(run, "survey_of", self.survey)
         monkeypatch.setattr(run, "claimed", self.join)
 
     def survey(self, *about: object) -> Survey:
@@ -102,11 +102,18 @@ class Grouped(run.Runner):
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         nothing = cast(Any, None)
         self.drafter = planner.Planner(
-            spark, self.job, target, way, nothing, self.progress, self.warnings.append
+            spark,
+            self.job,
+            target,
+            way,
+            nothing,
+            run.survey_of,
+            self.progress,
+            self.warnings.append,
         )
         self.outrun = outrun
         self.landed: list[Plan] = []
-        waiting = SimpleNamespace(wait_for_workers=lambda: None, place=None, finish=self.finish)
+        waiting = SimpleNamespace(wait_for_workers=lambda: None, finish=self.finish)
         self.finisher = cast(Any, waiting)
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> Any:

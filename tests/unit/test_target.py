@@ -183,7 +183,7 @@ class Failing(PlanCommitter):
 def finisher_of(target: LandingTarget, progress: Progress | None = None) -> Failing:
     job, said = target._job, progress or NoProgress()
     made = Failing(None, job, target, None, None, said, lambda text: None)
-    made._shared = lambda plan: None  # type: ignore[method-assign]
+    made._read_shared = lambda plan: None  # type: ignore[method-assign]
     return made
 
 

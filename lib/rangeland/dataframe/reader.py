@@ -14,9 +14,9 @@ from typing import Any
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import UsageError
 from rangeland.fetch.throttle import shared_rates
+from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, wanted_of, with_cleanup
-from rangeland.landing.job_survey import survey_of
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft

@@ -13,10 +13,10 @@ from typing import Any, Literal
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupBackend, GroupView
 from rangeland.groups.backend_choice import open_home
+from rangeland.groups.job_survey import survey_of
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions
 from rangeland.job import Group, Job
 from rangeland.job.source_settings import cluster_settings, wanted_of
-from rangeland.landing.job_survey import survey_of
 from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone
 from rangeland.model import LogState, Partition

@@ -13,15 +13,13 @@ that works without a group, costs time and nothing else.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from rangeland.delta.ledger.events import FileEntry, OutcomeEvent, PartEvent
-from rangeland.errors import RangelandError
+from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
 from rangeland.groups.lease import GroupLease
-from rangeland.landing.target_state import LandingTarget
-from rangeland.model import Range, Receipt, Slice, TaskResult
-from rangeland.planning.plan import Plan
+from rangeland.landing.plan_reader import FinishedTasks, PlanToRead, SharedOutcome
+from rangeland.model import Range, Receipt, TaskResult
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_assignment import (
     PlanComplete,
@@ -38,39 +36,35 @@ STALLED_SECONDS = 600.0
 """Others that hold partitions, and have handed in nothing for so long, may never do: a driver
 without executors, say, whose heartbeat goes on. What they were to read is then read here, too."""
 
-Finished = tuple[list[TaskResult], RangelandError | None]
-Reader = Callable[[Sequence[Slice], Callable[[], bool], dict[int, int]], Finished]
-"""Reads slices until all are read, one fails or the stop says so: what was finished, and the
-error. The third argument is what was read before, as widths by slice."""
+
+class SharedPlanReader:
+    """The ``PlanReader`` of a driver that holds a lease in its job's group."""
+
+    def __init__(self, lease: GroupLease, progress: Progress) -> None:
+        self._lease = lease
+        self._progress = progress
+
+    @property
+    def is_available(self) -> bool:
+        return self._lease.is_member
+
+    def read(self, work: PlanToRead) -> SharedOutcome:
+        reading = SharedReading(work, self._lease, self._progress)
+        return SharedOutcome(reading.outcome(), reading.with_others)
 
 
 class SharedReading:
-    """One plan, read by one driver of several. ``whole``: it cannot be split. ``confirm`` raises
-    where receipts are of logs that are not those of the plan any more."""
+    """One plan, read by one driver of several."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        target: LandingTarget,
-        place: GroupLease,
-        read: Reader,
-        files_of: Callable[[Sequence[TaskResult]], list[FileEntry]],
-        confirm: Callable[[Mapping[int, Receipt]], None],
-        progress: Progress,
-        *,
-        whole: bool,
-    ) -> None:
+    def __init__(self, work: PlanToRead, lease: GroupLease, progress: Progress) -> None:
         self.with_others = False
-        """Other members have held partitions, or handed in parts, while this one worked."""
-        self._plan = plan
-        self._target = target
-        self._place = place
-        self._read = read
-        self._files_of = files_of
-        self._confirm = confirm
+        """Other members held partitions while this one worked."""
+        self._work = work
+        self._plan = work.plan
+        self._target = work.target
+        self._lease = lease
         self._progress = progress
-        self._whole = whole
-        self._partitions = frozenset(s.partition for s in plan.slices)
+        self._partitions = frozenset(s.partition for s in work.plan.slices)
         self._waits_for = ""
         self._seen = 0
         self._since = time.monotonic()
@@ -86,20 +80,20 @@ class SharedReading:
     def _handed_in(self) -> tuple[list[PartEvent], OutcomeEvent | None]:
         parts, outcome = self._target.handed_in(self._plan)
         # Parts of a plan that is not split were read without the transform that it has now.
-        return ([] if self._whole else parts), outcome
+        return ([] if self._work.whole else parts), outcome
 
     def _step(self, parts: Sequence[PartEvent]) -> OutcomeEvent | None:
         done = _receipts(parts)
-        self._place.settle()
-        if self._place.must_stop:  # the home did not answer; until it is gone it may yet
+        self._lease.settle()
+        if self._lease.must_stop:  # the home did not answer; until it is gone it may yet
             time.sleep(POLL_SECONDS)
             return None
-        with self._place.reading():
-            seats = self._place.seats(self._partitions)
+        with self._lease.reading():
+            seats = self._lease.seats(self._partitions)
             if self._is_stalled(len(parts)):
                 seats = SliceOwners(seats.me, self._partitions, {}, (seats.me,))
             self._note_others(seats)
-            step = next_step(self._plan.slices, done, seats, whole=self._whole)
+            step = next_step(self._plan.slices, done, seats, whole=self._work.whole)
             if isinstance(step, ReadSlices):
                 found = self._read_slices(step, done)
         if isinstance(step, PlanComplete):
@@ -108,7 +102,7 @@ class SharedReading:
             self._wait(step, seats)
             return None
         units, error = found
-        if self._whole and units:
+        if self._work.whole and units:
             return self._prepare([], units)
         outcome = self._hand_in(units)
         if outcome is None and error is not None:
@@ -124,22 +118,22 @@ class SharedReading:
         others = {owner for owner in seats.owners.values() if owner != seats.me}
         self.with_others = self.with_others or bool(others)
 
-    def _read_slices(self, step: ReadSlices, done: dict[int, Receipt]) -> Finished:
+    def _read_slices(self, step: ReadSlices, done: dict[int, Receipt]) -> FinishedTasks:
         self._waits_for = ""
         before = {index: r.until_offset - r.from_offset for index, r in done.items()}
-        found = self._read(step.slices, self._must_stop, before)
+        found = self._work.read(step.slices, self._must_stop, before)
         self._since = time.monotonic()  # others are waited for from now on
         return found
 
     def _must_stop(self) -> bool:
-        if not self._place.must_stop:
+        if not self._lease.must_stop:
             return False
-        if not self._whole:
+        if not self._work.whole:
             return True
         # All that was read would be lost, so it goes on beside the rebalance, and ends only
         # where somebody else is to read it now.
-        self._place.settle()
-        seats = self._place.seats(self._partitions)
+        self._lease.settle()
+        seats = self._lease.seats(self._partitions)
         return not seats.reads(self._plan.slices[0].partition)
 
     def _wait(self, step: WaitForOthers, seats: SliceOwners) -> None:
@@ -164,8 +158,8 @@ class SharedReading:
                 return None
             self._refuse_unproved(kept)
             self._progress.step(f"handing in {sum(len(u.receipts) for u in kept)} slices")
-            part = (self._place.member_id, len(parts) + 1)
-            if self._target.hand_in(self._plan, *part, kept, self._files_of(kept)):
+            part = (self._lease.member_id, len(parts) + 1)
+            if self._target.hand_in(self._plan, *part, kept, self._work.files_of(kept)):
                 return None
 
     def _refuse_unproved(self, units: Sequence[TaskResult]) -> None:
@@ -174,17 +168,17 @@ class SharedReading:
         slices = tuple(s for s in self._plan.slices if s.index in receipts)
         ranges = tuple(Range(s.partition, s.from_offset, s.until_offset) for s in slices)
         prove(replace(self._plan, ranges=ranges, slices=slices, losses=()), receipts)
-        self._confirm(receipts)
+        self._work.confirm(receipts)
 
     def _prepare(self, parts: Sequence[PartEvent], units: Sequence[TaskResult]) -> OutcomeEvent:
         receipts = _receipts(parts)
         receipts |= {r.slice_index: r for unit in units for r in unit.receipts}
         files = [entry for part in parts for entry in part.files]
         outcomes = prove(self._plan, receipts)
-        self._confirm(receipts)
+        self._work.confirm(receipts)
         self._progress.step("preparing the outcome")
         outcome, _ = self._target.prepare(
-            self._plan, outcomes, [*files, *self._files_of(units)], receipts
+            self._plan, outcomes, [*files, *self._work.files_of(units)], receipts
         )
         return outcome
 

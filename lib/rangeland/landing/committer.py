@@ -27,13 +27,12 @@ from rangeland.errors import (
     TransformFailed,
 )
 from rangeland.fetch.throttle import shared_rates
-from rangeland.groups.lease import GroupLease
-from rangeland.groups.shared_plan import SharedReading
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, login_packages, with_cleanup
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.log_confirmation import Confirmation
 from rangeland.landing.loss_records import losses_in
+from rangeland.landing.plan_reader import PlanReader, PlanToRead, SharedOutcome
 from rangeland.landing.redrive import HOLD_ALL, redrives, rereads, settings_of
 from rangeland.landing.replacement import Replacement, refuse_lost
 from rangeland.landing.target_state import LandingTarget, refuse_other_plan
@@ -104,8 +103,8 @@ class PlanCommitter:
         self.replaced: ReplacedRange | None = None
         self.survey: Survey | None = None
         """The last look at the cluster, if there was one."""
-        self.place: GroupLease | None = None
-        """In the group of the job's runs, for as long as one holds."""
+        self.shared_reader: PlanReader | None = None
+        """Reads the plans of the job's runs together with other drivers, if it shares them."""
         self._warn = warn
         self._said: set[str] = set()
 
@@ -114,9 +113,9 @@ class PlanCommitter:
         outcome = left.outcome if left is not None else None
         since = left.table_version if left is not None else self.target.version
         read_here = outcome is None
-        shared = self._shared(plan) if outcome is None and plan.slices else None
+        shared = self._read_shared(plan) if outcome is None and plan.slices else None
         if shared is not None:
-            outcome = shared.outcome()
+            outcome = shared.outcome
             recovered = recovered and not shared.with_others
         elif outcome is None:
             outcome = self._read(plan, not recovered)
@@ -322,24 +321,23 @@ class PlanCommitter:
 
     # --- together with others -----------------------------------------------------------
 
-    def _shared(self, plan: Plan) -> SharedReading | None:
-        """The reading of a plan that the group's drivers share; None for one of another
-        sequence, and where there is no group."""
+    def _read_shared(self, plan: Plan) -> SharedOutcome | None:
+        """The outcome of a plan that several drivers read together; None for a plan of another
+        sequence, and where this driver reads alone."""
         of_runs = plan.application == self.job.application and not plan.replaces
-        if self.place is None or not self.place.is_member or not of_runs:
+        if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
             return None
         self.wait_for_workers()
         before = self._before(plan)
-        return SharedReading(
+        work = PlanToRead(
             plan,
             self.target,
-            self.place,
             lambda slices, stop, before: self._read_some(plan, slices, stop, before),
             lambda units: self._entries(plan, units),
             lambda receipts: self.confirmation.refuse(self._changes(plan, receipts, before)),
-            self.progress,
             whole=self.transform is not None,
         )
+        return self.shared_reader.read(work)
 
     def _read_some(
         self,

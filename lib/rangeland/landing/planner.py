@@ -18,7 +18,6 @@ from rangeland.errors import RangeLost
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, exposed, wanted_of, with_cleanup
 from rangeland.landing.held_partitions import damaged
-from rangeland.landing.job_survey import survey_of
 from rangeland.landing.redrive import (
     HOLD_ALL,
     Kind,
@@ -68,6 +67,7 @@ class Planner:
         target: LandingTarget,
         way: PlanKind,
         replacement: Replacement,
+        survey_of: Callable[[Job, SurveyRequest], Survey],
         progress: Progress,
         warn: Callable[[str], None],
     ) -> None:
@@ -76,6 +76,7 @@ class Planner:
         self.target = target
         self.way = way
         self.replacement = replacement
+        self.survey_of = survey_of
         self.progress = progress
         self.warn = warn
         self.logs: dict[Partition, LogState] = {}
@@ -102,7 +103,7 @@ class Planner:
         """One look at the cluster for all that the job's range asks."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
         wanted = wanted_of(self.job, standing.topics, standing.checkpoint)
-        survey = survey_of(self.job, replace(wanted, speed=self.speed))
+        survey = self.survey_of(self.job, replace(wanted, speed=self.speed))
         self.logs = survey.logs
         return survey
 
@@ -116,7 +117,7 @@ class Planner:
         wanted = SurveyRequest(
             source.topics, source.topic_pattern, source.partitions, known=topics, checkpoint=marks
         )
-        survey = survey_of(self.job, wanted)
+        survey = self.survey_of(self.job, wanted)
         self.logs = survey.logs
         refuse_gone(ranges, survey, self.job.request.policy)
         return survey

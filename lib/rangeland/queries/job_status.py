@@ -16,10 +16,10 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_home
+from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, exposed
 from rangeland.landing.held_partitions import held_now
-from rangeland.landing.job_survey import survey_of
 from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import examine
 from rangeland.landing.verification import find as find_offset

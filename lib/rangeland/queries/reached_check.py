@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rangeland.errors import UsageError
+from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
-from rangeland.landing.job_survey import survey_of
 from rangeland.model import Isolation, Partition, Survey
 from rangeland.planning.reached import PartitionReach, can_be_awaited, reach, times_awaited
 from rangeland.progress import Progress

@@ -1,0 +1,57 @@
+"""What landing needs from a reader that shares a plan with other drivers.
+
+A driver that works alone reads all slices of a plan itself. One that works in a group hands the
+plan to a ``PlanReader``, which reads a part of it and waits for the rest. Landing knows nothing
+about groups: the composition root passes a reader in where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
+from rangeland.errors import RangelandError
+from rangeland.landing.target_state import LandingTarget
+from rangeland.model import Receipt, Slice, TaskResult
+from rangeland.planning.plan import Plan
+
+FinishedTasks = tuple[list[TaskResult], RangelandError | None]
+"""The tasks that finished, and the error that ended the reading, if one did."""
+ReadTasks = Callable[[Sequence[Slice], Callable[[], bool], Mapping[int, int]], FinishedTasks]
+"""Reads slices until all are read, one fails, or the stop function returns true. The third argument
+is what was read earlier, as widths by slice index."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanToRead:
+    """A plan without an outcome, and the means to read it. ``whole``: one driver must read all of
+    its slices. ``confirm`` raises where receipts come from logs that are no longer those of the
+    plan."""
+
+    plan: Plan
+    target: LandingTarget
+    read: ReadTasks
+    files_of: Callable[[Sequence[TaskResult]], list[FileEntry]]
+    confirm: Callable[[Mapping[int, Receipt]], None]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SharedOutcome:
+    """The outcome of a plan. ``with_others``: other drivers took part while this one worked."""
+
+    outcome: OutcomeEvent
+    with_others: bool
+
+
+class PlanReader(Protocol):
+    """Reads plans together with other drivers."""
+
+    @property
+    def is_available(self) -> bool:
+        """False where this driver has to read alone."""
+
+    def read(self, work: PlanToRead) -> SharedOutcome:
+        """Returns once the plan has an outcome, prepared here or by another driver."""
