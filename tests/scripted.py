@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rangeland.dialects.dialect import Question
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import CODES
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
 from rangeland.model import Address
 

@@ -104,7 +104,7 @@ def land_bare(
     from rangeland.connection.pool import ConnectionPool
     from rangeland.decode import Payload, decode_records
     from rangeland.decode.columns import with_partition
-    from rangeland.dialects.dialect import FetchOptions, PartitionFetch
+    from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
     from rangeland.dialects.kafka.compression import decompress
     from rangeland.dialects.kafka.entry_scan import BatchV2, entries, next_offset
     from rangeland.model import Address, Isolation, Partition

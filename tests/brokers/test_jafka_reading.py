@@ -11,9 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.dialects.dialect import FetchOptions, PartitionFetch
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.jafka import ask_records, messages, next_offset, read_records
+from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
+from rangeland.dialects.jafka import messages
+from rangeland.dialects.jafka.log_entries import next_offset
+from rangeland.dialects.jafka.requests import ask_records, read_records
 from rangeland.errors import BadRecord, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.model import Address, AtOffset, Bounds, Isolation, Latest, Partition, Slice

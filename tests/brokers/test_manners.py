@@ -11,7 +11,7 @@ import pytest
 from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import Question
+from rangeland.dialects.protocol_session import Question
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.loop_actions import FetchLimits

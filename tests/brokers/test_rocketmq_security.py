@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.connection.cluster_settings import SaslSettings, TlsSettings
-from rangeland.dialects.dialect import Credentials
+from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import JobFileError
 from rangeland.model import Address, Counts, Partition

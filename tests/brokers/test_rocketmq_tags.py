@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.rocketmq import ask_offsets, read_offsets
 from rangeland.dialects.rocketmq import messages as m
+from rangeland.dialects.rocketmq.requests import ask_offsets, read_offsets
 from rangeland.errors import JobFileError
 from rangeland.model import AtTime, Counts, Isolation, Partition
 from rangeland.testing.rocketmq import RocketmqCluster

@@ -8,7 +8,9 @@ import inspect
 import pytest
 
 from rangeland.decode.columns import row_schema
-from rangeland.dialects.dialect import Capabilities, Dialect, NoReply, dialect_names, load_dialect
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import NoReply
+from rangeland.dialects.dialect import Dialect, dialect_names, load_dialect
 from rangeland.errors import BadRecord, JobFileError, Unreachable
 from rangeland.model import Address, Isolation
 
@@ -40,7 +42,7 @@ def test_it_answers_every_question_with_the_same_arguments(dialect: Dialect, que
 
 
 def test_it_says_what_sets_its_logs_apart(dialect: Dialect) -> None:
-    nature = dialect.NATURE
+    nature = dialect.capabilities
     assert isinstance(nature, Capabilities)
     assert not {column.name for column in nature.columns} & set(row_schema(broker=True).names)
 

@@ -31,9 +31,9 @@ from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings,
 from rangeland.connection.pool import ConnectionPool
 from rangeland.connection.tls import tls_context
 from rangeland.connection.tokens import fetch_token
-from rangeland.dialects.dialect import Credentials
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_login import login
+from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import RangelandError
 from rangeland.job import Job
 from rangeland.job.located_values import parse_job_text

@@ -14,15 +14,11 @@ from unittest.mock import patch
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import (
-    FetchAnswer,
-    FetchedPartition,
-    OffsetAnswer,
-    PartitionFetch,
-    Question,
-    load_dialect,
-)
+from rangeland.dialects.cluster_values import OffsetAnswer
+from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchAnswer, FetchedPartition, PartitionFetch
+from rangeland.dialects.protocol_session import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.session import RocketmqSession
@@ -185,7 +181,7 @@ class _Direct:
     def read_records(
         self, answers: Sequence[Any], asked: Sequence[PartitionFetch], isolation: Any
     ) -> FetchAnswer:
-        end = -1 if self._dialect.NATURE.offsets_are_bytes else self._log.ends
+        end = -1 if self._dialect.capabilities.offsets_are_bytes else self._log.ends
         parts = [
             FetchedPartition(one.partition, ErrorMeaning.OK, "", records, end)
             for one, records in zip(asked, answers, strict=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rangeland.dialects.dialect import Question
+from rangeland.dialects.protocol_session import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.errors import Unreachable
 from rangeland.groups.rocketmq import group_requests as g

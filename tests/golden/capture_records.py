@@ -17,7 +17,7 @@ from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import FetchedPartition, FetchOptions, PartitionFetch
+from rangeland.dialects.fetch_values import FetchedPartition, FetchOptions, PartitionFetch
 from rangeland.model import Isolation, Partition
 from rangeland.survey.leaders import ask_leaders
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster

@@ -15,18 +15,15 @@ import pytest
 
 from rangeland.decode import stored_decoder
 from rangeland.decode.rocketmq.reference import RocketmqReference
-from rangeland.dialects.dialect import PartitionFetch
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.rocketmq import (
-    decode_chunks,
-    next_offset,
-    read_offsets,
-    read_records,
-)
+from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import read_frame
+from rangeland.dialects.rocketmq.records import decode_chunks
+from rangeland.dialects.rocketmq.requests import read_offsets, read_records
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
 from rangeland.dialects.rocketmq.session import RocketmqSession
+from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
 from tests.golden.capture_rocketmq import (

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.dialect import FetchContext, Gap
+from rangeland.dialects.fetch_values import FetchContext, Gap
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.dialects.kafka.records import KafkaChunk, decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
@@ -164,7 +164,7 @@ def test_gaps_that_nothing_explains_are_those_between_batches_and_change_nothing
     stored, aborted = log.fetch(from_offset, 1 << 20)
     span = (from_offset, until_offset, isolation, aborted)
     at, gaps, chunks = from_offset, list[range](), list[KafkaChunk]()
-    for part in decode_chunks(stored, *span, FetchContext(names_gaps=True)):
+    for part in decode_chunks(stored, *span, FetchContext(reports_gaps=True)):
         if isinstance(part, Gap):
             gaps.append(range(at, part.next_offset))
         else:

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rangeland.decode.jafka import reference
-from rangeland.dialects.jafka import decode_chunks, entry_around, next_offset, records
-from rangeland.dialects.jafka.records import JafkaChunk, decode_chunk
+from rangeland.dialects.jafka import records
+from rangeland.dialects.jafka.log_entries import entry_around, next_offset
+from rangeland.dialects.jafka.records import JafkaChunk, decode_chunk, decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.entries import entry, packed, plain

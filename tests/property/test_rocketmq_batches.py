@@ -17,20 +17,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.dialect import AnsweredSpan, FetchContext, FetchOptions, PartitionFetch
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.rocketmq import (
-    ask_records,
-    cut_out,
-    decode_chunks,
-    inner_batches,
-    next_offset,
-    read_records,
-)
+from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, FetchOptions, PartitionFetch
+from rangeland.dialects.rocketmq import inner_batches
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
 from rangeland.dialects.rocketmq.log_entries import EntryTotals, fields_of
+from rangeland.dialects.rocketmq.raw_entries import cut_out
+from rangeland.dialects.rocketmq.records import decode_chunks
+from rangeland.dialects.rocketmq.requests import ask_records, read_records
 from rangeland.dialects.rocketmq.session import RocketmqSession
+from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.framing import FrameReader
@@ -266,7 +263,7 @@ def test_what_is_kept_of_a_batch_is_read_by_the_same_tags() -> None:
     assert kept == bodies[1]
     mended = kept.replace(bodies[1], batch(some, 8))
     alone = FetchContext(
-        spans=(AnsweredSpan(len(mended), 8, 12),), has_gaps=True, tags=(b"A",), is_kept=True
+        spans=(AnsweredSpan(len(mended), 8, 12),), has_gaps=True, tags=(b"A",), from_quarantine=True
     )
     (chunk,) = decode_chunks(memoryview(mended), 8, 12, COMMITTED, (), alone)
     assert chunk.counts == Counts(landed=2, filtered=2)

@@ -9,10 +9,11 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.dialect import AnsweredSpan, FetchContext
-from rangeland.dialects.rocketmq import decode_chunks, next_offset
+from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext
 from rangeland.dialects.rocketmq.frames import Frame, HeaderReader, read_frame, write_frame
+from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.routes import read_route, read_topics
+from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
 from tests.stored import messages, stored

@@ -11,18 +11,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rangeland.dialects.dialect import (
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import (
     AnsweredSpan,
     FetchContext,
     FetchedPartition,
     FetchOptions,
     PartitionFetch,
 )
-from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.rocketmq import ask_records, decode_chunks, next_offset, read_records
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.records import decode_chunks
+from rangeland.dialects.rocketmq.requests import ask_records, read_records
 from rangeland.dialects.rocketmq.session import RocketmqSession
+from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.framing import FrameReader
@@ -231,6 +233,8 @@ def test_what_an_earlier_release_has_put_into_quarantine_is_read_by_its_tags() -
         stored(b"v", offset, properties_of(("TAGS", tag))) for offset, tag in ((8, "A"), (9, "B"))
     )
     kept = b"\xff\xff\xff\xffTAGS" + struct.pack(">qi", 12, 1) + b"A" + some
-    context = FetchContext(spans=(AnsweredSpan(len(kept), 8, 12),), has_gaps=True, is_kept=True)
+    context = FetchContext(
+        spans=(AnsweredSpan(len(kept), 8, 12),), has_gaps=True, from_quarantine=True
+    )
     (chunk,) = decode_chunks(memoryview(kept), 8, 12, COMMITTED, (), context)
     assert chunk.counts == Counts(landed=1, filtered=3)

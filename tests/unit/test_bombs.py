@@ -19,7 +19,8 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from rangeland.dialects.dialect import FetchContext, load_dialect
+from rangeland.dialects.dialect import load_dialect
+from rangeland.dialects.fetch_values import FetchContext
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.batches import Batch, Record, encode, varint

@@ -18,9 +18,9 @@ from rangeland.delta import table_commit
 from rangeland.delta.data_files import store_error
 from rangeland.delta.schema_compatibility import fit, new_table
 from rangeland.delta.table_metadata import TableMetadata
-from rangeland.dialects.kafka import NATURE
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.entry_scan import bad_batch
+from rangeland.dialects.kafka.requests import CAPABILITIES
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RangelandError
 from rangeland.fetch.fetch_thread import located
@@ -90,7 +90,7 @@ def bad_record() -> None:
         bad_batch(81204, "its checksum is wrong (codec lz4)"),
         Partition("orders", 3),
         "broker-1:9092",
-        NATURE,
+        CAPABILITIES,
     )
 
 

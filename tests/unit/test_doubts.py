@@ -10,17 +10,16 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import (
-    Capabilities,
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import (
     ClusterView,
     LeaderQuery,
     NoReply,
     OffsetAnswer,
-    Question,
     TopicView,
-    nobody_answers,
 )
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import JobFileError, RangeLost, Unreachable
 from rangeland.model import (
     Address,
@@ -63,7 +62,7 @@ class Cluster:
     )
     asked: list[tuple[Address, Any]] = field(default_factory=list)
     requests = 0
-    NATURE = Capabilities()
+    capabilities = Capabilities()
 
     @property
     def dialect(self) -> Cluster:
@@ -72,7 +71,7 @@ class Cluster:
     def find_leaders(self, topics: Any, seeds: Sequence[Address], members: Any) -> Any:
         answers = yield LeaderQuery(tuple(seeds), (Question("topics"),))
         if isinstance(answers, NoReply):
-            raise nobody_answers(answers)
+            raise answers.as_error()
         return ClusterView((B1, B2), answers[0])
 
     def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
@@ -279,4 +278,4 @@ def test_who_told_is_known_though_somebody_else_was_silent_after_it() -> None:
         return ClusterView((B1,), topics(P0))
 
     cluster.find_leaders = search  # type: ignore[method-assign]
-    assert ask_leaders(cast(ConnectionPool, cluster), ["t"], [B1, B2]).told_by == B1
+    assert ask_leaders(cast(ConnectionPool, cluster), ["t"], [B1, B2]).answered_by == B1

@@ -7,14 +7,10 @@ from typing import Any, cast
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import (
-    Capabilities,
-    FetchAnswer,
-    FetchedPartition,
-    PartitionFetch,
-    Question,
-)
+from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchAnswer, FetchedPartition, PartitionFetch
+from rangeland.dialects.protocol_session import Question
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.survey.epoch_ends import with_epochs
 
@@ -26,7 +22,7 @@ class Old:
     """A broker whose metadata has no epochs: a dialect and its connections at once. The bytes of
     a batch are its epoch."""
 
-    NATURE = Capabilities(has_epochs=True)
+    capabilities = Capabilities(has_epochs=True)
     settings = ClusterSettings("kafka", (B1,))
 
     @property

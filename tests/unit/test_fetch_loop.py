@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.dialects.dialect import Capabilities
+from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug, JobFileError, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop

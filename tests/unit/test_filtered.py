@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rangeland.dialects.dialect import Capabilities
+from rangeland.dialects.capabilities import Capabilities
 from rangeland.model import Partition, Slice
 from rangeland.spark.transform_coverage import SeenOffsets
 

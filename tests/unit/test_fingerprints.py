@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import FetchedPartition, load_dialect
+from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.model import Address, Leader, Partition
 from rangeland.survey import fingerprints as room
 from tests.batches import Batch, Record, encode

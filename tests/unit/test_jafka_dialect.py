@@ -9,22 +9,15 @@ from typing import Any
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects import jafka
-from rangeland.dialects.dialect import (
-    ClusterView,
-    Credentials,
-    FetchOptions,
-    LeaderQuery,
-    NoReply,
-    PartitionFetch,
-    Question,
-    Search,
-)
+from rangeland.dialects.cluster_values import ClusterView, LeaderQuery, NoReply, Search
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
+from rangeland.dialects.jafka import DIALECT as jafka
 from rangeland.dialects.jafka import messages as m
 from rangeland.dialects.jafka.error_codes import CODES, judge
 from rangeland.dialects.jafka.log_entries import MAX_DEPTH
 from rangeland.dialects.jafka.requests import FIRST_LOOK
+from rangeland.dialects.protocol_session import Credentials, Question
 from rangeland.errors import (
     BadRecord,
     JobFileError,

@@ -10,7 +10,7 @@ import cramjam
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.dialect import FetchContext, Gap
+from rangeland.dialects.fetch_values import FetchContext, Gap
 from rangeland.dialects.kafka.compression import mend_lz4
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
@@ -133,7 +133,7 @@ def test_gaps_between_messages_are_named_where_nothing_explains_them() -> None:
             21,
             Isolation.READ_COMMITTED,
             [],
-            FetchContext(names_gaps=True),
+            FetchContext(reports_gaps=True),
         )
     )
     gaps = [part.next_offset for part in parts if isinstance(part, Gap)]

@@ -12,7 +12,7 @@ import pytest
 from rangeland.connection import broker_connection
 from rangeland.connection.failures import NoAnswer
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import ClusterView, LeaderQuery
+from rangeland.dialects.cluster_values import ClusterView, LeaderQuery
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fitted
@@ -345,10 +345,10 @@ def test_the_age_is_told_by_the_version_of_the_answer() -> None:
         for version in (0, 1):
             session = KafkaSession("me")
             session.assume(WITHOUT_API_VERSIONS)
-            frame = session.ask_age()
+            frame = session.version_probe()
             told = encode(m.MetadataResponse(brokers=brokers, topics=()), version)
             answer = frame[8:12] + told
-            assert session.is_old(memoryview(answer)) == (version == 0)
+            assert session.is_too_old(memoryview(answer)) == (version == 0)
 
 
 def test_one_that_is_upgraded_so_far_that_both_ways_work_is_new_again() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, RangeEntry
 from rangeland.delta.ledger.ledger_table import Ledger
-from rangeland.dialects.rocketmq.requests import NATURE
+from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord
 from rangeland.fetch.fetch_thread import located
 from rangeland.fetch.replica_choice import ServingReplica
@@ -128,7 +128,7 @@ def test_what_is_lost_of_a_topics_next_life_is_another_loss(ledger: Ledger) -> N
 def test_damage_is_noted_with_the_broker_whose_log_it_is_in(broker: str) -> None:
     where = Partition("orders", 0, broker)
     fault = BadRecord("a bad entry", why="torn", base_offset=4, next_offset=9, broker="h:10911")
-    (found,) = losses_in(located(fault, where, "h:10911", NATURE))
+    (found,) = losses_in(located(fault, where, "h:10911", CAPABILITIES))
     assert found.partition == where
 
 

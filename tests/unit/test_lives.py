@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.dialects.kafka import epoch_of, read_epochs
 from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.log_history import epoch_of, read_epochs
 from rangeland.errors import RangeLost
 from rangeland.landing import planner
 from rangeland.model import (

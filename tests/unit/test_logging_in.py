@@ -16,8 +16,9 @@ from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import SaslSettings, TlsSettings, TokenSource
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import Question, load_dialect
+from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import JobFileError
 from rangeland.model import Address
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import scramp
 
-from rangeland.dialects.dialect import Credentials, Question, UnsupportedRequest
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.sasl_login import login
 from rangeland.dialects.kafka.session import KafkaSession
+from rangeland.dialects.protocol_session import Credentials, Question, UnsupportedRequest
 from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
 
 USER, PASSWORD, TOKEN = "lander", "hunter2, of=lander", "abc.def.ghi"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.dialects.dialect import Capabilities
+from rangeland.dialects.capabilities import Capabilities
 from rangeland.errors import Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import FetchLimits, SendFetch, WaitUntil

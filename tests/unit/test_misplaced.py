@@ -15,9 +15,12 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import OFFSET
-from rangeland.dialects.dialect import FetchedPartition, OffsetAnswer, Question, load_dialect
+from rangeland.dialects.cluster_values import OffsetAnswer
+from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.kafka import aborted_within, next_offset
+from rangeland.dialects.fetch_values import FetchedPartition
+from rangeland.dialects.kafka.records import aborted_within, next_offset
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import BadRecord
 from rangeland.fetch.fetch_thread import FetchedPiece, FetchThread
 from rangeland.fetch.loop_actions import FetchLimits, SendFetch

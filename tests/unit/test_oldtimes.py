@@ -9,10 +9,12 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import NoCommonVersion, OffsetAnswer, Question, load_dialect
+from rangeland.dialects.cluster_values import OffsetAnswer
+from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fitted
+from rangeland.dialects.protocol_session import NoCommonVersion, Question
 from rangeland.model import Address, AtTime, Leader, Partition
 from rangeland.survey.legacy_times import reconsidered
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects import jafka
-from rangeland.dialects.dialect import Question
+from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.jafka import messages as m
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.model import (
     Address,
@@ -39,7 +39,7 @@ class Broker:
     def __init__(self, logs: dict[int, bytes], codes: dict[int, int] | None = None) -> None:
         self.logs, self.codes = logs, codes or {}
         self.asked: list[m.FetchRequest] = []
-        self.dialect = jafka
+        self.dialect = load_dialect("jafka")
         self.settings = SimpleNamespace(isolation=Isolation.READ_COMMITTED)
 
     def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:

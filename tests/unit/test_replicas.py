@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.dialect import Capabilities
+from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, RangeLost, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop

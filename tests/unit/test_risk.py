@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka import read_retention
+from rangeland.dialects.kafka.log_history import read_retention
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import FetchLimits, SendFetch
 from rangeland.model import (

@@ -8,25 +8,10 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.dialect import (
-    AnsweredSpan,
-    Credentials,
-    FetchContext,
-    FetchOptions,
-    LeaderQuery,
-    NoReply,
-    PartitionFetch,
-)
+from rangeland.dialects.cluster_values import LeaderQuery, NoReply
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.dialects.rocketmq import (
-    ask_offsets,
-    ask_records,
-    decode_chunks,
-    find_leaders,
-    next_offset,
-    read_offsets,
-    read_records,
-)
+from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, FetchOptions, PartitionFetch
+from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import CODES, STATUSES, judge, judge_pull
 from rangeland.dialects.rocketmq.frames import (
@@ -37,9 +22,18 @@ from rangeland.dialects.rocketmq.frames import (
     write_frame,
 )
 from rangeland.dialects.rocketmq.pull_series import FIRST_PULLS, MOST_PULLS
+from rangeland.dialects.rocketmq.records import decode_chunks
+from rangeland.dialects.rocketmq.requests import (
+    ask_offsets,
+    ask_records,
+    find_leaders,
+    read_offsets,
+    read_records,
+)
 from rangeland.dialects.rocketmq.routes import is_system_topic, read_route
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.dialects.rocketmq.signing import signed
+from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.wire.framing import FrameReader, frame

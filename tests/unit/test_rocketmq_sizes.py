@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dialects.dialect import PartitionFetch
-from rangeland.dialects.rocketmq import ask_sizes, read_records, read_sizes
+from rangeland.dialects.fetch_values import PartitionFetch
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq.queue_sizes import FEW, SAMPLE
+from rangeland.dialects.rocketmq.queue_sizes import FEW, SAMPLE, ask_sizes, read_sizes
+from rangeland.dialects.rocketmq.requests import read_records
 from rangeland.model import Isolation, Partition
 from tests.stored import messages
 

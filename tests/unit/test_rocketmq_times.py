@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rangeland.dialects.dialect import OffsetAnswer
+from rangeland.dialects.cluster_values import OffsetAnswer
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.rocketmq import messages as m
-from rangeland.dialects.rocketmq import read_offsets
 from rangeland.dialects.rocketmq.frames import ANSWER, Frame, read_frame, write_frame
+from rangeland.dialects.rocketmq.requests import read_offsets
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.model import Partition
 from rangeland.wire.framing import FrameReader

@@ -9,8 +9,10 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import Capabilities, ClusterView, OffsetAnswer, Question, TopicView
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import ClusterView, OffsetAnswer, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
 from rangeland.model import (
     Address,
@@ -38,7 +40,7 @@ class Cluster:
     """One broker that leads two logs of offsets 10 to 20; of any time the offset is 15. It is
     a dialect and the connections at once, so questions need no bytes."""
 
-    NATURE = Capabilities()
+    capabilities = Capabilities()
 
     def __init__(self, action: Action, silent: Silent) -> None:
         self.dialect = self

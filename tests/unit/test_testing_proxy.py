@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import FetchOptions, PartitionFetch, load_dialect
+from rangeland.dialects.dialect import load_dialect
+from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
 from rangeland.dialects.jafka import messages as jafka
 from rangeland.dialects.kafka import messages as kafka
 from rangeland.dialects.rocketmq import messages as rocketmq

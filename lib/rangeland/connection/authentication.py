@@ -12,7 +12,7 @@ import time
 from rangeland.connection.cluster_settings import SaslSettings
 from rangeland.connection.failures import TokenUnavailable
 from rangeland.connection.tokens import fetch_token, forget_token
-from rangeland.dialects.dialect import Credentials
+from rangeland.dialects.protocol_session import Credentials
 from rangeland.errors import Unreachable
 
 # Who we are is told again when this much of the time is over for which it holds.

@@ -25,7 +25,9 @@ from rangeland.connection.failures import (
     TokenUnavailable,
 )
 from rangeland.connection.stream import PROBE_MS, Stream, speaks_tls
-from rangeland.dialects.dialect import Dialect, LeaderQuery, Question
+from rangeland.dialects.cluster_values import LeaderQuery
+from rangeland.dialects.dialect import Dialect
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import JobFileError, RangelandError, RemoteProtocolError, Unreachable
 from rangeland.model import Address, VersionSupport
 
@@ -102,7 +104,7 @@ class BrokerConnection:
             if was is VersionSupport.MUTE:
                 self._ask_age()
             elif was is VersionSupport.OLD:
-                self._greet_as_old(self._session.oldest())
+                self._greet_as_old(self._session.skip_opening())
                 self._ask_again()
             elif was is VersionSupport.YOUNG:
                 self._negotiate()
@@ -146,11 +148,13 @@ class BrokerConnection:
         4.0 close at the oldest greeting."""
         self.age = VersionSupport.YOUNG
         try:
-            self._greet_as_old(self._session.oldest(), deadline)
+            self._greet_as_old(self._session.skip_opening(), deadline)
             self._stream.take_large_frames()
-            self._stream.send(self._session.ask_age())
+            self._stream.send(self._session.version_probe())
             answer = self._stream.receive(self._settings.request_ms, deadline)
-            self.age = VersionSupport.MUTE if self._session.is_old(answer) else VersionSupport.YOUNG
+            self.age = (
+                VersionSupport.MUTE if self._session.is_too_old(answer) else VersionSupport.YOUNG
+            )
         except ConnectionClosed:
             self._connect_again()
         if self.age is VersionSupport.YOUNG:
@@ -161,7 +165,7 @@ class BrokerConnection:
         """One that closes may be too old for an opening, or busy, or going down. It is old if it
         answers what the oldest answer and then, on the same connection, closes at an opening."""
         self.age = VersionSupport.YOUNG
-        hello = self._session.oldest()
+        hello = self._session.skip_opening()
         if not hello or self._settings.sasl is not None:
             raise ConnectionClosed(
                 closed.what, why=closed.why, do=diagnosis.SILENT_CLOSE, **closed.facts

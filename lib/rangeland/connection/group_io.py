@@ -11,7 +11,7 @@ from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import Question
+from rangeland.dialects.protocol_session import Question
 from rangeland.model import Address
 
 

@@ -13,7 +13,8 @@ from rangeland.connection.broker_connection import BrokerConnection
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.diagnosis import wants_login
 from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
-from rangeland.dialects.dialect import Dialect, Question, load_dialect
+from rangeland.dialects.dialect import Dialect, load_dialect
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError
 from rangeland.model import Address, VersionSupport
 

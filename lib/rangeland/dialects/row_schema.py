@@ -11,5 +11,5 @@ from rangeland.dialects.dialect import load_dialect
 def rows_of(dialect: str) -> pa.Schema:
     """What ``read_slices`` gives, and what lands where no transform changes it. Raises
     JobFileError for a dialect that is not there."""
-    nature = load_dialect(dialect).NATURE
-    return row_schema(broker=nature.numbered_per_broker, extra=nature.columns)
+    capabilities = load_dialect(dialect).capabilities
+    return row_schema(broker=capabilities.numbered_per_broker, extra=capabilities.columns)

@@ -16,19 +16,18 @@ from dataclasses import dataclass, replace
 from rangeland.connection.broker_connection import ConnectionLost
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import (
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import ClusterView
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import (
     NO_CONTEXT,
-    Capabilities,
-    ClusterView,
     FetchAnswer,
     FetchContext,
     FetchedPartition,
     FetchOptions,
-    NoCommonVersion,
     PartitionFetch,
-    Question,
 )
-from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.protocol_session import NoCommonVersion, Question
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import (
@@ -135,9 +134,11 @@ class FetchThread:
             tags=settings.tags,
         )
         self._floors = dict(floors or {})
-        self._members = _named(settings) if self.brokers.dialect.NATURE.numbered_per_broker else {}
+        self._members = (
+            _named(settings) if self.brokers.dialect.capabilities.numbered_per_broker else {}
+        )
         led = [self._led(s) for s in slices]
-        nature = self.brokers.dialect.NATURE
+        nature = self.brokers.dialect.capabilities
         manners = Throttle(dict(settings.rates))
         self._loop = FetchLoop(
             led, patience, settings.policy, _now_ms(), nature, manners, leader_only
@@ -365,7 +366,9 @@ class FetchThread:
             f"the batch at offset {want.offset} cannot be decoded",
             why=f"it ends at offset {next_offset}, and the log ends at {latest}",
         )
-        self._loop.on_damaged(want, located(error, want.partition, str(leader), dialect.NATURE))
+        self._loop.on_damaged(
+            want, located(error, want.partition, str(leader), dialect.capabilities)
+        )
         return None
 
     def _before(self, error: BadRecord, want: FetchTarget, leader: Address) -> int | None:
@@ -377,7 +380,7 @@ class FetchThread:
             offset: int = error.facts.get(edge, want.offset)
             if offset > want.offset:
                 return offset
-        nature = self.brokers.dialect.NATURE
+        nature = self.brokers.dialect.capabilities
         self._loop.on_damaged(want, located(error, want.partition, str(leader), nature))
         return None
 
@@ -386,7 +389,7 @@ class FetchThread:
     def _find(self, step: FindLeaders) -> None:
         topics = tuple(sorted({p.topic for p in step.partitions}))
         # Replicas know their cluster, but not where brokers only know their own partitions.
-        replicas = () if self.brokers.dialect.NATURE.numbered_per_broker else step.seeds
+        replicas = () if self.brokers.dialect.capabilities.numbered_per_broker else step.seeds
         try:
             view = ask_leaders(self.brokers, topics, (*replicas, *self.brokers.settings.seeds))
         except Unreachable as error:
@@ -430,7 +433,7 @@ class FetchThread:
         not. None where it does not tell."""
         dialect = self.brokers.dialect
         leader = self._loop.readings[want.index].server.leader
-        if not dialect.NATURE.has_epochs:
+        if not dialect.capabilities.has_epochs:
             return readable_end
         told = None
         if want.epoch is not None:

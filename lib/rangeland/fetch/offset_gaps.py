@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import CleanupPolicy, NoCommonVersion
+from rangeland.dialects.cluster_values import CleanupPolicy
+from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.model import Address, Slice
 from rangeland.planning.loss_errors import range_lost

@@ -16,7 +16,8 @@ from contextlib import closing
 from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.dialect import AnsweredSpan, Dialect, FetchContext, Gap, load_dialect
+from rangeland.dialects.dialect import Dialect, load_dialect
+from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, Gap
 from rangeland.errors import BadRecord, Bug
 from rangeland.fetch.fetch_thread import FetchedPiece, FetchThread, located
 from rangeland.fetch.loop_actions import FetchLimits
@@ -59,7 +60,7 @@ def _kept_pieces(slices: Sequence[Slice], settings: ClusterSettings) -> Iterator
             spans=spans,
             has_gaps=True,
             tags=tags,
-            is_kept=True,
+            from_quarantine=True,
             max_batch_bytes=settings.max_batch_bytes,
         )
         bounds = (s.from_offset, s.until_offset)
@@ -81,7 +82,7 @@ def _read(
         if piece.index in held:  # fetched ahead of the news
             continue
         if piece.loss is not None:
-            chunk = _without_rows(piece, in_bytes=dialect.NATURE.offsets_are_bytes)
+            chunk = _without_rows(piece, in_bytes=dialect.capabilities.offsets_are_bytes)
             held |= _held(chunk)
             yield chunk
             continue
@@ -180,7 +181,7 @@ def _at_leader(
     try:
         for piece in fetcher.pieces():
             if piece.loss is not None:
-                yield _without_rows(piece, in_bytes=dialect.NATURE.offsets_are_bytes)
+                yield _without_rows(piece, in_bytes=dialect.capabilities.offsets_are_bytes)
                 continue
             sure = replace(piece, is_doubtful=False)
             for chunk in _decode(sure, rest, dialect, settings, gaps, is_confirmed=True):
@@ -203,7 +204,7 @@ def _decode(
     the slice ends there. Gaps that nothing explains are treated the same way."""
     position, until_offset = piece.from_offset, piece.until_offset
     end_of_good = until_offset
-    nature = dialect.NATURE
+    nature = dialect.capabilities
     in_bytes = nature.offsets_are_bytes
     while position < until_offset:
         # Where offsets are bytes, the first byte of the records is at the position.
@@ -251,12 +252,12 @@ def _chunks(
     """What the bytes of a piece hold, and the gaps between: compacted, or lost. Raises
     _Unconfirmed at the first that is lost, unless the leader has been read again for it."""
     position, topic = piece.from_offset, piece_slice.partition.topic
-    in_bytes = dialect.NATURE.offsets_are_bytes
+    in_bytes = dialect.capabilities.offsets_are_bytes
     is_going_on = True
     while is_going_on:
         is_going_on = False
         are_explained = bool(settings.kept) or gaps.are_explained(topic)
-        context = replace(piece.context, names_gaps=not are_explained)
+        context = replace(piece.context, reports_gaps=not are_explained)
         for part in dialect.decode_chunks(
             piece.records,
             position,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from rangeland.dialects.dialect import Capabilities
+from rangeland.dialects.capabilities import Capabilities
 from rangeland.errors import BadRecord, JobFileError, Unreachable
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.model import Address, Slice

@@ -76,7 +76,7 @@ def read_partition(job: Job, topic: str, which: str, broker: str = "") -> Partit
         raise _bad_partition(which, str(error)) from error
     if broker and named.broker not in ("", broker):
         raise _bad_partition(which, f"one of broker {broker}, which --broker names")
-    per_broker = load_dialect(job.source.dialect).NATURE.numbered_per_broker
+    per_broker = load_dialect(job.source.dialect).capabilities.numbered_per_broker
     found = Partition(topic, named.number, named.broker or broker)
     if found.broker and not per_broker:
         raise _bad_partition(which, "a number: brokers share partitions")

@@ -94,7 +94,7 @@ def _unfinished(target: LandingTarget) -> list[UnfinishedPlan]:
 
 def _unknown(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> list[Range]:
     """The offsets of the job's topics that have rows which the ledger does not know."""
-    nature = load_dialect(job.source.dialect).NATURE
+    nature = load_dialect(job.source.dialect).capabilities
     frame = table_frame(spark, target.there())
     found = runs_in(spark, frame, by_broker=nature.numbered_per_broker)
     mine = {p: runs for p, runs in found.items() if job.source.reads(p.topic)}

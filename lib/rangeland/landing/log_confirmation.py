@@ -63,7 +63,7 @@ class Confirmation:
         if not marks:
             return []
         with ConnectionPool(settings) as brokers:
-            is_own = brokers.dialect.NATURE.numbered_per_broker
+            is_own = brokers.dialect.capabilities.numbered_per_broker
             try:
                 return self._changes(brokers, plan, marks, before)
             except UnknownTopic as error:
@@ -156,7 +156,7 @@ class Confirmation:
             return []
         survey = self._settled(brokers, odd)
         missing = [p for p in odd if p not in survey.logs]
-        if missing and not brokers.dialect.NATURE.numbered_per_broker:
+        if missing and not brokers.dialect.capabilities.numbered_per_broker:
             raise _untold(f"{missing[0]} was read and is not there any more")
         if losses := changed(odd, survey):
             return losses
@@ -196,7 +196,7 @@ def _known_by(
 ) -> dict[Partition, int]:
     """The offset of each partition whose bytes are compared: the last that is read, or where
     the last slice begins, since not every offset begins an entry where they are bytes."""
-    if brokers.dialect.NATURE.offsets_are_bytes:
+    if brokers.dialect.capabilities.offsets_are_bytes:
         ends = sorted((s.partition, s.from_offset) for s in plan.slices)
     else:
         ends = sorted((r.partition, r.until_offset - 1) for r in plan.ranges)

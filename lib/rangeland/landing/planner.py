@@ -225,7 +225,7 @@ class Planner:
     def _ask(
         self, isolation: Isolation, tags: Sequence[str], cluster: Cluster | None
     ) -> ReadOptions:
-        has_transactions = load_dialect(self.job.source.dialect).NATURE.has_transactions
+        has_transactions = load_dialect(self.job.source.dialect).capabilities.has_transactions
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
     def _refuse_other_ask(

@@ -50,7 +50,7 @@ def failing_slices(
             return raised_of(error.__cause__ or error) is not None
         return False
 
-    can_cut = not load_dialect(cluster.dialect).NATURE.offsets_are_bytes
+    can_cut = not load_dialect(cluster.dialect).capabilities.offsets_are_bytes
     return narrowed(start, fails, can_cut=can_cut)
 
 

@@ -216,7 +216,7 @@ def _writing(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = open_writer(writer)
-        offsets = SeenOffsets(slices, load_dialect(dialect).NATURE)
+        offsets = SeenOffsets(slices, load_dialect(dialect).capabilities)
         try:
             for batch in batches:
                 if batch.num_rows:

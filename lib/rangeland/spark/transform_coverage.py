@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rangeland.dialects.dialect import Capabilities
+from rangeland.dialects.capabilities import Capabilities
 from rangeland.model import Partition, Slice
 
 _TYPES = {

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from rangeland.connection.failures import ConnectionLost
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import ClusterView, OffsetAnswer, TopicView
+from rangeland.dialects.cluster_values import ClusterView, OffsetAnswer, TopicView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.model import (
@@ -164,7 +164,7 @@ class SurveyAttempt:
     def _view(self) -> ClusterView:
         topics = self._wanted.topics if self._wanted.topic_pattern is None else None
         view = ask_leaders(self._brokers, topics, self._seeds)
-        self.told_by = view.told_by
+        self.told_by = view.answered_by
         self.cluster_id = view.cluster_id or self.cluster_id
         return view
 
@@ -200,7 +200,7 @@ class SurveyAttempt:
             }
             self.elsewhere |= set(topic.leaders) - set(found)
         bare = [n for n in names if not any(p.topic == n for p in (*found, *self.elsewhere))]
-        if bare and not self._brokers.dialect.NATURE.numbered_per_broker:
+        if bare and not self._brokers.dialect.capabilities.numbered_per_broker:
             raise Unreachable(f"the topics {', '.join(bare)} have no partitions yet")
         if names and not found:
             raise Unreachable(f"the topics {', '.join(names)} have no partitions yet")

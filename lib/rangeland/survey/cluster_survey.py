@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import OffsetAnswer
+from rangeland.dialects.cluster_values import OffsetAnswer
 from rangeland.groups.backend import GroupBackend
 from rangeland.model import (
     Address,
@@ -81,7 +81,7 @@ def _look_once(
 ) -> Survey:
     leaders = look.leaders()
     isolation = brokers.settings.isolation
-    nature = brokers.dialect.NATURE
+    nature = brokers.dialect.capabilities
     start = look.offsets(leaders, Earliest(), isolation)
     end = look.offsets(leaders, Latest(), isolation)
     times = {t: look.offsets(leaders, AtTime(t), isolation) for t in wanted.times_ms}

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import FetchOptions, PartitionFetch
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.model import Address, LogState, Partition
 

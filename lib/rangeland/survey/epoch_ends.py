@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import FetchedPartition, PartitionFetch
+from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import LogState, Partition
 from rangeland.survey.leaders import by_leader
@@ -22,7 +22,7 @@ def with_epochs(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, LogState]:
     """The logs, with the epoch of the last batch for those whose leader's is not told."""
-    has_epochs = brokers.dialect.NATURE.has_epochs
+    has_epochs = brokers.dialect.capabilities.has_epochs
     untold = {
         p: log
         for p, log in logs.items()

@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Mapping
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import FetchedPartition, PartitionFetch
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import BadRecord
 from rangeland.model import Leader, Partition
 from rangeland.survey.sample import peek
@@ -24,7 +24,7 @@ def fingerprints(
     """Of the batch or entry at the offset of each partition; those that do not come whole are
     left out."""
 
-    is_bytes = brokers.dialect.NATURE.offsets_are_bytes
+    is_bytes = brokers.dialect.capabilities.offsets_are_bytes
 
     def asked_of(partition: Partition, leader: Leader, size: int) -> PartitionFetch:
         return PartitionFetch(partition, leader.topic_id, None, offsets[partition], size)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from rangeland.connection.failures import ConnectionLost, NotABroker
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import ClusterView, LeaderQuery, NoReply
+from rangeland.dialects.cluster_values import ClusterView, LeaderQuery, NoReply
 from rangeland.model import Address, Leader, Partition
 
 T = TypeVar("T")
@@ -26,16 +26,16 @@ def ask_leaders(
     search = brokers.dialect.find_leaders(
         topics, tuple(dict.fromkeys(seeds)), dict(brokers.settings.members)
     )
-    told_by: Address | None = None
+    answered_by: Address | None = None
     try:
         asking = next(search)
         while True:
             answers, answered = _ask_in_turn(brokers, asking)
-            told_by = answered or told_by
+            answered_by = answered or answered_by
             asking = search.send(answers)
     except StopIteration as done:
         view: ClusterView = done.value
-        return replace(view, told_by=told_by)
+        return replace(view, answered_by=answered_by)
 
 
 def _ask_in_turn(

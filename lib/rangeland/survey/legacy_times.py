@@ -14,14 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import (
-    FetchOptions,
-    NoCommonVersion,
-    OffsetAnswer,
-    PartitionFetch,
-    Question,
-)
+from rangeland.dialects.cluster_values import OffsetAnswer
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
+from rangeland.dialects.protocol_session import NoCommonVersion, Question
 from rangeland.model import Address, AtTime, Isolation, Latest, Leader, Partition
 
 PEEK_BYTES = 1 << 10
@@ -38,7 +34,7 @@ def reconsidered(
     late = {
         p: leaders[p] for p, x in found.items() if x.verdict is ErrorMeaning.OK and x.offset is None
     }
-    if brokers.dialect.NATURE.is_timeless is None or not late:
+    if brokers.dialect.capabilities.lacks_timestamp is None or not late:
         return {}
     try:
         logs = _segments(brokers, address, late, Latest())
@@ -99,7 +95,9 @@ def _timeless(
     found: set[Partition] = set()
     for one, answer in zip(asked, answers, strict=True):
         told = dialect.read_records([answer], [one], Isolation.READ_UNCOMMITTED)
-        is_timeless = dialect.NATURE.is_timeless
-        if is_timeless is not None and any(is_timeless(part.records) for part in told.parts):
+        lacks_timestamp = dialect.capabilities.lacks_timestamp
+        if lacks_timestamp is not None and any(
+            lacks_timestamp(part.records) for part in told.parts
+        ):
             found.add(one.partition)
     return found

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import FetchedPartition, Gap, PartitionFetch
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchedPartition, Gap, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import Leader, Partition
 from rangeland.survey.sample import peek

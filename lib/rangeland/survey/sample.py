@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import FetchedPartition, FetchOptions, PartitionFetch
+from rangeland.dialects.fetch_values import FetchedPartition, FetchOptions, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import Address, Leader, Partition
 from rangeland.survey.leaders import by_leader

@@ -44,7 +44,7 @@ def log_ends(
     """Of the partitions whose leaders answer, where there are transactions at all."""
     # Records of an open transaction are to be seen, too.
     with ConnectionPool(replace(settings, isolation=Isolation.READ_UNCOMMITTED)) as brokers:
-        if not brokers.dialect.NATURE.has_transactions:
+        if not brokers.dialect.capabilities.has_transactions:
             return {}
         found: dict[Partition, LogEnds] = {}
         for address, leaders in by_leader(logs, lambda log: log.leader).items():

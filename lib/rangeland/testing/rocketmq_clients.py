@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rangeland.dialects.dialect import Credentials
+from rangeland.dialects.protocol_session import Credentials
 from rangeland.dialects.rocketmq.error_codes import SUCCESS, judge
 from rangeland.dialects.rocketmq.messages import RemotingRequest, max_offset, send
 from rangeland.dialects.rocketmq.pull_series import number_of

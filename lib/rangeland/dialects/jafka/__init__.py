@@ -1,61 +1,36 @@
-"""The Jafka dialect (the Kafka 0.7 line): what ``contract.Dialect`` asks for, in one place."""
+"""The Jafka dialect: the Kafka 0.7 line."""
 
 from __future__ import annotations
 
-from rangeland.dialects.defaults import (
-    ask_cleanup,
-    ask_epochs,
-    ask_mechanisms,
-    ask_retention,
-    ask_transactions,
-    epoch_of,
-    read_cleanup,
-    read_epochs,
-    read_mechanisms,
-    read_retention,
-    read_transactions,
-)
-from rangeland.dialects.jafka.log_entries import entry_around, next_offset
-from rangeland.dialects.jafka.raw_entries import aborted_within, cut_out
-from rangeland.dialects.jafka.records import decode_chunks
-from rangeland.dialects.jafka.requests import (
-    NATURE,
-    ask_offsets,
-    ask_records,
-    ask_sizes,
-    find_leaders,
-    login,
-    read_offsets,
-    read_records,
-    read_sizes,
-)
-from rangeland.dialects.jafka.session import JafkaSession as open_session
+from typing import Final
 
-__all__ = [
-    "NATURE",
-    "aborted_within",
-    "ask_cleanup",
-    "ask_epochs",
-    "ask_mechanisms",
-    "ask_offsets",
-    "ask_records",
-    "ask_retention",
-    "ask_sizes",
-    "ask_transactions",
-    "cut_out",
-    "decode_chunks",
-    "entry_around",
-    "epoch_of",
-    "find_leaders",
-    "login",
-    "next_offset",
-    "open_session",
-    "read_cleanup",
-    "read_epochs",
-    "read_mechanisms",
-    "read_offsets",
-    "read_records",
-    "read_retention",
-    "read_sizes",
-    "read_transactions",
-]
+from rangeland.dialects.dialect import Dialect
+from rangeland.dialects.jafka import log_entries, raw_entries, records, requests
+from rangeland.dialects.jafka.session import JafkaSession
+
+
+class JafkaDialect(Dialect):
+    """Each method is a pure function of the module that has its rules."""
+
+    capabilities = requests.CAPABILITIES
+
+    def open_session(self, client_id: str) -> JafkaSession:
+        return JafkaSession(client_id)
+
+    login = staticmethod(requests.login)
+
+    find_leaders = staticmethod(requests.find_leaders)
+    ask_offsets = staticmethod(requests.ask_offsets)
+    read_offsets = staticmethod(requests.read_offsets)
+    ask_sizes = staticmethod(requests.ask_sizes)
+    read_sizes = staticmethod(requests.read_sizes)
+
+    ask_records = staticmethod(requests.ask_records)
+    read_records = staticmethod(requests.read_records)
+    next_offset = staticmethod(log_entries.next_offset)
+    entry_around = staticmethod(log_entries.entry_around)
+    cut_out = staticmethod(raw_entries.cut_out)
+    decode_chunks = staticmethod(records.decode_chunks)
+
+
+DIALECT: Final = JafkaDialect()

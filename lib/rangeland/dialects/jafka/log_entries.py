@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from rangeland.decode import MessageSet, set_decoder
 from rangeland.decode.jafka.layout import CODEC_MASK, HEADER_BYTES, MAGIC, SetFault
-from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.dialects.kafka.compression import NotDecompressible, check_records, decompress
 from rangeland.errors import BadRecord

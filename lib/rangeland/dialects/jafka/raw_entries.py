@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 
 
 def cut_out(
@@ -17,10 +15,3 @@ def cut_out(
     """The bytes at ``[first, until)``; the records begin at ``from_offset``, and offsets are
     positions."""
     return records[first - from_offset : until - from_offset]
-
-
-def aborted_within(
-    records: memoryview, first: int, until: int, aborted: Sequence[tuple[int, int]]
-) -> tuple[tuple[int, int], ...]:
-    """There are no transactions."""
-    return ()

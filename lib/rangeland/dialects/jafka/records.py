@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from rangeland.decode import MessageSet, columns, set_decoder
 from rangeland.decode.jafka.layout import HEADER_BYTES, SetFault
-from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
     LENGTH_BYTES,

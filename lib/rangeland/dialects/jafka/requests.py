@@ -13,29 +13,29 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rangeland.decode.jafka.layout import POSITION
-from rangeland.dialects.dialect import (
-    Capabilities,
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import (
     ClusterView,
-    Credentials,
-    FetchAnswer,
-    FetchedPartition,
-    FetchOptions,
     LeaderQuery,
     NoReply,
     OffsetAnswer,
-    PartitionFetch,
-    Question,
     Search,
     TopicView,
-    nobody_answers,
 )
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import (
+    FetchAnswer,
+    FetchedPartition,
+    FetchOptions,
+    PartitionFetch,
+)
 from rangeland.dialects.jafka import messages as m
 from rangeland.dialects.jafka.error_codes import NONE, OFFSET_OUT_OF_RANGE, WRONG_PARTITION, judge
+from rangeland.dialects.protocol_session import Credentials, Question
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
-NATURE: Final = Capabilities(
+CAPABILITIES: Final = Capabilities(
     numbered_per_broker=True, offsets_are_bytes=True, columns=(POSITION,), lists_topics=False
 )
 
@@ -80,7 +80,7 @@ def find_leaders(
         else:
             found[name] = looks
     if not found:
-        raise nobody_answers(_joined(silences.values()))
+        raise _joined(silences.values()).as_error()
     unreachable = {name: "; ".join(s.tried.values()) for name, s in silences.items()}
     views = [_view(topic, found, members, unreachable) for topic in topics]
     addresses = tuple(members[name] for name in found)
@@ -250,9 +250,9 @@ def read_sizes(answers: Sequence[Any]) -> dict[Partition, int]:
 # --- records ----------------------------------------------------------------------------
 
 
-def ask_records(asked: Sequence[PartitionFetch], terms: FetchOptions) -> list[Question]:
+def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[Question]:
     """Everything that is asked of one broker in one request. A broker neither waits for more
-    nor bounds the whole answer, so of ``terms`` nothing is sent."""
+    nor bounds the whole answer, so of ``options`` nothing is sent."""
     parts = tuple(
         m.FetchRequest(
             topic=a.partition.topic,

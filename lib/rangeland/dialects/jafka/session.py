@@ -12,11 +12,12 @@ from collections import deque
 from typing import Any
 
 from rangeland.dialects.jafka.messages import ProduceRequest, Request, encode_request, read_whole
-from rangeland.errors import LocalProtocolError, RemoteProtocolError
+from rangeland.dialects.protocol_session import ProtocolSession
+from rangeland.errors import RemoteProtocolError
 from rangeland.wire.framing import frame
 
 
-class JafkaSession:
+class JafkaSession(ProtocolSession):
     """Not for several threads at once. A connection that was lost takes its session with it.
     ``client_id`` is not sent: the protocol has no place for it."""
 
@@ -29,26 +30,6 @@ class JafkaSession:
     def unanswered(self) -> int:
         """Requests whose answers have not come."""
         return len(self._pending)
-
-    def open(self) -> bytes:
-        """Nothing."""
-        return b""
-
-    def negotiated(self, answer: memoryview) -> bytes | None:
-        """Nothing was asked, so no answer can be taken for one."""
-        raise LocalProtocolError("an answer was taken for that to an opening, and there is none")
-
-    def oldest(self) -> bytes:
-        """Nothing: all are spoken to alike."""
-        return b""
-
-    def ask_age(self) -> bytes:
-        """Nothing: all are spoken to alike."""
-        return b""
-
-    def is_old(self, answer: memoryview) -> bool:
-        """Nothing was asked, so no answer can be taken for one."""
-        raise LocalProtocolError("an answer was taken for that to a greeting, and there is none")
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """The request's id and its frame. An answer is waited for, unless it is a Produce,
@@ -74,7 +55,3 @@ class JafkaSession:
         value = read_whole(request, answer)
         self._pending.popleft()
         return request_id, value
-
-    def due(self) -> bytes:
-        """Nothing: an answer calls for no more."""
-        return b""

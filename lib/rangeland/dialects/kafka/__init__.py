@@ -1,62 +1,55 @@
-"""The Kafka dialect, brokers 0.8.2 to 4.x: what ``contract.Dialect`` asks for, in one place."""
+"""The Kafka dialect: brokers 0.8.2 to 4.x."""
 
 from __future__ import annotations
 
-from rangeland.dialects.kafka.log_history import (
-    ask_cleanup,
-    ask_epochs,
-    ask_retention,
-    epoch_of,
-    read_cleanup,
-    read_epochs,
-    read_retention,
-)
-from rangeland.dialects.kafka.open_transactions import ask_transactions, read_transactions
-from rangeland.dialects.kafka.raw_entries import cut_out
-from rangeland.dialects.kafka.records import (
-    aborted_within,
-    decode_chunks,
-    entry_around,
-    next_offset,
-)
-from rangeland.dialects.kafka.requests import (
-    NATURE,
-    ask_offsets,
-    ask_records,
-    ask_sizes,
-    find_leaders,
-    read_offsets,
-    read_records,
-    read_sizes,
-)
-from rangeland.dialects.kafka.sasl_login import ask_mechanisms, login, read_mechanisms
-from rangeland.dialects.kafka.session import KafkaSession as open_session
+from typing import Final
 
-__all__ = [
-    "NATURE",
-    "aborted_within",
-    "ask_cleanup",
-    "ask_epochs",
-    "ask_mechanisms",
-    "ask_offsets",
-    "ask_records",
-    "ask_retention",
-    "ask_sizes",
-    "ask_transactions",
-    "cut_out",
-    "decode_chunks",
-    "entry_around",
-    "epoch_of",
-    "find_leaders",
-    "login",
-    "next_offset",
-    "open_session",
-    "read_cleanup",
-    "read_epochs",
-    "read_mechanisms",
-    "read_offsets",
-    "read_records",
-    "read_retention",
-    "read_sizes",
-    "read_transactions",
-]
+from rangeland.dialects.dialect import Dialect
+from rangeland.dialects.kafka import (
+    log_history,
+    open_transactions,
+    raw_entries,
+    records,
+    requests,
+    sasl_login,
+)
+from rangeland.dialects.kafka.session import KafkaSession
+
+
+class KafkaDialect(Dialect):
+    """Each method is a pure function of the module that has its rules."""
+
+    capabilities = requests.CAPABILITIES
+
+    def open_session(self, client_id: str) -> KafkaSession:
+        return KafkaSession(client_id)
+
+    login = staticmethod(sasl_login.login)
+    ask_mechanisms = staticmethod(sasl_login.ask_mechanisms)
+    read_mechanisms = staticmethod(sasl_login.read_mechanisms)
+
+    find_leaders = staticmethod(requests.find_leaders)
+    ask_offsets = staticmethod(requests.ask_offsets)
+    read_offsets = staticmethod(requests.read_offsets)
+    ask_sizes = staticmethod(requests.ask_sizes)
+    read_sizes = staticmethod(requests.read_sizes)
+    ask_epochs = staticmethod(log_history.ask_epochs)
+    read_epochs = staticmethod(log_history.read_epochs)
+    epoch_of = staticmethod(log_history.epoch_of)
+    ask_transactions = staticmethod(open_transactions.ask_transactions)
+    read_transactions = staticmethod(open_transactions.read_transactions)
+    ask_retention = staticmethod(log_history.ask_retention)
+    read_retention = staticmethod(log_history.read_retention)
+    ask_cleanup = staticmethod(log_history.ask_cleanup)
+    read_cleanup = staticmethod(log_history.read_cleanup)
+
+    ask_records = staticmethod(requests.ask_records)
+    read_records = staticmethod(requests.read_records)
+    next_offset = staticmethod(records.next_offset)
+    entry_around = staticmethod(records.entry_around)
+    cut_out = staticmethod(raw_entries.cut_out)
+    aborted_within = staticmethod(records.aborted_within)
+    decode_chunks = staticmethod(records.decode_chunks)
+
+
+DIALECT: Final = KafkaDialect()

@@ -26,7 +26,7 @@ import numpy as np
 
 from rangeland.decode import Heads, walk_batches, walk_messages
 from rangeland.decode.kafka.batch_table import BatchColumn
-from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.kafka.legacy_messages import (
     MAX_RUN_BYTES,
     Run,

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rangeland.dialects.dialect import CleanupPolicy, Question
+from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.protocol_session import Question
 from rangeland.model import Leader, Partition, Retention
 from rangeland.untrusted import Unreadable, decimal
 

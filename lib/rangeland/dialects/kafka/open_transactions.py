@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from rangeland.dialects.dialect import Question
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.protocol_session import Question
 from rangeland.model import OpenTransaction, Partition
 
 

@@ -6,7 +6,7 @@ not even that: it begins where what is before it ends.
 
 from __future__ import annotations
 
-from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.kafka.entry_scan import first_of, located, spans
 from rangeland.errors import BadRecord
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from rangeland.decode import Payload, Payloads, RecordFormat, decode_records
 from rangeland.decode.kafka.batch_table import BatchColumn, Heads
 from rangeland.decode.kafka.reference import DecodedRecord, read_records
-from rangeland.dialects.dialect import NO_CONTEXT, FetchContext, Gap
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, Gap
 from rangeland.dialects.kafka.batch_opening import is_control, open_run
 from rangeland.dialects.kafka.entry_scan import (
     MAX_OFFSET,
@@ -87,7 +87,7 @@ def decode_chunks(
         isolation,
         aborted,
         context.max_batch_bytes,
-        stops_at_gaps=context.names_gaps,
+        stops_at_gaps=context.reports_gaps,
     )
     found = runs(records, from_offset, context)
     while walk.at < until_offset:

@@ -11,24 +11,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rangeland.dialects.dialect import (
-    Capabilities,
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import (
     ClusterView,
-    FetchAnswer,
-    FetchedPartition,
-    FetchOptions,
     LeaderQuery,
     NoReply,
     OffsetAnswer,
-    PartitionFetch,
-    Question,
     Search,
     TopicView,
-    nobody_answers,
 )
 from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import (
+    FetchAnswer,
+    FetchedPartition,
+    FetchOptions,
+    PartitionFetch,
+)
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import Unreachable
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
@@ -43,13 +44,16 @@ MAGIC_AT = 16
 """Where all formats have their number. The first has no times."""
 
 
-def is_timeless(records: memoryview) -> bool:
+def lacks_timestamp(records: memoryview) -> bool:
     """Whether the first entry is of the format that brokers before 0.10 wrote."""
     return len(records) > MAGIC_AT and records[MAGIC_AT] == 0
 
 
-NATURE = Capabilities(
-    has_epochs=True, has_transactions=True, log_tool="kafka-dump-log", is_timeless=is_timeless
+CAPABILITIES = Capabilities(
+    has_epochs=True,
+    has_transactions=True,
+    log_tool="kafka-dump-log",
+    lacks_timestamp=lacks_timestamp,
 )
 
 
@@ -59,7 +63,7 @@ def find_leaders(
     """The first seed that answers is believed: any broker knows the whole cluster."""
     answers = yield LeaderQuery(tuple(seeds), (ask_cluster(topics),))
     if isinstance(answers, NoReply):
-        raise nobody_answers(answers)
+        raise answers.as_error()
     answer: m.MetadataResponse = answers[0]
     code = judge(answer.error_code)
     if code.verdict is not ErrorMeaning.OK or not answer.brokers:
@@ -196,7 +200,7 @@ def read_sizes(answers: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, 
     return sizes
 
 
-def ask_records(asked: Sequence[PartitionFetch], terms: FetchOptions) -> list[Question]:
+def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[Question]:
     """A full fetch without a session, in the order of ``asked``: a broker fills in order."""
     topics = tuple(
         m.FetchTopic(
@@ -215,12 +219,12 @@ def ask_records(asked: Sequence[PartitionFetch], terms: FetchOptions) -> list[Qu
         for topic, group in _by_topic(asked, lambda a: a.partition).items()
     )
     request = m.FetchRequest(
-        max_wait_ms=terms.max_wait_ms,
-        min_bytes=terms.min_bytes,
-        max_bytes=terms.max_bytes,
-        isolation_level=_level(terms.isolation),
+        max_wait_ms=options.max_wait_ms,
+        min_bytes=options.min_bytes,
+        max_bytes=options.max_bytes,
+        isolation_level=_level(options.isolation),
         topics=topics,
-        rack_id=terms.rack,
+        rack_id=options.rack,
     )
     with_ids = all(a.topic_id for a in asked)
     return [Question(request, None if with_ids else LAST_FETCH_BY_NAME)]

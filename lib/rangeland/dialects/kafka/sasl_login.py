@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rangeland.dialects.dialect import Credentials, NoCommonVersion, Question
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.protocol_session import Credentials, NoCommonVersion, Question
 from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
 from rangeland.untrusted import JsonFields, Unreadable
 

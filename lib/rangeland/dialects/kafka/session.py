@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rangeland import __version__
-from rangeland.dialects.dialect import NoCommonVersion, UnsupportedRequest
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.dialects.kafka.legacy_requests import fitted
@@ -34,6 +33,7 @@ from rangeland.dialects.kafka.messages import (
     request_header_version,
     response_header_version,
 )
+from rangeland.dialects.protocol_session import NoCommonVersion, ProtocolSession, UnsupportedRequest
 from rangeland.errors import LocalProtocolError, RemoteProtocolError, Unreachable
 from rangeland.wire.encoding import decode, decode_from, encode_parts, spec_of
 from rangeland.wire.framing import frame
@@ -68,7 +68,7 @@ class _Pending:
     version: int
 
 
-class KafkaSession:
+class KafkaSession(ProtocolSession):
     """Not for several threads at once. Answers may come in any order; a connection that was
     lost takes its session with it."""
 
@@ -122,7 +122,7 @@ class KafkaSession:
         self._versions = listed
         return None
 
-    def oldest(self) -> bytes:
+    def skip_opening(self) -> bytes:
         """A broker before 0.10 does not say which versions it takes. It answers a fetch of
         nothing."""
         self._pending.clear()
@@ -130,12 +130,12 @@ class KafkaSession:
         nothing = FetchRequest(max_wait_ms=0, min_bytes=0, topics=())
         return self._encode(nothing, 0)[1]
 
-    def ask_age(self) -> bytes:
+    def version_probe(self) -> bytes:
         """Of no topics, in version 1. Brokers before 0.10 do not look at the version: it is all
         topics to them, and they answer in version 0."""
         return self._encode(MetadataRequest(topics=()), 1)[1]
 
-    def is_old(self, answer: memoryview) -> bool:
+    def is_too_old(self, answer: memoryview) -> bool:
         """By the version of the answer: in another than its own it makes no sense."""
         correlation_id, pending, start = self._match(answer)
         if pending.request is not MetadataRequest:
@@ -203,10 +203,6 @@ class KafkaSession:
         value: Any = decode(_answer_of(pending.request), pending.version, answer, start)
         del self._pending[correlation_id]
         return correlation_id, value
-
-    def due(self) -> bytes:
-        """Nothing: an answer calls for no more."""
-        return b""
 
     def _ask_versions(self, version: int) -> bytes:
         question = ApiVersionsRequest(

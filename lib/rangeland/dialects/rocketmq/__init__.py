@@ -1,60 +1,36 @@
-"""The RocketMQ dialect: what ``contract.Dialect`` asks for, in one place."""
+"""The RocketMQ dialect: name servers, and brokers with queues."""
 
 from __future__ import annotations
 
-from rangeland.dialects.defaults import (
-    ask_cleanup,
-    ask_epochs,
-    ask_mechanisms,
-    ask_retention,
-    ask_transactions,
-    epoch_of,
-    read_cleanup,
-    read_epochs,
-    read_mechanisms,
-    read_retention,
-    read_transactions,
-)
-from rangeland.dialects.rocketmq.queue_sizes import ask_sizes, read_sizes
-from rangeland.dialects.rocketmq.raw_entries import aborted_within, cut_out
-from rangeland.dialects.rocketmq.records import decode_chunks
-from rangeland.dialects.rocketmq.requests import (
-    NATURE,
-    ask_offsets,
-    ask_records,
-    find_leaders,
-    login,
-    read_offsets,
-    read_records,
-)
-from rangeland.dialects.rocketmq.session import RocketmqSession as open_session
-from rangeland.dialects.rocketmq.stored_messages import entry_around, next_offset
+from typing import Final
 
-__all__ = [
-    "NATURE",
-    "aborted_within",
-    "ask_cleanup",
-    "ask_epochs",
-    "ask_mechanisms",
-    "ask_offsets",
-    "ask_records",
-    "ask_retention",
-    "ask_sizes",
-    "ask_transactions",
-    "cut_out",
-    "decode_chunks",
-    "entry_around",
-    "epoch_of",
-    "find_leaders",
-    "login",
-    "next_offset",
-    "open_session",
-    "read_cleanup",
-    "read_epochs",
-    "read_mechanisms",
-    "read_offsets",
-    "read_records",
-    "read_retention",
-    "read_sizes",
-    "read_transactions",
-]
+from rangeland.dialects.dialect import Dialect
+from rangeland.dialects.rocketmq import queue_sizes, raw_entries, records, requests, stored_messages
+from rangeland.dialects.rocketmq.session import RocketmqSession
+
+
+class RocketmqDialect(Dialect):
+    """Each method is a pure function of the module that has its rules."""
+
+    capabilities = requests.CAPABILITIES
+
+    def open_session(self, client_id: str) -> RocketmqSession:
+        return RocketmqSession(client_id)
+
+    login = staticmethod(requests.login)
+
+    find_leaders = staticmethod(requests.find_leaders)
+    ask_offsets = staticmethod(requests.ask_offsets)
+    read_offsets = staticmethod(requests.read_offsets)
+    ask_sizes = staticmethod(queue_sizes.ask_sizes)
+    read_sizes = staticmethod(queue_sizes.read_sizes)
+
+    ask_records = staticmethod(requests.ask_records)
+    read_records = staticmethod(requests.read_records)
+    next_offset = staticmethod(stored_messages.next_offset)
+    entry_around = staticmethod(stored_messages.entry_around)
+    cut_out = staticmethod(raw_entries.cut_out)
+    decode_chunks = staticmethod(records.decode_chunks)
+
+
+DIALECT: Final = RocketmqDialect()

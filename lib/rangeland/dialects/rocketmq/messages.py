@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from rangeland.dialects.dialect import Credentials
+from rangeland.dialects.protocol_session import Credentials
 from rangeland.model import Partition
 from rangeland.wire.primitives import Part
 

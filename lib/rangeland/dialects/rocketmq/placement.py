@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from rangeland.decode import stored_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault
-from rangeland.dialects.dialect import AnsweredSpan
+from rangeland.dialects.fetch_values import AnsweredSpan
 from rangeland.dialects.rocketmq.log_entries import QueueEntry, first_offset, hop
 from rangeland.dialects.rocketmq.pull_result import PullResult
 

@@ -12,7 +12,7 @@ import struct
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from rangeland.dialects.dialect import NO_CONTEXT, AnsweredSpan, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, AnsweredSpan, FetchContext
 
 _OLD_HEAD: Final = struct.Struct(">8sqi")
 _OLD_MARK: Final = b"\xff\xff\xff\xffTAGS"
@@ -48,7 +48,7 @@ class PullResult(NamedTuple):
 def given_of(records: memoryview, context: FetchContext) -> PullResult:
     """Earlier releases wrote the tags in front of what they put into quarantine, behind a length
     that no message has. That is looked for in bytes from quarantine only."""
-    if not context.is_kept or bytes(records[: len(_OLD_MARK)]) != _OLD_MARK:
+    if not context.from_quarantine or bytes(records[: len(_OLD_MARK)]) != _OLD_MARK:
         return PullResult(records, context)
     _, _, length = _OLD_HEAD.unpack_from(records)
     start = _OLD_HEAD.size + length

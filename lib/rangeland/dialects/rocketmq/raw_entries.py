@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.rocketmq.log_entries import EntryTotals
 from rangeland.dialects.rocketmq.placement import segments
 from rangeland.dialects.rocketmq.pull_result import given_of
@@ -39,10 +37,3 @@ def _walked(messages: memoryview, first: int, until: int) -> memoryview:
             begins = entry.end
         ends = entry.end
     return messages[begins:ends]
-
-
-def aborted_within(
-    records: memoryview, first: int, until: int, aborted: Sequence[tuple[int, int]]
-) -> tuple[tuple[int, int], ...]:
-    """There are no transactions."""
-    return ()

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from rangeland.decode import columns, stored_decoder
 from rangeland.decode.rocketmq.layout import DecodedMessages, StoredFault
-from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.kafka.compression import NotDecompressible
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold

@@ -14,25 +14,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rangeland.decode.rocketmq.layout import BORN_TIMESTAMP
-from rangeland.dialects.dialect import (
-    AnsweredSpan,
-    Capabilities,
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.dialects.cluster_values import (
     ClusterView,
-    Credentials,
+    LeaderQuery,
+    NoReply,
+    OffsetAnswer,
+    Search,
+    TopicView,
+)
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
+from rangeland.dialects.fetch_values import (
+    AnsweredSpan,
     FetchAnswer,
     FetchContext,
     FetchedPartition,
     FetchOptions,
-    LeaderQuery,
-    NoReply,
-    OffsetAnswer,
     PartitionFetch,
-    Question,
-    Search,
-    TopicView,
-    nobody_answers,
 )
-from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
+from rangeland.dialects.protocol_session import Credentials, Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import (
     MISSING,
@@ -57,7 +57,9 @@ from rangeland.dialects.rocketmq.routes import (
 from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
-NATURE: Final = Capabilities(numbered_per_broker=True, columns=(BORN_TIMESTAMP,), leader_id=MASTER)
+CAPABILITIES: Final = Capabilities(
+    numbered_per_broker=True, columns=(BORN_TIMESTAMP,), leader_id=MASTER
+)
 SIGNED: Final = "ACL"
 """The mechanism of ``Credentials``: an access key, and the secret key that signs with it."""
 NOTHING: Final = memoryview(b"")
@@ -87,7 +89,7 @@ def find_leaders(
             views |= {name: view for name, view in found.items() if _is_news(view, views)}
             registered |= yield from _ask_for_brokers(seed)
     if not has_answered:
-        raise nobody_answers(_joined(silences))
+        raise _joined(silences).as_error()
     return ClusterView((), views, registered=registered)
 
 
@@ -193,7 +195,7 @@ def _told_offset(answer: m.RemotingResponse) -> int | None:
 # --- records ----------------------------------------------------------------------------
 
 
-def ask_records(asked: Sequence[PartitionFetch], terms: FetchOptions) -> list[Question]:
+def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[Question]:
     """A series of pulls for each queue, all of them on their way at once."""
     return [
         Question(
@@ -202,7 +204,7 @@ def ask_records(asked: Sequence[PartitionFetch], terms: FetchOptions) -> list[Qu
                 offset=a.offset,
                 until_offset=MAX_INT64 if a.until_offset is None else a.until_offset,
                 max_bytes=a.max_bytes,
-                tags=terms.tags,
+                tags=options.tags,
             )
         )
         for a in asked

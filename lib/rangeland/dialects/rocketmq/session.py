@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rangeland.dialects.dialect import Credentials
+from rangeland.dialects.protocol_session import Credentials, ProtocolSession
 from rangeland.dialects.rocketmq.frames import (
     ONE_WAY,
     Frame,
@@ -43,7 +43,7 @@ from rangeland.dialects.rocketmq.pull_series import PullPace, PullStride, SentPu
 from rangeland.dialects.rocketmq.signing import signed
 from rangeland.dialects.rocketmq.time_lookup import ask_next, settled
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
-from rangeland.errors import LocalProtocolError, RemoteProtocolError
+from rangeland.errors import RemoteProtocolError
 from rangeland.model import Partition
 from rangeland.wire.framing import frame
 
@@ -60,7 +60,7 @@ class _OpenRequest:
     behind: list[SentPull] = field(default_factory=list)
 
 
-class RocketmqSession:
+class RocketmqSession(ProtocolSession):
     """Not for several threads at once. A connection that was lost takes its session with it.
     ``client_id`` is not sent. With ``credentials``, or behind a ``AclLogin``, every request is
     signed."""
@@ -83,26 +83,6 @@ class RocketmqSession:
     def unanswered(self) -> int:
         """Requests whose answers have not come."""
         return len(self._waiting)
-
-    def open(self) -> bytes:
-        """Nothing."""
-        return b""
-
-    def negotiated(self, answer: memoryview) -> bytes | None:
-        """Nothing was asked, so no answer can be taken for one."""
-        raise LocalProtocolError("an answer was taken for that to an opening, and there is none")
-
-    def oldest(self) -> bytes:
-        """Nothing: all are spoken to alike."""
-        return b""
-
-    def ask_age(self) -> bytes:
-        """Nothing: all are spoken to alike."""
-        return b""
-
-    def is_old(self, answer: memoryview) -> bool:
-        """Nothing was asked, so no answer can be taken for one."""
-        raise LocalProtocolError("an answer was taken for that to a greeting, and there is none")
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """The question's id and its frame, or frames. ``max_version`` says nothing."""

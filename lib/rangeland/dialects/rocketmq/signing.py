@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-from rangeland.dialects.dialect import Credentials
+from rangeland.dialects.protocol_session import Credentials
 from rangeland.wire.primitives import Part
 
 ACCESS_KEY = "AccessKey"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rangeland.decode import stored_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault
-from rangeland.dialects.dialect import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.rocketmq.log_entries import walk_entries
 from rangeland.dialects.rocketmq.placement import MisplacedMessage, misplaced
 from rangeland.dialects.rocketmq.pull_result import PullResult, given_of

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from rangeland.dialects.dialect import Question
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.groups.backend import GroupIO
 from rangeland.model import Address

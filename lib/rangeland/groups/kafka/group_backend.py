@@ -14,9 +14,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rangeland.dialects.dialect import Question, UnsupportedRequest
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.protocol_session import Question, UnsupportedRequest
 from rangeland.errors import Conflict, RemoteProtocolError
 from rangeland.groups.backend import GroupIO, GroupMember, GroupView, JoinRequest, Membership
 from rangeland.groups.kafka.coordinator import PAUSE_MS, CoordinatorClient, refusal

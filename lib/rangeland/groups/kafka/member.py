@@ -15,9 +15,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from rangeland.dialects.dialect import Question
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
 from rangeland.groups.kafka.assignment import Assignment, assign

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rangeland.dialects.dialect import Question
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
+from rangeland.dialects.protocol_session import Question
 from rangeland.model import Partition
 
 LAST_BY_ONE_GROUP = 7

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from rangeland.dialects.dialect import Question
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
+from rangeland.dialects.protocol_session import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS, TOPIC_NOT_EXIST, judge
 from rangeland.dialects.rocketmq.pull_series import number_of

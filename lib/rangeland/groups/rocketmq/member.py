@@ -21,7 +21,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from rangeland.dialects.dialect import Question
+from rangeland.dialects.protocol_session import Question
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.errors import Conflict, JobFileError, RangelandError

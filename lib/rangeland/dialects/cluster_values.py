@@ -1,0 +1,104 @@
+"""What the driver learns from brokers: leaders, topics, offsets and cleanup policies."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.protocol_session import Question
+from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.model import Address, Leader, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderQuery:
+    """Questions for one broker: the first of ``seeds`` that answers is asked all of them."""
+
+    seeds: tuple[Address, ...]
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """None of the seeds answered. ``tried``: the reason, by address. ``strangers``: how many of
+    them speak another protocol."""
+
+    tried: Mapping[Address, str]
+    strangers: int = 0
+
+    def as_error(self) -> RangelandError:
+        """The error for a search that no broker answered: every address and the reason."""
+        reasons = "; ".join(f"{address}: {why}" for address, why in self.tried.items())
+        tried = {str(address): why for address, why in self.tried.items()}
+        if tried and self.strangers == len(tried):
+            return JobFileError(
+                "no server answers as a broker does",
+                why=reasons,
+                do="check host, port and security in source",
+                tried=tried,
+            )
+        return Unreachable(
+            f"no broker could be reached, {len(tried)} tried",
+            why=reasons,
+            do="check source.servers, the network and that the brokers are up, then run again",
+            tried=tried,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic as the metadata shows it. ``code``: the name of the topic's own error, empty if
+    it has none. ``is_unknown``: the broker does not know the topic. ``may_be_hidden``: the topic
+    may exist without this client being allowed to see it, and the broker does not say which."""
+
+    name: str
+    verdict: ErrorMeaning
+    code: str
+    is_internal: bool
+    leaders: Mapping[Partition, Leader]
+    is_unknown: bool = False
+    may_be_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The brokers of a cluster, and the leaders of its partitions. ``unreachable``: brokers, by
+    the name they have in partitions, that did not list their partitions, and the reason.
+    ``registered``: brokers that are known to exist, even without a requested partition."""
+
+    brokers: tuple[Address, ...]
+    topics: Mapping[str, TopicView]
+    unreachable: Mapping[str, str] = field(default_factory=dict)
+    answered_by: Address | None = None
+    """The broker that was asked last."""
+    registered: frozenset[str] = frozenset()
+    cluster_id: str = ""
+    """The cluster's permanent id; empty where brokers do not report one."""
+
+
+Search = Generator[LeaderQuery, "list[Any] | NoReply", ClusterView]
+"""A search for leaders: yields what to ask, is sent the answers, returns what it found."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAnswer:
+    """``offset`` None: no record is that late, or ``verdict`` says why there is no offset.
+    ``is_exact`` False: the broker only knows that the offset is at or before the time.
+    ``borders`` are offsets at which entries are known to begin, sorted."""
+
+    verdict: ErrorMeaning
+    code: str
+    offset: int | None
+    is_exact: bool = True
+    borders: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupPolicy:
+    """Whether a topic's log may have gaps; None if the broker does not say. ``evidence``: what
+    it said, for people."""
+
+    compacts: bool | None
+    evidence: str

@@ -1,0 +1,127 @@
+"""What a fetch asks for, what it returns, and what is known about the returned bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.model import Counts, Isolation, Partition
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES
+
+
+class AnsweredSpan(NamedTuple):
+    """One of the answers that were joined into the fetched records: its bytes end at ``end``, and
+    it accounts for the offsets ``[from_offset, until_offset)``."""
+
+    end: int
+    from_offset: int
+    until_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchContext:
+    """What is known about fetched records beyond their bytes. It is kept apart from the bytes, so
+    nothing that a broker stores can be mistaken for it.
+
+    ``floor``: everything before this offset has been read, so no entry may begin before it; 0 if
+    unknown. ``asked_at``: the requested offset, which is in the first entry or before it; 0 if
+    unknown. ``spans``: the broker's own account of the offsets, in order; empty if it gives none.
+    ``has_gaps``: the broker has confirmed that offsets may be missing because the topic is
+    compacted. ``tags``: only messages with one of these tags were requested; all if empty.
+    ``from_quarantine``: the records were read from quarantine. ``reports_gaps``: offsets missing
+    between two entries are reported as a ``Gap``, because nothing has explained them yet;
+    otherwise they count as compacted. Offsets missing inside an entry are always compacted: only
+    log compaction writes such entries. ``max_batch_bytes``: how much memory one batch or message
+    may take (see ``wire.memory_budget``)."""
+
+    floor: int = 0
+    asked_at: int = 0
+    spans: tuple[AnsweredSpan, ...] = ()
+    has_gaps: bool = False
+    tags: tuple[bytes, ...] = ()
+    from_quarantine: bool = False
+    reports_gaps: bool = False
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+NO_CONTEXT = FetchContext()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """One partition's part of a fetch. ``readable_end``: the last stable offset or the high
+    watermark, by isolation; -1 if the broker does not report it. ``aborted``: pairs of producer
+    id and first offset. ``preferred``: the id of the replica that the broker wants read instead;
+    None if it names none."""
+
+    partition: Partition
+    verdict: ErrorMeaning
+    code: str
+    records: memoryview
+    readable_end: int = -1
+    aborted: tuple[tuple[int, int], ...] = ()
+    preferred: int | None = None
+    context: FetchContext = NO_CONTEXT
+
+    @property
+    def is_empty(self) -> bool:
+        """There are no records, and no offsets are accounted for without records."""
+        return not len(self.records) and not self.context.spans
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswer:
+    """``verdict`` is that of the whole request. ``throttle_ms``: how long a quota delayed it."""
+
+    verdict: ErrorMeaning
+    code: str
+    parts: tuple[FetchedPartition, ...]
+    throttle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFetch:
+    """What a fetch asks of one partition. ``until_offset``: later records are not needed, but may
+    be returned all the same."""
+
+    partition: Partition
+    topic_id: str | None
+    epoch: int | None
+    offset: int
+    max_bytes: int
+    until_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """Settings of a whole fetch request. The broker waits for ``min_bytes`` up to
+    ``max_wait_ms``. ``rack``: the rack of this client, for reading from the nearest replica.
+    ``tags``: only messages with one of these tags are wanted; all if empty."""
+
+    isolation: Isolation
+    max_wait_ms: int
+    max_bytes: int
+    min_bytes: int = 1
+    rack: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The log has no offsets from here to ``next_offset``, where an entry follows. The bytes do
+    not say why."""
+
+    next_offset: int
+
+
+class DecodedChunk(Protocol):
+    """A decoded piece of a fetch. The offsets before ``next_offset`` are classed in ``counts``, or
+    covered by its entries where offsets are bytes."""
+
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def batch(self) -> Any: ...
+    @property
+    def counts(self) -> Counts: ...

@@ -1,0 +1,80 @@
+"""One connection to a broker, seen without its socket: what is asked, and in which frames."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+from rangeland.errors import LocalProtocolError, RemoteProtocolError
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request to send. ``max_version``: the highest version of it that may be used.
+    ``wait_ms``: how long its answer may take, where that is longer than usual."""
+
+    request: Any
+    max_version: int | None = None
+    wait_ms: int | None = None
+
+
+class NoCommonVersion(RemoteProtocolError):
+    """The broker and this library support no common version of a request."""
+
+
+class UnsupportedRequest(NoCommonVersion):
+    """The broker does not know the request at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """``username`` and ``password``, or a ``token`` with ``extensions``, by mechanism."""
+
+    mechanism: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    extensions: tuple[tuple[str, str], ...] = ()
+
+
+class ProtocolSession(ABC):
+    """The state of one connection, without its socket. The defaults are those of a protocol that
+    needs no opening, and that peers of every version speak alike."""
+
+    def open(self) -> bytes:
+        """The first frame to send, before any request; empty if the protocol needs none."""
+        return b""
+
+    def negotiated(self, answer: memoryview) -> bytes | None:
+        """Takes the answer to the last opening frame. Returns the next frame, or None when the
+        session is open."""
+        raise LocalProtocolError("this protocol has no opening, so nothing can answer one")
+
+    def skip_opening(self) -> bytes:
+        """The peer closed the connection instead of answering the opening: from now on this
+        session uses the oldest versions. Returns a frame that such a peer answers and that has
+        no effect; empty if no peer is that old."""
+        return b""
+
+    def version_probe(self) -> bytes:
+        """A frame that peers of every version answer, those without an opening differently;
+        empty if no peer is that old."""
+        return b""
+
+    def is_too_old(self, answer: memoryview) -> bool:
+        """Takes the answer to ``version_probe``. True: the peer does not know the opening."""
+        raise LocalProtocolError("this protocol has no version probe, so nothing can answer one")
+
+    @abstractmethod
+    def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
+        """A whole frame, and the id that its answer will carry."""
+
+    @abstractmethod
+    def decode(self, answer: memoryview) -> tuple[int, Any] | None:
+        """The id and the answer that this frame completes; answers may come in any order. None
+        if more frames are needed, or if this frame is not an answer."""
+
+    def due(self) -> bytes:
+        """A frame to send before waiting any longer; empty if there is none."""
+        return b""
