@@ -1,7 +1,7 @@
-"""What a run tells while it works, to whoever wants to hear it.
+"""How a run reports what it is doing.
 
-A ``Progress`` decides nothing, and what it does must not hold up the run: ``pictures.progress``
-draws it for people, tests count it, ``NoProgress`` passes it over.
+A ``Progress`` decides nothing and must not hold up the run: ``render.progress_view`` draws it for
+people, tests count its calls, ``NoProgress`` ignores them.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from rangeland.planning.plan import Plan
 
 
 class Progress(Protocol):
-    """What a run tells while it works. All calls come from one thread at a time."""
+    """Receives what a run reports while it works. One thread at a time calls it."""
 
     def step(self, text: str) -> None:
-        """A new step begins, such as "asking 3 brokers"."""
+        """A step begins, such as "asking 3 brokers"."""
 
     def planned(self, plan: Plan, recovered: bool) -> None:
-        """This plan will now be read; ``recovered`` if an earlier driver had entered it."""
+        """This plan is read next; ``recovered`` if an earlier driver had entered it."""
 
     def read(self, read_offsets: dict[Partition, int]) -> None:
         """How many offsets of each partition of the plan have been read so far."""
 
     def done(self) -> None:
-        """Reading has ended, well or not."""
+        """Reading has ended, successfully or not."""
 
     def warn(self, text: str) -> None:
-        """Something a person should know that does not end the run."""
+        """Something that a person should know and that does not end the run."""
 
 
 class NoProgress:
-    """A Progress that tells nobody."""
+    """A ``Progress`` that ignores what it receives."""
 
     def step(self, text: str) -> None: ...
 

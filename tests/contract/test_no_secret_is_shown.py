@@ -25,7 +25,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from rangeland.cli.exits import error_json
+from rangeland.cli.command_output import error_json
 from rangeland.connection import tokens
 from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
 from rangeland.connection.pool import ConnectionPool

@@ -426,7 +426,7 @@ def test_a_secret_is_never_printed(
     assert not any("hunter2" in str(text) for text in said)
 
 
-def test_an_interruption_says_how_things_stand(runs: Runs, job: str, called: Called) -> None:
+def test_an_interruption_says_what_was_written(runs: Runs, job: str, called: Called) -> None:
     runs.raises = KeyboardInterrupt()
     code, out, err = called("run", job)
     assert code == 130
@@ -434,7 +434,7 @@ def test_an_interruption_says_how_things_stand(runs: Runs, job: str, called: Cal
     code, out, _ = called("plan", job, "--json")
     answer = json.loads(out)
     assert (code, answer["exit"], answer["error"]) == (130, 130, "Interrupted")
-    assert "only looks" in answer["message"]
+    assert "read-only" in answer["message"]
 
 
 def test_an_interruption_while_reading_names_the_plan(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rangeland.cli.exits import as_ours
+from rangeland.cli.command_output import unexpected_error
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
@@ -129,7 +129,7 @@ def proof() -> None:
 
 
 def bug() -> None:
-    raise as_ours(KeyError("orders"))
+    raise unexpected_error(KeyError("orders"))
 
 
 RAISED: dict[str, Callable[..., None]] = {

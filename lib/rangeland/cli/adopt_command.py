@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import typer
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.options import JobPath, Settings, command, spark_for
 
-from rangeland.cli.options import Debug, JobPath, Json, Quiet, Settings, ending_of, spark_for
 
-
-def adopt(
-    ctx: typer.Context,
-    job_file: JobPath,
-    settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+@command
+def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
     """Take the table as it is, after somebody has looked why it and its ledger disagree.
 
     Rows of the job's topics that the ledger does not know count as landed from now on, and the
@@ -28,11 +21,11 @@ def adopt(
     """
     from rangeland.job.overrides import load_job
 
-    end = ending_of(ctx, writes=True)
+    output.writes = True
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.render.result_view import adopt_picture
     from rangeland.run import adopt as adopt_table
 
-    result = adopt_table(job, spark_for(end, job), end.progress())
-    end.answer(result.to_json(), adopt_picture(result))
+    result = adopt_table(job, spark_for(output, job), output.progress())
+    output.answer(result.to_json(), adopt_picture(result))

@@ -25,7 +25,7 @@ from rangeland.cli import (
     schema_command,
     submit_commands,
 )
-from rangeland.cli.exits import INTERRUPTED, CommandEnding, as_usage_error, ending
+from rangeland.cli.command_output import INTERRUPTED, CommandOutput, command_output, usage_error
 from rangeland.errors import UsageError
 
 # Typer has carried a copy of click since 0.20 or so; this is the class in both.
@@ -45,25 +45,25 @@ app = typer.Typer(
 def main(arguments: Sequence[str] | None = None) -> int:
     """The console entry: runs one command and returns its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    with ending(given) as end:
+    with command_output(given) as output:
         try:
-            return _dispatch(given, end)
+            return _dispatch(given, output)
         except _Mistyped as error:
-            return end.fail(as_usage_error(error))
+            return output.fail(usage_error(error))
         except (KeyboardInterrupt, typer.Abort):
-            return end.interrupted()
+            return output.interrupted()
         except BrokenPipeError:
             # `| head` has seen enough. Python would complain once more when it flushes.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            return 0 if end.answered else 141
+            return 0 if output.answered else 141
         except Exception as error:
-            return end.fail(error)
+            return output.fail(error)
 
 
-def _dispatch(given: list[str], end: CommandEnding) -> int:
-    code = app(args=given, prog_name="rangeland", standalone_mode=False, obj=end)
+def _dispatch(given: list[str], output: CommandOutput) -> int:
+    code = app(args=given, prog_name="rangeland", standalone_mode=False, obj=output)
     if code == INTERRUPTED:  # Typer has caught it on its way here.
-        return end.interrupted()
+        return output.interrupted()
     return code if isinstance(code, int) else 0
 
 

@@ -6,20 +6,19 @@ from typing import Annotated
 
 import typer
 
-from rangeland.cli.options import Debug, Json, Quiet, ending_of
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.options import command
 
 
+@command
 def demo(
-    ctx: typer.Context,
+    output: CommandOutput,
     records: Annotated[
         int, typer.Option("--records", metavar="N", min=1_000, help="How many to write and land.")
     ] = 100_000,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the table and the job file for looking around.")
     ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """See it work: a real Kafka broker on this machine, a topic, a table, and the proof.
 
@@ -33,5 +32,5 @@ def demo(
     """
     from rangeland.testing.demo import show
 
-    end = ending_of(ctx, writes=True)
-    show(end, records, keep)
+    output.writes = True
+    show(output, records, keep)

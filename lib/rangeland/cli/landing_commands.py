@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rangeland.cli.exits import CommandEnding
-from rangeland.cli.options import (
-    Debug,
-    From,
-    JobPath,
-    Json,
-    Quiet,
-    Settings,
-    Until,
-    ending_of,
-    spark_for,
-)
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.options import From, JobPath, Settings, Until, command, spark_for
 from rangeland.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
@@ -30,8 +20,9 @@ if TYPE_CHECKING:
     from rangeland.results import PlanPreview, RunResult
 
 
+@command
 def plan(
-    ctx: typer.Context,
+    output: CommandOutput,
     job_file: JobPath,
     from_bound: From = None,
     until_bound: Until = None,
@@ -40,9 +31,6 @@ def plan(
         typer.Option("--out", metavar="FILE", help="Keep the plan in a file, for `apply`."),
     ] = None,
     settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Show what a run would land now. Writes nothing to table or ledger.
 
@@ -55,30 +43,27 @@ def plan(
     """
     from rangeland.job.overrides import load_job
 
-    end = ending_of(ctx)
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
     if out is not None and str(out).startswith("-"):
         raise UsageError(f"--out {out}: that is an option", do="Name the file right after --out")
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: its folder does not exist", do="Make it, or name another")
-    preview = _preview(end, job)
+    preview = _preview(output, job)
     if out is not None:
         from rangeland.landing.plan_file import write_plan_file
 
         write_plan_file(out, preview, text)
-        if not end.quiet:
+        if not output.quiet:
             print(f"Written to {out}. Do it with: rangeland apply {out}", file=sys.stderr)
 
 
+@command
 def run(
-    ctx: typer.Context,
+    output: CommandOutput,
     job_file: JobPath,
     from_bound: From = None,
     until_bound: Until = None,
     settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Land what is new. Running it again, at any time, lands nothing twice.
 
@@ -92,24 +77,22 @@ def run(
     """
     from rangeland.job.overrides import load_job
 
-    end = ending_of(ctx, writes=True)
+    output.writes = True
     job, _ = load_job(job_file, settings or (), from_bound, until_bound)
 
     from rangeland.run import run as run_job
 
-    _answer_run(end, run_job(job, spark_for(end, job), end.progress()))
+    _answer_run(output, run_job(job, spark_for(output, job), output.progress()))
 
 
+@command
 def apply(
-    ctx: typer.Context,
+    output: CommandOutput,
     files: Annotated[
         list[Path],
         typer.Argument(metavar="[JOB.yaml] FILE", help="A file that `plan --out` has written."),
     ],
     settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Land exactly what a reviewed plan file says, or nothing (exit 73) if its ground has moved.
 
@@ -125,7 +108,7 @@ def apply(
     """
     from rangeland.landing.plan_file import read_plan_file
 
-    end = ending_of(ctx, writes=True)
+    output.writes = True
     if len(files) > 2:
         raise UsageError(f"apply takes one plan file, not {len(files)} files", do="Name one")
     reviewed = read_plan_file(files[-1])
@@ -133,12 +116,13 @@ def apply(
 
     from rangeland.run import apply as apply_job
 
-    spark = spark_for(end, job)
-    _answer_run(end, apply_job(job, reviewed.plan, reviewed.seen, spark, end.progress()))
+    spark = spark_for(output, job)
+    _answer_run(output, apply_job(job, reviewed.plan, reviewed.seen, spark, output.progress()))
 
 
+@command
 def backfill(
-    ctx: typer.Context,
+    output: CommandOutput,
     job_file: JobPath,
     from_bound: From = None,
     until_bound: Until = None,
@@ -156,9 +140,6 @@ def backfill(
         ),
     ] = False,
     settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Land a range of your choice, beside the scheduled runs and without moving their checkpoint.
 
@@ -176,7 +157,7 @@ def backfill(
     """
     from rangeland.job.overrides import load_job, require_closed_range
 
-    end = ending_of(ctx, writes=not dry_run)
+    output.writes = not dry_run
     if missing and (replace or from_bound is not None or until_bound is not None):
         raise UsageError(
             "--missing finds its ranges itself", do="Leave out --replace, --from and --until"
@@ -190,27 +171,27 @@ def backfill(
 
     way = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BESIDE
     if dry_run:
-        _preview(end, job, way)
+        _preview(output, job, way)
         return
-    _answer_run(end, backfill_job(job, spark_for(end, job), end.progress(), way))
+    _answer_run(output, backfill_job(job, spark_for(output, job), output.progress(), way))
 
 
 # --- what they share --------------------------------------------------------------------
 
 
-def _preview(end: CommandEnding, job: Job, way: PlanKind | None = None) -> PlanPreview:
+def _preview(output: CommandOutput, job: Job, way: PlanKind | None = None) -> PlanPreview:
     from rangeland.render.plan_view import plan_picture
     from rangeland.run import preview
 
-    result = preview(job, spark_for(end, job), end.progress(), way)
-    end.answer(result.to_json(), plan_picture(result))
+    result = preview(job, spark_for(output, job), output.progress(), way)
+    output.answer(result.to_json(), plan_picture(result))
     return result
 
 
-def _answer_run(end: CommandEnding, result: RunResult) -> None:
+def _answer_run(output: CommandOutput, result: RunResult) -> None:
     from rangeland.render.result_view import result_picture
 
-    end.answer(result.to_json(), result_picture(result))
+    output.answer(result.to_json(), result_picture(result))
 
 
 def _job_of_plan(files: Sequence[Path], reviewed: ReviewedPlan, settings: Sequence[str]) -> Job:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import typer
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.options import JobPath, Settings, command, spark_for
 
-from rangeland.cli.options import Debug, JobPath, Json, Quiet, Settings, ending_of, spark_for
 
-
-def mirror(
-    ctx: typer.Context,
-    job_file: JobPath,
-    settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+@command
+def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
     """Push the checkpoint to the job's group, where the log's own tools look for it.
 
     Every run does this at its end; this is for a group that a run could not reach, or that
@@ -26,12 +19,12 @@ def mirror(
     """
     from rangeland.job.overrides import load_job
 
-    end = ending_of(ctx, writes=True)
+    output.writes = True
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.groups.mirror_now import group_of, push
     from rangeland.render.group_view import mirror_picture
 
     group_of(job)
-    result = push(job, spark_for(end, job), end.progress())
-    end.answer(result.to_json(), mirror_picture(result))
+    result = push(job, spark_for(output, job), output.progress())
+    output.answer(result.to_json(), mirror_picture(result))

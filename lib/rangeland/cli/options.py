@@ -1,16 +1,22 @@
-"""What several commands take, and how each begins: its ending, its Spark."""
+"""The options that commands share, and ``command``, which adds those that all of them have."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from rangeland.cli.exits import CommandEnding
+from rangeland.cli.command_output import CommandOutput
+from rangeland.logs import LogFormat, LogLevel, LogSettings
 
 if TYPE_CHECKING:
     from rangeland.job import Job
+
+P = ParamSpec("P")
 
 JobPath = Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job file.")]
 From = Annotated[
@@ -27,31 +33,64 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="BOUND",
-        help="Where to end, not included: the same words, but checkpoint.",
+        help="Where to end (exclusive): as --from, except checkpoint.",
     ),
 ]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="A.B=C", help="Override a field of the job file; repeatable."),
 ]
-# These three are read from the raw command line by `Ending`, since they also hold for a
-# command line that cannot be parsed. They are declared here to be known and explained.
-Json = Annotated[
-    bool, typer.Option("--json", help="One JSON object as the last line of stdout, nothing else.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only warnings.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
-def ending_of(ctx: typer.Context, writes: bool = False) -> CommandEnding:
-    end = ctx.obj
-    assert isinstance(end, CommandEnding)
-    end.writes = writes
-    return end
+def _common_options(
+    # CommandOutput reads these three from the raw command line, since they also apply to a
+    # command line that cannot be parsed. They are declared here for the parser and the help.
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object as the last line of stdout."),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show warnings but no progress.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    log_level: Annotated[
+        LogLevel,
+        typer.Option("--log-level", help="The least severe log records to write to stderr."),
+    ] = LogLevel.WARNING,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(
+            "--log-format", help="How log records look; json also applies to progress and errors."
+        ),
+    ] = LogFormat.TEXT,
+) -> None: ...
 
 
-def spark_for(end: CommandEnding, job: Job) -> Any:
+_COMMON = inspect.signature(_common_options, eval_str=True).parameters
+
+
+def command(work: Callable[Concatenate[CommandOutput, P], None]) -> Callable[..., None]:
+    """A Typer command from ``work``, which takes the command's output and its own options. The
+    options that all commands have are added here, and handled before ``work`` is called."""
+    own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
+    context = inspect.Parameter(
+        "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+    )
+
+    @functools.wraps(work)
+    def run(ctx: typer.Context, **given: Any) -> None:
+        common = {name: given.pop(name) for name in _COMMON}
+        output = ctx.obj
+        assert isinstance(output, CommandOutput)
+        output.configure_logging(LogSettings(common["log_level"], common["log_format"]))
+        work(output, **given)  # type: ignore[call-arg]
+
+    run.__signature__ = inspect.Signature([context, *own, *_COMMON.values()])  # type: ignore[attr-defined]
+    return run
+
+
+def spark_for(output: CommandOutput, job: Job) -> Any:
     from rangeland.spark.spark_session import open_spark
 
-    end.progress().step("starting Spark")
+    output.progress().step("starting Spark")
     return open_spark(f"rangeland {job.job}", table=job.sink.table)

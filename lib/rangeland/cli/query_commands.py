@@ -6,27 +6,13 @@ from typing import Annotated
 
 import typer
 
-from rangeland.cli.options import (
-    Debug,
-    JobPath,
-    Json,
-    Quiet,
-    Settings,
-    Until,
-    ending_of,
-    spark_for,
-)
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.options import JobPath, Settings, Until, command, spark_for
 from rangeland.errors import RangeLost
 
 
-def check(
-    ctx: typer.Context,
-    job_file: JobPath,
-    settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+@command
+def check(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
     """Try all that a run needs: job file, brokers, topics, Spark, table. Writes nothing.
 
     \b
@@ -35,26 +21,19 @@ def check(
     """
     from rangeland.job.overrides import load_job
 
-    end = ending_of(ctx)
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.queries.job_status import check as check_job
     from rangeland.render.status_view import check_picture
 
-    result = check_job(job, lambda: spark_for(end, job), end.progress())
-    end.answer(result.to_json(), check_picture(result))
+    result = check_job(job, lambda: spark_for(output, job), output.progress())
+    output.answer(result.to_json(), check_picture(result))
     if not result.is_well:
         raise typer.Exit(result.exit_code)
 
 
-def status(
-    ctx: typer.Context,
-    job_file: JobPath,
-    settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+@command
+def status(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
     """Show where a job stands against its logs: checkpoint, end, lag. Writes nothing.
 
     \b
@@ -64,24 +43,17 @@ def status(
     """
     from rangeland.job.overrides import load_job
 
-    end = ending_of(ctx)
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.queries.job_status import status as status_job
     from rangeland.render.status_view import status_picture
 
-    result = status_job(job, spark_for(end, job), end.progress())
-    end.answer(result.to_json(), status_picture(result))
+    result = status_job(job, spark_for(output, job), output.progress())
+    output.answer(result.to_json(), status_picture(result))
 
 
-def verify(
-    ctx: typer.Context,
-    job_file: JobPath,
-    settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+@command
+def verify(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
     """Prove from the table itself that every landed offset is there, and there once.
 
     Reads the offsets of all rows and holds them against the ledger: also after somebody has
@@ -95,20 +67,20 @@ def verify(
     """
     from rangeland.job.overrides import load_job
 
-    end = ending_of(ctx)
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.queries.job_status import verify as verify_job
     from rangeland.render.evidence_view import verify_picture
 
-    result = verify_job(job, spark_for(end, job), end.progress())
-    end.answer(result.to_json(), verify_picture(result))
+    result = verify_job(job, spark_for(output, job), output.progress())
+    output.answer(result.to_json(), verify_picture(result))
     if not result.is_well:
         raise typer.Exit(RangeLost.exit_code)
 
 
+@command
 def find(
-    ctx: typer.Context,
+    output: CommandOutput,
     job_file: JobPath,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
     partition: Annotated[
@@ -120,9 +92,6 @@ def find(
         str, typer.Option("--broker", help="Where partitions are numbered per broker.")
     ] = "",
     settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Say which run landed an offset, when, from which leader, and in which file it is.
 
@@ -135,21 +104,21 @@ def find(
     """
     from rangeland.job.overrides import load_job, read_partition
 
-    end = ending_of(ctx)
     job, _ = load_job(job_file, settings or ())
     wanted = read_partition(job, topic, partition, broker)
 
     from rangeland.queries.job_status import find as find_offset
     from rangeland.render.evidence_view import find_picture
 
-    result = find_offset(job, spark_for(end, job), wanted, offset, end.progress())
-    end.answer(result.to_json(), find_picture(result))
+    result = find_offset(job, spark_for(output, job), wanted, offset, output.progress())
+    output.answer(result.to_json(), find_picture(result))
     if result.state == "missing":
         raise typer.Exit(RangeLost.exit_code)
 
 
+@command
 def reached(
-    ctx: typer.Context,
+    output: CommandOutput,
     job_file: JobPath,
     until_bound: Until = None,
     idle_after_s: Annotated[
@@ -163,9 +132,6 @@ def reached(
         ),
     ] = None,
     settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Say whether the logs have come as far as --until: exit 0 if so, 75 if not yet.
 
@@ -180,7 +146,6 @@ def reached(
     """
     from rangeland.job.overrides import load_job
 
-    end = ending_of(ctx)
     job, _ = load_job(job_file, settings or (), None, until_bound)
 
     from rangeland.errors import Unreachable
@@ -188,7 +153,7 @@ def reached(
     from rangeland.render.status_view import reach_picture
 
     idle_after_ms = None if idle_after_s is None else round(idle_after_s * 1000)
-    result = has_reached(job, end.progress(), idle_after_ms)
-    end.answer(result.to_json(), reach_picture(result))
+    result = has_reached(job, output.progress(), idle_after_ms)
+    output.answer(result.to_json(), reach_picture(result))
     if not result.is_reached:
         raise typer.Exit(Unreachable.exit_code)

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from rangeland.cli.options import Debug, JobPath, Json, Quiet, Settings, ending_of, spark_for
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.options import JobPath, Settings, command, spark_for
 from rangeland.errors import UsageError
 
 
+@command
 def redrive(
-    ctx: typer.Context,
+    output: CommandOutput,
     job_file: JobPath,
     dry_run: Annotated[
         bool,
@@ -22,9 +24,6 @@ def redrive(
         typer.Option("--from-log", help="Read the offsets again instead of the bytes kept."),
     ] = False,
     settings: Settings = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Decode again what was quarantined, and land what can be decoded by now.
 
@@ -40,7 +39,7 @@ def redrive(
     """
     from rangeland.job.overrides import load_job
 
-    end = ending_of(ctx, writes=not dry_run)
+    output.writes = not dry_run
     if dry_run and from_log:
         raise UsageError(
             "--dry-run does not read the log",
@@ -54,7 +53,7 @@ def redrive(
     from rangeland.render.result_view import result_picture
     from rangeland.run import redrive as redrive_job
 
-    spark = spark_for(end, job)
-    result = redrive_job(job, spark, end.progress(), from_log=from_log, dry_run=dry_run)
+    spark = spark_for(output, job)
+    result = redrive_job(job, spark, output.progress(), from_log=from_log, dry_run=dry_run)
     done = None if result.done is None else result_picture(result.done)
-    end.answer(result.to_json(), redrive_picture(result, done))
+    output.answer(result.to_json(), redrive_picture(result, done))

@@ -7,18 +7,17 @@ from typing import Annotated
 
 import typer
 
-from rangeland.cli.options import Debug, Json, Quiet, ending_of
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.options import command
 from rangeland.errors import UsageError
 
 
+@command
 def schema(
-    ctx: typer.Context,
+    output: CommandOutput,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead.")
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Print the JSON schema of job files, with which editors complete and check them.
 
@@ -30,16 +29,15 @@ def schema(
     """
     from rangeland.job.job_schema import job_schema, schema_text
 
-    end = ending_of(ctx)
     if out is not None:
         _write(out, schema_text())
-        end.answer({"file": str(out)}, f"Written to {out}")
-    elif json:
-        end.answer(job_schema(), "")
+        output.answer({"file": str(out)}, f"Written to {out}")
+    elif output.json:
+        output.answer(job_schema(), "")
     else:
         # Not through `answer`: what is drawn for people is folded to their window.
-        print(schema_text(), end="", file=end.stdout)
-        end.answered = True
+        print(schema_text(), end="", file=output.stdout)
+        output.answered = True
 
 
 def _write(path: Path, text: str) -> None:

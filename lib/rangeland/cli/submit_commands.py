@@ -13,20 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rangeland.cli.options import (
-    Debug,
-    From,
-    JobPath,
-    Json,
-    Quiet,
-    Settings,
-    Until,
-    ending_of,
-)
+from rangeland.cli.command_output import CommandOutput
+from rangeland.cli.options import From, JobPath, Settings, Until, command
 from rangeland.errors import UsageError
 
 if TYPE_CHECKING:
-    from rangeland.cli.exits import CommandEnding
     from rangeland.job import Job
     from rangeland.job.located_values import JobText
     from rangeland.submit.submit_command import ShippedFiles, Submission, SubmitChoices
@@ -96,8 +87,9 @@ Run = Annotated[
 ]
 
 
+@command
 def submit(
-    ctx: typer.Context,
+    output: CommandOutput,
     job_file: JobPath,
     master: Master = "local[*]",
     deploy_mode: DeployMode = "client",
@@ -114,9 +106,6 @@ def submit(
     until_bound: Until = None,
     settings: Settings = None,
     run: Run = False,
-    json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Write the spark-submit command for a job, and make what it ships.
 
@@ -133,7 +122,7 @@ def submit(
     from rangeland.job.overrides import load_job
     from rangeland.submit.submit_command import PYTHON, SubmitChoices, refuse_impossible, submission
 
-    end = ending_of(ctx, writes=run)
+    output.writes = run
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
     choices = SubmitChoices(
         master=master,
@@ -150,7 +139,7 @@ def submit(
     if choices.deploy_mode == "cluster":
         job_file = _whole(job, text, out)
     flags = _flags(settings or (), from_bound, until_bound)
-    _answer(end, submission(job, job_file, choices, shipped, flags), shipped.package, run)
+    _answer(output, submission(job, job_file, choices, shipped, flags), shipped.package, run)
 
 
 def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | None) -> list[str]:
@@ -160,11 +149,11 @@ def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | N
     return [*(f"--set={setting}" for setting in settings), *typed]
 
 
-def _answer(end: CommandEnding, made: Submission, package: Path, run: bool) -> None:
+def _answer(output: CommandOutput, made: Submission, package: Path, run: bool) -> None:
     code = _run(made.command) if run else None
-    if end.json:
+    if output.json:
         done = {} if code is None else {"exit": code}
-        end.answer({**made.to_json(), "package": str(package), **done}, "")
+        output.answer({**made.to_json(), "package": str(package), **done}, "")
     elif not run:
         print(made.to_shell())  # as it is: a console would break its lines
     if code:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rangeland.errors import RangelandError
-from rangeland.render.text_drawing import said
+from rangeland.render.text_drawing import safe_text
 
 
 def error_picture(error: RangelandError) -> RenderableType:
@@ -23,7 +23,7 @@ def error_picture(error: RangelandError) -> RenderableType:
     answers = [("why", error.why), ("do", error.do), ("data", error.data)]
     for name, answer in [*answers, ("retry", error.retry), ("who acts", error.acts)]:
         if answer:
-            grid.add_row(name, said(answer))
+            grid.add_row(name, safe_text(answer))
     title = Text(f"{type(error).__name__}, exit {error.exit_code}", "bold red")
-    content = Group(said(error.what, "bold"), Text(), grid)
+    content = Group(safe_text(error.what, "bold"), Text(), grid)
     return Panel(content, title=title, title_align="left", border_style="red")

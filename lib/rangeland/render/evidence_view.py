@@ -19,7 +19,7 @@ from rangeland.render.text_drawing import (
     listed,
     named,
     number,
-    said,
+    safe_text,
     table_of,
 )
 from rangeland.results import Finding, VerifyResult
@@ -35,12 +35,12 @@ _WORDS = {
 def verify_picture(result: VerifyResult) -> RenderableType:
     """The coverage of each partition, drawn, and what does not fit."""
     if not result.landings:
-        title = said(result.job, "bold").append_text(said(f": table {result.table}"))
+        title = safe_text(result.job, "bold").append_text(safe_text(f": table {result.table}"))
         return Group(title, Text("nothing has landed yet, so there is nothing to verify", "green"))
     found = result.audit
     landed = sum(p.landed if p.landed is not None else p.range.width for p in result.pieces)
-    title = said(result.job, "bold").append_text(
-        said(f": table {result.table}, version {result.table_version}")
+    title = safe_text(result.job, "bold").append_text(
+        safe_text(f": table {result.table}, version {result.table_version}")
     )
     parts: list[RenderableType] = [title, Text(), _coverage_table(result), Text()]
     if result.is_well:
@@ -118,10 +118,10 @@ _STATES = {
 def find_picture(finding: Finding) -> RenderableType:
     """One offset: how it came, when, from where, and where it is."""
     good = finding.state in ("landed", "no-row")
-    title = said(f"{finding.partition} offset {finding.offset}: ", "bold")
+    title = safe_text(f"{finding.partition} offset {finding.offset}: ", "bold")
     title.append(_STATES[finding.state], "bold green" if good else "bold yellow")
     if finding.why:
-        title.append_text(said(f": {finding.why}", "yellow"))
+        title.append_text(safe_text(f": {finding.why}", "yellow"))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -139,5 +139,5 @@ def find_picture(finding: Finding) -> RenderableType:
     }
     for name, value in lines.items():
         if value not in (None, "") and (finding.sequence is not None or name == "file"):
-            grid.add_row(name, said(value))
+            grid.add_row(name, safe_text(value))
     return Group(title, grid)

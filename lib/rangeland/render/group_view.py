@@ -9,7 +9,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.groups.mirror_now import MirrorResult
-from rangeland.render.text_drawing import biggest, counted, duration, named, number, said, table_of
+from rangeland.render.text_drawing import (
+    biggest,
+    counted,
+    duration,
+    named,
+    number,
+    safe_text,
+    table_of,
+)
 from rangeland.results import GroupStatus
 
 MAX_MEMBERS = 5
@@ -19,18 +27,18 @@ def group_lines(group: GroupStatus | None) -> list[RenderableType]:
     """The group in one line, and its members below; nothing where the job has none."""
     if group is None:
         return []
-    title = said(f"group {group.id}: ", "bold")
+    title = safe_text(f"group {group.id}: ", "bold")
     if group.why:
-        return [title.append_text(said(f"not to be seen: {group.why}", "yellow"))]
+        return [title.append_text(safe_text(f"not to be seen: {group.why}", "yellow"))]
     members = counted(len(group.members), "member")
-    title.append_text(said(f"{group.state}, {members}, kept by {group.home}", ""))
+    title.append_text(safe_text(f"{group.state}, {members}, kept by {group.home}", ""))
     lines: list[RenderableType] = [title]
     for member in group.members[:MAX_MEMBERS]:
         ours = "" if member.is_ours else ", not a driver of this job"
         where = f" at {member.host}" if member.host else ""
         owns = counted(len(member.partitions), "partition")
         style = "" if member.is_ours else "yellow"
-        lines.append(said(f"  {member.member_id}{where}: {owns}{ours}", style))
+        lines.append(safe_text(f"  {member.member_id}{where}: {owns}{ours}", style))
     if len(group.members) > MAX_MEMBERS:
         lines.append(Text(f"  and {number(len(group.members) - MAX_MEMBERS)} more", "dim"))
     return lines
@@ -38,15 +46,15 @@ def group_lines(group: GroupStatus | None) -> list[RenderableType]:
 
 def mirror_picture(result: MirrorResult) -> RenderableType:
     """What the group had and has now, beside the checkpoint and the end of each log."""
-    title = said(result.job, "bold").append(": ")
+    title = safe_text(result.job, "bold").append(": ")
     if result.state == "nothing-landed":
         title.append("nothing has landed yet", "bold")
-        return title.append_text(said(f", so there is nothing to tell group {result.group}"))
+        return title.append_text(safe_text(f", so there is nothing to tell group {result.group}"))
     moved = sum(1 for p in result.partitions if p.before != p.after)
     words = f"group {result.group} is at the checkpoint"
-    title.append_text(said(words, "bold green"))
+    title.append_text(safe_text(words, "bold green"))
     changed = f"{counted(moved, 'offset')} written" if moved else "as it was before"
-    title.append_text(said(f", {changed} ({duration(result.seconds)})"))
+    title.append_text(safe_text(f", {changed} ({duration(result.seconds)})"))
     table = table_of("partition", ">checkpoint", ">group before", ">group after", ">end", ">lag")
     shown, hidden = biggest(result.partitions, lambda p: p.lag)
     for p in shown:
@@ -55,7 +63,7 @@ def mirror_picture(result: MirrorResult) -> RenderableType:
     if hidden:
         lag = Text(number(sum(p.lag for p in hidden)))
         table.add_row(Text(f"+ {number(len(hidden))} more", "dim"), "", "", "", "", lag)
-    return Group(title, Text(), table, Text(), said(f"kept by {result.home}", "dim"))
+    return Group(title, Text(), table, Text(), safe_text(f"kept by {result.home}", "dim"))
 
 
 def _numbers(values: Iterable[int | None]) -> list[Text]:

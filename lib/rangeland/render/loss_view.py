@@ -16,7 +16,7 @@ from rangeland.render.text_drawing import (
     listed,
     named,
     number,
-    said,
+    safe_text,
     size,
     table_of,
 )
@@ -54,10 +54,10 @@ def _heading(action: str, lines: list[str]) -> tuple[str, list[str], str]:
 def redrive_picture(result: RedriveResult, landed: RenderableType | None = None) -> RenderableType:
     """What is in quarantine: where, since which landing, why, and whether it decodes now."""
     parts: list[RenderableType] = [] if landed is None else [landed, Text()]
-    title = said(result.job, "bold").append_text(said(f": quarantine of {result.table}"))
+    title = safe_text(result.job, "bold").append_text(safe_text(f": quarantine of {result.table}"))
     parts.append(title)
     if not result.left:
-        parts.append(said("Nothing is in quarantine.", "green"))
+        parts.append(safe_text("Nothing is in quarantine.", "green"))
         return Group(*parts)
     table = table_of("partition", ">from", ">until", ">size", ">landing", "decodes", "why")
     for one in result.left[:MAX_ROWS]:
@@ -65,7 +65,7 @@ def redrive_picture(result: RedriveResult, landed: RenderableType | None = None)
         ends = [Text(number(r.from_offset)), Text(number(r.until_offset))]
         more = [Text(size(batch.size_bytes)), Text(number(batch.sequence))]
         decodes = Text("yes", "green") if one.decodes else Text("no", "yellow")
-        table.add_row(named(r.partition), *ends, *more, decodes, said(one.why or batch.reason))
+        table.add_row(named(r.partition), *ends, *more, decodes, safe_text(one.why or batch.reason))
     if len(result.left) > MAX_ROWS:
         table.add_row(Text(f"+ {number(len(result.left) - MAX_ROWS)} more", "dim"))
     ready = sum(1 for one in result.left if one.decodes)

@@ -27,7 +27,7 @@ from rangeland.render.text_drawing import (
     listed,
     named,
     number,
-    said,
+    safe_text,
     size,
     table_of,
 )
@@ -56,8 +56,8 @@ def plan_picture(preview: PlanPreview) -> RenderableType:
 
 def _plan_title(preview: PlanPreview) -> Text:
     plan = preview.draft.plan
-    title = said(plan.job, "bold")
-    title.append_text(said(f": plan {plan.sequence} for table {preview.table}"))
+    title = safe_text(plan.job, "bold")
+    title.append_text(safe_text(f": plan {plan.sequence} for table {preview.table}"))
     way = plan.application.removeprefix(f"rangeland/{plan.job}").strip("/").partition("/")[0]
     words = {"backfill": "backfill", "missing": "what is missing", "replace": "replacing"}
     return title.append(f" ({words[way]})" if way in words else "")
@@ -65,7 +65,7 @@ def _plan_title(preview: PlanPreview) -> Text:
 
 def _pending_lines(pending: Sequence[Plan]) -> list[RenderableType]:
     return [
-        said(
+        safe_text(
             f"Plan {p.sequence} ({counted(p.width, 'offset')}) was entered and has not landed: "
             "a run finishes it first.",
             "yellow",
@@ -77,11 +77,11 @@ def _pending_lines(pending: Sequence[Plan]) -> list[RenderableType]:
 def _nothing_to_land(preview: PlanPreview) -> Text:
     draft = preview.draft
     if draft.already and not draft.held:
-        return said("Nothing to land: all that was asked for is landed already.", "green")
+        return safe_text("Nothing to land: all that was asked for is landed already.", "green")
     if draft.held:
-        return said("Nothing to land: what is new is held back by the policy.", "yellow")
+        return safe_text("Nothing to land: what is new is held back by the policy.", "yellow")
     of = counted(len(preview.logs), "partition")
-    return said(f"Nothing to land: no new offsets in {of}.", "green")
+    return safe_text(f"Nothing to land: no new offsets in {of}.", "green")
 
 
 def _plan_table(preview: PlanPreview) -> Group:

@@ -1,14 +1,16 @@
-"""What a run tells while it works: a spinner and bars on a terminal, plain lines elsewhere.
+"""The progress of a run: a spinner and bars on a terminal, plain lines elsewhere, or log records.
 
-A picture of work under way must never cost the work: a call updates numbers, and the
-drawing happens a few times a second at most. Where stderr is no terminal (a log of a
-scheduler) there are lines without control codes, seldom enough to be read later.
+Showing progress must not slow the run down: a call updates numbers, and drawing happens a few
+times a second at most. Where stderr is not a terminal (in a scheduler's log) there are lines
+without control codes, few enough to be read later.
 
-``plans`` remembers what was begun, so that an interruption can say how things stand.
+``plans`` lists the plans that were started, so that the message after an interruption can name
+them.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -27,24 +29,28 @@ from rich.text import Text
 
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.render.text_drawing import biggest, counted, duration, number, plain, said
+from rangeland.render.text_drawing import biggest, counted, duration, number, plain, safe_text
 
 LINE_EVERY_S = 10.0
 
+_logger = logging.getLogger("rangeland.progress")
+
 
 class LiveProgress:
-    """A ``Progress`` for people. Use it as a context; it ends the display.
+    """A ``Progress`` for people. As a context manager it ends the display.
 
-    ``quiet`` leaves warnings only. ``clock`` gives seconds."""
+    Without a console, progress and warnings become log records. ``quiet`` leaves only warnings.
+    ``clock`` gives seconds."""
 
     def __init__(
-        self, console: Console, quiet: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console | None,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.plans: list[Plan] = []
-        self._console = console
         self._quiet = quiet
-        self._clock = clock
-        self._display = _Bars(console) if console.is_terminal else _Lines(console, clock)
+        self._display = _display_on(console, clock)
 
     def __enter__(self) -> LiveProgress:
         return self
@@ -69,7 +75,17 @@ class LiveProgress:
         self._display.done()
 
     def warn(self, text: str) -> None:
-        self._console.print(Text("warning: ", "bold yellow").append_text(said(text)))
+        self._display.warn(text)
+
+
+def _display_on(console: Console | None, clock: Callable[[], float]) -> _Bars | _Lines | _Records:
+    if console is None:
+        return _Records()
+    return _Bars(console) if console.is_terminal else _Lines(console, clock)
+
+
+def _print_warning(console: Console, text: str) -> None:
+    console.print(Text("warning: ", "bold yellow").append_text(safe_text(text)))
 
 
 def _headline(plan: Plan, recovered: bool) -> str:
@@ -79,8 +95,26 @@ def _headline(plan: Plan, recovered: bool) -> str:
     return f"reading {what} of {partitions}{before}"
 
 
+class _Records:
+    """For machines: a log record per step. How far reading is, is not logged."""
+
+    def step(self, text: str) -> None:
+        _logger.info(text)
+
+    def planned(self, plan: Plan, recovered: bool) -> None:
+        sizes = {"sequence": plan.sequence, "offsets": plan.width, "slices": len(plan.slices)}
+        _logger.info(_headline(plan, recovered), extra=sizes)
+
+    def read(self, read_offsets: dict[Partition, int]) -> None: ...
+
+    def done(self) -> None: ...
+
+    def warn(self, text: str) -> None:
+        _logger.warning(text)
+
+
 class _Lines:
-    """For logs: a line per step, and one every ten seconds while reading."""
+    """For the logs of schedulers: a line per step, and one every ten seconds while reading."""
 
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
         self._console = console
@@ -110,9 +144,12 @@ class _Lines:
     def done(self) -> None:
         self._total = 0
 
+    def warn(self, text: str) -> None:
+        _print_warning(self._console, text)
+
 
 class _Rate(ProgressColumn):
-    """Offsets per second, only in the line of the total."""
+    """Offsets per second, only on the line of the total."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -121,7 +158,7 @@ class _Rate(ProgressColumn):
 
 
 class _Left(TimeRemainingColumn):
-    """Time left, only in the line of the total."""
+    """Time left, only on the line of the total."""
 
     def render(self, task: Task) -> Text:
         return super().render(task) if task.fields.get("is_total") else Text("")
@@ -193,3 +230,6 @@ class _Bars:
             self._shown.stop()
         self._shown = self._step = self._total = self._rest = None
         self._tasks = {}
+
+    def warn(self, text: str) -> None:
+        _print_warning(self._console, text)

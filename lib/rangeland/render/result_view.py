@@ -24,7 +24,7 @@ from rangeland.render.text_drawing import (
     listed,
     named,
     number,
-    said,
+    safe_text,
     size,
     table_of,
 )
@@ -52,11 +52,11 @@ def result_picture(result: RunResult) -> RenderableType:
 
 def adopt_picture(result: AdoptResult) -> RenderableType:
     """What counts as landed since a table was adopted."""
-    title = said(result.job, "bold").append(": ")
+    title = safe_text(result.job, "bold").append(": ")
     title.append(f"adopted {result.table}", style="bold green")
-    title.append_text(said(f" (version {result.table_version})"))
+    title.append_text(safe_text(f" (version {result.table_version})"))
     if not result.ranges:
-        return Group(title, said("it has no rows that its ledger does not know"))
+        return Group(title, safe_text("it has no rows that its ledger does not know"))
     return Group(title, *listed("landed from now on", [str(r) for r in result.ranges], "cyan"))
 
 
@@ -64,15 +64,15 @@ def _result_title(result: RunResult) -> Text:
     version = "" if result.table_version is None else f" (version {result.table_version})"
     where = f"in {result.table}{version}"
     took = f" ({duration(result.seconds)})"
-    title = said(result.job, "bold").append(": ")
+    title = safe_text(result.job, "bold").append(": ")
     if result.state == "landed":
         title.append(f"landed {counted(result.counts.landed, 'record')}", style="bold green")
-        return title.append_text(said(f" {where}"))
+        return title.append_text(safe_text(f" {where}"))
     if result.state == "already-landed":
         title.append("already landed", style="bold cyan")
-        return title.append_text(said(f" before, nothing new {where}{took}"))
+        return title.append_text(safe_text(f" before, nothing new {where}{took}"))
     title.append("nothing to land", style="bold")
-    return title.append_text(said(f" {where}{took}"))
+    return title.append_text(safe_text(f" {where}{took}"))
 
 
 def _result_table(result: RunResult) -> Table:

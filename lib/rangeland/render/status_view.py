@@ -27,7 +27,7 @@ from rangeland.render.text_drawing import (
     listed,
     named,
     number,
-    said,
+    safe_text,
     shortened,
     table_of,
 )
@@ -37,7 +37,7 @@ from rangeland.results import CheckResult, PartitionStatus, Status
 def status_picture(status: Status) -> RenderableType:
     """Where a job stands: how far each log is landed, and how much is left."""
     version = "" if status.table_version is None else f", version {status.table_version}"
-    title = said(status.job, "bold").append_text(said(f": table {status.table}{version}"))
+    title = safe_text(status.job, "bold").append_text(safe_text(f": table {status.table}{version}"))
     title.append(f", {counted(status.sequence, 'landing')}")
     lag = sum(p.lag for p in status.partitions)
     behind = Text("everything is landed", "green")
@@ -135,18 +135,18 @@ def check_picture(check: CheckResult) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     for what, well, seen in check.findings:
         mark = Text("ok ", "green") if well else Text("NO ", "bold red")
-        table.add_row(mark, said(what), said(seen, "" if well else "red"))
+        table.add_row(mark, safe_text(what), safe_text(seen, "" if well else "red"))
     bad = sum(1 for _, well, _ in check.findings if not well)
     last = Text("all is well", "bold green")
     if bad:
         last = Text(f"{counted(bad, 'finding')} to look at", "bold red")
-    return Group(said(check.job, "bold"), table, last)
+    return Group(safe_text(check.job, "bold"), table, last)
 
 
 def reach_picture(result: ReachResult) -> RenderableType:
     """How far each log has come; those that are waited for first."""
     waiting = sum(1 for p in result.partitions if p.state == "waiting")
-    title = said(result.job, "bold").append(": ")
+    title = safe_text(result.job, "bold").append(": ")
     if waiting:
         title.append(f"{counted(waiting, 'partition')} not there yet", "yellow")
     else:

@@ -44,7 +44,7 @@ def plain(text: object) -> str:
     )
 
 
-def said(text: object, style: str = "") -> Text:
+def safe_text(text: object, style: str = "") -> Text:
     """A string from anywhere as a Text: never markup, never a control code."""
     return Text(plain(text), style=style)
 

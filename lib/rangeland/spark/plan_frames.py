@@ -38,6 +38,7 @@ from rangeland.spark.spark_jobs import (
     quiet_executors,
     watch,
 )
+from rangeland.spark.task_logging import logged
 from rangeland.spark.transform import RUN_AGAIN, Transform, failure
 from rangeland.spark.transform_coverage import SeenOffsets
 
@@ -67,7 +68,7 @@ def plan_frame(
 
     numbers = spark.range(0, len(frozen), 1, max(1, len(frozen)))
     rows = from_arrow_schema(rows_of(cluster.dialect))
-    frame: DataFrame = numbers.mapInArrow(read, rows)
+    frame: DataFrame = numbers.mapInArrow(logged(read), rows)
     return frame
 
 
@@ -133,7 +134,7 @@ def land_transformed(
     as made by each, which can only make fewer of them filtered."""
     receipts = spark.sparkContext.accumulator({}, ByKey())
     frame = transform(plan_frame(spark, tasks, cluster, receipts, writer.aside))
-    written = frame.mapInArrow(_writing(writer, plan.slices, cluster.dialect), FILES_SCHEMA)
+    written = frame.mapInArrow(logged(_writing(writer, plan.slices, cluster.dialect)), FILES_SCHEMA)
     group = job_group()
 
     def widths(seen: dict[int, Receipt]) -> None:

@@ -23,6 +23,7 @@ from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed, U
 from rangeland.model import Slice, TaskResult
 from rangeland.spark.executor_tasks import WriterSettings, land_slices
 from rangeland.spark.python_workers import unfit_worker
+from rangeland.spark.task_logging import logged
 
 POLL_SECONDS = 0.05
 ERROR = "error"
@@ -118,7 +119,7 @@ def _reading(
 
     frozen = [list(task) for task in tasks]
     collect: Callable[[], list[Any]] = (
-        context.parallelize(frozen, max(1, len(frozen))).mapPartitions(work).collect
+        context.parallelize(frozen, max(1, len(frozen))).mapPartitions(logged(work)).collect
     )
     return collect
 

@@ -1,8 +1,8 @@
-"""What the scripts of ``jobs/`` share: arguments in, one answer and an exit code out.
+"""What the scripts in ``jobs/`` share: arguments in, one answer and an exit code out.
 
-A script says what it does with a job in a few lines; reading the job file, Spark, progress,
-``--json`` and the ways a run may end are here, and are those of the command line. Arguments
-are read with argparse, so that a script needs nothing that the workers' zip has not.
+A script states in a few lines what it does with a job. Reading the job file, starting Spark,
+progress, logging, ``--json`` and exit codes are here, and behave as on the command line.
+Arguments are parsed with argparse, so that a script needs only what is in the workers' zip.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rangeland.cli.exits import CommandEnding, ending
+from rangeland.cli.command_output import CommandOutput, command_output
 from rangeland.errors import UsageError
 from rangeland.job.overrides import load_job
+from rangeland.logs import LogFormat, LogLevel, LogSettings
 from rangeland.results import RunResult
 
 
 class ScriptEntry:
-    """One call of a script: its job with all flags laid over it, and Spark when asked for."""
+    """One call of a script: its job with all overrides applied, and Spark on demand."""
 
     def __init__(
         self,
         arguments: argparse.Namespace,
         settings: Sequence[str],
-        end: CommandEnding,
+        output: CommandOutput,
         flags: frozenset[str] = frozenset(),
     ) -> None:
         self.flags = flags
         given = [*settings, *arguments.settings]
         bounds = (arguments.from_bound, arguments.until_bound)
         self.job, self.text = load_job(arguments.job_file, given, *bounds)
-        self.progress = end.progress()
+        self.progress = output.progress()
 
     def spark(self) -> Any:
         """The session that spark-submit has prepared, or a local one. Raises UsageError for
-        a Spark that is not the one we are made for."""
+        an unsupported version of Spark."""
         from rangeland.spark.spark_session import open_spark
 
         self.progress.step("starting Spark")
@@ -52,26 +53,27 @@ def main(
     arguments: Sequence[str] | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> int:
-    """Does ``work`` and returns the exit code. ``settings`` are the script's own, as for
-    ``--set``; whoever calls it may override them. ``flags`` are switches of its own, each
-    with what it means; ``Entry.flags`` has those that were given."""
+    """Does ``work`` and returns the exit code. ``settings`` are overrides as for ``--set``, which
+    the caller's own override in turn. ``flags`` maps the script's own switches to their help;
+    ``ScriptEntry.flags`` has those that were given."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    with ending(given) as end:
-        end.writes = True
+    with command_output(given) as output:
+        output.writes = True
         try:
-            read = _parser(doc, flags).parse_args(given)
-            chosen = frozenset(name for name in flags or () if getattr(read, name))
-            result = work(ScriptEntry(read, settings, end, chosen))
+            parsed = _parser(doc, flags).parse_args(given)
+            output.configure_logging(LogSettings(parsed.log_level, parsed.log_format))
+            chosen = frozenset(name for name in flags or () if getattr(parsed, name))
+            result = work(ScriptEntry(parsed, settings, output, chosen))
         except KeyboardInterrupt:
-            return end.interrupted()
+            return output.interrupted()
         except Exception as error:
-            return end.fail(error)
-        end.answer(result.to_json(), told(result))
+            return output.fail(error)
+        output.answer(result.to_json(), result_line(result))
         return 0
 
 
-def told(result: RunResult) -> str:
-    """The one line for people."""
+def result_line(result: RunResult) -> str:
+    """The result in one line, for people."""
     version = "" if result.table_version is None else f", {result.table} version "
     version += "" if result.table_version is None else str(result.table_version)
     return f"{result.job}: {result.state}, {result.counts.landed} records{version}"
@@ -87,7 +89,7 @@ def _parser(doc: str, more: Mapping[str, str] | None = None) -> argparse.Argumen
     add = parser.add_argument
     add("job_file", metavar="JOB.yaml", type=Path, help="the job file")
     add("--from", dest="from_bound", metavar="BOUND", help="where to begin")
-    add("--until", dest="until_bound", metavar="BOUND", help="where to end, not included")
+    add("--until", dest="until_bound", metavar="BOUND", help="where to end (exclusive)")
     add(
         "--set",
         dest="settings",
@@ -98,7 +100,9 @@ def _parser(doc: str, more: Mapping[str, str] | None = None) -> argparse.Argumen
     )
     for name, meaning in (more or {}).items():
         add(f"--{name}", action="store_true", help=meaning)
-    add("--json", action="store_true", help="one JSON object as the last line of stdout")
-    add("--quiet", "-q", action="store_true", help="no progress, only warnings")
+    add("--json", action="store_true", help="print one JSON object as the last line of stdout")
+    add("--quiet", "-q", action="store_true", help="show warnings but no progress")
     add("--debug", action="store_true", help="show the traceback of an error")
+    for name, kind, default in (("level", LogLevel, "warning"), ("format", LogFormat, "text")):
+        add(f"--log-{name}", type=kind, choices=list(kind), default=kind(default))
     return parser

@@ -23,7 +23,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from rangeland.cli.exits import CommandEnding
+from rangeland.cli.command_output import CommandOutput
 from rangeland.errors import Bug
 from rangeland.job.overrides import load_job
 from rangeland.jvm.java import find_java
@@ -32,7 +32,14 @@ from rangeland.queries.job_status import verify
 from rangeland.render.evidence_view import verify_picture
 from rangeland.render.plan_view import plan_picture
 from rangeland.render.result_view import result_picture
-from rangeland.render.text_drawing import console_for, counted, duration, number, said, table_of
+from rangeland.render.text_drawing import (
+    console_for,
+    counted,
+    duration,
+    number,
+    safe_text,
+    table_of,
+)
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
 from rangeland.testing.client_library import library
@@ -83,7 +90,7 @@ class Story:
         self.console.print(Text(f"   {duration(self.seconds[title])}", "dim"))
 
     def tell(self, what: str | RenderableType) -> None:
-        self.console.print(said(what) if isinstance(what, str) else what)
+        self.console.print(safe_text(what) if isinstance(what, str) else what)
 
     def promise(self, claim: str, expected: object, seen: object) -> None:
         """Notes whether what was seen is what was expected; ``check`` ends the demo."""
@@ -91,7 +98,9 @@ class Story:
         text = str(seen) if held else f"{seen}, expected {expected}"
         self.promises.append(Promise(claim, held, text))
         mark = Text("   ok ", "green") if held else Text("   NO ", "bold red")
-        self.console.print(mark.append_text(said(claim if held else f"{claim}: {text}", "default")))
+        self.console.print(
+            mark.append_text(safe_text(claim if held else f"{claim}: {text}", "default"))
+        )
 
     def check(self) -> None:
         broken = [promise for promise in self.promises if not promise.held]
@@ -111,7 +120,7 @@ class Stage:
     servers: list[str]
     folder: Path
     spark: Any
-    end: CommandEnding
+    output: CommandOutput
 
     @property
     def job_file(self) -> Path:
@@ -124,7 +133,7 @@ class Stage:
     def run(self, command: Callable[..., Any], *bounds: str) -> Any:
         """What the command line does with this job file: load it, run it, stop the display."""
         job, _ = load_job(self.job_file, (), *bounds)
-        with self.end.progress() as progress:
+        with self.output.progress() as progress:
             return command(job, self.spark, progress)
 
     def sql(self, query: str) -> list[Any]:
@@ -136,20 +145,20 @@ class Stage:
         return rows
 
 
-def show(end: CommandEnding, records: int, keep: bool) -> None:
+def show(output: CommandOutput, records: int, keep: bool) -> None:
     """Runs the demo and answers with a summary. Raises UsageError where Java or the client
     library is missing, Bug where a promise did not hold."""
     find_java()
     library()  # Without it there is nothing to write the log with: say so before the wait.
-    silent = end.quiet and not end.json
-    console = console_for(sys.stderr if end.json else end.stdout)
+    silent = output.quiet and not output.json
+    console = console_for(sys.stderr if output.json else output.stdout)
     console.quiet = silent
     story = Story(console)
-    end.when_interrupted = "Interrupted. The demo's broker is stopped and its folder removed."
+    output.when_interrupted = "Interrupted. The demo's broker is stopped and its folder removed."
     folder = _make_folder(keep)
     cluster = KafkaCluster(VERSION)
     try:
-        _play(story, end, cluster, folder, records)
+        _play(story, output, cluster, folder, records)
         story.check()
         if keep:
             _linger(story, folder)
@@ -158,7 +167,7 @@ def show(end: CommandEnding, records: int, keep: bool) -> None:
         if not keep:
             remove_directory(folder)
     summary = _summary(story, records, folder if keep else None)
-    end.answer(summary, _last_words(story, folder if keep else None))
+    output.answer(summary, _last_words(story, folder if keep else None))
 
 
 def _make_folder(keep: bool) -> Path:
@@ -170,7 +179,7 @@ def _make_folder(keep: bool) -> Path:
 
 
 def _play(
-    story: Story, end: CommandEnding, cluster: KafkaCluster, folder: Path, records: int
+    story: Story, output: CommandOutput, cluster: KafkaCluster, folder: Path, records: int
 ) -> None:
     more = max(4, records // 10)
     with story.step(f"Start a Kafka {VERSION} broker (its jars are fetched the first time)"):
@@ -184,7 +193,7 @@ def _play(
             f"   {number(written.rolled_back)} more were rolled back and must never be seen."
         )
     with story.step("Start Spark with Delta, and write a job file"):
-        stage = Stage(servers, folder, open_local_spark("rangeland demo", folder), end)
+        stage = Stage(servers, folder, open_local_spark("rangeland demo", folder), output)
         _write_job_file(story, stage)
     _land_it(story, stage, written)
     appended, version = _land_what_is_new(story, stage, more)
@@ -311,7 +320,7 @@ def _as_table(names: Sequence[str], rows: Sequence[Any]) -> RenderableType:
     table = table_of(*(name if name in ("key", "value") else f">{name}" for name in names))
     for row in rows:
         cells = [f"{value:%H:%M:%S}" if hasattr(value, "hour") else value for value in row]
-        table.add_row(*(Text("null", "dim") if c is None else said(c) for c in cells))
+        table.add_row(*(Text("null", "dim") if c is None else safe_text(c) for c in cells))
     return table
 
 
@@ -345,7 +354,7 @@ def _last_words(story: Story, folder: Path | None) -> RenderableType:
     kept = counted(len(story.promises), "promise")
     words: list[RenderableType] = [
         Text(f"\nAll {kept} kept, in {taken}.", "bold green"),
-        said(
+        safe_text(
             "What happened: a run asked the broker where each partition begins and ends, wrote "
             "these ranges down as a plan, read exactly them, gave every offset one class, and "
             "made rows and checkpoint visible in one commit of the Delta table. That is why a "
@@ -355,10 +364,10 @@ def _last_words(story: Story, folder: Path | None) -> RenderableType:
         ),
     ]
     if folder is None:
-        words.append(said("Broker, topic, table and job file are gone again."))
+        words.append(safe_text("Broker, topic, table and job file are gone again."))
     else:
         words.append(
-            said(
+            safe_text(
                 f"\nThe table and the job file are in {folder}. Look at them with:\n"
                 f"  cat {folder}/orders.yaml\n"
                 f"  ls {folder}/lake/orders\n"
@@ -367,7 +376,7 @@ def _last_words(story: Story, folder: Path | None) -> RenderableType:
             )
         )
     words.append(
-        said(
+        safe_text(
             "Next: `python -m rangeland.testing kafka --records 1000000` starts a broker to try "
             "a job file of your own on; `rangeland --help` has the commands."
         )

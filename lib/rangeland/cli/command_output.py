@@ -1,15 +1,16 @@
-"""How a command ends: one answer on stdout, an exit code, and an error said so that
-somebody can act on it.
+"""What a command writes, and how it ends: one answer on stdout, an exit code, and errors that
+say what to do.
 
-Under ``--json`` stdout belongs to the answer alone, down to the file descriptor: whatever
-a JVM or a transform prints goes to stderr instead. Progress and errors for people always go
-to stderr. Every way out of a command passes through ``CommandEnding``: a result, an error
-of ours, a mistyped option, an interruption, a bug.
+With ``--json`` stdout carries the answer and nothing else, down to the file descriptor: whatever
+a JVM or a transform prints goes to stderr. Progress, logs, and errors for people always go to
+stderr. Every command ends through ``CommandOutput``: with a result, one of our errors, a mistyped
+option, an interruption or a bug.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
 from rangeland.errors import Bug, RangelandError, UsageError
+from rangeland.logs import LogFormat, LogSettings, configure, reset
 from rangeland.spark.gateway import end_jvm, kill_jvm, quiet_jvm
 from rangeland.wording import counted
 
@@ -34,10 +36,12 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TERMINATED = 128 + signal.SIGTERM
 
+_logger = logging.getLogger("rangeland.command")
 
-class CommandEnding:
-    """Where the answer of one command goes. ``writes`` is False for commands that only look;
-    ``when_interrupted`` is for commands that have something of their own to say."""
+
+class CommandOutput:
+    """The streams and the exit code of one command. ``writes`` is False for read-only commands;
+    ``when_interrupted`` replaces the message that is printed after an interruption."""
 
     def __init__(self, arguments: Sequence[str], stdout: IO[str]) -> None:
         flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -49,22 +53,30 @@ class CommandEnding:
         self.when_interrupted = ""
         self.terminated = False
         self.answered = False
+        self._logs_json = False
         self._progress: LiveProgress | None = None
 
+    def configure_logging(self, settings: LogSettings) -> None:
+        """Has this process log to stderr, and later its tasks. With JSON, progress and errors
+        for people are log records too, so that each line of ours on stderr is an object."""
+        configure(settings)
+        self._logs_json = settings.format is LogFormat.JSON
+
     def progress(self) -> LiveProgress:
-        """Where this command tells what it does; the same one each time."""
+        """The progress display of this command; the same one at each call."""
         if self._progress is None:
             from rangeland.render.progress_view import LiveProgress
             from rangeland.render.text_drawing import console_for
 
-            self._progress = LiveProgress(console_for(sys.stderr), self.quiet)
+            console = None if self._logs_json else console_for(sys.stderr)
+            self._progress = LiveProgress(console, self.quiet)
         return self._progress
 
     def answer(self, document: dict[str, Any], picture: RenderableType) -> None:
-        """The JSON under ``--json``, the picture otherwise; both on stdout."""
+        """Prints the JSON with ``--json``, the picture otherwise; both on stdout."""
         self._stop_progress()
         if self.json:
-            self._say_json(document)
+            self._print_json(document)
         else:
             from rangeland.render.text_drawing import console_for
 
@@ -72,17 +84,22 @@ class CommandEnding:
         self.answered = True
 
     def fail(self, error: BaseException) -> int:
-        """Says the error and returns its exit code. What breaks when a command is interrupted
-        is no error of its own: Spark's jobs are cancelled then, or its JVM ends first."""
-        if self.terminated or _comes_of_an_interruption(error):
+        """Reports the error and returns its exit code. What fails because a command was
+        interrupted is reported as the interruption: Spark's jobs are cancelled then, or its JVM
+        ends first."""
+        if self.terminated or _caused_by_interrupt(error):
             return self.interrupted()
         if not isinstance(error, RangelandError):
-            error = as_ours(error)
+            error = unexpected_error(error)
         self._stop_progress()
         if self.debug:
             traceback.print_exception(error, file=sys.stderr)
         if self.json:
-            self._say_json(error_json(error))
+            self._print_json(error_json(error))
+        elif self._logs_json:
+            _logger.error(
+                str(error), extra={"error": type(error).__name__, "exit": error.exit_code}
+            )
         else:
             from rangeland.render.error_view import error_picture
             from rangeland.render.text_drawing import console_for
@@ -91,22 +108,22 @@ class CommandEnding:
         return error.exit_code
 
     def interrupted(self) -> int:
-        """Says how things stand and returns 130, or 143 after SIGTERM. Spark's JVM is gone
-        then; a second signal does not wait until it has cleaned up."""
+        """Reports what has and has not been written, stops Spark's JVM, and returns 130, or 143
+        after SIGTERM. A second signal kills the JVM without waiting for it to clean up."""
         _on_signals(lambda number, frame: kill_jvm())
         self._stop_progress()
         code = TERMINATED if self.terminated else INTERRUPTED
         plans = self._progress.plans if self._progress else []
-        message = self.when_interrupted or how_things_stand(self.writes, plans)
+        message = self.when_interrupted or interruption_message(self.writes, plans)
         if self.json:
-            self._say_json({"error": "Interrupted", "message": message, "exit": code})
+            self._print_json({"error": "Interrupted", "message": message, "exit": code})
         else:
             print(message, file=sys.stderr, flush=True)
         end_jvm()
         return code
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Ends a command. SIGTERM, as schedulers send it, does so as Ctrl-C does."""
+        """The signal handler: SIGTERM, which schedulers send, ends a command as Ctrl-C does."""
         quiet_jvm()
         self.terminated = number == signal.SIGTERM
         raise KeyboardInterrupt
@@ -115,16 +132,16 @@ class CommandEnding:
         if self._progress is not None:
             self._progress.done()
 
-    def _say_json(self, document: dict[str, Any]) -> None:
-        # ASCII, so that no locale can break the one line that machines read.
+    def _print_json(self, document: dict[str, Any]) -> None:
+        # ASCII, so that no locale can break the line that machines read.
         print(json.dumps(document, default=str), file=self.stdout, flush=True)
         self.answered = True
 
 
-def how_things_stand(writes: bool, plans: Sequence[Plan]) -> str:
-    """After an interruption: what is in the table now, and what to do."""
+def interruption_message(writes: bool, plans: Sequence[Plan]) -> str:
+    """What is in the table after an interruption, and what to do."""
     if not writes:
-        return "Interrupted. This command only looks: nothing was written."
+        return "Interrupted. This command is read-only: nothing was written."
     if not plans:
         return (
             "Interrupted before any record was read: nothing was landed. "
@@ -140,7 +157,7 @@ def how_things_stand(writes: bool, plans: Sequence[Plan]) -> str:
 
 
 def error_json(error: RangelandError) -> dict[str, Any]:
-    """The error as the contract has it, with the three answers and the facts."""
+    """The error with its exit code, facts, and what it means for data, retries and people."""
     return {
         "error": type(error).__name__,
         "message": str(error),
@@ -152,7 +169,7 @@ def error_json(error: RangelandError) -> dict[str, Any]:
     }
 
 
-def _comes_of_an_interruption(error: BaseException | None) -> bool:
+def _caused_by_interrupt(error: BaseException | None) -> bool:
     seen: list[BaseException] = []
     while error is not None and not any(error is other for other in seen):
         if isinstance(error, KeyboardInterrupt):
@@ -162,8 +179,9 @@ def _comes_of_an_interruption(error: BaseException | None) -> bool:
     return False
 
 
-def as_ours(error: BaseException) -> RangelandError:
-    """An exception that nobody foresaw. Its own words are kept, its traceback is not shown."""
+def unexpected_error(error: BaseException) -> RangelandError:
+    """An unforeseen exception as one of our errors: its message is kept, its traceback is not
+    shown."""
     frames = traceback.extract_tb(error.__traceback__)
     is_of_jvm = any("py4j" in Path(frame.filename).parts for frame in frames)
     if is_of_jvm:
@@ -184,8 +202,8 @@ def as_ours(error: BaseException) -> RangelandError:
     return bug
 
 
-def as_usage_error(mistyped: Any) -> UsageError:
-    """What typer (its ``ClickException``) says about a mistyped command line, as ours."""
+def usage_error(mistyped: Any) -> UsageError:
+    """Typer's error about a mistyped command line (a ``ClickException``) as one of ours."""
     context = getattr(mistyped, "ctx", None)
     command = getattr(context, "command_path", None) or "rangeland"
     message = str(mistyped.format_message()).rstrip(".")
@@ -193,30 +211,31 @@ def as_usage_error(mistyped: Any) -> UsageError:
 
 
 @contextmanager
-def ending(arguments: Sequence[str]) -> Iterator[CommandEnding]:
-    """The ending of one command. While it is open, under ``--json``, nothing but the answer
-    reaches stdout; SIGTERM ends the command as Ctrl-C does."""
+def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
+    """The output of one command. While it is open, with ``--json``, only the answer reaches
+    stdout; SIGTERM ends the command as Ctrl-C does."""
     for stream in (sys.stdout, sys.stderr):
-        # A path that the locale cannot show is no reason to fail after the work is done.
+        # A path that the locale cannot encode must not fail a command whose work is done.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    end = CommandEnding(arguments, sys.stdout)
+    end = CommandOutput(arguments, sys.stdout)
     before = _on_signals(end.interrupt)
     try:
         if end.json:
-            with _own_stdout() as stdout:
+            with _private_stdout() as stdout:
                 end.stdout = stdout
                 yield end
         else:
             yield end
     finally:
+        reset()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def _on_signals(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
-    """Has SIGINT and SIGTERM handled, and returns who did before. What this process was started
-    to ignore it goes on to ignore."""
+    """Installs a handler for SIGINT and SIGTERM and returns the previous ones. Signals that this
+    process was started to ignore stay ignored."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -227,14 +246,15 @@ def _on_signals(handler: Callable[[int, FrameType | None], None]) -> dict[signal
 
 
 @contextmanager
-def _own_stdout() -> Iterator[IO[str]]:
-    """A private way to stdout; everyone else's, JVM included, leads to stderr meanwhile."""
+def _private_stdout() -> Iterator[IO[str]]:
+    """The real stdout; meanwhile all other writes to stdout, those of the JVM included, go to
+    stderr."""
     public = sys.stdout
     public.flush()
     try:
         kept = os.dup(1)
         os.dup2(2, 1)
-    except OSError:  # Closed, as under some daemons: there is nobody to mix with.
+    except OSError:  # Closed, as under some daemons: nothing else can write to it either.
         yield public
         return
     with os.fdopen(kept, "w", encoding="utf-8", errors="backslashreplace") as private:

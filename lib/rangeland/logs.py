@@ -1,0 +1,149 @@
+"""Logging: how the ``rangeland`` logger writes to stderr, in the driver and in tasks.
+
+Modules log through ``logging.getLogger(__name__)`` and attach topic, partition and offset as
+``extra``. The command line calls ``configure``; a script may configure ``logging`` in any way it
+likes instead. ``current_settings`` is what the driver sends to its tasks. Only the standard
+library is imported here, since every task imports this module.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+ROOT = "rangeland"
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class LogLevel(StrEnum):
+    """The least severe records that are written."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+    DEBUG = "debug"
+
+
+class LogFormat(StrEnum):
+    """One line per record in either format."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """How to log. Small, since it travels with every task."""
+
+    level: LogLevel = LogLevel.WARNING
+    format: LogFormat = LogFormat.TEXT
+
+
+def configure(settings: LogSettings, task: str = "") -> None:
+    """Has the ``rangeland`` logger write to stderr. ``task`` names the Spark task in each line.
+    A second call replaces the first."""
+    reset()
+    logger = logging.getLogger(ROOT)
+    handler = _StderrHandler(settings)
+    is_json = settings.format is LogFormat.JSON
+    handler.setFormatter(JsonFormatter(task) if is_json else TextFormatter(task))
+    logger.addHandler(handler)
+    logger.setLevel(settings.level.upper())
+
+
+def reset() -> None:
+    """Undoes ``configure``."""
+    logger = logging.getLogger(ROOT)
+    if handlers := _own_handlers():
+        logger.setLevel(logging.NOTSET)
+    for handler in handlers:
+        logger.removeHandler(handler)
+
+
+def current_settings() -> LogSettings:
+    """What was configured; otherwise text, at the level that the driver's own logging has."""
+    for handler in _own_handlers():
+        return handler.settings
+    logger = logging.getLogger(ROOT)
+    enabled = [level for level in LogLevel if logger.isEnabledFor(getattr(logging, level.upper()))]
+    return LogSettings(enabled[-1] if enabled else LogLevel.ERROR)
+
+
+def escaped(text: object) -> str:
+    """The text with control characters spelled out, so that a name in it cannot forge a line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
+class _StderrHandler(logging.Handler):
+    """Writes to what ``sys.stderr`` is at that moment: a progress display replaces it, so that
+    lines appear above its bars."""
+
+    def __init__(self, settings: LogSettings) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            # One write per line: driver and tasks may share a stderr.
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
+
+
+class TextFormatter(logging.Formatter):
+    """``2026-01-31T06:00:00.123Z WARNING rangeland.fetch: message topic=orders partition=0``"""
+
+    def __init__(self, task: str = "") -> None:
+        super().__init__()
+        self._task = f" [task {task}]" if task else ""
+
+    def format(self, record: logging.LogRecord) -> str:
+        head = f"{_time(record)} {record.levelname} {record.name}{self._task}"
+        fields = "".join(f" {name}={escaped(value)}" for name, value in _extra(record).items())
+        line = f"{head}: {escaped(record.getMessage())}{fields}"
+        if record.exc_info:
+            trace = self.formatException(record.exc_info).splitlines()
+            line = "\n  ".join([line, *map(escaped, trace)])
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: ts, level, logger, message, task, and the record's own fields."""
+
+    def __init__(self, task: str = "") -> None:
+        super().__init__()
+        self._task = {"task": task} if task else {}
+
+    def format(self, record: logging.LogRecord) -> str:
+        document = {
+            **_extra(record),
+            "ts": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self._task,
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        return json.dumps(document, default=str)
+
+
+def _own_handlers() -> list[_StderrHandler]:
+    handlers = logging.getLogger(ROOT).handlers
+    return [handler for handler in handlers if isinstance(handler, _StderrHandler)]
+
+
+def _extra(record: logging.LogRecord) -> dict[str, object]:
+    """What was passed as ``extra``."""
+    fields = vars(record).items()
+    return {name: value for name, value in fields if name not in _STANDARD_FIELDS}
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,31 @@
+"""Logging in tasks: each writes to its worker's stderr as the driver does to its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from pyspark import TaskContext
+
+from rangeland.logs import configure, current_settings
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+def logged(
+    work: Callable[[Iterator[In]], Iterator[Out]],
+) -> Callable[[Iterator[In]], Iterator[Out]]:
+    """``work`` for Spark to send to its workers, with the log settings of this driver. Lines
+    name the task as stage.partition.attempt."""
+    settings = current_settings()
+
+    def run(items: Iterator[In]) -> Iterator[Out]:
+        context = TaskContext.get()
+        numbers = (
+            (context.stageId(), context.partitionId(), context.attemptNumber()) if context else ()
+        )
+        configure(settings, ".".join(map(str, numbers)))
+        return work(items)
+
+    return run
