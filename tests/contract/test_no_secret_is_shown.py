@@ -40,6 +40,7 @@ from rangeland.job.located_values import parse_job_text
 from rangeland.job.overrides import load_job
 from rangeland.job.source_settings import cluster_settings, look_up
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
+from rangeland.logs import JsonFormatter, TextFormatter
 from rangeland.model import Address
 from rangeland.render.error_view import error_picture
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
@@ -91,8 +92,12 @@ def nothing_said(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[None]:
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="rangeland")
     yield
     assert_silent(caplog.text)
+    for record in caplog.get_records("call"):
+        for form in (TextFormatter(), JsonFormatter()):  # These show all fields of a record.
+            assert_silent(form.format(record))
     assert_silent("".join(capfd.readouterr()))
 
 
