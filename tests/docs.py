@@ -20,6 +20,7 @@ PAGES = (
     "configs/README.md",
     "airflow_dags/README.md",
     "tests/README.md",
+    "CONTRIBUTING.md",
 )
 SHELL = ("sh", "bash", "console")
 TO_COMPLETE = "<!-- to complete -->"

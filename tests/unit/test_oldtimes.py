@@ -59,7 +59,7 @@ class Broker:
     def _records(self, offset: int) -> Any:
         self.fetched.append(offset)
         magic = next(form for base, _, form in self.segments if base == offset)
-        part = m.FetchedPartition(
+        part = m.FetchedPartitionData(
             partition_index=0,
             error_code=0,
             high_watermark=END,

@@ -52,7 +52,7 @@ def test_kafka_s_brokers_are_named_by_their_proxies() -> None:
 def test_kafka_s_fetch_fails_with_the_code_in_each_partition() -> None:
     talk = KafkaConversation(elsewhere)
     talk.on_request(bytes((0, 1, 0, 4, 0, 0, 0, 6)))
-    part = kafka.FetchedPartition(
+    part = kafka.FetchedPartitionData(
         partition_index=0, error_code=0, high_watermark=9, records=memoryview(b"records")
     )
     answer = kafka.FetchResponse(responses=(kafka.FetchedTopic(topic="t", partitions=(part,)),))

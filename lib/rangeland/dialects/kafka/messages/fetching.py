@@ -56,7 +56,7 @@ class AbortedTransaction:
 
 
 @struct
-class FetchedPartition:
+class FetchedPartitionData:
     """``high_watermark``, ``last_stable_offset``, ``log_start_offset`` -1: not known, as with
     most errors. ``diverging_epoch`` only answers a request with ``last_fetched_epoch``: our
     log and the broker's part ways before its end offset. ``current_leader`` comes with errors 6
@@ -80,7 +80,7 @@ class FetchedPartition:
 class FetchedTopic:
     topic: String = since(0, until=12, default="", ignorable=True)
     topic_id: Uuid = since(13, default=None, ignorable=True)
-    partitions: Array[FetchedPartition]
+    partitions: Array[FetchedPartitionData]
 
 
 @struct
