@@ -5,14 +5,16 @@ is my data safe, may I retry, who acts. The answers are class attributes, so tha
 command line, the ledger and the runbook can print them without parsing prose.
 
 Rules: nothing is imported here; a foreign exception never leaves the room it was raised
-in, it is turned into one of these; an error carries its facts by name; every error
-survives pickling, since executors send theirs to the driver. Broker codes never become
+in, it is turned into one of these; an error carries its facts by name, for display and JSON;
+what callers branch on is an attribute; every error survives pickling with both, since
+executors send theirs to the driver. Broker codes never become
 classes: a dialect's ``judge`` turns a code into a verdict, and the fetch loop turns a
 verdict into a step or into one of these.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 ALL_OR_NOTHING = "all of this run was landed or nothing of it, never a part"
@@ -53,6 +55,10 @@ def _rebuild(
     return kind(what, why=why, do=do, **facts)
 
 
+def _known(**facts: Any) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value is not None}
+
+
 class UsageError(RangelandError):
     """The command line was not understood."""
 
@@ -62,19 +68,36 @@ class UsageError(RangelandError):
 
 
 class JobFileError(RangelandError):
-    """A job file asks for what cannot be done: a typo, a bad time, a topic that is not there."""
+    """A job file asks for what cannot be done: a typo, a bad time, a topic that is not there.
+
+    ``closed_at``: the only evidence is that the peer closed the connection at this step of a
+    login, so it is certain only if it happens twice."""
 
     exit_code = 78
     data = "nothing was read or written"
     acts = "the author of the job file"
 
+    def __init__(
+        self, what: str, *, why: str = "", do: str = "", closed_at: int | None = None, **facts: Any
+    ) -> None:
+        super().__init__(what, why=why, do=do, **_known(closed_at=closed_at), **facts)
+        self.closed_at = closed_at
+
 
 class Unreachable(RangelandError):
-    """A broker, a leader or an answer could not be had before the deadline."""
+    """A broker or a leader could not be reached, or did not answer, before the deadline.
+
+    ``closed``: the peer closed the connection."""
 
     exit_code = 75
     retry = "yes, later"
     acts = "the scheduler; the brokers' operator if it lasts"
+
+    def __init__(
+        self, what: str, *, why: str = "", do: str = "", closed: bool = False, **facts: Any
+    ) -> None:
+        super().__init__(what, why=why, do=do, **_known(closed=closed or None), **facts)
+        self.closed = closed
 
 
 class StorageFailed(RangelandError):
@@ -96,22 +119,73 @@ class EngineFailed(RangelandError):
 
 class RemoteProtocolError(RangelandError):
     """A broker or a registry sent what its protocol does not allow, or a number that cannot be
-    true. It may be another server, damaged on its way, or one that is restarting."""
+    true. It may be another server, damaged on its way, or one that is restarting.
+
+    ``length`` and ``first_bytes`` (hex): the length of a frame that was refused, and the bytes
+    it was read from."""
 
     exit_code = 75
     retry = "yes, later"
     acts = "the brokers' operator, with the facts of the message"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str = "",
+        do: str = "",
+        length: int | None = None,
+        first_bytes: str | None = None,
+        **facts: Any,
+    ) -> None:
+        frame = _known(length=length, first_bytes=first_bytes)
+        super().__init__(what, why=why, do=do, **frame, **facts)
+        self.length = length
+        self.first_bytes = bytes.fromhex(first_bytes or "")
 
 
 class LocalProtocolError(RangelandError):
     """We were about to send or do what the protocol does not allow."""
 
 
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Where a log has bytes that cannot be decoded, as offsets, and the reason.
+
+    The damaged batch begins at ``base_offset``; reading can resume at ``next_offset``, None
+    where the end of the batch is unknown. ``good_until``: everything before it has been
+    decoded, where that is known."""
+
+    base_offset: int
+    next_offset: int | None
+    good_until: int | None
+    reason: str
+
+
 class BadRecord(RangelandError):
-    """Bytes of the log cannot be decoded: checksum, magic, codec or layout."""
+    """Bytes of the log cannot be decoded: checksum, magic, codec or layout.
+
+    ``damage`` is None where the offset of the batch is unknown."""
 
     exit_code = 65
     acts = "the owner of the topic"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str = "",
+        do: str = "",
+        base_offset: int | None = None,
+        next_offset: int | None = None,
+        good_until: int | None = None,
+        **facts: Any,
+    ) -> None:
+        edges = _known(base_offset=base_offset, next_offset=next_offset, good_until=good_until)
+        super().__init__(what, why=why, do=do, **edges, **facts)
+        self.damage: Damage | None = None
+        if base_offset is not None:
+            self.damage = Damage(base_offset, next_offset, good_until, why)
 
 
 class TransformFailed(RangelandError):

@@ -100,7 +100,7 @@ def test_nothing_goes_on_behind_a_batch_whose_end_is_not_known(action: Action) -
     broken = bytearray(stored(bad=None))
     size = len(broken) // 3
     broken[size + 16] = 7  # its magic: how it is laid out is not known
-    with pytest.raises(BadRecord, match=f"`{action}` cannot go on behind it"):
+    with pytest.raises(BadRecord, match=f"`{action}` cannot continue after it"):
         chunks(action, bytes(broken))
     assert receipt(chunks(Action.HOLD, bytes(broken))).until_offset == 4
 

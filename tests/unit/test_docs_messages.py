@@ -23,7 +23,7 @@ from rangeland.dialects.kafka.entry_scan import bad_batch
 from rangeland.dialects.kafka.requests import CAPABILITIES
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RangelandError
-from rangeland.fetch.fetch_thread import located
+from rangeland.fetch.damage_policy import located
 from rangeland.job import Job
 from rangeland.job.located_values import parse_job_text
 from rangeland.job.overrides import require_closed_range

@@ -81,3 +81,35 @@ def test_the_message_says_what_then_why_then_what_to_do(
 def test_a_refused_table_is_a_conflict_that_is_not_retried() -> None:
     assert issubclass(errors.TableRefused, errors.Conflict)
     assert errors.TableRefused.retry != errors.Conflict.retry
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "value"),
+    [
+        (
+            errors.BadRecord("b", why="crc", base_offset=3, next_offset=7, codec=2),
+            "damage",
+            errors.Damage(3, 7, None, "crc"),
+        ),
+        (errors.BadRecord("b", why="crc"), "damage", None),
+        (errors.Unreachable("u", closed=True), "closed", True),
+        (errors.JobFileError("j", closed_at=2), "closed_at", 2),
+        (
+            errors.RemoteProtocolError("r", length=-1, first_bytes="1503"),
+            "first_bytes",
+            b"\x15\x03",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_typed_attributes_survive_pickling_and_are_shown_among_the_facts(
+    error: RangelandError, name: str, value: object
+) -> None:
+    back = pickle.loads(pickle.dumps(error))
+    assert getattr(back, name) == getattr(error, name) == value
+    assert back.facts == error.facts
+
+
+def test_facts_that_are_not_known_are_not_shown() -> None:
+    assert errors.BadRecord("b", base_offset=3).facts == {"base_offset": 3}
+    assert errors.Unreachable("u").facts == errors.JobFileError("j").facts == {}

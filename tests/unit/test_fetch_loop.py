@@ -563,7 +563,7 @@ def test_a_broker_that_cannot_read_its_own_log_is_a_bad_record() -> None:
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
 def test_what_a_broker_cannot_read_has_no_end_to_go_on_behind(action: Action) -> None:
     loop = loop_of(piece(0, P0), corrupt=action)
-    with pytest.raises(BadRecord, match=f"where it ends is not known, so `{action}` cannot go on"):
+    with pytest.raises(BadRecord, match=f"its end is unknown, so `{action}` cannot continue"):
         loop.on_verdict(ask(loop).wants[0], ErrorMeaning.CORRUPT, "CORRUPT_MESSAGE")
 
 

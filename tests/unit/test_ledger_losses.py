@@ -11,7 +11,7 @@ from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, RangeEntry
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord
-from rangeland.fetch.fetch_thread import located
+from rangeland.fetch.damage_policy import located
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.slice_state import Phase, SliceState, unreadable
 from rangeland.landing.loss_records import losses_in, losses_of, seen_losses

@@ -205,7 +205,7 @@ class BrokerConnection:
             self._log_in(proof)
             return
         except JobFileError as error:
-            first, closed_at = error, error.facts.get("closed_at")
+            first, closed_at = error, error.closed_at
             if closed_at is None:
                 raise
         self._session = self._dialect.open_session(self._settings.client_id)
@@ -218,7 +218,7 @@ class BrokerConnection:
         try:
             self._log_in(proof)
         except JobFileError as error:
-            again_at = error.facts.get("closed_at")
+            again_at = error.closed_at
             if again_at is None or (again_at == closed_at and not self._was_served):
                 raise
             raise ConnectionClosed(error.what, why=error.why, do=error.do, **error.facts) from first
@@ -299,10 +299,10 @@ class BrokerConnection:
 
     def _misunderstood(self, error: RemoteProtocolError) -> RangelandError:
         error.facts.setdefault("broker", str(self.address))
-        length = error.facts.get("length", -1)
+        length = error.length
         if not self._is_known:
             return self._stranger(error)
-        if length < 0:
+        if length is None or length < 0:
             return error
         limit = self._settings.max_answer_bytes
         return JobFileError(
@@ -326,7 +326,7 @@ class BrokerConnection:
         return closed
 
     def _stranger(self, error: RemoteProtocolError) -> RangelandError:
-        first = bytes.fromhex(str(error.facts.get("first_bytes", "")))
+        first = error.first_bytes
         if self._settings.tls is None and first[:2] in (b"\x15\x03", b"\x16\x03"):
             return diagnosis.tls_port(self.address)
         return NotABroker(

@@ -56,10 +56,9 @@ class Dialect(ABC):
     def login(self, credentials: Credentials) -> Generator[Question, Any, int | None]:
         """Yields questions and is sent their answers; an error of a question is thrown in.
         Returns after how many milliseconds the login must be repeated on the same connection;
-        None or 0: never. Raises JobFileError if the login is refused. The fact ``closed`` of an
-        error thrown in: the peer closed the connection. The fact ``closed_at`` of an error
-        raised: the only evidence is that the connection was closed at this step, so it takes a
-        second time to be sure."""
+        None or 0: never. Raises JobFileError if the login is refused; with ``closed_at`` if the
+        only evidence is that the peer closed the connection (``Unreachable.closed``) at that
+        step, so that it takes a second time to be sure."""
 
     def ask_mechanisms(self) -> list[Question]:
         """Which login mechanisms the listener offers to a client that has not logged in. Sends

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.errors import BadRecord, Bug
+from rangeland.fetch.damage_policy import damage_loss
 from rangeland.fetch.loop_actions import (
     AllRead,
     FetchLimits,
@@ -40,7 +41,6 @@ from rangeland.fetch.slice_state import (
     Phase,
     SliceState,
     asks_with,
-    end_unknown,
     not_allowed,
     not_served,
     only_older,
@@ -266,13 +266,10 @@ class FetchLoop:
         reading = self._current(want)
         if self._is_doubted(reading, error):
             return
-        action = self.policy.of(LossKind.CORRUPT, reading.slice.partition.topic)
-        if action is Action.FAIL:
-            raise error
-        if action is not Action.HOLD:
-            raise end_unknown(error, action)
-        evidence = f"{error.what}: {error.why}"
-        self._skip(reading, LossKind.CORRUPT, reading.slice.until_offset, evidence)
+        whole = reading.slice.until_offset
+        self._apply(
+            reading, damage_loss(error, self.policy, reading.slice, reading.position, whole)
+        )
 
     def on_empty(self, want: FetchTarget, high_watermark: int, throttled: bool) -> None:
         """Nothing came and nothing is wrong, which proves nothing: a quota, a slow disk or slow
@@ -496,10 +493,12 @@ class FetchLoop:
             raise range_lost([loss])
         if action is Action.HOLD:
             # The rest of the slice stays where it is, too.
-            until_offset = reading.slice.until_offset
-            loss = replace(loss, until_offset=until_offset, action=Action.HOLD)
+            loss = replace(loss, until_offset=reading.slice.until_offset, action=Action.HOLD)
+        self._apply(reading, loss)
+
+    def _apply(self, reading: SliceState, loss: Loss) -> None:
         self.gone.append((reading.slice.index, loss))
-        reading.position = until_offset
+        reading.position = loss.until_offset
         reading.progress_at_ms = self.now_ms
         reading.stuck_since_ms = None
         if reading.position >= reading.slice.until_offset:

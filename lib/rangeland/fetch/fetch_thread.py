@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from rangeland.connection.broker_connection import ConnectionLost
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.capabilities import Capabilities
 from rangeland.dialects.cluster_values import ClusterView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
@@ -29,6 +28,7 @@ from rangeland.dialects.fetch_values import (
 )
 from rangeland.dialects.protocol_session import NoCommonVersion, Question
 from rangeland.errors import BadRecord, Unreachable
+from rangeland.fetch.damage_policy import located, passable_until
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import (
     AllRead,
@@ -39,7 +39,6 @@ from rangeland.fetch.loop_actions import (
     SendLogRange,
     WaitUntil,
 )
-from rangeland.fetch.slice_state import look_at
 from rangeland.fetch.throttle import Throttle, slowed
 from rangeland.model import (
     Address,
@@ -298,9 +297,10 @@ class FetchThread:
         try:
             next_offset = self.brokers.dialect.next_offset(part.records, want.offset, context)
         except BadRecord as error:
-            next_offset = self._before(error, want, leader)
-            is_damaged = True
+            is_damaged, is_replica = True, self._loop.is_replica(want)
+            next_offset = passable_until(error, want.offset, is_replica=is_replica)
             if next_offset is None:
+                self._damaged(want, error, leader)
                 return None
         if next_offset is None:
             self._loop.on_too_small(want)
@@ -366,23 +366,12 @@ class FetchThread:
             f"the batch at offset {want.offset} cannot be decoded",
             why=f"it ends at offset {next_offset}, and the log ends at {latest}",
         )
-        self._loop.on_damaged(
-            want, located(error, want.partition, str(leader), dialect.capabilities)
-        )
+        self._damaged(want, error, leader)
         return None
 
-    def _before(self, error: BadRecord, want: FetchTarget, leader: Address) -> int | None:
-        """Where the damage ends, if that is known, or begins, if something stands before it:
-        then it shows in decoding, which needs to see what is around it. Else the loop decides."""
-        # What a replica alone has damaged is not walked past, but read at its leader.
-        edges = ("next_offset", "base_offset")
-        for edge in edges[1:] if self._loop.is_replica(want) else edges:
-            offset: int = error.facts.get(edge, want.offset)
-            if offset > want.offset:
-                return offset
+    def _damaged(self, want: FetchTarget, error: BadRecord, leader: Address) -> None:
         nature = self.brokers.dialect.capabilities
         self._loop.on_damaged(want, located(error, want.partition, str(leader), nature))
-        return None
 
     # --- leaders ----------------------------------------------------------------------
 
@@ -473,19 +462,3 @@ def _is_unknown(view: ClusterView, partition: Partition) -> bool:
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-def located(error: BadRecord, partition: Partition, leader: str, nature: Capabilities) -> BadRecord:
-    """The same error with the partition and leader that only the consumer knows."""
-    here = ("topic", "partition", "broker", "leader")
-    facts = {k: v for k, v in error.facts.items() if k not in here}
-    return BadRecord(
-        f"{partition}: {error.what}",
-        why=error.why,
-        do=error.do or look_at("the log segment", nature),
-        topic=partition.topic,
-        partition=partition.number,
-        broker=partition.broker or None,
-        leader=leader,
-        **facts,
-    )

@@ -18,14 +18,14 @@ from dataclasses import replace
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, Gap
-from rangeland.errors import BadRecord, Bug
-from rangeland.fetch.fetch_thread import FetchedPiece, FetchThread, located
+from rangeland.errors import BadRecord, Bug, Damage
+from rangeland.fetch.damage_policy import damage_loss, first_damaged, located
+from rangeland.fetch.fetch_thread import FetchedPiece, FetchThread
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.fetch.receipts import SliceChunk
-from rangeland.fetch.slice_state import end_unknown
 from rangeland.model import Address, Counts, QuarantinedBytes, Slice
-from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.policy import Action, Loss
 from rangeland.untrusted import parse_address
 
 
@@ -204,6 +204,7 @@ def _decode(
     the slice ends there. Gaps that nothing explains are treated the same way."""
     position, until_offset = piece.from_offset, piece.until_offset
     end_of_good = until_offset
+    damage: Damage | None = None
     nature = dialect.capabilities
     in_bytes = nature.offsets_are_bytes
     while position < until_offset:
@@ -222,19 +223,19 @@ def _decode(
             if piece.is_doubtful:
                 raise
             bad = located(error, piece_slice.partition, piece.leader, nature)
-            first = max(position, _begin(bad))
-            if first >= end_of_good:  # what lies between is on the word of damaged bytes
-                untold = position if first >= until_offset else first
-                first = max(position, bad.facts.get("good_until", untold))
-            loss = _judged(bad, settings, piece_slice, first, until_offset)
+            damage = bad.damage
+            if damage is None:
+                raise bad from error
+            first = first_damaged(damage, position, end_of_good, until_offset)
+            loss = damage_loss(bad, settings.policy, piece_slice, first, until_offset)
             if first > position and first < end_of_good:
                 end_of_good = first
                 continue
         if position < first:
             raise Bug(f"{piece_slice}: what stands before offset {first} was not decoded")
         kept = None
-        if loss.action is Action.QUARANTINE:
-            kept = _kept(dialect, records, position, piece, bad)
+        if loss.action is Action.QUARANTINE and damage is not None:
+            kept = _kept(dialect, records, position, piece, damage)
         yield _lost(piece.index, loss, in_bytes=in_bytes, kept=kept)
         if loss.action is Action.HOLD:
             return
@@ -298,20 +299,15 @@ def _kept(
     records: memoryview,
     position: int,
     piece: FetchedPiece,
-    bad: BadRecord,
+    damage: Damage,
 ) -> QuarantinedBytes:
     """The bytes of what cannot be decoded, and what else it takes to decode them alone."""
-    first, until = _begin(bad), bad.facts["next_offset"]
+    first, until = damage.base_offset, damage.next_offset
+    if until is None:
+        raise Bug(f"a batch at offset {first} is to be quarantined, and its end is unknown")
     stored = dialect.cut_out(records, position, first, until, piece.context)
     open_there = dialect.aborted_within(records, max(first, 0), until, piece.aborted)
-    return QuarantinedBytes(bytes(stored), open_there, bad.why)
-
-
-def _begin(error: BadRecord) -> int:
-    """Where the batch begins that cannot be decoded."""
-    if "base_offset" not in error.facts:
-        raise error
-    return int(error.facts["base_offset"])
+    return QuarantinedBytes(bytes(stored), open_there, damage.reason)
 
 
 def _strange(first: int, after: int) -> BadRecord:
@@ -323,22 +319,3 @@ def _strange(first: int, after: int) -> BadRecord:
         base_offset=first,
         next_offset=after,
     )
-
-
-def _judged(
-    error: BadRecord, settings: ClusterSettings, piece: Slice, first: int, until_offset: int
-) -> Loss:
-    """What the policy makes of a batch that cannot be decoded. Raises the error where that is
-    to fail, and where reading cannot go on since its end is not known."""
-    action = settings.policy.of(LossKind.CORRUPT, piece.partition.topic)
-    if action is Action.FAIL:
-        raise error
-    evidence = f"{error.what}: {error.why}"
-    if action is Action.HOLD:
-        where = (first, piece.until_offset)
-        return Loss(piece.partition, *where, LossKind.CORRUPT, evidence, action)
-    after = error.facts.get("next_offset")
-    if after is None or after <= first:
-        raise end_unknown(error, action)
-    where = (first, min(until_offset, after))
-    return Loss(piece.partition, *where, LossKind.CORRUPT, evidence, action)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.errors import BadRecord, JobFileError, Unreachable
+from rangeland.fetch.damage_policy import look_at
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.model import Address, Slice
-from rangeland.planning.policy import Action, LossKind
+from rangeland.planning.policy import LossKind
 
 
 class Phase(Enum):
@@ -45,7 +47,7 @@ class SliceState:
     left_leader: Address | None = None
 
 
-def facts_of(reading: SliceState) -> dict[str, object]:
+def facts_of(reading: SliceState) -> dict[str, Any]:
     return {
         "topic": reading.slice.partition.topic,
         "partition": reading.slice.partition.number,
@@ -61,22 +63,6 @@ def asks_with(reading: SliceState, first: SliceState) -> bool:
     """Whether both can be in one request."""
     mine, other = reading.server, first.server
     return mine.address == other.address and mine.stays == other.stays
-
-
-def end_unknown(error: BadRecord, action: Action) -> BadRecord:
-    """The same error where a policy would go on, and cannot."""
-    return BadRecord(
-        error.what,
-        why=f"{error.why}; where it ends is not known, so `{action}` cannot go on behind it",
-        do="restore the log from a good replica, or land the other partitions with "
-        "`policy: {corrupt: hold}`",
-        **error.facts,
-    )
-
-
-def look_at(what: str, nature: Capabilities) -> str:
-    """The remedy for bytes that are damaged, with the tool that an operator has for them."""
-    return f"check {what} on the leader" + (f" with {nature.log_tool}" if nature.log_tool else "")
 
 
 # --- errors -----------------------------------------------------------------------------

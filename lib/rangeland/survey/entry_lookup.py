@@ -115,7 +115,7 @@ def _begins(
         return next(iter(chunks), None) is not None
     except BadRecord as error:
         # Of a later entry: the first was right.
-        return bool(error.facts.get("base_offset", offset) > offset)
+        return error.damage is not None and error.damage.base_offset > offset
 
 
 def _entry_around(brokers: ConnectionPool, log: LogState, offset: int) -> tuple[int, int]:

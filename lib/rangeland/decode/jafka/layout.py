@@ -89,9 +89,19 @@ class SetDecoder(Protocol):
         record (indexes from 0), position (bytes into the set), fault (a number) and reason."""
 
 
-def bad_entry(fault: SetFault, index: int, record: int, position: int) -> BadRecord:
-    """The error both decoders raise."""
-    return BadRecord(
+class UndecodableEntry(BadRecord):
+    """The error both decoders raise: indexes count from 0, ``position`` is a byte of the set."""
+
+    def __init__(
+        self, what: str, *, set: int, record: int, position: int, fault: int, **facts: Any
+    ) -> None:
+        facts |= {"set": set, "record": record, "position": position, "fault": fault}
+        super().__init__(what, **facts)
+        self.set, self.record, self.position, self.fault = set, record, position, SetFault(fault)
+
+
+def bad_entry(fault: SetFault, index: int, record: int, position: int) -> UndecodableEntry:
+    return UndecodableEntry(
         f"entry {record} of set {index} cannot be decoded at byte {position}",
         why=fault.reason,
         set=index,

@@ -134,10 +134,20 @@ class Malformed(Exception):
         self.position = position
 
 
-def bad_record(fault: Fault, payload: int, record: int, position: int) -> BadRecord:
+class UndecodableRecord(BadRecord):
     """The error both decoders raise: indexes count from 0, ``position`` is a byte of the
     payload's data."""
-    return BadRecord(
+
+    def __init__(
+        self, what: str, *, payload: int, record: int, position: int, reason: str, **facts: Any
+    ) -> None:
+        facts |= {"payload": payload, "record": record, "position": position, "reason": reason}
+        super().__init__(what, **facts)
+        self.payload, self.record, self.position, self.reason = payload, record, position, reason
+
+
+def bad_record(fault: Fault, payload: int, record: int, position: int) -> UndecodableRecord:
+    return UndecodableRecord(
         f"record {record} of batch {payload} cannot be decoded at byte {position}",
         why=fault.reason,
         do="Its producer wrote bytes that the log format does not allow; "

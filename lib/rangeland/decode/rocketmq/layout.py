@@ -117,9 +117,16 @@ class StoredDecoder(Protocol):
         position, fault (a number) and reason."""
 
 
-def bad_stored(fault: StoredFault, offset: int, position: int) -> BadRecord:
+class UndecodableMessage(BadRecord):
     """The error both decoders raise."""
-    return BadRecord(
+
+    def __init__(self, what: str, *, offset: int, position: int, fault: int, **facts: Any) -> None:
+        super().__init__(what, **facts, offset=offset, position=position, fault=fault)
+        self.offset, self.position, self.fault = offset, position, StoredFault(fault)
+
+
+def bad_stored(fault: StoredFault, offset: int, position: int) -> UndecodableMessage:
+    return UndecodableMessage(
         f"the message at byte {position} cannot be decoded",
         why=fault.reason,
         offset=offset,

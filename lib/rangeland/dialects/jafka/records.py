@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rangeland.decode import MessageSet, columns, set_decoder
-from rangeland.decode.jafka.layout import HEADER_BYTES, SetFault
+from rangeland.decode.jafka.layout import HEADER_BYTES, SetFault, UndecodableEntry
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
@@ -169,7 +169,7 @@ class _EntryWalker:
     def _decode(self) -> pa.RecordBatch:
         try:
             batch = set_decoder().decode_sets(self.sets)
-        except BadRecord as error:
+        except UndecodableEntry as error:
             raise self._in_the_log(error) from None
         self._refuse_packed(batch)
         return batch
@@ -188,16 +188,14 @@ class _EntryWalker:
                 end = offset + LENGTH_BYTES + HEADER_BYTES + value.size
                 raise bad_entry(offset, why, next_offset=end)
 
-    def _in_the_log(self, error: BadRecord) -> BadRecord:
+    def _in_the_log(self, error: UndecodableEntry) -> BadRecord:
         """The decoder counts sets; people and policies know entries by offset."""
-        index, place = error.facts["set"], error.facts["position"]
-        one, end = self.sets[index], self.ends[index]
-        fault = SetFault(error.facts["fault"])
+        one, end, fault = self.sets[error.set], self.ends[error.set], error.fault
         if one.is_packed:
-            record = one.first_position + error.facts["record"]
+            record = one.first_position + error.record
             why = f"of message {record} in it, {fault.reason}"
             return bad_entry(one.base_offset, why, next_offset=end, position=record)
-        place += one.base_offset - self.from_offset
+        place = error.position + one.base_offset - self.from_offset
         return at_fault(self.records, place, self.from_offset, fault)
 
 

@@ -243,12 +243,13 @@ def _entry(records: memoryview, position: int, end: int, floor: int, from_offset
     except BadRecord as error:
         if magic != 2 or len(stored) < BATCH_V2.size:
             raise
+        own_end = error.damage.next_offset if error.damage else None
         after = _resumes(records, end, floor)
-        after = error.facts.get("next_offset") if after is None else after
+        after = own_end if after is None else after
         if after is not None and floor < after <= from_offset:
             return _passed(stored, floor, after)
         facts = error.facts if after is None else error.facts | {"next_offset": after}
-        if "next_offset" not in error.facts and (floor or after is not None):
+        if own_end is None and (floor or after is not None):
             facts |= {"base_offset": floor or from_offset}  # its own is impossible
         raise bad_batch(why=error.why, **facts) from None
     if isinstance(entry, Run) and end + _MAGIC < len(records) and records[end + _MAGIC] == 2:

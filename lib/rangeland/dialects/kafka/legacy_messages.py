@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from rangeland.decode import MessageRun, Payload, RecordFormat, decode_records, walk_messages
+from rangeland.decode.kafka.layout import UndecodableRecord
 from rangeland.dialects.kafka.compression import CODECS, NotDecompressible, decompress, mend_lz4
 from rangeland.errors import BadRecord
 from rangeland.wire.layouts import (
@@ -250,13 +251,13 @@ class Wrapper:
         return bad_batch(first, why, next_offset=self.last_offset + 1, **facts)
 
 
-def bad_message(error: BadRecord, payload: Payload, after: int | None = None) -> BadRecord:
+def bad_message(error: UndecodableRecord, payload: Payload, after: int | None = None) -> BadRecord:
     """What the decoder says of a run, said of the one message that is to blame. If it is the last
     one, it may have been something longer: ``after`` is where the next entry begins."""
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
-    offset = _offset_of(payload, facts["record"])
-    why = f"it is one message, and {facts['reason']}"
-    is_last = facts["record"] + 1 == payload.record_count
+    offset = _offset_of(payload, error.record)
+    why = f"it is one message, and {error.reason}"
+    is_last = error.record + 1 == payload.record_count
     following = after if is_last and after is not None else offset + 1
     return bad_batch(offset, why, next_offset=following, **facts)
 

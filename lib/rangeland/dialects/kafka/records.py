@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from rangeland.decode import Payload, Payloads, RecordFormat, decode_records
 from rangeland.decode.kafka.batch_table import BatchColumn, Heads
+from rangeland.decode.kafka.layout import UndecodableRecord
 from rangeland.decode.kafka.reference import DecodedRecord, read_records
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, Gap
 from rangeland.dialects.kafka.batch_opening import is_control, open_run
@@ -232,9 +233,9 @@ class _LogWalk:
         try:
             self._go_on(found, max_bytes)
         except BadRecord as error:
-            if error.facts.get("base_offset", -1) >= self.until_offset:
-                error.facts["good_until"] = self.at
-            raise
+            if error.damage is None or error.damage.base_offset < self.until_offset:
+                raise
+            raise bad_batch(why=error.why, **error.facts, good_until=self.at) from error
 
     def _go_on(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
         while self.at < self.until_offset and self.unpacked_bytes < max_bytes and not self.gap:
@@ -340,9 +341,7 @@ class _LogWalk:
     def _check(self, entry: LogEntry) -> None:
         try:
             entry.check()
-        except BadRecord as error:
-            if "payload" not in error.facts:
-                raise
+        except UndecodableRecord as error:
             raise _of_batch(error, entry.payload()) from None
 
     def _stops_before(self, entry: LogEntry) -> bool:
@@ -417,9 +416,9 @@ class _LogWalk:
             return None
         try:
             return decode_records(self.payloads, self.from_offset, self.until_offset)
-        except BadRecord as error:
-            index = error.facts["payload"]
-            raise _of_batch(error, self.payloads[index], self.ends.get(index)) from None
+        except UndecodableRecord as error:
+            after = self.ends.get(error.payload)
+            raise _of_batch(error, self.payloads[error.payload], after) from None
 
 
 def _is_abort_marker(entry: LogEntry, *, is_passed: bool) -> bool:
@@ -442,18 +441,18 @@ def _read(entry: LogEntry, first: int, until: int) -> Iterator[DecodedRecord]:
     payload = entry.payload()
     try:
         yield from read_records(payload, 0, first, until)
-    except BadRecord as error:
+    except UndecodableRecord as error:
         raise _of_batch(error, payload) from None
 
 
-def _of_batch(error: BadRecord, payload: Payload, after: int | None = None) -> BadRecord:
+def _of_batch(error: UndecodableRecord, payload: Payload, after: int | None = None) -> BadRecord:
     """The decoder counts payloads; people and policies know batches by offset."""
     if payload.form is RecordFormat.PLAIN:
         return bad_message(error, payload, after)
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     return bad_batch(
         payload.base_offset,
-        f"at byte {facts['position']} of its record {facts['record']}, {facts['reason']}",
+        f"at byte {error.position} of its record {error.record}, {error.reason}",
         next_offset=payload.base_offset + payload.last_offset_delta + 1,
         **facts,
     )

@@ -93,7 +93,7 @@ class _Exchange:
             answer = yield Question(m.BareToken(token))
             return answer
         except Unreachable as error:
-            if not error.facts.get("closed"):
+            if not error.closed:
                 raise
             raise JobFileError(
                 f"the broker closed the connection while {self.who} logged in",

@@ -22,7 +22,11 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns, stored_decoder
-from rangeland.decode.rocketmq.layout import DecodedMessages, StoredFault
+from rangeland.decode.rocketmq.layout import (
+    DecodedMessages,
+    StoredFault,
+    UndecodableMessage,
+)
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.kafka.compression import NotDecompressible
 from rangeland.dialects.rocketmq.compression import MessageBodies
@@ -30,7 +34,7 @@ from rangeland.dialects.rocketmq.inner_batches import unfold
 from rangeland.dialects.rocketmq.placement import segments
 from rangeland.dialects.rocketmq.pull_result import PullResult, given_of
 from rangeland.dialects.rocketmq.stored_messages import bad_decoded, bad_message_at, bad_misplaced
-from rangeland.errors import BadRecord, ProofFailed
+from rangeland.errors import ProofFailed
 from rangeland.model import Counts, Isolation
 
 MAX_CHUNK_BYTES: Final = 64 << 20
@@ -86,8 +90,8 @@ def _decoded(given: PullResult, from_offset: int, until_offset: int) -> Iterator
         found = stored_decoder().decode_stored(
             given.messages, from_offset, until_offset, given.tags
         )
-    except BadRecord as error:
-        if error.facts["fault"] != StoredFault.INNER:
+    except UndecodableMessage as error:
+        if error.fault is not StoredFault.INNER:
             raise bad_decoded(given, error, from_offset) from None
         yield from _chunks_of_batches(given, from_offset, until_offset)
         return
@@ -103,9 +107,9 @@ def _chunks_of_batches(
             found = stored_decoder().decode_stored(
                 part.messages, from_offset, until_offset, given.tags
             )
-        except BadRecord as error:
-            error.facts["position"] = part.place_of(error.facts["position"])
-            raise bad_decoded(given, error, from_offset) from None
+        except UndecodableMessage as error:
+            position = part.place_of(error.position)
+            raise bad_decoded(given, error, from_offset, position) from None
         end = min(part.until_offset, until_offset)
         yield from _chunks(found, from_offset, end, given)
         from_offset = max(from_offset, end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from rangeland.decode import stored_decoder
-from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault
+from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault, UndecodableMessage
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.rocketmq.log_entries import walk_entries
 from rangeland.dialects.rocketmq.placement import MisplacedMessage, misplaced
@@ -64,11 +64,14 @@ def bad_misplaced(given: PullResult, one: MisplacedMessage, from_offset: int) ->
     return bad_message_at(offset, one.why, reason=one.why, **facts)
 
 
-def bad_decoded(given: PullResult, error: BadRecord, from_offset: int) -> BadRecord:
-    """The decoder's error as people and policies know messages: by offset."""
-    fault, told = StoredFault(error.facts["fault"]), error.facts["offset"]
-    offset = told if fault.is_inside else max(from_offset, told + 1)
-    return _bad(given, fault, error.facts["position"], offset)
+def bad_decoded(
+    given: PullResult, error: UndecodableMessage, from_offset: int, position: int | None = None
+) -> BadRecord:
+    """The decoder's error as people and policies know messages: by offset. ``position``: of the
+    stored bytes, if the decoder was given others."""
+    offset = error.offset if error.fault.is_inside else max(from_offset, error.offset + 1)
+    position = error.position if position is None else position
+    return _bad(given, error.fault, position, offset)
 
 
 def _bad(given: PullResult, fault: StoredFault, place: int, offset: int) -> BadRecord:

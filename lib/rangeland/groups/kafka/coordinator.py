@@ -119,7 +119,7 @@ def refusal(code: ErrorCode, group: str, when: str) -> RangelandError:
     """What a code means that nobody was prepared for: the same would be refused again, or
     the coordinator has failed. ``when`` is a whole sentence without its end."""
     why = f"{code.name}: {code.description}, when {when}"
-    facts = {"group": group, "code": code.name}
+    facts: dict[str, Any] = {"group": group, "code": code.name}
     if code.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
         remedy = _REMEDIES.get(code.name, "check the group and the brokers' settings")
         return JobFileError(

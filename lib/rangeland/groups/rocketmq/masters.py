@@ -10,7 +10,7 @@ offset that is written to a slave stays there. Everything goes through the ``Gro
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.protocol_session import Question
@@ -242,7 +242,7 @@ def refusal(code: ErrorCode, remark: str, group: str, when: str) -> RangelandErr
     """What a code means that nobody was prepared for: the same would be refused again, or
     the broker has failed. ``when`` is a whole sentence without its end."""
     why = f"{code.name}: {remark or code.description}, when {when}"
-    facts = {"group": group, "code": code.name}
+    facts: dict[str, Any] = {"group": group, "code": code.name}
     if code.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
         remedy = _REMEDIES.get(code.name, "check the group and the brokers' settings")
         return JobFileError(

@@ -1,0 +1,85 @@
+"""What follows from bytes that cannot be decoded: where reading resumes, and what the policy does.
+
+Damage is met twice: when the end of an answer is looked for, and when its records are decoded.
+Both ask here. Pure functions of ``BadRecord.damage``.
+"""
+
+from __future__ import annotations
+
+from rangeland.dialects.capabilities import Capabilities
+from rangeland.errors import BadRecord, Damage
+from rangeland.model import Partition, Slice
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
+
+
+def located(error: BadRecord, partition: Partition, leader: str, nature: Capabilities) -> BadRecord:
+    """The same error with the partition and leader that only the consumer knows."""
+    here = ("topic", "partition", "broker", "leader")
+    facts = {k: v for k, v in error.facts.items() if k not in here}
+    return BadRecord(
+        f"{partition}: {error.what}",
+        why=error.why,
+        do=error.do or look_at("the log segment", nature),
+        topic=partition.topic,
+        partition=partition.number,
+        broker=partition.broker or None,
+        leader=leader,
+        **facts,
+    )
+
+
+def look_at(what: str, nature: Capabilities) -> str:
+    """The remedy for damaged bytes, with the tool that an operator has for them."""
+    return f"check {what} on the leader" + (f" with {nature.log_tool}" if nature.log_tool else "")
+
+
+def passable_until(error: BadRecord, asked_at: int, *, is_replica: bool) -> int | None:
+    """How far an answer that was asked for at ``asked_at`` can be taken although it is damaged:
+    to the end of the damage, or to its beginning, so that decoding sees what is around it. None
+    where neither is known. A replica's damage is never passed: its leader is read instead."""
+    damage = error.damage
+    if damage is None:
+        return None
+    edges = (damage.base_offset,) if is_replica else (damage.next_offset, damage.base_offset)
+    return next((edge for edge in edges if edge is not None and edge > asked_at), None)
+
+
+def first_damaged(damage: Damage, position: int, good_end: int, until_offset: int) -> int:
+    """The first offset of ``[position, until_offset)`` that cannot be decoded. ``good_end``: up
+    to where decoding was tried."""
+    first = max(position, damage.base_offset)
+    if first < good_end:
+        return first
+    # The damaged bytes themselves say that they begin there, so what lies before it is in doubt.
+    doubtful_from = position if first >= until_offset else first
+    return max(position, doubtful_from if damage.good_until is None else damage.good_until)
+
+
+def damage_loss(
+    error: BadRecord, policy: Policy, piece: Slice, first: int, until_offset: int
+) -> Loss:
+    """What the policy does about a batch that cannot be decoded: up to ``until_offset`` at most
+    it is skipped or quarantined, or the slice is held from ``first`` on. Raises the error where
+    the policy is to fail, and where reading cannot resume since the damage's end is unknown."""
+    action = policy.of(LossKind.CORRUPT, piece.partition.topic)
+    evidence = f"{error.what}: {error.why}"
+    if action is Action.FAIL:
+        raise error
+    if action is Action.HOLD:
+        held = (first, piece.until_offset)
+        return Loss(piece.partition, *held, LossKind.CORRUPT, evidence, action)
+    resumes_at = error.damage.next_offset if error.damage else None
+    if resumes_at is None or resumes_at <= first:
+        raise _end_unknown(error, action)
+    lost = (first, min(until_offset, resumes_at))
+    return Loss(piece.partition, *lost, LossKind.CORRUPT, evidence, action)
+
+
+def _end_unknown(error: BadRecord, action: Action) -> BadRecord:
+    return BadRecord(
+        error.what,
+        why=f"{error.why}; its end is unknown, so `{action}` cannot continue after it",
+        do="restore the log from a good replica, or land the other partitions with "
+        "`policy: {corrupt: hold}`",
+        **error.facts,
+    )
