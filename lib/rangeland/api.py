@@ -82,8 +82,8 @@ def backfill(
     """Lands the job's range beside its scheduled runs, as ``rangeland backfill`` does.
     ``missing`` lands what the table has lost, whatever the range; ``replace`` lands the
     range once more, in the place of the rows that are there."""
-    way = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BESIDE
-    return commands.backfill(job, spark, progress or NoProgress(), way)
+    kind = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
+    return commands.backfill(job, spark, progress or NoProgress(), kind)
 
 
 def verify(job: Job, spark: Any, progress: Progress | None = None) -> VerifyResult:

@@ -26,14 +26,11 @@ from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, exposed, login_packages
 from rangeland.landing.adoption import AdoptResult
 from rangeland.landing.adoption import adopt as adopt_table
-from rangeland.landing.committer import CommittedPlan, PlanCommitter, mends
+from rangeland.landing.committer import CommittedPlan, PlanCommitter
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.planner import Planner
-from rangeland.landing.redrive import (
-    in_quarantine,
-    redrives,
-)
+from rangeland.landing.redrive import in_quarantine
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.landing.run_result import summed
 from rangeland.landing.target_state import LandingTarget
@@ -55,11 +52,11 @@ EARLIER = 20
 _Done = tuple[list[CommittedPlan], PlanDraft | None]
 
 
-def preview(job: Job, spark: Any, progress: Progress, way: PlanKind | None = None) -> PlanPreview:
-    """What a run would do now, or a backfill of this way. Reads the cluster, the ledger and
+def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = None) -> PlanPreview:
+    """What a run would do now, or a backfill of this kind. Reads the cluster, the ledger and
     perhaps the table, and writes nothing."""
     started = time.monotonic()
-    runner = Runner(job, spark, progress, way or PlanKind.RUN)
+    runner = Runner(job, spark, progress, kind or PlanKind.RUN)
     runner.refuse_disagreement()
     unfinished = runner.target.unfinished()
     found, survey = runner.draft()
@@ -81,10 +78,10 @@ def run(job: Job, spark: Any, progress: Progress) -> RunResult:
     return Runner(job, spark, progress).run()
 
 
-def backfill(job: Job, spark: Any, progress: Progress, way: PlanKind | None = None) -> RunResult:
+def backfill(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = None) -> RunResult:
     """Lands the job's range beside its scheduled runs; their checkpoint stays where it is.
-    ``way`` may say to land what the table has lost, or to land the range once more."""
-    return Runner(job, spark, progress, way or PlanKind.BESIDE).run()
+    ``kind`` may say to land what the table has lost, or to land the range once more."""
+    return Runner(job, spark, progress, kind or PlanKind.BACKFILL).run()
 
 
 def redrive(
@@ -121,12 +118,12 @@ class Runner:
     """In the job's group, while this run holds one."""
 
     def __init__(
-        self, job: Job, spark: Any, progress: Progress, way: PlanKind = PlanKind.RUN
+        self, job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.RUN
     ) -> None:
         self.job = job
         self.spark = spark
         self.progress = progress
-        self.way = way
+        self.kind = kind
         transform = load_transform(job.sink.transform) if job.sink.transform else None
         self.rows = rows_of(job.source.dialect)
         if transform is not None:
@@ -140,7 +137,7 @@ class Runner:
         )
         replacement = self.finisher.replacement
         self.drafter = Planner(
-            spark, job, self.target, way, replacement, survey_of, progress, self._warn
+            spark, job, self.target, kind, replacement, survey_of, progress, self._warn
         )
 
     def draft(self) -> tuple[PlanDraft, Survey]:
@@ -151,12 +148,12 @@ class Runner:
     def refuse_disagreement(self) -> None:
         """What the ledger says has to be so in this table before anything lands on top of it."""
         self.target.refuse_disagreement()
-        if self.way is not PlanKind.MISSING:
+        if self.kind is not PlanKind.MISSING:
             refuse_undone(self.spark, self.target, self.job, self.progress)
 
     def refuse_unknown_rows(self, found: PlanDraft) -> None:
         """Rows that no ledger tells of are in the way of landing beside them."""
-        if self.way in (PlanKind.RUN, PlanKind.BESIDE):
+        if self.kind in (PlanKind.RUN, PlanKind.BACKFILL):
             refuse_unknown_rows(self.spark, self.target, found.plan.ranges)
 
     # --- the group --------------------------------------------------------------------
@@ -164,7 +161,7 @@ class Runner:
     def _claimed(self, work: Callable[[], _Done]) -> RunResult:
         """Works in the job's group, if it has one, and mirrors the checkpoint. A backfill is
         not in it: it moves no checkpoint and may run beside the runs."""
-        if self.job.group is None or self.way is not PlanKind.RUN:
+        if self.job.group is None or self.kind is not PlanKind.RUN:
             return self._result(*work())
         # A member that waits for executors would keep the others from what it is to read.
         self.finisher.wait_for_workers()
@@ -203,7 +200,7 @@ class Runner:
     def _noting(self, work: Callable[[], _Done]) -> _Done:
         """What ends a run for good is in the ledger, too, where there is one. Whoever asks for a
         range of his own is told, and that is all."""
-        if self.way is not PlanKind.RUN:
+        if self.kind is not PlanKind.RUN:
             return work()
         try:
             return work()
@@ -270,8 +267,8 @@ class Runner:
 
     def _leaves_more(self) -> bool:
         """True where a plan has taken a part of what is in quarantine."""
-        return self.way is PlanKind.REDRIVE or (
-            self.way is PlanKind.REREAD and self.drafter.leaves_more
+        return self.kind is PlanKind.REDRIVE or (
+            self.kind is PlanKind.REREAD and self.drafter.leaves_more
         )
 
     def apply(self, plan: Plan, seen: Sequence[SeenLoss]) -> RunResult:
@@ -336,9 +333,9 @@ class Runner:
     def _comes_first(self, unfinished: UnfinishedPlan) -> bool:
         """Prepared outcomes are committed by whoever comes by; a plan of one's own sequence
         is finished before the next is made, and so is one that mends the table."""
-        own = unfinished.plan.application == self.job.application and self.way is PlanKind.RUN
+        own = unfinished.plan.application == self.job.application and self.kind is PlanKind.RUN
         mine = unfinished.plan.job == self.job.job
-        aside = mends(unfinished.plan) or redrives(unfinished.plan)
+        aside = unfinished.plan.kind in (PlanKind.MISSING, PlanKind.REDRIVE)
         return own or (mine and aside) or unfinished.outcome is not None
 
     def _refuse_strangers(self, unfinished: UnfinishedPlan) -> None:

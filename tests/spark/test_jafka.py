@@ -222,7 +222,7 @@ def test_a_time_is_said_to_be_approximate(
     jafka: JafkaCluster, written: Written, spark: Any, table: str
 ) -> None:
     job = jafka_job(jafka, table, written.topic, range={"from": "2026-01-01T00:00:00Z"})
-    notes = preview(job, spark, NoProgress(), PlanKind.BESIDE).draft.notes
+    notes = preview(job, spark, NoProgress(), PlanKind.BACKFILL).draft.notes
     assert len(notes) == len(PARTITIONS)
     assert all("at or before the time" in note for note in notes)
     assert rangeland.backfill(job, spark).counts.landed == len(written.rows)

@@ -38,7 +38,7 @@ class Driving(run.Runner):
 
     def __init__(self, target: LandingTarget, seen: tuple[SeenLoss, ...] = SEEN) -> None:
         self.job = target._job
-        self.way = PlanKind.RUN
+        self.kind = PlanKind.RUN
         self.target = target
         self.progress = NoProgress()
         self.spark = self.rows = cast(Any, None)

@@ -34,7 +34,7 @@ class Runs:
         self.raises: BaseException | None = None
         self.sparks = 0
         self.well = True
-        self.way: PlanKind | None = None
+        self.kind: PlanKind | None = None
         self.redriven: tuple[bool, bool] | None = None
         self.location: str | None = None
 
@@ -45,8 +45,8 @@ class Runs:
             raise self.raises
         return value
 
-    def preview(self, job: Job, spark: object, progress: Any, way: PlanKind | None = None) -> Any:
-        self.way = way
+    def preview(self, job: Job, spark: object, progress: Any, kind: PlanKind | None = None) -> Any:
+        self.kind = kind
         answer = replace(made.a_preview(), location=self.location)
         return self._answer("preview", job, progress, answer)
 
@@ -59,8 +59,8 @@ class Runs:
         self.plan, self.seen = plan, seen
         return self._answer("apply", job, progress, made.a_result())
 
-    def backfill(self, job: Job, spark: object, progress: Any, way: PlanKind | None = None) -> Any:
-        self.way = way
+    def backfill(self, job: Job, spark: object, progress: Any, kind: PlanKind | None = None) -> Any:
+        self.kind = kind
         result = made.a_result([], state="already-landed")
         return self._answer("backfill", job, progress, result)
 
@@ -116,19 +116,19 @@ BOUNDS = ("--from", "2026-01-30", "--until", "2026-01-31")
 
 
 @pytest.mark.parametrize(
-    ("more", "way"),
+    ("more", "kind"),
     [
-        (BOUNDS, PlanKind.BESIDE),
+        (BOUNDS, PlanKind.BACKFILL),
         ((*BOUNDS, "--replace"), PlanKind.REPLACE),
         (("--missing",), PlanKind.MISSING),
         (("--missing", "--dry-run"), PlanKind.MISSING),
     ],
 )
 def test_a_backfill_is_asked_for_in_three_ways(
-    runs: Runs, called: Called, job: str, more: tuple[str, ...], way: PlanKind
+    runs: Runs, called: Called, job: str, more: tuple[str, ...], kind: PlanKind
 ) -> None:
     assert called("backfill", job, *more)[0] == 0
-    assert runs.way is way
+    assert runs.kind is kind
 
 
 @pytest.mark.parametrize(

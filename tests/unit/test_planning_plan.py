@@ -13,7 +13,7 @@ import pytest
 from rangeland.errors import Conflict, ProofFailed
 from rangeland.model import Address, Counts, Isolation, Partition, Range, Receipt, Slice
 from rangeland.planning.incarnation import LogMark
-from rangeland.planning.plan import Plan, advance, canonical, renumbered
+from rangeland.planning.plan import Plan, PlanKind, advance, canonical, renumbered
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome, prove
 from rangeland.untrusted import parse_address
@@ -137,6 +137,31 @@ def _damage(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
 def test_a_damaged_plan_is_a_conflict_and_no_foreign_exception(document: dict[str, Any]) -> None:
     with pytest.raises(Conflict, match="cannot be read"):
         Plan.from_json(document)
+
+
+@pytest.mark.parametrize("kind", list(PlanKind))
+def test_the_kind_of_a_plan_survives_json_and_is_known_of_plans_that_do_not_record_it(
+    kind: PlanKind,
+) -> None:
+    application = kind.application("orders", PLAN.hash)
+    plan = replace(PLAN, kind=kind, application=application)
+    document = json.loads(json.dumps(plan.to_json()))
+    assert Plan.from_json(document) == plan
+    document.pop("kind", None)  # as version 0.1.0 wrote it
+    assert Plan.from_json(document) == plan
+    assert Plan.from_json(document).hash == plan.hash
+
+
+def test_a_job_that_is_named_like_a_kind_has_runs() -> None:
+    for kind in PlanKind:
+        assert PlanKind.of_application(kind.value, f"rangeland/{kind.value}") is PlanKind.RUN
+        name = PlanKind.BACKFILL.application(kind.value, "0" * 64)
+        assert PlanKind.of_application(kind.value, name) is PlanKind.BACKFILL
+
+
+def test_an_unknown_kind_is_a_conflict() -> None:
+    with pytest.raises(Conflict, match="cannot be read"):
+        Plan.from_json({**PLAN.to_json(), "kind": "borrow"})
 
 
 def test_a_renumbered_plan_differs_in_its_number_only() -> None:

@@ -116,7 +116,7 @@ def test_what_is_in_quarantine_is_landed_by_the_tags_that_it_was_read_by() -> No
     about = cast(Job, JOB), cast(LandingTarget, target)
     assert redrive.draft_of_kept(*about, JobPosition({}, Coverage(), 2), 5).plan.tags == ("A",)
     (found,) = redrive.in_quarantine(*about)
-    assert found.kind == (Isolation.READ_COMMITTED, ("A",))
+    assert found.read_filter == (Isolation.READ_COMMITTED, ("A",))
 
 
 @pytest.mark.usefixtures("all_decodes")
@@ -167,7 +167,7 @@ def in_quarantine(*firsts: int) -> list[redrive.QuarantinedRange]:
     return [redrive.QuarantinedRange(kept(ten(first), 1), *how) for first in firsts]
 
 
-def whole(ranges: list[Range], kind: redrive.Kind) -> PlanDraft:
+def whole(ranges: list[Range], kind: redrive.ReadFilter) -> PlanDraft:
     made = replace(plan(*ranges), isolation=kind[0], tags=kind[1])
     return PlanDraft(made, tuple(ranges), (), ())
 
@@ -192,7 +192,9 @@ def test_the_log_is_read_again_by_the_tags_and_isolation_of_then_one_kind_a_plan
     assert leaves_more
     # What is still damaged keeps no other kind from being landed.
     assert (found.plan.ranges, found.plan.tags) == ((ten(10), ten(30)), ("A",))
-    assert asked == [(one.batch.range.from_offset, one.kind) for one in (of_all, left[1], left[3])]
+    assert asked == [
+        (one.batch.range.from_offset, one.read_filter) for one in (of_all, left[1], left[3])
+    ]
     assert found.notes == ("orders/0 [0, 10) is corrupt: bad; it stays in quarantine",)
     found, leaves_more = redrive.draft_of_log([of_all, third], today, whole)
     assert (found.plan.ranges, found.plan.tags, leaves_more) == ((ten(20),), (), False)
@@ -281,7 +283,7 @@ class Turning(run.Runner):
 
     def __init__(self, plans: int, outrun: int = 0) -> None:
         self.job = cast(Job, SimpleNamespace(job="orders", application=APP, group=None))
-        self.way = PlanKind.REDRIVE
+        self.kind = PlanKind.REDRIVE
         self.target = cast(LandingTarget, _Still())
         self.progress = NoProgress()
         self.warnings: list[str] = []
@@ -325,7 +327,7 @@ def test_a_redrive_of_many_plans_comes_to_its_end() -> None:
 
 def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine() -> None:
     driver = Turning(plans=3)
-    driver.way = PlanKind.REREAD
+    driver.kind = PlanKind.REREAD
     drafts = iter([True, True, False])
     make = driver.draft
 

@@ -89,12 +89,12 @@ class Grouped(run.Runner):
     """A driver of a group; ``outrun`` says how often another enters a plan first."""
 
     def __init__(
-        self, target: LandingTarget, outrun: int = 0, way: PlanKind = PlanKind.RUN
+        self, target: LandingTarget, outrun: int = 0, kind: PlanKind = PlanKind.RUN
     ) -> None:
         source = {"servers": ["b:1"], "topics": ["orders"]}
         document = {"job": "orders", "source": source, "sink": {"table": target.name}}
         self.job = Job.parse(json.dumps({**document, "group": {"id": "orders"}}))
-        self.way = way
+        self.kind = kind
         self.target = target
         self.progress = NoProgress()
         self.spark = cast(Any, None)
@@ -105,7 +105,7 @@ class Grouped(run.Runner):
             spark,
             self.job,
             target,
-            way,
+            kind,
             nothing,
             run.survey_of,
             self.progress,
@@ -204,7 +204,7 @@ def test_where_nothing_is_in_quarantine_nobody_is_asked_for_it(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planner, "in_quarantine", lambda *about: [])
-    driver = Grouped(drivers.another(), way=PlanKind.REREAD)
+    driver = Grouped(drivers.another(), kind=PlanKind.REREAD)
     driver.run()
     assert (cluster.looks, driver.landed) == (0, [])
 
@@ -225,10 +225,10 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
         return []
 
     monkeypatch.setattr(redrive, "_not_whole", whole)
-    made, _ = Grouped(drivers.another(), way=PlanKind.REREAD).draft()
+    made, _ = Grouped(drivers.another(), kind=PlanKind.REREAD).draft()
     assert [(r.from_offset, r.until_offset) for r in made.plan.ranges] == [(0, 5)]
-    assert (made.plan.isolation, made.plan.tags) == left.kind
-    assert [(s.isolation, s.tags) for s in read] == [left.kind]
+    assert (made.plan.isolation, made.plan.tags) == left.read_filter
+    assert [(s.isolation, s.tags) for s in read] == [left.read_filter]
     assert [dict(s.ages) for s in read] == [{Address("b", 1): VersionSupport.MUTE}]
 
 

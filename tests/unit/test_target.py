@@ -20,7 +20,7 @@ from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Receipt, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Action, Loss, LossKind, SeenLoss
 from rangeland.planning.proof import prove
 from rangeland.progress import NoProgress, Progress
@@ -198,7 +198,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     columns_are_there(monkeypatch)
     target = drivers.another()
     application = f"{APP}/replace/0123"
-    replacing = plan(application=application, replaces=True)
+    replacing = plan(application=application, kind=PlanKind.REPLACE)
     assert target.enter(replacing, [])
     finisher = finisher_of(target)
     finisher.error = error
@@ -220,7 +220,7 @@ def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
 ) -> None:
     columns_are_there(monkeypatch)
     target = drivers.another()
-    replacing = plan(application=f"{APP}/replace/0123", replaces=True)
+    replacing = plan(application=f"{APP}/replace/0123", kind=PlanKind.REPLACE)
     assert target.enter(replacing, [])
     target.give_up(replacing, [])
     target.refresh()

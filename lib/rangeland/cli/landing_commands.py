@@ -169,21 +169,21 @@ def backfill(
     from rangeland.planning.plan import PlanKind
     from rangeland.run import backfill as backfill_job
 
-    way = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BESIDE
+    kind = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
     if dry_run:
-        _preview(output, job, way)
+        _preview(output, job, kind)
         return
-    _answer_run(output, backfill_job(job, spark_for(output, job), output.progress(), way))
+    _answer_run(output, backfill_job(job, spark_for(output, job), output.progress(), kind))
 
 
 # --- what they share --------------------------------------------------------------------
 
 
-def _preview(output: CommandOutput, job: Job, way: PlanKind | None = None) -> PlanPreview:
+def _preview(output: CommandOutput, job: Job, kind: PlanKind | None = None) -> PlanPreview:
     from rangeland.render.plan_view import plan_picture
     from rangeland.run import preview
 
-    result = preview(job, spark_for(output, job), output.progress(), way)
+    result = preview(job, spark_for(output, job), output.progress(), kind)
     output.answer(result.to_json(), plan_picture(result))
     return result
 

@@ -33,7 +33,7 @@ from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.log_confirmation import Confirmation
 from rangeland.landing.loss_records import losses_in
 from rangeland.landing.plan_reader import PlanReader, PlanToRead, SharedOutcome
-from rangeland.landing.redrive import HOLD_ALL, redrives, rereads, settings_of
+from rangeland.landing.redrive import HOLD_ALL, settings_of
 from rangeland.landing.replacement import Replacement, refuse_lost
 from rangeland.landing.target_state import LandingTarget, refuse_other_plan
 from rangeland.landing.task_output import file_entries, refuse_less, refuse_unseen
@@ -152,7 +152,7 @@ class PlanCommitter:
             return self.target.land(outcome, since)
         if not plan.replaces:
             self.progress.step(f"committing {counted(len(outcome.files), 'file')}")
-            if not mends(plan):
+            if plan.kind is not PlanKind.MISSING:
                 return self.target.land(outcome, since)
             if self._is_open(plan) and self.replacement.has_rows_of(plan):
                 # Somebody has brought them back in another way: put ours in their place.
@@ -237,13 +237,17 @@ class PlanCommitter:
         )
 
     def _before(self, plan: Plan) -> dict[Partition, int]:
-        return {} if redrives(plan) else self.confirmation.before(self._cluster(plan), plan)
+        return (
+            {}
+            if plan.kind is PlanKind.REDRIVE
+            else self.confirmation.before(self._cluster(plan), plan)
+        )
 
     def _changes(
         self, plan: Plan, receipts: Mapping[int, Receipt], before: Mapping[Partition, int]
     ) -> list[Loss]:
         """What has happened to the logs of a plan since it was made."""
-        if redrives(plan):
+        if plan.kind is PlanKind.REDRIVE:
             return []
         return self.confirmation.changes(self._cluster(plan), plan, receipts.values(), before)
 
@@ -296,19 +300,19 @@ class PlanCommitter:
         tasks, cluster = self.tasks(slices), self._cluster(plan)
         if rate := self.job.limits.broker_bytes_per_second:
             cluster = replace(cluster, rates=shared_rates(tasks, self._slots(), rate))
-        if not is_new and not redrives(plan):
+        if not is_new and plan.kind is not PlanKind.REDRIVE:
             tasks = [[replace(piece, leader=None) for piece in task] for task in tasks]
         return tasks, cluster, writer, self._reporter(plan, before)
 
     def _cluster(self, plan: Plan) -> ClusterSettings:
         """Where a plan is read: from the log, or what was kept of it."""
-        if redrives(plan):
+        if plan.kind is PlanKind.REDRIVE:
             return settings_of(plan, self.target)
         cluster = replace(cluster_settings(self.job), isolation=plan.isolation, tags=plan.tags)
         cluster = with_cleanup(self.job, cluster, (s.partition.topic for s in plan.slices))
         if self.survey is not None:
             cluster = cluster.knowing(self.survey)
-        return replace(cluster, policy=HOLD_ALL) if rereads(plan) else cluster
+        return replace(cluster, policy=HOLD_ALL) if plan.kind is PlanKind.REREAD else cluster
 
     def _read_transformed(
         self, plan: Plan, reading: _Reading, stop: Callable[[], bool] = lambda: False
@@ -324,7 +328,7 @@ class PlanCommitter:
     def _read_shared(self, plan: Plan) -> SharedOutcome | None:
         """The outcome of a plan that several drivers read together; None for a plan of another
         sequence, and where this driver reads alone."""
-        of_runs = plan.application == self.job.application and not plan.replaces
+        of_runs = plan.application == self.job.application and plan.kind is PlanKind.RUN
         if self.shared_reader is None or not self.shared_reader.is_available or not of_runs:
             return None
         self.wait_for_workers()
@@ -399,8 +403,3 @@ class PlanCommitter:
     def _slots(self) -> int:
         """How many tasks run at the same time."""
         return int(self.spark.sparkContext.defaultParallelism)
-
-
-def mends(plan: Plan) -> bool:
-    """True where a plan lands what the table has lost."""
-    return plan.application.startswith(f"rangeland/{plan.job}/{PlanKind.MISSING.value}/")

@@ -1,6 +1,6 @@
 """What a run is to land: a look at the cluster, and a plan made of it by what the job asks.
 
-Each way has its draft: what is new, what the table has lost, what is in quarantine, a range
+Each kind has its draft: what is new, what the table has lost, what is in quarantine, a range
 once more. The cluster, the ledger and perhaps the table are read; nothing is written, and a
 plan that is made here is not entered.
 """
@@ -20,7 +20,7 @@ from rangeland.job.source_settings import cluster_settings, exposed, wanted_of, 
 from rangeland.landing.held_partitions import damaged
 from rangeland.landing.redrive import (
     HOLD_ALL,
-    Kind,
+    ReadFilter,
     draft_of_kept,
     draft_of_log,
     in_quarantine,
@@ -65,7 +65,7 @@ class Planner:
         spark: Any,
         job: Job,
         target: LandingTarget,
-        way: PlanKind,
+        kind: PlanKind,
         replacement: Replacement,
         survey_of: Callable[[Job, SurveyRequest], Survey],
         progress: Progress,
@@ -74,7 +74,7 @@ class Planner:
         self.spark = spark
         self.job = job
         self.target = target
-        self.way = way
+        self.kind = kind
         self.replacement = replacement
         self.survey_of = survey_of
         self.progress = progress
@@ -83,7 +83,7 @@ class Planner:
         self.speed = speed_of(target.pace(job.application))
         """How fast the job is expected to read."""
         self.leaves_more = False
-        """The last draft has taken a part of what is in quarantine: one plan has one kind."""
+        """The last draft takes only a part of the quarantine: a plan has one read filter."""
         self._ahead: tuple[float, Survey] | None = None
         """The look from before the group was joined, as long as the target is of then, too."""
 
@@ -137,20 +137,20 @@ class Planner:
         """A plan on what is known now. A log that seems to end below the checkpoint is
         looked at again for a while: a new leader's end may be behind for a moment."""
         standing = self.target.standing(self.job.application)
-        if self.way is PlanKind.MISSING:
+        if self.kind is PlanKind.MISSING:
             survey = self.survey(standing)
             self.progress.step(f"reading the offsets in {self.job.sink.table}")
             torn = torn_from(self.spark, self.target, self.job, self.warn)
             self._refuse_other_ask(torn, survey.cluster)
             found = draft_of(self._terms(), survey, standing, torn)
             return self._placed(found), survey
-        if self.way is PlanKind.REDRIVE:
+        if self.kind is PlanKind.REDRIVE:
             now_ms = time.time_ns() // 1_000_000
             kept = draft_of_kept(self.job, self.target, standing, now_ms)
             return self._placed(kept), Survey(now_ms, {})
-        if self.way is PlanKind.REREAD:
+        if self.kind is PlanKind.REREAD:
             return self._reread(standing)
-        if self.way is PlanKind.REPLACE:
+        if self.kind is PlanKind.REPLACE:
             standing = replace(standing, landed=Coverage())
         deadline = time.monotonic() + RESURVEY_SECONDS
         while True:
@@ -159,7 +159,7 @@ class Planner:
             try:
                 found = draft(self._terms(), survey, standing, self._damaged(standing, survey))
                 self._refuse_other_ask(found.already, survey.cluster)
-                if self.way is PlanKind.REPLACE:
+                if self.kind is PlanKind.REPLACE:
                     self._refuse_replace(found.plan)
                 return self._placed(found), survey
             except RangeLost as error:
@@ -173,9 +173,9 @@ class Planner:
         survey = self.survey(standing) if wanted else Survey(now_ms, {})
         terms = replace(self._terms(), request=replace(self.job.request, policy=HOLD_ALL))
 
-        def draft_of_ranges(ranges: list[Range], kind: Kind) -> PlanDraft:
-            isolation, tags = kind
-            self._refuse_other_ask(ranges, survey.cluster, kind)
+        def draft_of_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
+            isolation, tags = read_filter
+            self._refuse_other_ask(ranges, survey.cluster, read_filter)
             of_then = replace(terms, isolation=isolation, tags=tags)
             return draft_of(of_then, survey, standing, ranges)
 
@@ -186,7 +186,7 @@ class Planner:
         return self._placed(found), survey
 
     def _damaged(self, standing: JobPosition, survey: Survey) -> list[Loss]:
-        if self.way is not PlanKind.RUN:
+        if self.kind is not PlanKind.RUN:
             return []
         return damaged(self.target, self._cluster(survey), standing, survey)
 
@@ -208,16 +208,16 @@ class Planner:
             request=self.job.request,
             limits=self.job.run_limits,
             slicing=slicing,
-            moves_checkpoint=self.way is PlanKind.RUN,
+            moves_checkpoint=self.kind is PlanKind.RUN,
         )
 
     def _placed(self, found: PlanDraft) -> PlanDraft:
         """A backfill's plan has an application of its own, named after what it will land."""
         found = replace(found, notes=(*found.notes, *exposed(self.job)))
-        if self.way is PlanKind.RUN:
+        if self.kind is PlanKind.RUN:
             return found
-        plan = replace(found.plan, replaces=self.way is PlanKind.REPLACE)
-        application = f"{self.job.application}/{self.way.value}/{plan.hash[:12]}"
+        plan = replace(found.plan, kind=self.kind)
+        application = self.kind.application(self.job.job, plan.hash)
         return replace(found, plan=renumbered(plan, 1, application))
 
     # --- what was asked for -----------------------------------------------------------
@@ -229,12 +229,15 @@ class Planner:
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
     def _refuse_other_ask(
-        self, landed: Sequence[Range], cluster: Cluster | None, kind: Kind | None = None
+        self,
+        landed: Sequence[Range],
+        cluster: Cluster | None,
+        read_filter: ReadFilter | None = None,
     ) -> None:
         """Before ranges count as landed, or are landed again in the place of what was."""
         if not landed:
             return
-        isolation, tags = kind or (self.job.source.isolation, self.job.source.tags)
+        isolation, tags = read_filter or (self.job.source.isolation, self.job.source.tags)
         found = self.target.landed_as(landed, self._ask)
         then = [one.ask.cluster for one in found]
         now = self._ask(isolation, tags, self._known_as(cluster, then))

@@ -21,7 +21,7 @@ from rangeland.job import Job
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage_rule import coverage_of, leave_out
-from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanDraft
 from rangeland.planning.policy import Action, Loss, Policy
 
@@ -31,7 +31,7 @@ HOLD_ALL = Policy.all(Action.HOLD)
 """For reading a log again: what it cannot give stays in quarantine."""
 
 
-Kind = tuple[Isolation, tuple[str, ...]]
+ReadFilter = tuple[Isolation, tuple[str, ...]]
 """Which messages of its offsets a landing takes: by isolation and tags."""
 
 
@@ -46,8 +46,8 @@ class QuarantinedRange:
     tags: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> Kind:
-        """What a plan can have one of."""
+    def read_filter(self) -> ReadFilter:
+        """A plan has one of these."""
         return self.isolation, self.tags
 
     @property
@@ -72,7 +72,7 @@ def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
             continue
         left.discard(key)
         for where in wanted[key].ranges:
-            isolation, tags = wanted[key].kind
+            isolation, tags = wanted[key].read_filter
             why = _trouble(job, replace(batch, range=where), isolation)
             told = replace(batch, range=where, kept=QuarantinedBytes(b"", (), batch.reason))
             yield QuarantinedRange(told, isolation, why, tags)
@@ -88,7 +88,7 @@ def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
 @dataclass(frozen=True, slots=True)
 class _RedriveRequest:
     ranges: tuple[Range, ...]
-    kind: Kind
+    read_filter: ReadFilter
 
 
 def _ranges_in_force(
@@ -105,11 +105,13 @@ def _ranges_in_force(
         if entry.job != job.job:
             continue
         plan = Plan.parse(entry.document)
-        kind = plan.isolation, plan.tags
+        read_filter = plan.isolation, plan.tags
         for loss in target.losses(entry.application, entry.sequence):
             if loss.action == Action.QUARANTINE:
                 where = loss.range
-                found[entry.application, entry.sequence, where] = _RedriveRequest((where,), kind)
+                found[entry.application, entry.sequence, where] = _RedriveRequest(
+                    (where,), read_filter
+                )
     return {key: wanted for key, wanted in found.items() if wanted.ranges}
 
 
@@ -133,7 +135,7 @@ def draft_of_kept(job: Job, target: LandingTarget, standing: JobPosition, now_ms
     taken: list[QuarantinedRange] = []
     size = 0
     for one in _tried(job, target):
-        if not one.decodes or (taken and one.kind != taken[0].kind):
+        if not one.decodes or (taken and one.read_filter != taken[0].read_filter):
             continue
         size += one.batch.size_bytes
         if taken and size > PLAN_BYTES:
@@ -141,7 +143,7 @@ def draft_of_kept(job: Job, target: LandingTarget, standing: JobPosition, now_ms
         taken.append(one)
     taken.sort(key=lambda one: one.batch.range)
     ranges = [replace(one.batch.range, estimated_bytes=one.batch.size_bytes) for one in taken]
-    isolation, tags = taken[0].kind if taken else (job.source.isolation, ())
+    isolation, tags = taken[0].read_filter if taken else (job.source.isolation, ())
     plan = Plan(
         job=job.job,
         application=job.application,
@@ -165,37 +167,37 @@ def _slice(index: int, r: Range) -> Slice:
 def draft_of_log(
     quarantined: Sequence[QuarantinedRange],
     settings: ClusterSettings,
-    draft_of: Callable[[list[Range], Kind], PlanDraft],
+    draft_of: Callable[[list[Range], ReadFilter], PlanDraft],
 ) -> tuple[PlanDraft, bool]:
     """A plan of what the log gives whole by now, of what is in quarantine, and whether there
-    is more of another kind. It is read once before, so that nothing is entered for what is
+    is more with another filter. It is read once before, so that nothing is entered for what is
     still damaged; ``draft_of`` makes the plan of ranges. What the log cannot give is in the
     notes: nothing is held, since it stays where it is. Raises Unreachable where the log cannot
     be read."""
-    kinds = list(dict.fromkeys(one.kind for one in quarantined))
+    read_filters = list(dict.fromkeys(one.read_filter for one in quarantined))
     notes: list[str] = []
-    for kind in kinds:
-        ranges = [one.batch.range for one in quarantined if one.kind == kind]
-        found = _of_one_kind(ranges, kind, settings, draft_of)
+    for read_filter in read_filters:
+        ranges = [one.batch.range for one in quarantined if one.read_filter == read_filter]
+        found = _draft_with(ranges, read_filter, settings, draft_of)
         notes += [note for note in found.notes if note not in notes]
-        if not found.is_empty or kind == kinds[-1]:
-            return replace(found, notes=tuple(notes)), kind != kinds[-1]
+        if not found.is_empty or read_filter == read_filters[-1]:
+            return replace(found, notes=tuple(notes)), read_filter != read_filters[-1]
     return draft_of([], (settings.isolation, settings.tags)), False
 
 
-def _of_one_kind(
+def _draft_with(
     ranges: list[Range],
-    kind: Kind,
+    read_filter: ReadFilter,
     settings: ClusterSettings,
-    draft_of: Callable[[list[Range], Kind], PlanDraft],
+    draft_of: Callable[[list[Range], ReadFilter], PlanDraft],
 ) -> PlanDraft:
-    found = draft_of(ranges, kind)
-    settings = replace(settings, isolation=kind[0], tags=kind[1])
+    found = draft_of(ranges, read_filter)
+    settings = replace(settings, isolation=read_filter[0], tags=read_filter[1])
     damaged = _not_whole(found.plan.slices, settings)
     if damaged:
         at = [(loss.partition, loss.from_offset) for loss in damaged]
         whole = [r for r in ranges if not any(_is_in(r, *place) for place in at)]
-        again = draft_of(whole, kind)
+        again = draft_of(whole, read_filter)
         found = replace(again, held=(*found.held, *damaged))
     notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in found.held]
     return replace(found, held=(), notes=(*found.notes, *notes))
@@ -210,20 +212,6 @@ def _not_whole(slices: Sequence[Slice], settings: ClusterSettings) -> list[Loss]
 
 def _is_in(r: Range, partition: Partition, offset: int) -> bool:
     return r.partition == partition and r.from_offset <= offset < r.until_offset
-
-
-def redrives(plan: Plan) -> bool:
-    """True where a plan lands the bytes that were kept."""
-    return _goes(plan, PlanKind.REDRIVE)
-
-
-def rereads(plan: Plan) -> bool:
-    """True where a plan reads from the log again what is in quarantine."""
-    return _goes(plan, PlanKind.REREAD)
-
-
-def _goes(plan: Plan, way: PlanKind) -> bool:
-    return plan.application.startswith(f"rangeland/{plan.job}/{way.value}/")
 
 
 def settings_of(plan: Plan, target: LandingTarget) -> ClusterSettings:

@@ -28,14 +28,28 @@ LAST_MS = 253_402_300_799_999
 
 
 class PlanKind(StrEnum):
-    """What is landed. All but a run have an application of their own, beside the runs."""
+    """What a plan lands. Every plan but a run's has an application of its own."""
 
     RUN = "run"
-    BESIDE = "backfill"
-    MISSING = "missing"  # what was landed and is not in the table any more
-    REDRIVE = "redrive"  # what is in quarantine and decodes by now
-    REREAD = "reread"  # what is in quarantine, from the log once more
-    REPLACE = "replace"  # the range once more, in the place of the rows that are there
+    BACKFILL = "backfill"
+    MISSING = "missing"  # offsets that were landed and are no longer in the table
+    REDRIVE = "redrive"  # kept bytes of quarantined batches that can be decoded now
+    REREAD = "reread"  # quarantined offsets, read from the log again
+    REPLACE = "replace"  # landed offsets, landed again in place of the rows in the table
+
+    def application(self, job: str, plan_hash: str) -> str:
+        """The application of a plan of this kind."""
+        own = f"rangeland/{job}"
+        return own if self is PlanKind.RUN else f"{own}/{self.value}/{plan_hash[:12]}"
+
+    @staticmethod
+    def of_application(job: str, application: str) -> PlanKind:
+        """The inverse, for ledger entries that do not record the kind: plans of version 0.1.0,
+        and losses. Everything else reads ``Plan.kind``."""
+        for kind in PlanKind:
+            if application.startswith(f"rangeland/{job}/{kind.value}/"):
+                return kind
+        return PlanKind.RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +68,24 @@ class Plan:
     losses: tuple[Loss, ...] = ()
     checkpoint: Mapping[Partition, LogMark] = field(default_factory=dict)
     made_at_ms: int = 0
-    replaces: bool = False
-    """Its rows take the place of those that the table has of its ranges."""
+    kind: PlanKind = PlanKind.RUN
     tags: tuple[str, ...] = ()
     """Only messages with one of these are landed, all if there are none."""
     cluster: Cluster | None = None
     """Whose offsets these are; None where no broker was asked, or an earlier version did."""
 
     @property
+    def replaces(self) -> bool:
+        """Its rows take the place of those that the table has of its ranges."""
+        return self.kind is PlanKind.REPLACE
+
+    @property
     def hash(self) -> str:
-        """SHA-256 of the canonical JSON form, in hex."""
-        return hashlib.sha256(canonical(self.to_json()).encode()).hexdigest()
+        """SHA-256 of the canonical JSON form without the kind, in hex. Plans of version 0.1.0 do
+        not record their kind and keep their hashes; the application's name tells kinds apart."""
+        document = self.to_json()
+        document.pop("kind", None)
+        return hashlib.sha256(canonical(document).encode()).hexdigest()
 
     @property
     def width(self) -> int:
@@ -77,6 +98,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; partitions are spelled out in every entry, as in the contract."""
         return {
+            **({} if self.kind is PlanKind.RUN else {"kind": self.kind.value}),
             **({"replaces": True} if self.replaces else {}),
             **({"tags": list(self.tags)} if self.tags else {}),
             **_cluster(self.cluster),
@@ -149,7 +171,7 @@ class Plan:
             dialect=document.text("dialect"),
             isolation=Isolation(document.text("isolation")),
             made_at_ms=document.number("made_at_ms", 0, LAST_MS),
-            replaces=document.flag("replaces", False),
+            kind=_kind(document),
             tags=document.texts("tags", ()),
             cluster=_cluster_of(document),
             ranges=tuple(
@@ -184,6 +206,15 @@ class Plan:
                 for entry in document.each("checkpoint")
             },
         )
+
+
+def _kind(document: JsonFields) -> PlanKind:
+    """Raises ValueError for a word that is not a kind."""
+    if document.flag("replaces", False):
+        return PlanKind.REPLACE
+    if (kind := document.text("kind", "")) != "":
+        return PlanKind(kind)
+    return PlanKind.of_application(document.text("job"), document.text("application"))
 
 
 def loss_to_json(loss: Loss) -> dict[str, Any]:

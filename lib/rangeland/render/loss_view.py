@@ -37,7 +37,8 @@ def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:
     found: dict[str, list[str]] = {action: [] for action in ACTIONS}
     for loss in losses:
         evidence = loss.evidence.removeprefix(f"{loss.range.partition}: ")
-        is_reread = f"/{PlanKind.REREAD.value}/" in loss.application and loss.action == "hold"
+        kind = PlanKind.of_application(loss.job, loss.application)
+        is_reread = kind is PlanKind.REREAD and loss.action == "hold"
         action = "reread" if is_reread else loss.action
         found[action].append(f"{loss.range} {loss.verdict}: {evidence}")
     parts: list[RenderableType] = []

@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rangeland.model import LogState, Partition, Range, Slice
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import Plan, PlanKind
 from rangeland.render.text_drawing import (
     KINDS,
     MAX_LINES,
@@ -32,6 +32,12 @@ from rangeland.render.text_drawing import (
     table_of,
 )
 from rangeland.results import PlanPreview
+
+PLAN_TITLES = {
+    PlanKind.BACKFILL: "backfill",
+    PlanKind.MISSING: "what is missing",
+    PlanKind.REPLACE: "replacing",
+}
 
 
 def plan_picture(preview: PlanPreview) -> RenderableType:
@@ -58,9 +64,7 @@ def _plan_title(preview: PlanPreview) -> Text:
     plan = preview.draft.plan
     title = safe_text(plan.job, "bold")
     title.append_text(safe_text(f": plan {plan.sequence} for table {preview.table}"))
-    way = plan.application.removeprefix(f"rangeland/{plan.job}").strip("/").partition("/")[0]
-    words = {"backfill": "backfill", "missing": "what is missing", "replace": "replacing"}
-    return title.append(f" ({words[way]})" if way in words else "")
+    return title.append(f" ({PLAN_TITLES[plan.kind]})" if plan.kind in PLAN_TITLES else "")
 
 
 def _pending_lines(pending: Sequence[Plan]) -> list[RenderableType]:

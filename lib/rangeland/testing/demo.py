@@ -262,7 +262,7 @@ def _mend_it(story: Story, stage: Stage) -> None:
         missing = sum(hole.width for hole in torn.audit.holes)
         story.promise("each deleted row is missed, and no other", deleted, missing)
     with story.step("rangeland backfill orders.yaml --missing: land them again"):
-        mended = stage.run(partial(backfill, way=PlanKind.MISSING))
+        mended = stage.run(partial(backfill, kind=PlanKind.MISSING))
         story.tell(result_picture(mended))
         story.promise("exactly those are landed", f"landed {deleted}", _landed(mended))
         story.promise("each landed offset is there once again", True, stage.run(verify).is_well)
