@@ -15,10 +15,12 @@ class Capabilities:
     them. ``offsets_are_bytes``: an offset is the byte position of an entry in the log, so ranges
     begin and end at entries. ``columns``: Arrow fields that follow the columns of all dialects.
     ``leader_id``: the replica id of every partition's leader, where it is fixed.
-    ``has_epochs``: leaders have epochs, and record batches carry them. ``lists_topics``: brokers
-    list their topics; otherwise only a registry knows them. ``has_transactions``: the last stable
-    offset can lag behind the high watermark. ``log_tool``: the command that shows an operator a
-    damaged log. ``lacks_timestamp``: whether the first of some fetched records has no timestamp,
+    ``has_epochs``: leaders have epochs, and record batches carry them. ``has_metadata``: brokers
+    list the cluster's topics and brokers; otherwise only a registry does. ``has_transactions``:
+    the last stable offset can lag behind the high watermark. ``has_timestamps``: records carry
+    one. ``source_keys``: those keys of a job's ``source``, or of its ``security``, that not every
+    dialect has. ``log_tool``: the command that shows an operator a damaged log.
+    ``lacks_timestamp``: whether the first of some fetched records has no timestamp,
     in dialects whose old logs have such records; a question for offsets with ``max_version`` 0
     is then answered by segment, and their first offsets are the ``borders``."""
 
@@ -27,7 +29,9 @@ class Capabilities:
     columns: tuple[Any, ...] = ()
     leader_id: int | None = None
     has_epochs: bool = False
-    lists_topics: bool = True
+    has_metadata: bool = True
     has_transactions: bool = False
+    has_timestamps: bool = True
+    source_keys: frozenset[str] = frozenset()
     log_tool: str = ""
     lacks_timestamp: Callable[[memoryview], bool] | None = None

@@ -35,7 +35,7 @@ def survey_of(
     home = open_home(job, settings) if wanted.groups else None
     try:
         with ConnectionPool(settings) as brokers:
-            if wanted.topic_pattern and not brokers.dialect.capabilities.lists_topics:
+            if wanted.topic_pattern and not brokers.dialect.capabilities.has_metadata:
                 wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
             survey = take_survey(brokers, wanted, home=home)
             cluster = job.source.called(survey.cluster)

@@ -15,6 +15,7 @@ from typing import Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rangeland.delta.table_path import TablePath
+from rangeland.dialects.dialect import load_dialect
 from rangeland.job.job_errors import refuse
 from rangeland.job.located_values import JobText, override, parse_job_text, read_job_text
 from rangeland.job.section import MisplacedKey, Section
@@ -305,8 +306,10 @@ class Job(Section):
     def _layout(self) -> Job:
         column = r"(?i)(?:(?:date|hour)\(\s*)?timestamp(?:type)?\s*\)?"
         timed = [w for w in self.sink.partition_by if re.fullmatch(column, w.strip())]
-        if self.source.dialect == "jafka" and timed and not self.sink.transform:
-            expected = f"other columns than {timed[0]}: messages of jafka have no timestamp"
+        dialect = self.source.dialect
+        has_times = load_dialect(dialect).capabilities.has_timestamps
+        if timed and not has_times and not self.sink.transform:
+            expected = f"other columns than {timed[0]}: messages of {dialect} have no timestamp"
             raise MisplacedKey(expected, "sink", "partition_by")
         return self
 

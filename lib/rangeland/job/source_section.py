@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from rangeland.dialects.dialect import dialect_names, load_dialect
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.value_parsers import (
     Milliseconds,
@@ -293,7 +294,7 @@ class Source(Section):
     @property
     def names_brokers(self) -> bool:
         """The servers are enough to find and to name all that is read."""
-        if self.dialect != "jafka":
+        if load_dialect(self.dialect).capabilities.has_metadata:
             return bool(self.servers)
         return bool(self.servers) and all(name.isdecimal() for name, _ in self.members)
 
@@ -382,17 +383,18 @@ class Source(Section):
             raise ValueError("at least one of servers as host:port")
         if self.security.sasl and self.security.acl:
             raise MisplacedKey("either sasl or acl", "security", "acl")
-        if self.security.acl and self.dialect != "rocketmq":
-            raise MisplacedKey("acl with the dialect rocketmq only", "security", "acl")
-        if self.tags and self.dialect != "rocketmq":
-            raise MisplacedKey("tags with the dialect rocketmq only", "tags")
-        if self.compacted and self.dialect != "kafka":
-            raise MisplacedKey("compacted with the dialect kafka only", "compacted")
-        if self.security.sasl and self.dialect != "kafka":
-            raise MisplacedKey("sasl with the dialect kafka only", "security", "sasl")
-        if self.security.tls and self.dialect == "jafka":
-            raise MisplacedKey("no TLS: Jafka's brokers do not speak it", "security", "tls")
-        if self.dialect == "jafka" and self.topic_pattern and not self.zookeeper:
+        capabilities = load_dialect(self.dialect).capabilities
+        given = {
+            ("security", "acl"): self.security.acl,
+            ("tags",): self.tags,
+            ("compacted",): self.compacted,
+            ("security", "sasl"): self.security.sasl,
+            ("security", "tls"): self.security.tls,
+        }
+        for path, value in given.items():
+            if value and path[-1] not in capabilities.source_keys:
+                raise MisplacedKey(f"{path[-1]} with {_dialects_with(path[-1])} only", *path)
+        if not capabilities.has_metadata and self.topic_pattern and not self.zookeeper:
             raise MisplacedKey("topics by name: only zookeeper knows all of them", "topic_pattern")
         unknown = [t for t in self.partitions if self.topics and t not in self.topics]
         if unknown:
@@ -408,3 +410,8 @@ class Source(Section):
     def members(self) -> tuple[tuple[str, Address], ...]:
         """The servers by name, for dialects whose brokers have partitions of their own."""
         return tuple(parse_member(server) for server in self.servers)
+
+
+def _dialects_with(key: str) -> str:
+    names = [n for n in dialect_names() if key in load_dialect(n).capabilities.source_keys]
+    return f"the dialect {' or '.join(names)}"

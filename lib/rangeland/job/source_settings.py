@@ -21,6 +21,7 @@ from rangeland.connection.cluster_settings import (
     TlsSettings,
     TokenSource,
 )
+from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.job.job_file import Job
 from rangeland.job.source_section import Security, Tls, Token
@@ -76,7 +77,8 @@ def with_cleanup(job: Job, settings: ClusterSettings, topics: Iterable[str]) -> 
     """The same, with what ZooKeeper has of how these topics are cleaned, if the job names one:
     brokers before 0.11 do not say. That it cannot be asked matters only if a log has a gap."""
     source = job.source
-    if source.dialect != "kafka" or not source.zookeeper:
+    reads_cleanup = "compacted" in load_dialect(source.dialect).capabilities.source_keys
+    if not reads_cleanup or not source.zookeeper:
         return settings
     from rangeland.zookeeper.broker_registry import read_cleanup_policies
 

@@ -17,11 +17,16 @@ from typing import Any
 
 from pyspark import InheritableThread
 
+from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import JobFileError, RangelandError
 
 # What tasks import, in the order a person would put it right. Each may fail alone.
 PACKAGES = ("numpy", "pyarrow", "cramjam", "crc32c")
-ROOMS = ("rangeland.spark.executor_tasks", "rangeland.decode", "rangeland.dialects.kafka")
+ROOMS = (
+    "rangeland.spark.executor_tasks",
+    "rangeland.decode",
+    *(f"rangeland.dialects.{name}" for name in dialect_names()),
+)
 SHIPPING = "`rangeland submit JOB.yaml --env packed` packs one and writes the command"
 _PLACE = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 

@@ -36,7 +36,11 @@ from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
 CAPABILITIES: Final = Capabilities(
-    numbered_per_broker=True, offsets_are_bytes=True, columns=(POSITION,), lists_topics=False
+    numbered_per_broker=True,
+    offsets_are_bytes=True,
+    columns=(POSITION,),
+    has_metadata=False,
+    has_timestamps=False,
 )
 
 FIRST_LOOK: Final = 4

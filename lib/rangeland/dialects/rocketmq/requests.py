@@ -58,7 +58,10 @@ from rangeland.errors import JobFileError
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
 
 CAPABILITIES: Final = Capabilities(
-    numbered_per_broker=True, columns=(BORN_TIMESTAMP,), leader_id=MASTER
+    numbered_per_broker=True,
+    columns=(BORN_TIMESTAMP,),
+    leader_id=MASTER,
+    source_keys=frozenset({"tls", "acl", "tags"}),
 )
 SIGNED: Final = "ACL"
 """The mechanism of ``Credentials``: an access key, and the secret key that signs with it."""
