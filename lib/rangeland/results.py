@@ -18,7 +18,7 @@ from rangeland.planning.checkpoint_move import never_landed
 from rangeland.planning.intervals import Interval, overlap, width
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.policy import SeenLoss
+from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
@@ -136,7 +136,7 @@ class PlanPreview:
     speed: ReadSpeed = field(default_factory=ReadSpeed)
 
     @property
-    def seen(self) -> tuple[SeenLoss, ...]:
+    def seen(self) -> tuple[Loss, ...]:
         """The losses beside the plan."""
         return self.draft.seen({log.partition: log for log in self.logs})
 

@@ -40,7 +40,7 @@ from rangeland.planning.checkpoint_move import left_behind, passing
 from rangeland.planning.coverage_rule import common, coverage_of
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition, PlanDraft, passed_over
-from rangeland.planning.policy import Action, SeenLoss
+from rangeland.planning.policy import Action, Loss
 from rangeland.progress import Progress
 from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.python_workers import start_workers
@@ -103,9 +103,7 @@ def adopt(job: Job, spark: Any, progress: Progress) -> AdoptResult:
     return adopt_table(job, Runner(job, spark, progress).rows, spark, progress)
 
 
-def apply(
-    job: Job, plan: Plan, seen: Sequence[SeenLoss], spark: Any, progress: Progress
-) -> RunResult:
+def apply(job: Job, plan: Plan, seen: Sequence[Loss], spark: Any, progress: Progress) -> RunResult:
     """Enters a plan that was made before, or refuses it where its ground has moved. ``seen``
     are the losses that were beside it when it was made."""
     return Runner(job, spark, progress).apply(plan, seen)
@@ -208,12 +206,12 @@ class Runner:
             ids = {partition: log.leader.topic_id for partition, log in self.drafter.logs.items()}
             found = losses_in(error)
             try:
-                self._note([SeenLoss(x, Action.FAIL, ids.get(x.partition)) for x in found])
+                self._note([replace(x, topic_id=ids.get(x.partition)) for x in found])
             except RangelandError as other:
                 self._warn(f"the loss is not in the ledger: {other}")
             raise
 
-    def _note(self, seen: Sequence[SeenLoss], seen_at_ms: int | None = None) -> None:
+    def _note(self, seen: Sequence[Loss], seen_at_ms: int | None = None) -> None:
         sequence = self.target.landed_sequence(self.job.application) + 1
         self.target.note(sequence, seen, seen_at_ms)
 
@@ -271,12 +269,12 @@ class Runner:
             self.kind is PlanKind.REREAD and self.drafter.leaves_more
         )
 
-    def apply(self, plan: Plan, seen: Sequence[SeenLoss]) -> RunResult:
+    def apply(self, plan: Plan, seen: Sequence[Loss]) -> RunResult:
         if plan.job != self.job.job:
             raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
         return self._claimed(lambda: self._noting(lambda: self._apply(plan, seen)))
 
-    def _apply(self, plan: Plan, seen: Sequence[SeenLoss]) -> _Done:
+    def _apply(self, plan: Plan, seen: Sequence[Loss]) -> _Done:
         """What was seen is in the ledger before the plan is: whoever finds it entered has
         nothing more to tell."""
         self.refuse_disagreement()
@@ -304,10 +302,10 @@ class Runner:
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
         return same or self.target.landed_plan(plan)
 
-    def _reviewed(self, plan: Plan, seen: Sequence[SeenLoss], standing: JobPosition) -> PlanDraft:
+    def _reviewed(self, plan: Plan, seen: Sequence[Loss], standing: JobPosition) -> PlanDraft:
         """The draft that a plan was made of, as far as its ground, which has not moved, tells."""
-        held = tuple(one.loss for one in seen if one.action is Action.HOLD)
-        passed = tuple(one.loss for one in seen if one.action is Action.SKIP)
+        held = tuple(one for one in seen if one.action is Action.HOLD)
+        passed = tuple(one for one in seen if one.action is Action.SKIP)
         behind: tuple[Range, ...] = ()
         if plan.application == self.job.application:
             behind = left_behind(standing.checkpoint, plan.checkpoint, plan.ranges, standing.landed)
@@ -353,7 +351,7 @@ class Runner:
         self,
         plan: Plan,
         unfinished: Sequence[UnfinishedPlan],
-        seen: Sequence[SeenLoss],
+        seen: Sequence[Loss],
         seen_at_ms: int | None = None,
     ) -> Plan | None:
         self.progress.step("entering the plan")

@@ -16,7 +16,7 @@ from rangeland.model import Counts, Partition, Receipt
 from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.policy import Action, Loss, LossKind, SeenLoss
+from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.progress import NoProgress
 from rangeland.results import RunResult
 from tests.unit import test_target
@@ -26,8 +26,8 @@ from tests.unit.test_target import plan as plan_of
 drivers, lake = test_target.drivers, test_target.lake
 
 P1, P2 = Partition("orders", 1), Partition("orders", 2)
-HELD = SeenLoss(Loss(P1, 0, 5, LossKind.EXPIRED, "the log begins at 5"), Action.HOLD, "id")
-PASSED = SeenLoss(Loss(P2, 9, 12, LossKind.TRUNCATED, "the log ends at 9"), Action.SKIP, "id")
+HELD = Loss(P1, 0, 5, LossKind.EXPIRED, "the log begins at 5", Action.HOLD, topic_id="id")
+PASSED = Loss(P2, 9, 12, LossKind.TRUNCATED, "the log ends at 9", Action.SKIP, topic_id="id")
 SEEN = (HELD, PASSED)
 MADE_AT_MS = 1_700_000_000_000
 PLAN = plan_of(made_at_ms=MADE_AT_MS)
@@ -36,7 +36,7 @@ PLAN = plan_of(made_at_ms=MADE_AT_MS)
 class Driving(run.Runner):
     """One driver over tables in memory; its log has what ``PLAN`` says."""
 
-    def __init__(self, target: LandingTarget, seen: tuple[SeenLoss, ...] = SEEN) -> None:
+    def __init__(self, target: LandingTarget, seen: tuple[Loss, ...] = SEEN) -> None:
         self.job = target._job
         self.kind = PlanKind.RUN
         self.target = target
@@ -62,8 +62,8 @@ class Driving(run.Runner):
         plan = (
             PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())
         )
-        held = tuple(one.loss for one in self.drawn if one.action is Action.HOLD)
-        passed = tuple(one.loss for one in self.drawn if one.action is Action.SKIP)
+        held = tuple(one for one in self.drawn if one.action is Action.HOLD)
+        passed = tuple(one for one in self.drawn if one.action is Action.SKIP)
         return PlanDraft(plan, plan.ranges, (), held, (), passed), None
 
 
@@ -90,7 +90,7 @@ def test_what_a_reviewed_plan_holds_and_passes_over_is_told_as_a_run_tells_it(
     drivers: Drivers,
 ) -> None:
     result = Driving(drivers.another()).apply(PLAN, SEEN)
-    assert (result.state, result.held) == ("landed", (str(HELD.loss),))
+    assert (result.state, result.held) == ("landed", (str(HELD),))
     target = drivers.another()
     assert told(target) == BOTH
     rows = target.losses()
@@ -158,7 +158,7 @@ def test_a_plan_of_losses_alone_is_told_and_not_entered(
     for _ in range(2):
         result = Driving(drivers.another()).apply(empty, SEEN)
     assert result is not None
-    assert (result.state, result.held) == ("nothing", (str(HELD.loss),))
+    assert (result.state, result.held) == ("nothing", (str(HELD),))
     target = drivers.another()
     assert told(target) == BOTH
     assert (target.unfinished(), len(lake.tables[drivers.path].versions)) == ([], 1)

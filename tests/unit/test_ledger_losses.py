@@ -17,7 +17,7 @@ from rangeland.fetch.slice_state import Phase, SliceState, unreadable
 from rangeland.landing.loss_records import losses_in, losses_of, seen_losses
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Receipt, Slice
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Loss, LossKind, SeenLoss
+from rangeland.planning.policy import Action, Loss, LossKind
 from tests.unit.test_ledger_lost_answers import P0, TableInMemory, ledger_of, plan
 
 APP = "rangeland/a"
@@ -75,8 +75,9 @@ def test_the_losses_of_the_last_attempt_count(ledger: Ledger) -> None:
 
 
 def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1) -> LossEvent:
-    found = Loss(P0, first, until, LossKind.EXPIRED, f"the log begins at {until}")
-    (entry,) = seen_losses(APP, "a", sequence, [SeenLoss(found, action, "id")], 1_000, 1_000)
+    evidence = f"the log begins at {until}"
+    found = Loss(P0, first, until, LossKind.EXPIRED, evidence, action, topic_id="id")
+    (entry,) = seen_losses(APP, "a", sequence, [found], 1_000, 1_000)
     return entry
 
 

@@ -21,7 +21,7 @@ from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Recei
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, PlanKind
-from rangeland.planning.policy import Action, Loss, LossKind, SeenLoss
+from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.proof import prove
 from rangeland.progress import NoProgress, Progress
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
@@ -299,7 +299,7 @@ class Locked:
     def __exit__(self, *about: object) -> None: ...
 
 
-LOSS = [SeenLoss(Loss(P0, 0, 40, LossKind.EXPIRED, "it begins at 40"), Action.FAIL)]
+LOSS = [Loss(P0, 0, 40, LossKind.EXPIRED, "it begins at 40", Action.FAIL)]
 
 
 def test_a_ledger_gets_its_new_columns_from_one_driver(

@@ -14,7 +14,7 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost
 from rangeland.model import Partition, Range, Receipt
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import CAUSES, Action, Loss, LossKind, SeenLoss
+from rangeland.planning.policy import CAUSES, Action, Loss, LossKind
 
 
 def losses_of(
@@ -22,10 +22,11 @@ def losses_of(
 ) -> list[LossEvent]:
     """What an outcome has of losses, in the order of the log."""
 
-    def entry(where: Range, verdict: str, action: Action, evidence: str, at_ms: int) -> LossEvent:
-        cause = CAUSES[LossKind(verdict)]
+    def entry(
+        where: Range, verdict: LossKind, action: Action, evidence: str, at_ms: int
+    ) -> LossEvent:
         name = (plan.application, plan.job, plan.sequence)
-        why = (verdict, action.value, cause, evidence)
+        why = (verdict.value, action.value, CAUSES[verdict], evidence)
         return LossEvent(*name, where, *why, at_ms, now_ms, plan.hash, attempt)
 
     found = []
@@ -34,13 +35,24 @@ def losses_of(
         found.append(entry(where, loss.verdict, Action.SKIP, loss.evidence, plan.made_at_ms))
     ids = _topic_ids(plan)
     for receipt in receipts.values():
-        told = [(Action.SKIP, one) for one in receipt.losses]
-        told += [(Action.QUARANTINE, one) for one in receipt.quarantined]
-        told += [(Action.HOLD, one) for one in (receipt.held,) if one is not None]
-        for action, (start, end, verdict, evidence) in told:
-            where = Range(receipt.partition, start, end, ids.get(receipt.slice_index))
-            found.append(entry(where, verdict, action, evidence, now_ms))
+        for loss in receipt_losses(receipt):
+            where = _range(loss, ids.get(receipt.slice_index))
+            found.append(entry(where, loss.verdict, loss.action, loss.evidence, now_ms))
     return sorted(found, key=lambda one: (one.range.partition, one.range.from_offset))
+
+
+def receipt_losses(receipt: Receipt) -> list[Loss]:
+    """What was lost, quarantined or held while a slice was read."""
+    held = () if receipt.held is None else (receipt.held,)
+    return [
+        Loss(receipt.partition, start, until, LossKind(verdict), evidence, action)
+        for action, losses in (
+            (Action.SKIP, receipt.losses),
+            (Action.QUARANTINE, receipt.quarantined),
+            (Action.HOLD, held),
+        )
+        for start, until, verdict, evidence in losses
+    ]
 
 
 def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) -> list[LossEvent]:
@@ -48,7 +60,7 @@ def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) 
     them, whatever the policy."""
     name = (plan.application, plan.job, plan.sequence)
     ids = {r.partition: r.topic_id for r in plan.ranges}
-    seen = [SeenLoss(loss, Action.FAIL, ids.get(loss.partition)) for loss in losses]
+    seen = [replace(loss, action=Action.FAIL, topic_id=ids.get(loss.partition)) for loss in losses]
     found = seen_losses(*name, seen, now_ms, now_ms)
     return [replace(one, plan_hash=plan.hash, attempt=attempt) for one in found]
 
@@ -57,7 +69,7 @@ def seen_losses(
     application: str,
     job: str,
     sequence: int,
-    seen: Iterable[SeenLoss],
+    seen: Iterable[Loss],
     seen_at_ms: int,
     now_ms: int,
 ) -> list[LossEvent]:
@@ -67,11 +79,11 @@ def seen_losses(
             application,
             job,
             sequence,
-            _range(one.loss, one.topic_id),
-            one.loss.verdict.value,
+            _range(one, one.topic_id),
+            one.verdict.value,
             one.action.value,
-            CAUSES[one.loss.verdict],
-            one.loss.evidence,
+            CAUSES[one.verdict],
+            one.evidence,
             seen_at_ms,
             now_ms,
         )
@@ -91,13 +103,15 @@ def losses_in(error: RangelandError) -> list[Loss]:
     until = facts.get("next_offset", first)
     partition = Partition(facts["topic"], facts["partition"], facts.get("broker") or "")
     evidence = f"{error.what}: {error.why}"
-    return [Loss(partition, first, max(first, until), LossKind.CORRUPT, evidence)]
+    ends = (first, max(first, until))
+    return [Loss(partition, *ends, LossKind.CORRUPT, evidence, Action.FAIL)]
 
 
 def _of_facts(facts: Mapping[str, Any]) -> Loss:
     partition = Partition(facts["topic"], facts["partition"], facts["broker"] or "")
     ends = (facts["from_offset"], facts["until_offset"])
-    return Loss(partition, *ends, LossKind(facts["verdict"]), facts["evidence"])
+    verdict = LossKind(facts["verdict"])
+    return Loss(partition, *ends, verdict, facts["evidence"], Action.FAIL)
 
 
 def _topic_ids(plan: Plan) -> dict[int, str | None]:

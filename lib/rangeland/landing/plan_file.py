@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
 from rangeland.job.located_values import JobText, override
 from rangeland.planning.plan import Plan, canonical, contradiction, loss_of_fields, loss_to_json
-from rangeland.planning.policy import Action, SeenLoss
+from rangeland.planning.policy import Action, Loss
 from rangeland.results import PlanPreview
 from rangeland.untrusted import JsonFields, Unreadable, parse_json
 
@@ -47,7 +47,7 @@ class ReviewedPlan:
     text: JobText
     plan: Plan
     location: str | None
-    seen: tuple[SeenLoss, ...] = ()
+    seen: tuple[Loss, ...] = ()
 
     @property
     def job(self) -> Job:
@@ -230,14 +230,13 @@ def _sha256(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(document).encode()).hexdigest()
 
 
-def _seen_json(seen: SeenLoss) -> dict[str, Any]:
-    more = {"topic_id": seen.topic_id, "action": seen.action.value}
-    return {**loss_to_json(seen.loss), **more}
+def _seen_json(seen: Loss) -> dict[str, Any]:
+    return {**loss_to_json(seen), "topic_id": seen.topic_id, "action": seen.action.value}
 
 
-def _seen_of(entry: JsonFields) -> SeenLoss:
+def _seen_of(entry: JsonFields) -> Loss:
     action = Action(entry.text("action"))
-    return SeenLoss(loss_of_fields(entry), action, entry.text_or_none("topic_id"))
+    return replace(loss_of_fields(entry), action=action, topic_id=entry.text_or_none("topic_id"))
 
 
 def _json_values(job_text: JobText) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from rangeland.errors import RangeLost
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, exposed, wanted_of, with_cleanup
 from rangeland.landing.held_partitions import damaged
+from rangeland.landing.loss_records import losses_in
 from rangeland.landing.redrive import (
     HOLD_ALL,
     ReadFilter,
@@ -41,7 +42,7 @@ from rangeland.planning.plan_builder import (
     draft_of,
     refuse_gone,
 )
-from rangeland.planning.policy import Loss
+from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.read_options import (
     ReadOptions,
     known_as,
@@ -268,8 +269,8 @@ class Planner:
 
 def _may_be_behind(error: RangeLost, standing: JobPosition, survey: Survey) -> bool:
     """A new leader's end may be below the checkpoint for a moment; another log's stays so."""
-    told = {loss["verdict"] for loss in error.facts["losses"]}
-    return not told.isdisjoint(("truncated", "recreated")) and any(
+    kinds = {loss.verdict for loss in losses_in(error)}
+    return not kinds.isdisjoint((LossKind.TRUNCATED, LossKind.RECREATED)) and any(
         may_be_behind(mark, survey.logs[partition])
         for partition, mark in standing.checkpoint.items()
         if partition in survey.logs

@@ -14,11 +14,11 @@ from rangeland.delta import table_commit
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.table_lock import locked
 from rangeland.errors import RangeLost, TableRefused
+from rangeland.landing.loss_records import receipt_losses
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Receipt
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.replace_where import compare, condition, prepared_frame, swap
 from rangeland.spark.table_offsets import has_rows, table_frame
@@ -97,15 +97,7 @@ class Replacement:
 
 def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     """What the log has lost is not to be taken from the table, too. Raises RangeLost."""
-    losses = [
-        Loss(receipt.partition, start, until, LossKind(verdict), evidence)
-        for _, receipt in sorted(receipts.items())
-        for start, until, verdict, evidence in (
-            *receipt.losses,
-            *receipt.quarantined,
-            *((receipt.held,) if receipt.held is not None else ()),
-        )
-    ]
+    losses = [loss for _, one in sorted(receipts.items()) for loss in receipt_losses(one)]
     if not losses:
         return
     error = range_lost(losses)

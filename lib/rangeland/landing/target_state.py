@@ -34,7 +34,7 @@ from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.loss_records import given_up, losses_of, seen_losses
 from rangeland.model import DataFile, Partition, Receipt, TaskResult
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss, SeenLoss
+from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
 
@@ -167,7 +167,7 @@ class LandingTarget(VouchedLedger):
         theirs = ledger.outcome(plan.application, plan.sequence)
         return theirs if theirs is not None else mine
 
-    def note(self, sequence: int, seen: Iterable[SeenLoss], seen_at_ms: int | None = None) -> None:
+    def note(self, sequence: int, seen: Iterable[Loss], seen_at_ms: int | None = None) -> None:
         """Writes down what was seen of losses beside any outcome, each once, now unless it is
         said when; nothing where no ledger is yet, since whoever is refused writes nothing."""
         if self._ledger is None:

@@ -29,7 +29,7 @@ from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.missing_partitions import not_believed, why_unreachable
 from rangeland.planning.plan import Plan, advance
-from rangeland.planning.policy import Action, Loss, LossKind, Policy, SeenLoss
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.retention_risk import RetentionRisk, at_risk
 from rangeland.planning.slices import Slicing, cut, share_of
 
@@ -76,12 +76,14 @@ class PlanDraft:
     def is_empty(self) -> bool:
         return not self.plan.ranges
 
-    def seen(self, logs: Mapping[Partition, LogState]) -> tuple[SeenLoss, ...]:
-        """The losses beside the plan, in the lives of their topics that ``logs`` are of."""
-        told = [(loss, Action.HOLD) for loss in self.held]
-        told += [(loss, Action.SKIP) for loss in self.passed]
+    def seen(self, logs: Mapping[Partition, LogState]) -> tuple[Loss, ...]:
+        """The losses beside the plan, with their actions and the topic ids of ``logs``."""
         ids = {partition: log.leader.topic_id for partition, log in logs.items()}
-        return tuple(SeenLoss(loss, action, ids.get(loss.partition)) for loss, action in told)
+        return tuple(
+            replace(loss, action=action, topic_id=ids.get(loss.partition))
+            for losses, action in ((self.held, Action.HOLD), (self.passed, Action.SKIP))
+            for loss in losses
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets ``[from_offset, until_offset)`` that cannot be had, why, and what the survey saw."""
+    """Offsets ``[from_offset, until_offset)`` that cannot be read, why, and the evidence."""
 
     partition: Partition
     from_offset: int
@@ -114,9 +114,11 @@ class Loss:
     verdict: LossKind
     evidence: str
     action: Action = Action.SKIP
-    """What is done about it, where that is decided while it is read."""
+    """What is done about it, once that is decided."""
     is_sure: bool = True
-    """False: it may be another thing than a loss, so it is not skipped."""
+    """False: it may turn out not to be a loss, so it is not skipped."""
+    topic_id: str | None = None
+    """The incarnation of the topic that has lost them, where it is known."""
 
     @property
     def width(self) -> int:
@@ -124,13 +126,3 @@ class Loss:
 
     def __str__(self) -> str:
         return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.verdict}"
-
-
-@dataclass(frozen=True, slots=True)
-class SeenLoss:
-    """A loss beside any plan: what is done about it, and in which life of its topic it was
-    seen, None where that has no id."""
-
-    loss: Loss
-    action: Action
-    topic_id: str | None = None
