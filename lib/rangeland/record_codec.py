@@ -52,7 +52,7 @@ class _Field:
     blank: object
 
     def read(self, get: Callable[[str], Any]) -> Any:
-        value = get(self.name)
+        value = get(self.name) if self.is_written else None
         if value is not None:
             return self.column.read(value if self.nested is None else get)
         if self.is_optional:
@@ -67,7 +67,7 @@ class RecordCodec:
 
     ``names`` has the names of columns by class and field, ``columns`` the types of columns
     that differ from those of their fields. What is ``omitted`` from a class, a field or a
-    column of a dataclass in it, is not written."""
+    column of a dataclass in it, is not written, and its default is read."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class RecordCodec:
             return _scalar(name, hint)
         if dataclasses.is_dataclass(args[0]):
             return self._records_of(name, *args)
-        return ColumnType((str, str), lambda value: list(value.items()), dict)
+        return ColumnType((str, str), lambda value: list(value.items()), lambda v: _map(name, v))
 
     def _records_of(self, name: str, key: Any, values: Any) -> ColumnType:
         """Of a mapping from a dataclass to tuples of another."""
@@ -207,6 +207,14 @@ def _expect(kind: type, name: str, value: Any) -> Any:
     if not isinstance(value, kind):
         raise Unreadable(f"{name}: expected {kind.__name__}, not {type(value).__name__}")
     return value
+
+
+def _map(name: str, pairs: Any) -> dict[Any, Any]:
+    if not all(
+        isinstance(pair, tuple | list) and len(pair) == 2 for pair in _expect(list, name, pairs)
+    ):
+        raise Unreadable(f"{name}: expected a list of pairs")
+    return dict(pairs)
 
 
 def _default(field: dataclasses.Field[Any]) -> Callable[[], Any] | None:
