@@ -12,6 +12,7 @@ where the time would go. Offsets and instants rise slowly, so they are stored as
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import time
@@ -43,6 +44,7 @@ _DENIED_BY_S3 = re.compile(
     r"|EXPIRED_TOKEN|ExpiredToken|InvalidToken|HTTP status 403)\b"
 )
 _NO_BUCKET = "NO_SUCH_BUCKET"
+_logger = logging.getLogger(__name__)
 
 
 def strangers_in(table: StoreSettings | str) -> list[str]:
@@ -123,6 +125,8 @@ class FileWriter:
             _close_quietly(under_way.parquet, under_way.sink)
         self._open.clear()
         self._done.clear()
+        if self._started:
+            _logger.debug("removing uncommitted files", extra={"files": len(self._started)})
         for path in self._started:
             try:
                 self._store.delete_file(self._full(path))
@@ -235,6 +239,8 @@ class FileWriter:
             sync_file(self._store, self._full(under_way.path))
         except OSError as error:
             raise store_error(error, self._full(under_way.path)) from error
+        fields = {"file": under_way.path, "rows": under_way.stats.rows, "bytes": size}
+        _logger.debug("wrote a file", extra=fields)
         names = [column.name for column in self._layout.partition_by]
         self._done.append(
             DataFile(

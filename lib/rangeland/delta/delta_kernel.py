@@ -12,6 +12,7 @@ made under the table's ``lock``.
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import tempfile
 import time
@@ -42,6 +43,7 @@ from rangeland.model import DataFile
 
 ENGINE = "rangeland"
 _CHECKSUM = "CHECKSUM"
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -260,6 +262,7 @@ class DeltaKernel:
         try:
             with locked(uri), translated(f"creating the table {path}"):
                 made = self._create(uri, schema_json, partition_columns, configuration or {})
+            _logger.info("created a table", extra={"table": uri})
         except java_errors.TableExists:
             pass
         except Conflict:  # a race on a store without our lock: theirs is as good
@@ -316,7 +319,9 @@ class DeltaKernel:
         if expected_version is not None and snapshot.version != expected_version:
             raise _moved(where, expected_version)
         newest = snapshot.transaction_version(application)
+        fields = {"table": where, "application": application, "sequence": version}
         if newest is not None and newest >= version:
+            _logger.info("this transaction was committed before", extra=fields)
             return AlreadyCommitted(snapshot.version, newest)
         now_ms = time.time_ns() // 1_000_000
         actions = "\n".join([add_lines(files), remove_lines(removed, now_ms)]).strip()
@@ -329,10 +334,14 @@ class DeltaKernel:
                         snapshot = self._load(where, blind=False)
                         if expected_version not in (None, snapshot.version):
                             raise _moved(where, expected_version)
-                    return self._append(
+                    done = self._append(
                         snapshot, actions, transaction, expected_version, properties or {}
                     )
+            fields |= {"version": done.version, "files": len(files), "removed": len(removed)}
+            _logger.info("committed", extra=fields)
+            return done
         except java_errors.StaleTransaction:
+            _logger.info("another driver has committed this transaction", extra=fields)
             seen = self._loaded(where)
             found = seen.transaction_version(application)
             return AlreadyCommitted(seen.version, version if found is None else found)

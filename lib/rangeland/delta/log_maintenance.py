@@ -7,11 +7,14 @@ Nothing here knows Java.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 Work = Callable[[], list[str]]
 """Does the upkeep of one commit; gives a sentence for each part that failed."""
+
+_logger = logging.getLogger(__name__)
 
 
 class LogMaintenance:
@@ -28,7 +31,9 @@ class LogMaintenance:
         def act() -> None:
             if before is not None:
                 before.join()
-            self._failed += work()
+            for sentence in work():
+                _logger.info(sentence, extra={"table": table})
+                self._failed.append(sentence)
 
         # Not a daemon: a process that ends well ends with its tables looked after.
         thread = threading.Thread(target=act, name=f"rangeland-upkeep {table}")

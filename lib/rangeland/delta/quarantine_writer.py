@@ -7,6 +7,7 @@ visible with the outcome. What is held before it is written is bounded.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import time
 import uuid
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from rangeland.model import DataFile, QuarantinedBytes, Range, Receipt
 FILE_BYTES = 8 << 20
 """A file is written once a slice has kept this much."""
 
+_logger = logging.getLogger(__name__)
 _ABORTED = pa.struct([pa.field("producer_id", pa.int64()), pa.field("first_offset", pa.int64())])
 SCHEMA = pa.schema(
     [
@@ -85,6 +87,16 @@ class QuarantineWriter:
             "aborted": aborted,
             "records": kept.records,
         }
+        _logger.info(
+            "quarantined bytes that cannot be decoded: %s",
+            kept.reason,
+            extra={
+                "topic": where.partition.topic,
+                "partition": where.partition.number,
+                "offset": where.from_offset,
+                "until_offset": where.until_offset,
+            },
+        )
         self._rows.setdefault(index, []).append(row)
         self._sizes[index] = self._sizes.get(index, 0) + len(kept.records)
         if self._sizes[index] >= FILE_BYTES:

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
 
 from rangeland.delta.java_errors import translate
 from rangeland.delta.table_path import TablePath
 
 LOCK_PATH = "_rangeland/commit.lock"
+_logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -28,9 +33,20 @@ def locked(uri: str) -> Iterator[None]:
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         handle = open(lock, "a")  # noqa: SIM115 - closed below, after the yield
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        _acquire(handle, lock)
     except OSError as error:
         found = translate(f"locking {lock}", [("java.io.IOException", str(error))])
         raise found from error
     with handle:
         yield
+
+
+def _acquire(handle: IO[str], lock: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _logger.info("waiting for the lock of another process", extra={"lock": str(lock)})
+        start = time.monotonic()
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        waited = round(time.monotonic() - start, 3)
+        _logger.info("got the lock", extra={"lock": str(lock), "seconds": waited})

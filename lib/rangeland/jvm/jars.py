@@ -12,6 +12,7 @@ in it; a set whose coordinates have changed since is fetched again.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ from rangeland.errors import StorageFailed, Unreachable, UsageError
 from rangeland.jvm.java import SMALL_JVM, find_java
 
 FETCH_TIMEOUT_S = 900
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,7 @@ def fetch_jars(name: str) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.parent / f".{name}.lock"):
             if not _is_current(target, module):
+                _logger.info("fetching the jars of %s", name)
                 _fetch_into(target, name, module)
     except OSError as error:
         remedy = "Make room, or point RANGELAND_CACHE at another directory"

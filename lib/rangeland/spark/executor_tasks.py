@@ -7,7 +7,10 @@ writes files of its own, and only the files of the result that Spark takes are e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rangeland.connection.cluster_settings import ClusterSettings
@@ -18,6 +21,8 @@ from rangeland.delta.table_metadata import TableLayout
 from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Range, Receipt, Slice, TaskResult
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +75,31 @@ def land_slices(
     reading = SliceReading(slices, writer.aside)
     files = open_writer(writer)
     try:
-        for chunk in read_slices(slices, cluster):
-            reading.add(chunk)
-            if chunk.batch is not None:
-                files.write(chunk.batch)
-        return TaskResult(reading.close(), tuple(files.close()))
+        with logged_reading(slices):
+            for chunk in read_slices(slices, cluster):
+                reading.add(chunk)
+                if chunk.batch is not None:
+                    files.write(chunk.batch)
+            return TaskResult(reading.close(), tuple(files.close()))
     except BaseException:
         files.abort()
         reading.abort()
         raise
+
+
+@contextmanager
+def logged_reading(slices: Sequence[Slice]) -> Iterator[None]:
+    """Logs when a task starts on its slices, and how it ends."""
+    fields = {"slices": ", ".join(str(one) for one in slices[:3]), "count": len(slices)}
+    _logger.info("task started", extra=fields)
+    start = time.monotonic()
+    try:
+        yield
+    except Exception as error:
+        _logger.info("task failed: %s", error, extra=fields)
+        raise
+    seconds = round(time.monotonic() - start, 3)
+    _logger.info("task ended", extra={**fields, "seconds": seconds})
 
 
 def open_writer(writer: WriterSettings) -> FileWriter:

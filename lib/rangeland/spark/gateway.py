@@ -11,6 +11,7 @@ tells when everything has gone: the pipe closes with the last process that Spark
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import signal
@@ -36,6 +37,7 @@ _USUAL = (
     b"To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).",
 )
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_logger = logging.getLogger(__name__)
 
 
 class JvmExited(Exception):
@@ -56,6 +58,10 @@ class DriverJvm:
         )
         self._relay = threading.Thread(target=self._pass_on, name="rangeland-jvm", daemon=True)
         self._relay.start()
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
 
     @property
     def running(self) -> bool:
@@ -162,7 +168,9 @@ class JvmStart:
     def _gateway(self, settings: Mapping[str, str]) -> Any:
         with tempfile.TemporaryDirectory(prefix="rangeland-jvm-") as folder:
             connection = Path(folder, "connection")
+            start = time.monotonic()
             jvm = DriverJvm(_command(settings), _environment(connection))
+            _logger.info("starting the JVM of Spark", extra={"pid": jvm.pid})
             _started.append(jvm)
             while jvm.running and not self._received and not connection.exists():
                 time.sleep(POLL_S)
@@ -170,9 +178,12 @@ class JvmStart:
                 jvm.end()  # Before its folder goes: it may be about to write there.
             if not connection.exists():
                 jvm.wait_for_last_words()
+                _logger.info("the JVM of Spark ended at once", extra={"pid": jvm.pid})
                 jvm.end()
                 _started.remove(jvm)
                 raise JvmExited
+            seconds = round(time.monotonic() - start, 3)
+            _logger.info("the JVM of Spark is up", extra={"pid": jvm.pid, "seconds": seconds})
             return _connect(*_port_and_secret(connection.read_bytes()))
 
     def __exit__(
@@ -209,6 +220,7 @@ def quiet_jvm() -> None:
 def end_jvm() -> None:
     """Ends the JVM, if this process has started one. PySpark may start another one then."""
     while _started:
+        _logger.info("ending the JVM of Spark", extra={"pid": _started[-1].pid})
         _started[-1].end()
         _started.pop()
         _forget()

@@ -28,7 +28,7 @@ from rangeland.errors import Bug, RangelandError, TransformFailed
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import DataFile, Receipt, Slice
 from rangeland.planning.plan import Plan
-from rangeland.spark.executor_tasks import SliceReading, WriterSettings, open_writer
+from rangeland.spark.executor_tasks import SliceReading, WriterSettings, logged_reading, open_writer
 from rangeland.spark.failing_records import failing_slices, located, nothing
 from rangeland.spark.spark_jobs import (
     ByKey,
@@ -84,10 +84,11 @@ def frame_batches(
         cluster = replace(cluster, policy=cluster.policy.without_receipts())
     reading = SliceReading(slices, aside)
     try:
-        for chunk in read_slices(slices, cluster):
-            reading.add(chunk)
-            if chunk.batch is not None:
-                yield from pieces_of(chunk.batch)
+        with logged_reading(slices):
+            for chunk in read_slices(slices, cluster):
+                reading.add(chunk)
+                if chunk.batch is not None:
+                    yield from pieces_of(chunk.batch)
     except BaseException:
         reading.abort()
         raise

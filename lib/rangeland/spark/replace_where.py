@@ -8,6 +8,7 @@ same swap do nothing.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from rangeland.model import DataFile, Range
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.catalog_names import literal
 
+_logger = logging.getLogger(__name__)
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
 
 
@@ -116,6 +118,8 @@ def swap(new: Any, path: str, where: str, transaction: tuple[str, int]) -> None:
         )
     except Exception as error:
         raise _translated(error, path) from error
+    fields = {"table": path, "application": application, "sequence": sequence}
+    _logger.info("replaced rows", extra=fields)
 
 
 def _translated(error: Exception, path: str) -> RangelandError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +35,8 @@ _NOISY = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
 )
+
+_logger = logging.getLogger(__name__)
 
 
 class TasksStopped(Exception):
@@ -154,6 +157,8 @@ def watch(
             outcome.append(error)
 
     thread = InheritableThread(target=act, name="rangeland-job", daemon=True)
+    _logger.info("Spark job started", extra={"group": group})
+    start = time.monotonic()
     thread.start()
     failed: RangelandError | None = None
     stopped = False
@@ -165,6 +170,7 @@ def watch(
             if error is not None and failed is None:
                 # One task has failed for good: the others' work will not be used.
                 failed = error
+                _logger.info("cancelling the Spark job: %s", error, extra={"group": group})
                 context.cancelJobGroup(group)
             on_read(seen)
             if failed is None and (stopped or stop()):
@@ -174,6 +180,8 @@ def watch(
     except BaseException:
         context.cancelJobGroup(group)
         raise
+    seconds = round(time.monotonic() - start, 3)
+    _logger.info("Spark job ended", extra={"group": group, "seconds": seconds})
     if failed is not None:
         raise failed
     if stopped and isinstance(outcome[0], BaseException):

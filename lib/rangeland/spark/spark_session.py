@@ -7,6 +7,7 @@ writes; a session of other versions, or without Delta, is refused with what to d
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -30,6 +31,7 @@ from rangeland.spark.runtime_versions import (
 
 DELTA_JARS = "delta-4.4.0"
 S3_JARS = "hadoop-aws-3.5.0"
+_logger = logging.getLogger(__name__)
 
 DEFAULTS = {
     "spark.sql.extensions": EXTENSION,
@@ -108,7 +110,10 @@ def local_settings(table: str = "") -> dict[str, str]:
 
 def with_delta(session: Any) -> Any:
     """The session, once it is certain that it carries the Delta and the Spark we are made for."""
-    refuse_others(versions_of(session._jvm))
+    found = versions_of(session._jvm)
+    refuse_others(found)
+    fields = {"spark": found.spark, "delta": found.delta, "java": found.java}
+    _logger.info("Spark session ready", extra=fields)
     return session
 
 

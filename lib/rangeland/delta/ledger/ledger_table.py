@@ -12,6 +12,7 @@ with many rows are opened and searched.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,6 +40,7 @@ from rangeland.model import DataFile, Partition
 FOLDER = "_rangeland/ledger"
 PLANS = "rangeland/plans"
 LOSSES = "rangeland/losses"
+_logger = logging.getLogger(__name__)
 
 _CONFIGURATION = {
     "delta.appendOnly": "true",
@@ -313,6 +315,9 @@ class Ledger:
             return True  # the conflict was with our own commit, whose first answer was lost
         for file in files:
             self._files.remove(file)
+        name, number = transaction
+        fields = {"ledger": self.path, "application": name, "sequence": number}
+        _logger.info("another driver has written this ledger entry", extra=fields)
         return False
 
     def _advance(self, view: _LedgerView, done: Committed, added: Sequence[EventKey]) -> None:
