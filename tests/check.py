@@ -2,9 +2,12 @@
 
 Each step prints its command before it runs, so any of them can be run alone, and what it
 said when it has ended. Nothing is passed over and nothing is tried twice: a step that fails
-decides the exit code, after all have run. The rings that start Spark or brokers mostly wait, so
-two of them run side by side; the jars that they need are fetched meanwhile. ``--quick`` leaves
-them out.
+decides the exit code, after all have run. Of the rings that start Spark or brokers two run side by
+side, and the jars that they need are fetched meanwhile.
+
+``--quick`` leaves those rings out. ``--slow`` runs the tests marked ``slow`` in place of the
+others, one ring after the other: soaks, every variant of what the ordinary run checks once, a
+real Airflow. Run it before a release, and after changes in what it covers.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ STATIC = [
 ]
 FETCH = [PYTHON, "-m", "tests.fetch"]
 PURE = [[PYTHON, "-m", "pytest", "-q", "-n", "2", "-m", "not slow", *QUICK_RINGS]]
+SLOW_RINGS = ["property", "contract", "unit", "brokers", "chaos", "cluster", "airflow", "spark"]
 
 
 RINGS = ["spark", "brokers", "cluster", "chaos"]
@@ -40,6 +44,8 @@ AT_ONCE = 2
 def main(arguments: list[str]) -> int:
     if "--quick" in arguments:
         failed = _run([*STATIC, *PURE])
+    elif "--slow" in arguments:
+        failed = _run([FETCH, *(_ring(name, "slow") for name in SLOW_RINGS)])
     else:
         with ThreadPoolExecutor(1) as beside, ThreadPoolExecutor(AT_ONCE) as pool:
             fetching = beside.submit(_run, [FETCH])
@@ -52,8 +58,8 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _ring(name: str) -> list[str]:
-    options = ["-q", "-m", "not slow", "--durations=15"]
+def _ring(name: str, marked: str = "not slow") -> list[str]:
+    options = ["-q", "-m", marked, "--durations=15"]
     return [PYTHON, "-m", "pytest", *options, f"tests/{name}"]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -59,6 +59,8 @@ WITH_ZSTD = VERSIONS[4:]  # since 2.1
 WITH_TWO_FORMATS = VERSIONS[3:4]
 # What is read there is of 0.8's kind on 0.9 as well: these take seconds for each.
 SEGMENTS_ONLY = COMPACTING = (VERSIONS[0], *VERSIONS[2:4])
+BETWEEN = ("0.9.0.1", "0.10.2.2", "3.9.1")
+"""What the ordinary run leaves to the slow one: the others are the ends of each kind."""
 SETTINGS: Mapping[str, object] = {
     # As on many old clusters: a topic that is asked for by its name comes into being.
     "auto.create.topics.enable": "true",
@@ -84,12 +86,19 @@ COMPACTED = {
 CLEANER_PATIENCE_S = 30
 
 
+def of(versions: Sequence[str]) -> list[Any]:
+    return [
+        pytest.param(version, marks=pytest.mark.slow) if version in BETWEEN else version
+        for version in versions
+    ]
+
+
 def started(version: str, **changed: Any) -> Cluster:
     kind = KafkaZooKeeperCluster if version.startswith("0.") else KafkaCluster
     return kind(version, **changed)
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=of(VERSIONS))
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if request.param == "4.1.0":
         yield request.getfixturevalue("kafka")
@@ -206,7 +215,7 @@ def test_asking_for_a_topic_does_not_make_it(cluster: Cluster, topic: str) -> No
 # --- times ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cluster", WITH_TIMES, indirect=True)
+@pytest.mark.parametrize("cluster", of(WITH_TIMES), indirect=True)
 def test_times_and_group_offsets_are_found(cluster: Cluster, topic: str) -> None:
     make(cluster, topic)
     start = int(time.time() * 1000) - 60_000
@@ -227,7 +236,7 @@ def test_times_and_group_offsets_are_found(cluster: Cluster, topic: str) -> None
     assert found.group_offsets == {(partition, "nobody"): None}
 
 
-@pytest.mark.parametrize("cluster", SEGMENTS_ONLY, indirect=True)
+@pytest.mark.parametrize("cluster", of(SEGMENTS_ONLY), indirect=True)
 def test_times_are_about_right_where_only_segments_have_them(cluster: Cluster, topic: str) -> None:
     """The broker knows no better, or the log's format has no times."""
     old = {"message.format.version": "0.9.0"} if cluster.version != "0.8.2.2" else {}
@@ -257,7 +266,7 @@ def test_times_are_about_right_where_only_segments_have_them(cluster: Cluster, t
     assert "only knows when segments of its log were written" in resolved.notes[0]
 
 
-@pytest.mark.parametrize("cluster", VERSIONS[:1], indirect=True)
+@pytest.mark.parametrize("cluster", of(VERSIONS[:1]), indirect=True)
 def test_a_message_larger_than_a_fetch_is_read(cluster: Cluster, topic: str) -> None:
     """The oldest brokers cut off what does not fit, where later ones give one whole batch."""
     make(cluster, topic)
@@ -271,7 +280,7 @@ def test_a_message_larger_than_a_fetch_is_read(cluster: Cluster, topic: str) -> 
 # --- what is in old logs ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cluster", WITH_TWO_FORMATS, indirect=True)
+@pytest.mark.parametrize("cluster", of(WITH_TWO_FORMATS), indirect=True)
 def test_a_log_that_was_upgraded_in_place_is_read(cluster: Cluster, topic: str) -> None:
     """Three formats in one log, packed and plain, each written by a broker set to it."""
     assert isinstance(cluster, KafkaZooKeeperCluster)
@@ -293,7 +302,7 @@ def test_a_log_that_was_upgraded_in_place_is_read(cluster: Cluster, topic: str) 
     assert times.null_count == 120
 
 
-@pytest.mark.parametrize("cluster", VERSIONS[2:4], indirect=True)
+@pytest.mark.parametrize("cluster", of(VERSIONS[2:4]), indirect=True)
 def test_what_the_broker_stamped_has_the_brokers_time(cluster: Cluster, topic: str) -> None:
     config = {"message.timestamp.type": "LogAppendTime", "message.format.version": "0.10.2"}
     make(cluster, topic, config=config)
@@ -306,7 +315,7 @@ def test_what_the_broker_stamped_has_the_brokers_time(cluster: Cluster, topic: s
     assert min(row.timestamp_ms for row in found.rows) > FIRST_MS
 
 
-@pytest.mark.parametrize("cluster", COMPACTING, indirect=True)
+@pytest.mark.parametrize("cluster", of(COMPACTING), indirect=True)
 def test_gaps_inside_what_is_packed_are_compacted(cluster: Cluster, topic: str) -> None:
     version = cluster.version
     extra = {"message.format.version": "0.10.2"} if version == "0.11.0.3" else {}
@@ -386,7 +395,7 @@ def alter(cluster: KafkaZooKeeperCluster, topic: str, config: Mapping[str, str])
 # --- what the newer ones can ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cluster", WITH_TRANSACTIONS, indirect=True)
+@pytest.mark.parametrize("cluster", of(WITH_TRANSACTIONS), indirect=True)
 def test_transactions_are_told_apart(cluster: Cluster, topic: str) -> None:
     make(cluster, topic)
     produce_transaction(cluster.bootstrap, topic, numbered(5), codec="lz4")
@@ -403,7 +412,7 @@ def test_transactions_are_told_apart(cluster: Cluster, topic: str) -> None:
     assert found.rows == consume(cluster.bootstrap, topic)
 
 
-@pytest.mark.parametrize("cluster", WITH_TRANSACTIONS, indirect=True)
+@pytest.mark.parametrize("cluster", of(WITH_TRANSACTIONS), indirect=True)
 def test_expired_offsets_are_lost_by_name(cluster: Cluster, topic: str) -> None:
     make(cluster, topic)
     produce(cluster.bootstrap, topic, numbered(10))

@@ -325,6 +325,7 @@ AGAIN = {
 
 
 @pytest.mark.parametrize("mechanism", AGAIN)
+@pytest.mark.slow
 def test_a_read_outlasts_the_session_on_one_connection(
     guarded: Guarded, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_a_cluster_id_that_begins_with_a_dash_is_no_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = uuid.UUID(bytes=b"\xfb" + 15 * b"\x07")  # 62 << 2 | 3: base64 begins with "-"
     monkeypatch.setattr("rangeland.testing.kafka.uuid.uuid4", lambda: identity)
@@ -150,6 +151,7 @@ def test_fill_writes_all_records_evenly_and_alike(kafka: KafkaCluster, topic: st
 # --- three brokers ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_partitions_of_a_killed_broker_move(kafka3: KafkaCluster, topic: str) -> None:
     create_topic(kafka3.bootstrap, topic, partitions=1, replicas=3)
     produce(kafka3.bootstrap, topic, numbered(10))
@@ -165,6 +167,7 @@ def test_the_partitions_of_a_killed_broker_move(kafka3: KafkaCluster, topic: str
     assert sorted(brokers_seen_by(kafka3.address(old))) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_stopped_broker_hands_over_before_it_ends(kafka3: KafkaCluster, topic: str) -> None:
     create_topic(kafka3.bootstrap, topic, partitions=1, replicas=3)
     old = leader_of(kafka3.bootstrap, topic)
@@ -197,6 +200,7 @@ def test_nothing_is_left_when_a_cluster_is_closed() -> None:
     assert brokers_seen_by(f"127.0.0.1:{port}") == {}
 
 
+@pytest.mark.slow
 def test_a_given_directory_keeps_the_logs_and_not_the_data(tmp_path: Path) -> None:
     with KafkaCluster(directory=tmp_path / "k"):
         assert (tmp_path / "k" / "data").is_dir()

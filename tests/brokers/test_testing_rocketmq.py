@@ -64,6 +64,7 @@ def test_a_cluster_of_none_and_an_unknown_version_are_refused() -> None:
         RocketmqCluster("1.0")
 
 
+@pytest.mark.slow
 def test_the_command_line_fills_a_topic_and_shows_a_job_file_for_it(topic: str) -> None:
     command = [sys.executable, "-m", "rangeland.testing", "rocketmq"]
     command += ["--topic", topic, "--records", "10", "--queues", "2"]

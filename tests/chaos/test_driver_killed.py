@@ -20,11 +20,11 @@ PARTITIONS, COUNT, MORE = 4, 40_000, 500
 
 # What a run after the kill does with the plan: whether it reads it, and whether it lands it.
 KILLS = [
-    (PLANNED, "landed"),
-    (READING, "landed"),
+    pytest.param(PLANNED, "landed", marks=pytest.mark.slow),
+    pytest.param(READING, "landed", marks=pytest.mark.slow),
     (WRITTEN, "landed"),
     (PREPARED, "landed"),
-    (COMMITTED, "nothing"),
+    pytest.param(COMMITTED, "nothing", marks=pytest.mark.slow),
 ]
 
 

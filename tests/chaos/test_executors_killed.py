@@ -71,6 +71,7 @@ def judge_all(spark: Any, folder: Path, result: dict[str, Any]) -> None:
     judge_ledger(spark, folder / "table")
 
 
+@pytest.mark.slow
 def test_the_tasks_of_killed_python_workers_are_done_again(
     broker: KafkaCluster, job: Path, folder: Path, start: Start, spark: Any
 ) -> None:
@@ -108,6 +109,7 @@ def test_the_tasks_of_a_killed_executor_are_done_again(
     judge_all(spark, folder, driver.landed())
 
 
+@pytest.mark.slow
 def test_the_twin_of_a_task_that_stands_still_lands_nothing_twice(
     broker: KafkaCluster,
     job: Path,

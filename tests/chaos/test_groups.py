@@ -60,6 +60,7 @@ def judge_all(spark: Any, job: Path, ends: Ends) -> None:
     assert offsets(job) == ends
 
 
+@pytest.mark.slow
 def test_two_drivers_split_the_partitions_of_a_plan(
     living: Living,
     kafka: KafkaCluster,

@@ -152,6 +152,7 @@ def test_a_driver_that_slept_through_its_session_moves_nothing_back(
     assert offsets(job) == written.ends
 
 
+@pytest.mark.slow
 def test_a_zookeeper_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
     living: Living, written: Written, zookeeper: ZooKeeperServer, folder: Path, spark: Any
 ) -> None:

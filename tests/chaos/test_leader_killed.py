@@ -105,6 +105,7 @@ def test_a_run_outlives_the_crash_of_a_leader_it_reads_from(
     assert leader_of(healed.bootstrap, TOPIC, partition.number) not in (-1, killed)
 
 
+@pytest.mark.slow
 def test_a_run_outlives_a_leader_that_hands_over_and_stops(
     healed: KafkaCluster, folder: Path, spark: Any
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_run_outlives_a_leader_that_hands_over_and_stops(
     assert leader_of(healed.bootstrap, TOPIC, partition.number) not in (-1, stopped)
 
 
+@pytest.mark.slow
 def test_a_run_outlives_a_leader_that_crashes_and_comes_back(
     healed: KafkaCluster, folder: Path, spark: Any
 ) -> None:
@@ -125,6 +127,7 @@ def test_a_run_outlives_a_leader_that_crashes_and_comes_back(
 
 
 @pytest.mark.parametrize("pause_s", [SHORT_PAUSE_S, LONG_PAUSE_S])
+@pytest.mark.slow
 def test_a_run_outlives_a_leader_that_is_silent_for_longer_than_a_request_may_take(
     pause_s: float, healed: KafkaCluster, folder: Path, spark: Any
 ) -> None:

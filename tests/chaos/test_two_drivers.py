@@ -52,6 +52,7 @@ def settle(pair: Pair) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("attempt", range(2))
+@pytest.mark.slow
 def test_two_drivers_that_enter_a_plan_at_once_land_each_record_once(
     attempt: int, pair: Pair, full: KafkaCluster, topic: str, folder: Path, spark: Any
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_driver_that_comes_back_after_later_plans_lands_nothing_twice(
 
 
 @pytest.mark.parametrize("first", ["run", "backfill", "both"])
+@pytest.mark.slow
 def test_a_run_and_a_backfill_of_an_overlapping_range_land_each_record_once(
     first: str, pair: Pair, full: KafkaCluster, topic: str, folder: Path, spark: Any
 ) -> None:

@@ -60,6 +60,7 @@ def test_prepared_files_that_a_vacuum_took_are_read_again_and_landed_once(
     assert landings(table) == [("rangeland/chaos", 1), ("rangeland/chaos", 2)]
 
 
+@pytest.mark.slow
 def test_a_run_refuses_a_table_that_was_restored_to_before_its_landings(
     kafka: KafkaCluster, topic: str, folder: Path, spark: Any
 ) -> None:

@@ -6,6 +6,8 @@ import platform
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.judging import add_records, write_job
@@ -27,6 +29,7 @@ def on_this_machine(command: list[str]) -> list[str]:
     return [*command[: at + 1], "local[1]", *command[at + 2 :]]
 
 
+@pytest.mark.slow
 def test_workers_without_packages_are_named_with_what_they_lack(
     submit: Submit, job: Path, table: Path, naked_python: Path
 ) -> None:
@@ -48,6 +51,7 @@ def test_a_package_that_was_not_shipped_is_missed_by_name(
     assert not table.exists()
 
 
+@pytest.mark.slow
 def test_a_python_that_is_not_on_the_hosts_is_named(submit: Submit, job: Path, table: Path) -> None:
     error = submit(job, python=Path("/nowhere/python3")).refused()
     assert error["exit"] == 78
@@ -56,6 +60,7 @@ def test_a_python_that_is_not_on_the_hosts_is_named(submit: Submit, job: Path, t
     assert not table.exists()
 
 
+@pytest.mark.slow
 def test_a_session_without_delta_is_refused(submit: Submit, job: Path, table: Path) -> None:
     run = submit(job, change=lambda c: on_this_machine(without("--jars", c)))
     error = run.refused()
@@ -93,6 +98,7 @@ def older(jar: Path, folder: Path) -> Path:
     return copy
 
 
+@pytest.mark.slow
 def test_a_path_that_hosts_do_not_share_is_refused(
     submit: Submit, broker: KafkaCluster, topic: str, folder: Path
 ) -> None:

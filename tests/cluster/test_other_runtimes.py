@@ -68,6 +68,7 @@ def refused(
     "has_delta", [pytest.param(False, marks=pytest.mark.slow), True], ids=["bare", "our delta"]
 )
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.slow
 def test_the_spark_submit_of_another_version_is_refused(
     submit: Submit, job: Path, table: Path, version: str, has_delta: bool
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_spark_home_of_another_version_is_refused(job: Path, table: Path, vers
     assert not table.exists()
 
 
+@pytest.mark.slow
 def test_an_older_delta_is_told_from_none(submit: Submit, job: Path, table: Path) -> None:
     def change(command: list[str]) -> list[str]:
         at = command.index("--jars") + 1
@@ -159,6 +161,7 @@ def test_a_java_that_is_too_old_is_named(
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.slow
 def test_without_a_java_that_is_said(
     command: list[str], job: Path, table: Path, path_without_java: str
 ) -> None:
@@ -169,6 +172,7 @@ def test_without_a_java_that_is_said(
     assert not table.exists()
 
 
+@pytest.mark.slow
 def test_spark_submit_itself_ends_before_us_without_a_java_that_fits(
     submit: Submit, job: Path, table: Path, java_11: Path, path_without_java: str
 ) -> None:
@@ -192,6 +196,7 @@ def test_spark_submit_itself_ends_before_us_without_a_java_that_fits(
 # --- where the driver runs --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_spark_refuses_what_we_refuse_before_anything_is_made(
     cluster: SparkCluster, job: Path, folder: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_killed_executor_costs_nothing_but_time(
     judge(table, run)
 
 
+@pytest.mark.slow
 def test_with_speculation_a_twin_lands_nothing_twice(
     submit: Submit, cluster: SparkCluster, broker: KafkaCluster, job: Path, table: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_with_speculation_a_twin_lands_nothing_twice(
                 worker.kill()
 
 
+@pytest.mark.slow
 def test_with_dynamic_allocation_executors_come_with_the_work(
     submit: Submit, cluster: SparkCluster, job: Path, table: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
@@ -20,6 +21,7 @@ def test_a_job_lands_with_the_package_as_a_zip(submit: Submit, job: Path, table:
     assert offsets_in(table) == each_once(PARTITIONS, COUNT)
 
 
+@pytest.mark.slow
 def test_a_job_lands_in_a_packed_environment(submit: Submit, job: Path, table: Path) -> None:
     at_home = {"PYTHONPATH": str(LIB)}  # the driver's Python has us installed
     only = [word for name in PACKAGES for word in ("--only", name)]
@@ -28,6 +30,7 @@ def test_a_job_lands_in_a_packed_environment(submit: Submit, job: Path, table: P
     assert offsets_in(table) == each_once(PARTITIONS, COUNT)
 
 
+@pytest.mark.slow
 def test_a_transform_is_shipped_beside_its_script(
     submit: Submit, broker: KafkaCluster, topic: str, folder: Path, table: Path
 ) -> None:
@@ -42,6 +45,7 @@ def test_a_transform_is_shipped_beside_its_script(
     assert rows["value"].to_pylist() == ["ten €", r"\xff"]
 
 
+@pytest.mark.slow
 def test_a_backfill_takes_its_range_from_its_arguments(
     submit: Submit, job: Path, topic: str, table: Path
 ) -> None:

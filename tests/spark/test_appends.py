@@ -103,6 +103,7 @@ class Update:
 @pytest.mark.parametrize(
     ("where", "error"), [("day = 'monday'", ""), ("offset = 0", "ConcurrentAppend")]
 )
+@pytest.mark.slow
 def test_an_update_of_other_partitions_goes_through_beside_an_append(
     days: str, kernel: DeltaKernel, spark: Any, sql: Sql, tmp_path: Path, where: str, error: str
 ) -> None:

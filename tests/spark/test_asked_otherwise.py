@@ -47,6 +47,7 @@ def test_another_isolation_is_a_conflict_where_ranges_meet_and_else_goes_on(
     assert table_of(spark, table).count() == 6
 
 
+@pytest.mark.slow
 def test_two_clusters_without_topic_ids_never_share_a_checkpoint_or_a_range(
     spark: Any, table: str, tmp_path: Path
 ) -> None:

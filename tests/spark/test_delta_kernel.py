@@ -99,6 +99,7 @@ def test_statistics_let_spark_skip_files(kernel: DeltaKernel, table: str, spark:
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+@pytest.mark.slow
 def test_partitions_by_hour_and_day_are_read_back_in_any_time_zone(
     kernel: DeltaKernel, table: str, spark: Any, zone: str
 ) -> None:
@@ -254,6 +255,7 @@ def create(sql: Sql, table: str, extra: str, properties: str, more: str = "") ->
     "name",
     [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in HONOURED],
 )
+@pytest.mark.slow
 def test_tables_with_harmless_features_take_rows(
     kernel: DeltaKernel, table: str, sql: Sql, name: str
 ) -> None:
@@ -387,6 +389,7 @@ session.stop()
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_race_have_one_winner_each_time(
     kernel: DeltaKernel, table: str, tmp_path: Path, spark: Any
 ) -> None:

@@ -120,6 +120,7 @@ def only_even_positions(frame: Any) -> Any:
     return frame.where("position % 2 = 0")
 
 
+@pytest.mark.slow
 def test_a_transform_makes_rows_of_messages_inside_entries(
     jafka: JafkaCluster, written: Written, spark: Any, table: str
 ) -> None:
@@ -290,6 +291,7 @@ def test_rows_that_others_have_added_are_told_apart(
     assert found["holes"] == []
 
 
+@pytest.mark.slow
 def test_a_replaced_range_is_the_log_s_again(
     jafka: JafkaCluster, landed: Job, written: Written, spark: Any, table: str, sql: Sql
 ) -> None:

@@ -38,6 +38,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster | KafkaZooK
             yield new
 
 
+@pytest.mark.slow
 def test_a_job_lives_with_brokers_of_any_age(
     cluster: KafkaCluster | KafkaZooKeeperCluster, table: str, spark: Any
 ) -> None:

@@ -27,6 +27,7 @@ def old_kafka() -> Iterator[KafkaZooKeeperCluster]:
         yield started
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_the_old_group_stopped_and_leaves_it_at_the_checkpoint(
     old_kafka: KafkaZooKeeperCluster, topic: str, table: str, spark: Any
 ) -> None:

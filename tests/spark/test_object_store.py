@@ -121,6 +121,7 @@ def test_a_partitioned_table_and_its_ledger_are_read_with_sql(
     assert all(f"/topic={topic}/hour=" in key for key in files)
 
 
+@pytest.mark.slow
 def test_rows_of_a_transform_are_written_to_the_bucket_too(
     kafka: KafkaCluster,
     spark: Any,
@@ -260,6 +261,7 @@ class AtPlan(NoProgress):
         self._act()
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_while_files_are_written_costs_a_run_and_no_record(
     kafka: KafkaCluster, spark: Any, topic: str, bucket: Bucket
 ) -> None:

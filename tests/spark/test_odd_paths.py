@@ -33,6 +33,7 @@ def names_in(parent: Path) -> set[str]:
     return set(os.listdir(parent))
 
 
+@pytest.mark.slow
 def test_tables_with_names_alike_stay_apart(
     kernel: DeltaKernel, spark: Any, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_what_cannot_be_decoded_is_kept_aside_and_landed_once_it_can(
     assert offsets_of(table_of(spark, table)) == whole
 
 
+@pytest.mark.slow
 def test_a_replacement_that_meets_damage_leaves_the_rows_and_is_in_nobodys_way(
     kafka: KafkaCluster, spark: Any, table: str, topic: str
 ) -> None:
@@ -160,6 +161,7 @@ def test_a_topic_has_a_policy_of_its_own(
     ]
 
 
+@pytest.mark.slow
 def test_what_expires_while_it_is_read_is_held_and_the_others_land(
     kafka: KafkaCluster, spark: Any, table: str, topic: str
 ) -> None:

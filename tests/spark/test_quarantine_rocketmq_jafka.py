@@ -66,6 +66,7 @@ def redriven(spark: Any, job: Any) -> Counts:
     return found.done.counts
 
 
+@pytest.mark.slow
 def test_a_damaged_message_of_rocketmq_is_held_kept_aside_and_landed_once_mended(
     rocketmq: RocketmqCluster, topic: str, spark: Any, table: str
 ) -> None:

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 QUARANTINE = {"corrupt": "quarantine"}
 
 
+@pytest.mark.slow
 def test_what_was_quarantined_is_read_again_from_a_log_that_is_whole_again(
     kafka: KafkaCluster, spark: Any, table: str, topic: str
 ) -> None:
@@ -97,6 +98,7 @@ def named(spark: Any) -> Iterator[str]:
         spark.sql(f"DROP TABLE IF EXISTS {name}{suffix}")
 
 
+@pytest.mark.slow
 def test_the_quarantine_of_a_catalogs_table_has_a_name_beside_it(
     kafka: KafkaCluster, spark: Any, named: str, topic: str
 ) -> None:

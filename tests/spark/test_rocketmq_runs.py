@@ -258,6 +258,7 @@ def test_a_queue_that_no_broker_has_is_refused_with_how_queues_are_named(
 # --- the proof ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rows_that_others_delete_are_found_to_the_offset_and_landed_again(
     written: Written, job: Job, spark: Any, table: str
 ) -> None:

@@ -85,6 +85,7 @@ def test_messages_of_the_tags_land_and_the_others_are_filtered_and_no_holes(
     assert [(r["from_offset"], r["until_offset"]) for r in found.to_json()["holes"]] == [(4, 5)]
 
 
+@pytest.mark.slow
 def test_a_frame_of_the_data_source_is_of_its_tags(
     rocketmq: RocketmqCluster, topic: str, spark: Any
 ) -> None:
@@ -142,6 +143,7 @@ def test_what_was_landed_by_other_tags_is_a_conflict_and_never_already_landed(
     assert run.backfill(again, spark, NoProgress()).state == "already-landed"
 
 
+@pytest.mark.slow
 def test_another_cluster_with_the_same_names_is_a_conflict(
     rocketmq: RocketmqCluster, topic: str, table: str, spark: Any
 ) -> None:

@@ -135,6 +135,7 @@ def test_what_a_driver_that_died_has_left_is_landed_once_by_the_other(
     judge(spark, job, homes)
 
 
+@pytest.mark.slow
 def test_what_was_handed_in_is_used_by_the_next_run_when_all_have_died(
     homes: Homes, job: Job, spark: Any
 ) -> None:
@@ -157,6 +158,7 @@ def test_what_was_handed_in_is_used_by_the_next_run_when_all_have_died(
     judge(spark, job, homes)
 
 
+@pytest.mark.slow
 def test_a_driver_stops_for_another_and_hands_in_what_it_has_finished(
     homes: Homes, kafka: KafkaCluster, topic: str, table: str, spark: Any
 ) -> None:
@@ -173,6 +175,7 @@ def test_a_driver_stops_for_another_and_hands_in_what_it_has_finished(
     assert offsets_of(table_of(spark, table)) == expected(**everything)
 
 
+@pytest.mark.slow
 def test_a_plan_with_a_transform_is_read_by_one_and_landed_by_all(
     homes: Homes, kafka: KafkaCluster, topic: str, table: str, spark: Any
 ) -> None:
@@ -191,6 +194,7 @@ def unchanged(frame: Any) -> Any:
     return frame
 
 
+@pytest.mark.slow
 def test_a_plan_with_a_transform_is_read_on_while_another_driver_joins(
     homes: Homes, kafka: KafkaCluster, topic: str, table: str, spark: Any
 ) -> None:
@@ -239,6 +243,7 @@ def test_where_the_home_is_gone_a_driver_reads_what_others_held(
     judge(spark, job, homes)
 
 
+@pytest.mark.slow
 def test_a_member_that_never_reads_is_not_waited_for_without_end(
     homes: Homes, job: Job, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +262,7 @@ def test_a_member_that_never_reads_is_not_waited_for_without_end(
     assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
 
 
+@pytest.mark.slow
 def test_what_two_drivers_have_both_read_is_handed_in_once(
     homes: Homes, job: Job, spark: Any
 ) -> None:

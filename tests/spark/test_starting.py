@@ -144,6 +144,7 @@ def the_first_job_runs(started: Started) -> bool:
         (the_first_job_runs, signal.SIGTERM),
     ],
 )
+@pytest.mark.slow
 def test_an_interrupted_start_leaves_nothing_behind(
     start: Start, moment: Callable[[Started], bool], number: signal.Signals
 ) -> None:
@@ -190,6 +191,7 @@ def test_there_no_jar_can_be_resolved_indeed(folder: Path) -> None:
     assert ".ivy2" in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_a_session_can_be_started_after_an_interrupted_one(folder: Path) -> None:
     """In one process, as in a notebook."""
     program = (

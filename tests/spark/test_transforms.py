@@ -76,6 +76,7 @@ def test_the_author_of_a_transform_is_told_the_exception_the_line_and_the_record
         ("return df.limit(3)", "a limit has this effect"),
     ],
 )
+@pytest.mark.slow
 def test_what_fails_in_sql_is_the_author_s_as_well(
     kafka: KafkaCluster,
     spark: Any,
@@ -121,6 +122,7 @@ def test_a_function_that_makes_no_query_is_a_mistake_in_the_job(
         "    return df.join(none, 'offset').select(df.columns)",
     ],
 )
+@pytest.mark.slow
 def test_a_query_that_spark_need_not_run_has_filtered_all_records(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, module: Module, body: str
 ) -> None:

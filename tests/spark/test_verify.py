@@ -80,6 +80,7 @@ def test_a_table_that_nobody_has_touched_is_proved(landed: Job, spark: Any, sql:
     assert after["ranges"] == found["ranges"]
 
 
+@pytest.mark.slow
 def test_markers_and_aborted_records_are_no_holes(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, sql: Sql
 ) -> None:
@@ -120,6 +121,7 @@ def test_deleted_rows_are_found_to_the_offset_and_landed_again(
     assert rangeland.land(landed, spark).counts.landed == 5
 
 
+@pytest.mark.slow
 def test_rows_that_others_have_added_are_told_apart(landed: Job, spark: Any, sql: Sql) -> None:
     table = landed.sink.table
     sql(f"INSERT INTO delta.`{table}` SELECT * FROM delta.`{table}` WHERE offset BETWEEN 10 AND 12")
@@ -137,6 +139,7 @@ def test_rows_that_others_have_added_are_told_apart(landed: Job, spark: Any, sql
     assert found["holes"] == []
 
 
+@pytest.mark.slow
 def test_a_restored_table_is_mended_and_goes_on(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
@@ -185,6 +188,7 @@ def test_a_restore_that_took_nothing_back_is_in_nobody_s_way(
     assert verified(landed, spark)["ok"]
 
 
+@pytest.mark.slow
 def test_a_column_named_broker_is_no_part_of_an_offset_s_name(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
@@ -202,6 +206,7 @@ def with_a_broker(frame: Any) -> Any:
     return frame.selectExpr("*", "concat('ACME ', offset) AS broker")
 
 
+@pytest.mark.slow
 def test_files_that_are_gone_from_the_store_are_named_and_their_rows_landed_again(
     kafka: KafkaCluster, landed: Job, spark: Any
 ) -> None:
@@ -218,6 +223,7 @@ def test_files_that_are_gone_from_the_store_are_named_and_their_rows_landed_agai
     assert rows_of(table_of(spark, str(table))) == judged(kafka.bootstrap, [topic])
 
 
+@pytest.mark.slow
 def test_a_hole_that_the_log_no_longer_has_is_lost_and_said(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
@@ -259,6 +265,7 @@ def every_other(frame: Any) -> Any:
     return frame.where("offset % 2 = 0")
 
 
+@pytest.mark.slow
 def test_what_a_transform_has_dropped_is_no_hole(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, sql: Sql
 ) -> None:
@@ -326,6 +333,7 @@ def test_what_two_lives_of_a_topic_share_is_left_alone_and_the_rest_is_mended(
 # --- replace ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_range_is_replaced_and_every_difference_is_counted(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
@@ -347,6 +355,7 @@ def test_a_range_is_replaced_and_every_difference_is_counted(
     assert rangeland.land(landed, spark).counts.landed == 5, "the checkpoint stayed where it was"
 
 
+@pytest.mark.slow
 def test_a_row_that_the_log_does_not_give_any_more_is_counted_as_missing(
     kafka: KafkaCluster, landed: Job, spark: Any
 ) -> None:
@@ -385,6 +394,7 @@ def test_rows_that_spark_cannot_compare_are_replaced_with_a_warning(
     assert verified(job, spark)["ok"]
 
 
+@pytest.mark.slow
 def test_a_partitioned_table_is_replaced_in_its_partitions(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
@@ -476,6 +486,7 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
 
 
 @pytest.mark.parametrize("step", ["missing", "replace"])
+@pytest.mark.slow
 def test_what_died_before_its_commit_is_finished_by_the_next_run(
     kafka: KafkaCluster,
     landed: Job,

@@ -121,6 +121,7 @@ def test_a_table_whose_ledger_is_gone_is_refused_until_its_rows_are_adopted(lake
     assert job_status.verify(lake.job(), lake.spark, NoProgress()).is_well
 
 
+@pytest.mark.slow
 def test_copies_and_clones_without_a_ledger_are_refused(
     lake: Lake, sql: Sql, tmp_path: Path
 ) -> None:
@@ -177,6 +178,7 @@ def test_a_table_that_was_made_anew_at_the_same_path_is_refused(
     assert lake.offsets() == list(range(11))
 
 
+@pytest.mark.slow
 def test_rows_that_were_overwritten_are_noticed_and_rows_that_were_deleted_are_not_missed(
     lake: Lake, sql: Sql
 ) -> None:
