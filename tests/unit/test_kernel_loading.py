@@ -1,4 +1,4 @@
-"""The kernel is found beside the package or in its archive, safely, or its absence is told."""
+"""The kernel is found next to the package or in its archive, safely; without it, an error."""
 
 from __future__ import annotations
 
@@ -55,11 +55,24 @@ def test_the_reference_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert decode._decoder() is decode.reference.decode_records
 
 
-def test_a_forced_kernel_that_is_absent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(decode.DECODER_VARIABLE, "kernel")
+@pytest.mark.parametrize("wanted", ["", "kernel"])
+def test_an_installation_without_a_kernel_decodes_nothing_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    monkeypatch.setenv(decode.DECODER_VARIABLE, wanted)
     hide_library(monkeypatch)
-    with pytest.raises(UsageError, match=r"_kernel-plan9-sparc\.so"):
-        decode._decoder()
+    with pytest.raises(UsageError, match=r"_kernel-plan9-sparc\.so.*Install rangeland") as caught:
+        decode.decode_records([], 0, 1)
+    assert caught.value.exit_code == 64
+    assert decode.kernel_error() == "this installation has no _kernel-plan9-sparc.so"
+    assert caught.value.facts["library"] == "_kernel-plan9-sparc.so"
+
+
+def test_the_reference_needs_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(decode.DECODER_VARIABLE, "reference")
+    hide_library(monkeypatch)
+    assert decode.kernel_error() == ""
+    assert decode.decode_records([], 0, 1).num_rows == 0
 
 
 def test_an_unknown_decoder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,26 +81,16 @@ def test_an_unknown_decoder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
         decode._decoder()
 
 
-def test_without_a_library_the_reference_decodes_and_says_so_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hide_library(monkeypatch)
-    with pytest.warns(RuntimeWarning, match=r"times slower.*Install rangeland") as caught:
-        rows = [decode.decode_records([], 0, 1).num_rows for _ in range(2)]
-    assert rows == [0, 0]
-    assert len(caught) == 1
-
-
-def test_a_library_of_another_version_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_library, "KERNEL_ABI", 0)
-    with pytest.raises(native_library.Missing, match="another version"):
+    with pytest.raises(UsageError, match="another version"):
         native_library.load_library()
 
 
-def test_a_file_that_is_no_library_is_none(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_library_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "junk.so"
     path.write_bytes(b"not a library")
-    with pytest.raises(native_library.Missing, match="cannot be loaded"):
+    with pytest.raises(UsageError, match="cannot be loaded"):
         native_library._load(path)
 
 

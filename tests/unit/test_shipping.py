@@ -91,7 +91,7 @@ def test_the_kernel_loads_from_a_zip_where_an_executor_has_it(out: Path, tmp_pat
         "from rangeland.decode.native import native_library\n"
         "from rangeland.dialects import dialect\n"
         "assert '/./' in native_library.__file__, native_library.__file__\n"
-        "assert native_library.trouble() == '', native_library.trouble()\n"
+        "assert native_library.load_library()\n"
         "assert dialect.load_dialect('kafka')\n"
     )
     cache = tmp_path / "cache"
@@ -472,8 +472,8 @@ def a_worker(**other: Any) -> dict[str, Any]:
     }
 
 
-def test_workers_that_have_all_are_taken_without_a_word() -> None:
-    assert python_workers.judged([a_worker(), a_worker(host="two")]) == ()
+def test_workers_that_have_everything_are_accepted() -> None:
+    python_workers.check_workers([a_worker(), a_worker(host="two")])
 
 
 def test_a_look_tells_of_what_cannot_be_imported_and_of_what_can() -> None:
@@ -488,7 +488,7 @@ def test_all_hosts_that_lack_something_are_named() -> None:
     failed = {"pyarrow": "ModuleNotFoundError: No module named 'pyarrow'", "rangeland.decode": "x"}
     found = [a_worker(), *(a_worker(host=host, failed=failed) for host in ("two", "three", "two"))]
     with pytest.raises(JobFileError) as caught:
-        python_workers.judged(found)
+        python_workers.check_workers(found)
     assert caught.value.facts["hosts"] == ["three", "two"]
     assert caught.value.facts["missing"] == ["pyarrow"]
 
@@ -523,21 +523,21 @@ def test_workers_are_looked_at_for_the_packages_of_a_login_too() -> None:
 def test_a_package_of_a_login_that_workers_lack_is_named() -> None:
     failed = {"scramp": "ModuleNotFoundError: No module named 'scramp'"}
     with pytest.raises(JobFileError) as caught:
-        python_workers.judged([a_worker(failed=failed)])
+        python_workers.check_workers([a_worker(failed=failed)])
     assert caught.value.facts["missing"] == ["scramp"]
 
 
 @pytest.mark.parametrize("name", ["rangeland", "pyspark"])
 def test_a_worker_with_another_version_is_refused(name: str) -> None:
     with pytest.raises(JobFileError, match=f"{name} 0.0.9"):
-        python_workers.judged([a_worker(**{name: "0.0.9"})])
+        python_workers.check_workers([a_worker(**{name: "0.0.9"})])
 
 
-def test_a_worker_without_the_kernel_is_a_warning() -> None:
-    (warning,) = python_workers.judged(
-        [a_worker(kernel="there is none"), a_worker(kernel="there is none")]
-    )
-    assert warning == "one decodes records with the slow reference decoder: there is none"
+def test_all_hosts_without_the_kernel_are_named() -> None:
+    found = [a_worker(host=host, kernel="there is none") for host in ("two", "three", "two")]
+    with pytest.raises(UsageError, match=r"three, two .*there is none") as caught:
+        python_workers.check_workers([a_worker(), *found])
+    assert caught.value.facts["hosts"] == ["three", "two"]
 
 
 def fail() -> list[dict[str, Any]]:
@@ -559,8 +559,14 @@ def test_what_a_look_raises_is_told_to_whoever_waits_and_looked_at_again() -> No
 def test_on_this_machine_nobody_waits_for_workers() -> None:
     here = python_workers.PythonWorkers(is_local=True)
     here.start(fail)
-    assert here.wait(as_unreachable) == ()
+    here.wait(as_unreachable)
     assert here.is_ready
+
+
+def test_without_a_kernel_on_this_machine_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_workers, "kernel_error", lambda: "there is none")
+    with pytest.raises(UsageError, match=r"no compiled kernel.*there is none"):
+        python_workers.PythonWorkers(is_local=True).wait(as_unreachable)
 
 
 LOST = "Lost task 0.3 in stage 1.0 (TID 3) (10.0.0.7 executor 2): "

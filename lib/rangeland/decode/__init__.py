@@ -1,17 +1,14 @@
-"""Record bytes to Arrow: the slow obvious reference, and the kernel that must equal it.
+"""Record bytes to Arrow: the compiled kernel, and the reference decoder that it must equal.
 
-``decode_records`` is the kernel where a library for this platform is at hand. Where none
-is, it is the reference, with one warning per process. ``RANGELAND_DECODER`` set to
-``kernel`` or ``reference`` forces one of them; a forced kernel that is not there is an
-error. ``set_decoder`` is the same for the message sets of the oldest log format,
-``stored_decoder`` for the stored messages of RocketMQ.
+Every function here uses the kernel, and raises UsageError if this installation has none. With
+``RANGELAND_DECODER=reference`` in the environment the reference decodes instead, about 100 times
+slower: tests compare the two.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -40,6 +37,7 @@ __all__ = [
     "Payloads",
     "RecordFormat",
     "decode_records",
+    "kernel_error",
     "set_decoder",
     "stored_decoder",
     "walk_batches",
@@ -58,35 +56,35 @@ def decode_records(
     ``columns.RECORDS``: key, value, offset, timestamp, timestampType, headers.
 
     Raises BadRecord with the facts payload, record (indexes from 0), position (bytes into
-    the payload's data) and reason; Bug if the payloads pass 2 GiB together."""
+    the payload's data) and reason; Bug if the payloads exceed 2 GiB together."""
     return _decoder()(payloads, from_offset, until_offset)
 
 
 def walk_messages(data: Any, max_bytes: int) -> MessageRun:
-    """The plain messages of format 0 or 1 that ``data`` begins with, in a row with rising
-    offsets, until ``max_bytes`` are passed. Nothing is checked but their lengths."""
+    """The uncompressed messages of format 0 or 1 at the start of ``data``, as long as their
+    offsets rise, up to the first that ends past ``max_bytes``. Only their lengths are checked."""
     return _walker()(data, max_bytes)
 
 
 def walk_batches(
     data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
 ) -> BatchRun:
-    """The v2 batches in a row from the byte ``begin`` on, with offsets above ``last_offset``,
-    that neither their own header nor the next entry contradicts; none where there is no kernel.
-    ``heads``: a table that takes their rows, and ends the walk when it is full."""
+    """The consecutive v2 batches from byte ``begin`` on, with offsets above ``last_offset``, whose
+    headers are consistent in themselves and with the next entry; the reference finds none.
+    ``heads``: a table for their rows; the walk ends when it is full."""
     return _batch_walker()(data, begin, last_offset, heads)
 
 
 @cache
 def set_decoder() -> SetDecoder:
-    """The decoder of message sets, which is chosen in the same way."""
+    """The decoder of Jafka's message sets."""
     loaded = _library()
     return JafkaReference() if loaded is None else JafkaKernel(loaded)
 
 
 @cache
 def stored_decoder() -> StoredDecoder:
-    """The decoder of stored messages, which is chosen in the same way."""
+    """The decoder of RocketMQ's stored messages."""
     loaded = _library()
     return stored_reference.RocketmqReference() if loaded is None else RocketmqKernel(loaded)
 
@@ -109,8 +107,17 @@ def _batch_walker() -> Callable[[Any, int, int, Heads | None], BatchRun]:
     return no_batches if loaded is None else KafkaKernel(loaded).walk_batches
 
 
+def kernel_error() -> str:
+    """Why records cannot be decoded in this process; empty if they can."""
+    try:
+        _library()
+    except UsageError as error:
+        return error.why or error.what
+    return ""
+
+
 def _library() -> ctypes.CDLL | None:
-    """None: decode by reference."""
+    """None: decode with the reference. Raises UsageError if the kernel cannot be loaded."""
     wanted = os.environ.get(DECODER_VARIABLE, "")
     if wanted not in ("", "kernel", "reference"):
         raise UsageError(
@@ -118,29 +125,4 @@ def _library() -> ctypes.CDLL | None:
             do="Set it to kernel or reference, or leave it unset",
             value=wanted,
         )
-    if wanted == "reference":
-        return None
-    try:
-        return native_library.load_library()
-    except native_library.Missing as missing:
-        if wanted == "kernel":
-            raise UsageError(
-                f"{DECODER_VARIABLE} is 'kernel', and there is none",
-                why=str(missing),
-                do=_REMEDY,
-                library=native_library.library_name(),
-            ) from None
-        warnings.warn(
-            f"Records are decoded by the slow reference decoder, about {_SLOWER} times slower "
-            f"than the compiled one: {missing}. {_REMEDY}.",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-        return None
-
-
-_SLOWER = 100
-_REMEDY = (
-    "Install rangeland with pip on this platform (it compiles its kernel), "
-    "or add the library for this platform to the archive that is sent to the workers"
-)
+    return None if wanted == "reference" else native_library.load_library()

@@ -106,7 +106,6 @@ class PlanCommitter:
         self.shared_reader: PlanReader | None = None
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
         self._warn = warn
-        self._said: set[str] = set()
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
         self.progress.planned(plan, recovered)
@@ -391,10 +390,7 @@ class PlanCommitter:
         workers = start_workers(self.spark, login_packages(self.job))
         if not workers.is_ready:
             self.progress.step("waiting for the cluster's workers")
-        for text in workers.wait(translated):
-            if text not in self._said:
-                self._said.add(text)
-                self._warn(text)
+        workers.wait(translated)
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
         """Slices packed by leader; enough tasks for every core, and no more than bytes need."""

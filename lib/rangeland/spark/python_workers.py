@@ -9,6 +9,7 @@ their failures is put into words by ``unfit_worker``.
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,9 @@ from typing import Any
 
 from pyspark import InheritableThread
 
+from rangeland.decode import kernel_error
 from rangeland.dialects.dialect import dialect_names
-from rangeland.errors import JobFileError, RangelandError
+from rangeland.errors import JobFileError, RangelandError, UsageError
 
 # What tasks import, in the order a person would put it right. Each may fail alone.
 PACKAGES = ("numpy", "pyarrow", "cramjam", "crc32c")
@@ -59,20 +61,21 @@ class PythonWorkers:
         """True where ``wait`` would not."""
         return self.is_local or self._thread is None or not self._thread.is_alive()
 
-    def wait(self, translated: Callable[[BaseException], BaseException]) -> tuple[str, ...]:
-        """Warnings about the workers. On this machine there is nothing to wait for: they run
-        the driver's own Python. Raises JobFileError where they cannot do the work, and what
-        ``translated`` makes of Spark's errors where they could not be asked."""
+    def wait(self, translated: Callable[[BaseException], BaseException]) -> None:
+        """On this machine there is nothing to wait for: the workers run the driver's own Python.
+        Raises JobFileError if they cannot do the work, UsageError if they have no kernel, and what
+        ``translated`` makes of Spark's errors if they could not be asked."""
+        if self.is_local and (why := kernel_error()):
+            raise _cannot_decode(why, [platform.node()])
         if self.is_local or self._thread is None:
-            return ()
+            return
         self._thread.join()
         self.is_unfit = True
         for error in self._failed:
             ours = translated(error)
             raise ours from (None if ours is error else error)
-        warnings = judged(self._found)
+        check_workers(self._found)
         self.is_unfit = False
-        return warnings
 
 
 _looks: dict[tuple[str, ...], PythonWorkers] = {}
@@ -115,7 +118,7 @@ def looking(names: Sequence[str]) -> Callable[[Iterator[int]], Iterator[Found]]:
                 failed[name] = f"{type(error).__name__}: {error}"
         kernel = ""
         if "rangeland.decode" in wanted and not failed:
-            kernel = importlib.import_module("rangeland.decode.native.native_library").trouble()
+            kernel = importlib.import_module("rangeland.decode").kernel_error()
         ours = sys.modules.get("rangeland")
         yield {
             "host": platform.node(),
@@ -129,8 +132,8 @@ def looking(names: Sequence[str]) -> Callable[[Iterator[int]], Iterator[Found]]:
     return look
 
 
-def judged(found: Sequence[Found]) -> tuple[str, ...]:
-    """Warnings about workers that can do the work. Raises JobFileError about others."""
+def check_workers(found: Sequence[Found]) -> None:
+    """Raises JobFileError if a worker cannot do the work, UsageError if it has no kernel."""
     import pyspark
 
     from rangeland import __version__
@@ -147,10 +150,18 @@ def judged(found: Sequence[Found]) -> tuple[str, ...]:
                     do="Ship the driver's own package, and use a cluster of the driver's Spark",
                     host=worker["host"],
                 )
-    slow = {w["host"]: w["kernel"] for w in found if w["kernel"]}
-    return tuple(
-        f"{host} decodes records with the slow reference decoder: {why}"
-        for host, why in sorted(slow.items())
+        if worker["kernel"]:
+            raise _cannot_decode(worker["kernel"], [w["host"] for w in found if w["kernel"]])
+
+
+def _cannot_decode(why: str, hosts: Sequence[str]) -> UsageError:
+    return UsageError(
+        f"the Python workers on {', '.join(sorted(set(hosts)))} have no compiled kernel, so they "
+        "cannot decode records",
+        why=why,
+        do="Install rangeland with pip on their platform and add the library that this compiles "
+        "to the archive that is sent to the workers",
+        hosts=sorted(set(hosts)),
     )
 
 

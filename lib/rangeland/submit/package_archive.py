@@ -63,7 +63,7 @@ def package_files() -> list[tuple[Path, str]]:
     if not (package / NATIVE_FOLDER / library_name()).is_file():
         raise UsageError(
             f"this installation has no compiled kernel ({library_name()})",
-            why="workers would decode records about a hundred times slower",
+            why="workers cannot decode records without it",
             do="Install the package with pip, or run lib/kernel_build.py in a checkout",
         )
     found = files_below(package, "rangeland")

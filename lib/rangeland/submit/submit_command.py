@@ -283,7 +283,9 @@ def _notes(job: Job, choices: SubmitChoices, shipped: ShippedFiles) -> list[str]
         notes.append(f"every host must have the bare Python {base}, which the environment is for")
     if is_cluster:
         platforms = ", ".join(shipped.platforms)
-        notes.append(f"the decode kernel is shipped for {platforms}; elsewhere decoding is slow")
+        notes.append(
+            f"the decode kernel is shipped for {platforms} only: workers elsewhere cannot decode"
+        )
         notes += _tls_notes(job, shipped)
     if choices.deploy_mode == "cluster":
         notes.append(

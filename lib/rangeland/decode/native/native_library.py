@@ -1,13 +1,12 @@
 """Finds and loads the compiled kernel. It never compiles anything.
 
-The library lies beside this file, named for its platform. A package imported from a zip
-(``spark-submit --py-files``) cannot hand it to the loader of the operating system, so it is
-copied out once per machine and user: into a folder only this user can enter, under a name
-that is its content's hash, by an atomic rename. Any number of workers may do so at once.
+The library is next to this file and named after its platform. The operating system cannot load
+it out of a zip (``spark-submit --py-files``), so it is extracted once per machine and user: into
+a folder that only this user can enter, under a name with the hash of its content, by an atomic
+rename. Any number of workers may do so at once.
 
-Rules: nothing of another user is ever loaded; a folder that is not ours alone is not used.
-A library of another platform, or of another version of this package, is no library. One
-that is at hand and cannot be copied out is an error: a hundred times slower is no fallback.
+Nothing that another user could have written is ever loaded: a folder that others can enter is not
+used. A library for another platform or of another version of this package is refused.
 """
 
 from __future__ import annotations
@@ -22,14 +21,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rangeland.errors import StorageFailed
+from rangeland.errors import StorageFailed, UsageError
 
 KERNEL_ABI = 7
-"""As in ``kernel.c``: raised with any change of its structs or functions."""
-
-
-class Missing(Exception):
-    """No library fits. Caught in ``decode``; the text says why."""
+"""As in ``kernel.c``: increased with every change of its structs or functions."""
 
 
 def library_name() -> str:
@@ -38,9 +33,9 @@ def library_name() -> str:
 
 
 def load_library() -> ctypes.CDLL:
-    """The library for this platform. Raises Missing where there is none, StorageFailed where
-    it is in an archive and no folder takes it."""
-    # Not a Path: an executor's archive is at /a/./b.zip, and its loader knows no /a/b.zip.
+    """The library for this platform. Raises UsageError if there is none, StorageFailed if it is
+    in an archive and cannot be extracted."""
+    # Not a Path: an executor's archive is at /a/./b.zip, and its loader does not know /a/b.zip.
     beside = os.path.join(os.path.dirname(__file__), library_name())
     if os.path.exists(beside):
         return _load(Path(beside))
@@ -48,32 +43,33 @@ def load_library() -> ctypes.CDLL:
     try:
         path = extract(content, library_name())
     except OSError as error:
-        raise _no_place(str(error)) from None
+        raise _not_extracted(str(error)) from None
     try:
         return _load(path)
-    except Missing as missing:
+    except UsageError as missing:
         if _forbids_programs(path):
-            raise _no_place(f"{path.parent} is mounted noexec") from missing
+            raise _not_extracted(f"{path.parent} is mounted noexec") from missing
         raise
     finally:
         if path.parent.name != _shared_name():  # made for this process, which has it loaded now
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def trouble() -> str:
-    """Why records are decoded without the library here; empty where it loads."""
-    try:
-        load_library()
-    except Missing as missing:
-        return str(missing)
-    return ""
-
-
-def _no_place(why: str) -> StorageFailed:
-    return StorageFailed(
-        f"the decode kernel cannot be taken out of its archive on {platform.node()}",
+def _missing(why: str) -> UsageError:
+    return UsageError(
+        f"records cannot be decoded on {platform.node()} without the compiled kernel",
         why=why,
-        do="Give the workers a temporary folder that they can write and run programs in: set "
+        do="Install rangeland with pip on this platform (it compiles its kernel), "
+        "or add the library for this platform to the archive that is sent to the workers",
+        library=library_name(),
+    )
+
+
+def _not_extracted(why: str) -> StorageFailed:
+    return StorageFailed(
+        f"the decode kernel cannot be extracted from its archive on {platform.node()}",
+        why=why,
+        do="Give the workers a temporary folder in which they can write and run programs: set "
         "spark.executorEnv.TMPDIR",
         host=platform.node(),
     )
@@ -90,9 +86,9 @@ def _load(path: Path) -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
         found = library.rangeland_kernel_abi()
     except (OSError, AttributeError) as error:
-        raise Missing(f"{path} cannot be loaded: {error}") from None
+        raise _missing(f"{path} cannot be loaded: {error}") from None
     if found != KERNEL_ABI:
-        raise Missing(f"{path} is of another version (interface {found}, not {KERNEL_ABI})")
+        raise _missing(f"{path} is of another version (interface {found}, not {KERNEL_ABI})")
     return library
 
 
@@ -101,7 +97,7 @@ def _read_from_archive(path: str) -> bytes:
     try:
         return bytes(loader.get_data(path))  # type: ignore[union-attr]
     except (AttributeError, OSError):
-        raise Missing(f"this installation has no {os.path.basename(path)}") from None
+        raise _missing(f"this installation has no {os.path.basename(path)}") from None
 
 
 def extract(content: bytes, name: str) -> Path:
@@ -134,8 +130,8 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def private_folder() -> Path:
-    """A folder only this user can enter, made if need be: the same for all processes of
-    the user, or, where somebody else has taken that name, a new one of this process."""
+    """A folder that only this user can enter, created if needed: the same for all processes of
+    the user, or a new one for this process if another user owns that name."""
     folder = Path(tempfile.gettempdir()) / _shared_name()
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
