@@ -10,6 +10,7 @@ on what.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -45,6 +46,8 @@ from rangeland.progress import Progress
 from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.python_workers import start_workers
 from rangeland.spark.transform import load_transform, transformed_schema
+
+log = logging.getLogger(__name__)
 
 MAX_ROUNDS = 50
 EARLIER = 20
@@ -141,6 +144,7 @@ class Runner:
     def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan on what is known now, and the look at the cluster that it was made of."""
         found, self.finisher.survey = self.drafter.draft()
+        _log_made(found.plan)
         return found, self.finisher.survey
 
     def refuse_disagreement(self) -> None:
@@ -398,6 +402,14 @@ def _overlapping(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> Unfinished
         if common(plan.ranges, coverage_of(other.plan.ranges)):
             return other
     return None
+
+
+def _log_made(plan: Plan) -> None:
+    counts = (len(plan.ranges), len(plan.slices), plan.width)
+    name = (plan.application, plan.sequence)
+    log.info("Made plan %s %d: %d ranges, %d slices, %d offsets", *name, *counts)
+    for r in plan.ranges:
+        log.debug("Plan %s %d has %s", *name, r)
 
 
 def _moved(plan: Plan, why: str) -> Conflict:

@@ -12,6 +12,7 @@ either way.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,8 @@ from typing import TypeVar
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups.backend import Fenced, HeartbeatStatus, Membership
 from rangeland.model import Partition
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -143,9 +146,11 @@ class HeartbeatThread:
             try:
                 said = self._membership.beat()
             except Unreachable as error:
+                log.warning("No answer to a heartbeat of %s: %s", self._membership.member_id, error)
                 self._silence = str(error)
                 continue
             except RangelandError as error:
+                log.warning("Heartbeat of %s refused: %s", self._membership.member_id, error)
                 self._out = error
                 return
             self._note(turn, said)
@@ -154,6 +159,8 @@ class HeartbeatThread:
         with self._lock:
             if self._ended.is_set() or turn != self._turn:
                 return
+            if said is not self._standing:
+                log.info("Member %s: %s", self._membership.member_id, said.value)
             self._standing = said
             if said is HeartbeatStatus.HOLDS:
                 self._heard = self._clock()
@@ -169,6 +176,7 @@ class HeartbeatThread:
         except RangelandError as error:
             self._out = error
         else:
+            log.info("Joined again as %s", self._membership.member_id)
             self._turn += 1
             self._standing = HeartbeatStatus.HOLDS
             self._heard = self._clock()

@@ -8,6 +8,7 @@ consumer in its group, and that is seen before a plan is entered.
 
 from __future__ import annotations
 
+import logging
 import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ from rangeland.groups.offset_mirror import MirrorOutcome, mirror, told
 from rangeland.job import Group, Job
 from rangeland.model import Partition
 from rangeland.planning.slice_assignment import SliceOwners
+
+log = logging.getLogger(__name__)
 
 ABSENT = GroupView("absent")
 POLL_SECONDS = 0.5
@@ -244,6 +247,7 @@ def claimed(
         finally:
             if keeper is not None:
                 keeper.close()
+                log.info("Left group %s", job.group.id)
     finally:
         home.close()
 
@@ -262,7 +266,12 @@ def _join(
         rebalance_ms=group.rebalance_ms,
     )
     try:
-        return HeartbeatThread(home.join(joining), group.session_ms)
+        membership = home.join(joining)
+        name = (group.id, membership.member_id, membership.generation)
+        log.info(
+            "Joined group %s as %s, generation %d: %d partitions", *name, len(membership.owned)
+        )
+        return HeartbeatThread(membership, group.session_ms)
     except (Unreachable, RemoteProtocolError) as error:
         # The second: brokers that are too old to keep groups in this way.
         warn(_alone(group, error))

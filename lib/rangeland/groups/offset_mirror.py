@@ -7,12 +7,15 @@ an earlier run could not write is written by the next.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from rangeland.groups.backend import GroupBackend
 from rangeland.model import LogState, Partition
 from rangeland.planning.incarnation import LogMark, recreated
+
+log = logging.getLogger(__name__)
 
 Offsets = Mapping[Partition, int]
 
@@ -101,4 +104,7 @@ def mirror(
     if not stale:
         return MirrorOutcome(checkpoint, before, before)
     commit(stale)
+    for partition, offset in stale.items():
+        log.debug("Committed offset %d of %s to group %s", offset, partition, group)
+    log.info("Mirrored the checkpoint of %d partitions to group %s", len(stale), group)
     return MirrorOutcome(checkpoint, before, home.offsets(group, partitions))

@@ -12,6 +12,7 @@ that works without a group, costs time and nothing else.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,6 +31,8 @@ from rangeland.planning.slice_assignment import (
     not_handed_in,
 )
 from rangeland.progress import Progress
+
+log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 STALLED_SECONDS = 600.0
@@ -160,6 +163,8 @@ class SharedReading:
             self._progress.step(f"handing in {sum(len(u.receipts) for u in kept)} slices")
             part = (self._lease.member_id, len(parts) + 1)
             if self._target.hand_in(self._plan, *part, kept, self._work.files_of(kept)):
+                name = (self._plan.application, self._plan.sequence)
+                log.info("Handed in part %d of plan %s %d", part[1], *name)
                 return None
 
     def _refuse_unproved(self, units: Sequence[TaskResult]) -> None:

@@ -7,6 +7,7 @@ where it stood. Which plan is to be finished is not decided here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,6 +52,8 @@ from rangeland.spark.python_workers import start_workers
 from rangeland.spark.spark_jobs import TasksStopped, land_tasks, land_until, translated
 from rangeland.spark.transform import Transform
 from rangeland.wording import counted
+
+log = logging.getLogger(__name__)
 
 _Reading = tuple[
     list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]
@@ -109,6 +112,8 @@ class PlanCommitter:
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
         self.progress.planned(plan, recovered)
+        if recovered:
+            log.info("Finishing plan %s %d, which was left", plan.application, plan.sequence)
         outcome = left.outcome if left is not None else None
         since = left.table_version if left is not None else self.target.version
         read_here = outcome is None
@@ -129,6 +134,7 @@ class PlanCommitter:
                 why=f"there are {len(landed.paths)}; the first is {landed.paths[0]}",
                 do="see what removes files from the table's folder, then run again",
             )
+        _log_committed(outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.anew and nulls:
             for text in without_time(nulls, self.target.layout(self.rows)):
@@ -138,34 +144,35 @@ class PlanCommitter:
     def _land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> CommittedOutcome | FilesMissing:
-        if not self._is_open(plan):  # which a table without its transaction would not tell
+        if self.target.landed_sequence(plan.application) >= plan.sequence:
             where = (self.target.kernel, self.target.there(), plan.application, plan.sequence)
             return CommittedOutcome(landed_at(*where, since or 0), anew=False)
-        if self._is_open(plan) and (outcome.kept or outcome.attempt):
+        if outcome.kept or outcome.attempt:
             if outcome.kept:
                 self.progress.step(f"keeping {counted(len(outcome.kept), 'file')} in quarantine")
-            if (unkept := self.target.keep(outcome)) is not None:
-                return unkept
-        if plan.replaces and not outcome.ranges:
+            if (missing := self.target.keep(outcome)) is not None:
+                return missing
+        if plan.kind is PlanKind.REPLACE:
+            return self._replace(plan, outcome, since)
+        self.progress.step(f"committing {counted(len(outcome.files), 'file')}")
+        if plan.kind is not PlanKind.MISSING:
+            return self.target.land(outcome, since)
+        if self.replacement.has_rows_of(plan):
+            # The missing rows are back by other means: replace them with these.
+            return self.replacement.land(plan, outcome, since)
+        return self.target.land(outcome, since, self.target.dead_files())
+
+    def _replace(
+        self, plan: Plan, outcome: OutcomeEvent, since: int | None
+    ) -> CommittedOutcome | FilesMissing:
+        if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows that the table has stay")
             return self.target.land(outcome, since)
-        if not plan.replaces:
-            self.progress.step(f"committing {counted(len(outcome.files), 'file')}")
-            if plan.kind is not PlanKind.MISSING:
-                return self.target.land(outcome, since)
-            if self._is_open(plan) and self.replacement.has_rows_of(plan):
-                # Somebody has brought them back in another way: put ours in their place.
-                return self.replacement.land(plan, outcome, since)
-            return self.target.land(outcome, since, self.target.dead_files())
-        if self._is_open(plan):
-            if gone := self.target.missing(outcome):
-                return FilesMissing(gone)
-            self._compare(plan, outcome)
-            self.progress.step("replacing rows")
+        if gone := self.target.missing(outcome):
+            return FilesMissing(gone)
+        self._compare(plan, outcome)
+        self.progress.step("replacing rows")
         return self.replacement.land(plan, outcome, since)
-
-    def _is_open(self, plan: Plan) -> bool:
-        return self.target.landed_sequence(plan.application) < plan.sequence
 
     def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
         """What the replacement changes. It is for people: that rows of some type cannot be
@@ -277,6 +284,8 @@ class PlanCommitter:
         finally:
             self.progress.done()
         refuse_unseen(self.spark, self.target, entries)
+        name = (plan.application, plan.sequence)
+        log.info("Read %d slices of plan %s %d: %d files", len(receipts), *name, len(entries))
         return receipts, entries
 
     def _reading(
@@ -399,3 +408,16 @@ class PlanCommitter:
     def _slots(self) -> int:
         """How many tasks run at the same time."""
         return int(self.spark.sparkContext.defaultParallelism)
+
+
+def _log_committed(outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
+    name = (outcome.application, outcome.sequence)
+    if not landed.anew:
+        log.info("Plan %s %d was in the table already", *name)
+        return
+    counts = (len(outcome.files), len(outcome.ranges))
+    log.info(
+        "Committed plan %s %d at version %s: %d files, %d ranges", *name, landed.version, *counts
+    )
+    for entry in outcome.ranges:
+        log.debug("Committed %s with plan %s %d", entry.range, *name)

@@ -9,6 +9,7 @@ told what that was. It reads no log and decides no ranges; what table and ledger
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,8 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
+
+log = logging.getLogger(__name__)
 
 
 class LandingTarget(VouchedLedger):
@@ -80,7 +83,10 @@ class LandingTarget(VouchedLedger):
         )
         self._add_columns_if_lacking()
         left = [(u.plan.application, u.plan.sequence) for u in unfinished]
-        return ledger.enter(entry, self._entered, left)
+        is_entered = ledger.enter(entry, self._entered, left)
+        result = "entered" if is_entered else "not entered: another plan came first"
+        log.info("Plan %s %d %s", plan.application, plan.sequence, result)
+        return is_entered
 
     def prepare(
         self,
@@ -96,6 +102,7 @@ class LandingTarget(VouchedLedger):
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
         mine = self._outcome(plan, outcomes, files, receipts, leaders)
         if ledger.prepare(mine, losses):
+            _log_prepared(mine, losses)
             return mine, True
         ledger.refresh()
         theirs = ledger.outcome(plan.application, plan.sequence)
@@ -150,6 +157,7 @@ class LandingTarget(VouchedLedger):
         mine = self._outcome(plan, outcomes, files, receipts, leaders)
         mine = replace(mine, attempt=old.attempt + 1)
         if ledger.prepare(mine, losses):
+            _log_prepared(mine, losses)
             return mine
         ledger.refresh()
         theirs = ledger.outcome(old.application, old.sequence)
@@ -162,6 +170,7 @@ class LandingTarget(VouchedLedger):
         entries = self._with_columns(given_up(plan, losses, _now_ms(), attempt))
         mine = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
         if ledger.prepare(mine, entries):
+            _log_prepared(mine, entries)
             return mine
         ledger.refresh()
         theirs = ledger.outcome(plan.application, plan.sequence)
@@ -176,6 +185,7 @@ class LandingTarget(VouchedLedger):
         if entries := seen_losses(*name, seen, seen_at_ms or now_ms, now_ms):
             self._ledger.refresh()
             self._ledger.note(self._with_columns(entries))
+            _log_losses(entries)
 
     def _with_columns(self, losses: list[LossEvent]) -> list[LossEvent]:
         """The same losses, once the ledger has columns for them."""
@@ -251,6 +261,19 @@ class LandingTarget(VouchedLedger):
             written_at_ms=_now_ms(),
             kept=tuple(file for receipt in receipts.values() for file in receipt.kept),
             table_id=self.table_id,
+        )
+
+
+def _log_prepared(outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
+    name = (outcome.application, outcome.sequence, outcome.attempt)
+    log.info("Prepared outcome %s %d, attempt %d: %d files", *name, len(outcome.files))
+    _log_losses(losses)
+
+
+def _log_losses(losses: Iterable[LossEvent]) -> None:
+    for loss in losses:
+        log.warning(
+            "Loss: %s is %s, policy %s: %s", loss.range, loss.verdict, loss.action, loss.evidence
         )
 
 
