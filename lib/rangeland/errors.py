@@ -4,7 +4,7 @@ Every class answers three questions for the person or the scheduler that sees it
 is my data safe, may I retry, who acts. The answers are class attributes, so that the
 command line, the ledger and the runbook can print them without parsing prose.
 
-Rules: nothing is imported here; a foreign exception never leaves the room it was raised
+Rules: nothing but wording is imported here; a foreign exception never leaves the room it was raised
 in, it is turned into one of these; an error carries its facts by name, for display and JSON;
 what callers branch on is an attribute; every error survives pickling with both, since
 executors send theirs to the driver. Broker codes never become
@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from rangeland.wording import sentence
 
 ALL_OR_NOTHING = "all of this run was landed or nothing of it, never a part"
 """Where it may have ended between the commit and the answer."""
@@ -41,9 +43,16 @@ class RangelandError(Exception):
         super().__init__(what)
 
     def __str__(self) -> str:
-        sentence = f"{self.what}: {self.why}" if self.why else self.what
-        parts = [sentence] + ([self.do] if self.do else [])
-        return " ".join(part if part.endswith((".", "!", "?")) else part + "." for part in parts)
+        """All of it, without a capital letter, for use within another message."""
+        statement = f"{self.what}: {self.why}" if self.why else self.what
+        parts = [statement] + ([self.do] if self.do else [])
+        return " ".join(part if part.endswith((".", "!", "?")) else f"{part}." for part in parts)
+
+    @property
+    def message(self) -> str:
+        """All of it as sentences, for people."""
+        statement = sentence(f"{self.what}: {self.why}" if self.why else self.what)
+        return f"{statement} {sentence(self.do, is_advice=True)}" if self.do else statement
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.what, self.why, self.do, self.facts))

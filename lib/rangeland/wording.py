@@ -1,8 +1,26 @@
-"""Numbers in sentences. Nothing is imported here."""
+"""Numbers in sentences, and how a sentence begins and ends."""
 
 from __future__ import annotations
+
+import re
+from typing import Final
+
+_OPENER: Final = re.compile(
+    "(a|all|an|another|both|brokers|committing|comparing|creating|each|executors|group|it|its"
+    "|landing|no|nobody|not|nothing|offsets|opening|other|others|reading|replacing|rows|slice|some|tasks"
+    "|the|their|there|these|they|this|those|when|whether|writing)(?=[ ,:;]|$)"
+)
+"""Words that our messages begin with. Anything else may be a name, which keeps its spelling."""
 
 
 def counted(count: int, noun: str) -> str:
     """``1 file``, ``2,000 files``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def sentence(text: str, *, is_advice: bool = False) -> str:
+    """The text with a capital letter and a full stop. Advice begins with a verb."""
+    is_word = re.match("(?!pip )[a-z]+(?=[ ,:;]|$)" if is_advice else _OPENER, text)
+    if is_word:
+        text = text[0].upper() + text[1:]
+    return text if not text or text.endswith((".", "!", "?")) else f"{text}."

@@ -92,7 +92,7 @@ def test_what_will_never_come_fails_at_once(
     with Watch(airflow, job, until) as watch:
         event = watch.event()
     assert event["state"] == "failed"
-    said = "nothing to wait for" if until == "latest" else f"there is no topic {topic}"
+    said = "nothing to wait for" if until == "latest" else f"There is no topic {topic}"
     assert said in event["text"]
 
 

@@ -159,7 +159,7 @@ def test_a_topic_that_does_not_exist_is_an_error_and_no_empty_success(
     for command in ("plan", "run"):
         code, answer, _ = called(command, path)
         assert code == 78
-        assert f"there is no topic {topic}" in answer["message"]
+        assert f"There is no topic {topic}" in answer["message"]
     assert not Path(table).exists()
 
 

@@ -234,7 +234,7 @@ def test_every_error_of_ours_ends_with_its_exit_code_and_json(
     answer = json.loads(out.splitlines()[-1])
     assert code == answer["exit"] == kind.exit_code
     assert answer["error"] == kind.__name__
-    assert answer["message"] == str(runs.raises)
+    assert answer["message"] == runs.raises.message
     assert (answer["data"], answer["retry"], answer["acts"]) == (kind.data, kind.retry, kind.acts)
     assert answer["facts"] == {"offset": 3}
 
@@ -285,7 +285,7 @@ def test_a_jvm_that_has_gone_is_worth_another_try(runs: Runs, job: str, called: 
     code, out, _ = called("run", job, "--json")
     answer = json.loads(out)
     assert (code, answer["error"]) == (75, "EngineFailed")
-    assert answer["message"].startswith("the JVM that runs Spark has gone: ")
+    assert answer["message"].startswith("The JVM that runs Spark has gone: ")
     assert answer["data"] == "all of this run was landed or nothing of it, never a part"
 
 

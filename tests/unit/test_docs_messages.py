@@ -158,4 +158,4 @@ def test_a_message_of_the_runbook_is_what_the_code_says(name: str) -> None:
         raiser()
     assert type(caught.value).__name__ == name
     shown = " ".join(section.partition("```text\n")[2].partition("```")[0].split())
-    assert str(caught.value) in re.sub(r" in \w+\.py:\d+", "", shown)
+    assert caught.value.message in re.sub(r" in \w+\.py:\d+", "", shown)

@@ -113,3 +113,19 @@ def test_typed_attributes_survive_pickling_and_are_shown_among_the_facts(
 def test_facts_that_are_not_known_are_not_shown() -> None:
     assert errors.BadRecord("b", base_offset=3).facts == {"base_offset": 3}
     assert errors.Unreachable("u").facts == errors.JobFileError("j").facts == {}
+
+
+@pytest.mark.parametrize(
+    ("what", "why", "do", "message"),
+    [
+        ("the log begins at 3", "", "", "The log begins at 3."),
+        ("no leader", "it moved", "try again", "No leader: it moved. Try again."),
+        ("orders has gone", "", "pip install x", "orders has gone. pip install x."),
+        ("--set a: no field", "", "Write it!", "--set a: no field. Write it!"),
+        ("a.yaml:3: job", "", "--json", "a.yaml:3: job. --json."),
+    ],
+)
+def test_a_message_is_sentences_and_names_keep_their_spelling(
+    what: str, why: str, do: str, message: str
+) -> None:
+    assert errors.Conflict(what, why=why, do=do).message == message

@@ -198,4 +198,4 @@ def test_a_flag_cannot_extend(written: Written) -> None:
 def test_nothing_is_left_of_extends(written: Written) -> None:
     text = read_job_text(written(base=BASE, prod=PROD))
     assert "extends" not in text.values
-    assert not any(path[0] == "extends" for path in text.places)
+    assert not any(path[0] == "extends" for path in text.positions)

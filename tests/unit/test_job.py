@@ -9,6 +9,7 @@ import pytest
 
 from rangeland.errors import JobFileError
 from rangeland.job import Job
+from rangeland.job.located_values import override, parse_job_text
 from rangeland.job.source_settings import cluster_settings
 from rangeland.job.value_parsers import parse_bounds, parse_size, parse_time_ms
 from rangeland.model import (
@@ -476,3 +477,40 @@ def test_a_path_that_no_table_can_have_is_refused(table: str) -> None:
     with pytest.raises(JobFileError) as caught:
         Job.parse(LEAST.replace("table: lake/orders", f"table: {json.dumps(table)}"))
     assert "sink.table" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "meant"),
+    [
+        (LEAST.replace("topics:", "topcs:"), "source.topcs", "source.topics"),
+        (LEAST.replace("source:", "sorce:"), "sorce", "source"),
+        (LEAST + "limits: {max_recods: 1}\n", "limits.max_recods", "limits.max_records"),
+        (LEAST + "max_records: 1\n", "max_records", "limits.max_records"),
+        (LEAST + "range: {form: latest}\n", "range.form", "range.from"),
+        (LEAST + "policy: {topics: {a: {expird: fail}}}\n", "policy.topics.a.expird", None),
+        (LEAST + "nonsense: 1\n", "nonsense", None),
+    ],
+)
+def test_a_misspelt_field_comes_first_with_the_one_that_was_meant(
+    text: str, field: str, meant: str | None
+) -> None:
+    with pytest.raises(JobFileError) as caught:
+        Job.parse(text, "o.yaml")
+    mistakes = caught.value.facts["mistakes"]
+    assert [mistake["field"] for mistake in mistakes] == [field]
+    suggestion = f"; did you mean {meant}?" if meant else ""
+    assert mistakes[0]["expected"] == f"there is no such field{suggestion}"
+
+
+def test_a_misspelt_override_is_answered_with_the_field_that_was_meant() -> None:
+    text = override(parse_job_text(LEAST, "o.yaml"), ["limits.max_recods=1"])
+    with pytest.raises(JobFileError, match=r"^--set limits\.max_recods: .*limits\.max_records\?"):
+        Job.of(text)
+
+
+def test_mistakes_come_in_the_order_of_lines() -> None:
+    text = "nonsense: 1\n" + LEAST + "limits: {max_records: 0}\n"
+    with pytest.raises(JobFileError) as caught:
+        Job.parse(text, "o.yaml")
+    assert caught.value.what.startswith("o.yaml:1: nonsense: ")
+    assert caught.value.why.startswith("1 more mistake: o.yaml:")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rangeland.errors import JobFileError, UsageError
-from rangeland.job.located_values import override, parse_job_text, put, read_job_text
+from rangeland.job.located_values import override, parse_job_text, read_job_text, with_value
 
 TEXT = """\
 job: orders
@@ -158,7 +158,22 @@ def test_an_override_through_a_plain_value_is_a_matter_of_the_job_file() -> None
 
 def test_put_lays_a_value_over_one_field() -> None:
     text = parse_job_text(TEXT, "o.yaml")
-    laid = put(text, ("range", "from"), {"orders": {1: 7}})
+    laid = with_value(text, ("range", "from"), {"orders": {1: 7}})
     assert laid.values["range"]["from"] == {"orders": {1: 7}}
     assert text.values["range"]["from"] == {"orders": {0: 23}}
     assert ("range", "from") in laid.overridden
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("job: a\nsource:\n\tservers: [a:1]\n", 3),
+        ("job: a\n\tx: 1\n", 2),
+        ("a:\n  - b\n\t- c\n", 3),
+        ("a:\n  \tb: 1\n   c: 2\n", 2),
+    ],
+)
+def test_a_tab_is_answered_with_indent_with_spaces(text: str, line: int) -> None:
+    with pytest.raises(JobFileError, match="indent with spaces") as caught:
+        parse_job_text(text, "o.yaml")
+    assert caught.value.what == f"o.yaml:{line} is not YAML"

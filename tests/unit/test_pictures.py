@@ -154,9 +154,10 @@ def test_check_names_what_is_not_well() -> None:
 
 
 def test_an_error_answers_the_three_questions() -> None:
-    error = RangeLost("orders/7 [1, 5) expired", why="the log begins at 3", do="Land the rest")
+    error = RangeLost("orders/7 [1, 5) expired", why="the log begins at 3", do="land the rest")
     text = drawn(error_picture(error), 120)
-    for answer in (error.what, error.why, error.do, error.data, error.retry, error.acts):
+    sentences = (f"{error.what}.", "The log begins at 3.", "Land the rest.")
+    for answer in (*sentences, error.data, error.retry, error.acts):
         assert answer in text
     assert "RangeLost, exit 66" in text
 

@@ -98,7 +98,7 @@ class CommandOutput:
             self._print_json(error_json(error))
         elif self._logs_json:
             _logger.error(
-                str(error), extra={"error": type(error).__name__, "exit": error.exit_code}
+                error.message, extra={"error": type(error).__name__, "exit": error.exit_code}
             )
         else:
             from rangeland.render.error_view import error_picture
@@ -160,7 +160,7 @@ def error_json(error: RangelandError) -> dict[str, Any]:
     """The error with its exit code, facts, and what it means for data, retries and people."""
     return {
         "error": type(error).__name__,
-        "message": str(error),
+        "message": error.message,
         "exit": error.exit_code,
         "data": error.data,
         "retry": error.retry,

@@ -1,45 +1,100 @@
-"""What is wrong with a job file, said in its own terms: one error for all that is wrong.
+"""Turns the problems that pydantic finds in a job file into one error in the file's own terms.
 
-Pydantic says it in terms of Python: here each of its problems gets the place in the file, the
-path of the field as it is written there, and what was expected instead.
+Pydantic reports problems in terms of Python. Here each gets its place in the file, the path of
+the field as it is written there, what was expected, and for a misspelt field the one that was
+probably meant.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, NoReturn, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rangeland.errors import JobFileError
-from rangeland.job.located_values import JobText, shown
+from rangeland.job.located_values import FieldPath, JobText, display_path
 from rangeland.job.section import MisplacedKey
+from rangeland.wording import counted
+
+MIN_SIMILARITY = 0.7
 
 
-def refuse(text: JobText, error: ValidationError) -> NoReturn:
-    """All mistakes of a job file in one error, each with its place and what was expected."""
-    mistakes = []
-    problems = error.errors(include_url=False, include_context=True, include_input=False)
-    paths = [_path(problem) for problem in problems]
-    for path, problem in zip(paths, problems, strict=True):
-        # A mapping under `tls` with a mistake in it is not also "no boolean".
-        if problem["type"] == "bool_type" and any(p[: len(path)] == path != p for p in paths):
-            continue
-        mistakes.append((text.where(path), shown(path) or "the job", _expected(problem)))
-    place, field, expected = mistakes[0]
+@dataclass(frozen=True, slots=True)
+class _Mistake:
+    path: FieldPath
+    expected: str
+    suggestion: FieldPath | None = None
+    """Of an unknown field: the one that was probably meant."""
+
+    def text(self) -> str:
+        if self.suggestion is None:
+            return self.expected
+        return f"{self.expected}; did you mean {display_path(self.suggestion)}?"
+
+
+def raise_job_file_error(model: type[BaseModel], text: JobText, error: ValidationError) -> NoReturn:
+    """Raises one error for all mistakes of a job file, in the order of its lines."""
+    mistakes = sorted(_mistakes(model, error), key=lambda m: text.line_of(m.path) or math.inf)
+    shown = [(text.where(m.path), display_path(m.path) or "the job", m.text()) for m in mistakes]
+    place, field, expected = shown[0]
+    others = "; ".join(": ".join(one) for one in shown[1:])
     raise JobFileError(
         f"{place}: {field}: {expected}",
-        why="; ".join(f"{p}: {f}: {e}" for p, f, e in mistakes[1:]),
-        do="correct the job file" if len(mistakes) == 1 else "correct all of these",
-        file=text.file_of(paths[0]),
-        line=text.line_of(paths[0]),
+        why=f"{counted(len(shown) - 1, 'more mistake')}: {others}" if others else "",
+        do="correct all of these" if others else "correct the job file",
+        file=text.file_of(mistakes[0].path),
+        line=text.line_of(mistakes[0].path),
         field=field,
-        mistakes=[{"where": p, "field": f, "expected": e} for p, f, e in mistakes],
+        mistakes=[{"where": p, "field": f, "expected": e} for p, f, e in shown],
     )
 
 
-def _path(problem: Any) -> tuple[str | int, ...]:
+def _mistakes(model: type[BaseModel], error: ValidationError) -> list[_Mistake]:
+    problems = error.errors(include_url=False, include_context=True, include_input=False)
+    paths = [_path(problem) for problem in problems]
+    fields = list(_fields(model, ()))
+    found = []
+    for path, problem in zip(paths, problems, strict=True):
+        # A mapping under `tls` with a mistake in it is not also "not a boolean".
+        if problem["type"] == "bool_type" and any(p[: len(path)] == path != p for p in paths):
+            continue
+        unknown = problem["type"] == "extra_forbidden"
+        meant = _suggestion(path, fields) if unknown else None
+        found.append(_Mistake(path, _expected(problem), meant))
+    # A misspelt field is reported once, not also as the field that is missing.
+    misspelt = {mistake.suggestion for mistake in found}
+    return [mistake for mistake in found if mistake.path not in misspelt]
+
+
+def _fields(model: type[BaseModel], prefix: FieldPath) -> Iterator[FieldPath]:
+    """All fields of a job file, each by its path."""
+    for name, field in model.model_fields.items():
+        path = (*prefix, field.alias or name)
+        yield path
+        members = () if get_origin(field.annotation) is dict else get_args(field.annotation)
+        for kind in (field.annotation, *members):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from _fields(kind, path)
+
+
+def _suggestion(path: FieldPath, fields: list[FieldPath]) -> FieldPath | None:
+    """A field of the same section with a similar name, or the same name in another section."""
+    *section, name = path
+    siblings = [str(field[-1]) for field in fields if list(field[:-1]) == section]
+    similar = get_close_matches(str(name), siblings, n=1, cutoff=MIN_SIMILARITY)
+    if similar:
+        return (*section, similar[0])
+    elsewhere = [field for field in fields if field[-1] == name]
+    return elsewhere[0] if len(elsewhere) == 1 else None
+
+
+def _path(problem: Any) -> FieldPath:
     """A field's path as the job file has it: without the names of a union's members."""
-    loc: tuple[str | int, ...] = problem["loc"]
+    loc: FieldPath = problem["loc"]
     cause = problem.get("ctx", {}).get("error")
     if isinstance(cause, MisplacedKey):
         return (*loc, *cause.field)

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rangeland.delta.table_path import TablePath
 from rangeland.dialects.dialect import load_dialect
-from rangeland.job.job_errors import refuse
+from rangeland.job.job_errors import raise_job_file_error
 from rangeland.job.located_values import JobText, override, parse_job_text, read_job_text
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.source_section import Source
@@ -331,7 +331,7 @@ class Job(Section):
         except ValidationError as error:
             found = error
         # Not from there: what pydantic says repeats the names of fields, whatever they are.
-        refuse(text, found)
+        raise_job_file_error(Job, text, found)
 
     # --- the same as values -----------------------------------------------------------
 

@@ -1,9 +1,9 @@
-"""Job file text into plain values that remember where they stood.
+"""The text of a job file as plain values, each with its position in a file.
 
-YAML is read twice from one parse: once as values, once as places, so that a mistake can
-name file, line and field. A file that says ``extends`` is laid over the files it names,
-field by field, each value keeping the place it came from. Overrides (``--set a.b=c``) are
-laid over all of them. Nothing here knows what a job means; ``job`` does.
+One parse of the YAML gives both values and positions, so that an error can name file, line and
+field. A file with ``extends`` is merged over the files it names, field by field; each value keeps
+the position it came from. Overrides (``--set a.b=c``) are applied last. What the fields mean is
+left to ``job_file``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import yaml
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job.yaml_loader import MAX_BYTES, NotYaml, TooLarge, load
 
-Path_ = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 
 EXTENDS = "extends"
 MAX_BASES = 20
-"""Files that extend each other in a row."""
+"""The longest chain of files that extend each other."""
 SECRETS = frozenset(("password", "key_password", "client_secret", "secret_key"))
-"""The fields that refer to secrets. What is written there by mistake is not repeated."""
+"""The fields that refer to secrets. What was written there by mistake is not repeated."""
 
 _FIELD = re.compile(r"[\w-]+")
 _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
@@ -33,7 +33,7 @@ _FIELDS = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*)?")
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """Where a value stands: the file as it was named, and the line, from 1."""
+    """Where a value was written: the file as it was named, and the line, from 1."""
 
     file: str
     line: int
@@ -44,40 +44,40 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True)
 class JobText:
-    """``values`` as YAML gave them, with all that the file extends; ``places`` maps a field's
-    path to where it stands. ``overridden`` holds the paths that ``--set`` or a flag put there."""
+    """``values`` as parsed from the file and all that it extends; ``positions`` maps the path of a
+    field to where it was written. ``overridden`` holds the paths that ``--set`` or a flag set."""
 
     name: str
     values: dict[str, Any]
-    places: Mapping[Path_, SourcePosition] = field(default_factory=dict)
-    overridden: frozenset[Path_] = frozenset()
+    positions: Mapping[FieldPath, SourcePosition] = field(default_factory=dict)
+    overridden: frozenset[FieldPath] = frozenset()
 
-    def place_of(self, path: Path_) -> SourcePosition | None:
-        """The place of a field, or of the nearest thing around it that is in a file."""
+    def position_of(self, path: FieldPath) -> SourcePosition | None:
+        """The position of a field, or of the innermost section around it that is in a file."""
         for end in range(len(path), -1, -1):
-            if path[:end] in self.places:
-                return self.places[path[:end]]
+            if path[:end] in self.positions:
+                return self.positions[path[:end]]
         return None
 
-    def line_of(self, path: Path_) -> int | None:
-        place = self.place_of(path)
+    def line_of(self, path: FieldPath) -> int | None:
+        place = self.position_of(path)
         return None if place is None else place.line
 
-    def file_of(self, path: Path_) -> str:
-        """The file of a field; the one that was asked for where the field is in none."""
-        place = self.place_of(path)
+    def file_of(self, path: FieldPath) -> str:
+        """The file of a field; the job file itself if the field is in none."""
+        place = self.position_of(path)
         return self.name if place is None else place.file
 
-    def where(self, path: Path_) -> str:
-        """``file:line`` for messages, or the flag where the value did not come from a file."""
+    def where(self, path: FieldPath) -> str:
+        """``file:line`` for messages, or the flag if the value did not come from a file."""
         for end in range(len(path), 0, -1):
             if path[:end] in self.overridden:
-                return f"--set {shown(path[:end])}"
-        if path not in self.places:
+                return f"--set {display_path(path[:end])}"
+        if path not in self.positions:
             for inner in sorted(self.overridden):
                 if path and inner[: len(path)] == path:
-                    return f"--set {shown(inner)}"
-        return str(self.place_of(path) or self.name)
+                    return f"--set {display_path(inner)}"
+        return str(self.position_of(path) or self.name)
 
 
 def read_job_text(path: Path) -> JobText:
@@ -87,10 +87,10 @@ def read_job_text(path: Path) -> JobText:
 
 
 def parse_job_text(text: str, name: str) -> JobText:
-    """A text that is in no file; ``name`` stands for one in messages."""
+    """Text that is not in a file; messages call it ``name``."""
     found = _parse(text, name)
     if EXTENDS in found.values:
-        _refuse_extends(found, "a text that is in no file cannot extend one")
+        _raise_bad_extends(found, "a whole job, since text that is not in a file cannot extend one")
     return found
 
 
@@ -100,15 +100,14 @@ def _read(
     known: dict[Path, JobText],
     asked: str = "the job file",
 ) -> JobText:
-    """``chain`` are the files that have led here, each extending the next; ``asked`` says
-    where the last of them did. ``known`` are those that were read already: a file that many
-    extend is read once."""
+    """``chain`` are the files that led here, each extending the next; ``asked`` says where the
+    last of them did. ``known`` are the files read so far: one that many extend is read once."""
     if (real := path.resolve()) not in known:
-        known[real] = _read_anew(path, chain, known, asked)
+        known[real] = _read_file(path, chain, known, asked)
     return known[real]
 
 
-def _read_anew(
+def _read_file(
     path: Path, chain: tuple[Path, ...], known: dict[Path, JobText], asked: str
 ) -> JobText:
     try:
@@ -124,25 +123,25 @@ def _read_anew(
         return own
     chain = (*chain, path)
     if len(chain) > MAX_BASES:
-        _refuse_extends(own, f"{MAX_BASES} files that extend each other at most")
+        _raise_bad_extends(own, f"{MAX_BASES} files that extend each other at most")
     found = JobText(own.name, {})
     for base in [path.parent / name for name in _extended(own)]:
         if any(base.resolve() == one.resolve() for one in chain):
             circle = " extends ".join(str(one) for one in (*chain, base))
-            _refuse_extends(own, f"no circle of files, but {circle}")
-        found = _laid_over(found, _read(base, chain, known, f"{own.where((EXTENDS,))}: {EXTENDS}:"))
-    return _laid_over(found, own)
+            _raise_bad_extends(own, f"no circle of files, but {circle}")
+        found = _merged(found, _read(base, chain, known, f"{own.where((EXTENDS,))}: {EXTENDS}:"))
+    return _merged(found, own)
 
 
 def _extended(text: JobText) -> list[str]:
     given = text.values[EXTENDS]
     names: list[Any] = given if isinstance(given, list) else [given]
     if not names or not all(isinstance(name, str) and name for name in names):
-        _refuse_extends(text, "a file beside this one, or a list of them")
+        _raise_bad_extends(text, "a file beside this one, or a list of them")
     return names
 
 
-def _refuse_extends(text: JobText, expected: str) -> NoReturn:
+def _raise_bad_extends(text: JobText, expected: str) -> NoReturn:
     raise JobFileError(
         f"{text.where((EXTENDS,))}: {EXTENDS}: expected {expected}",
         do="correct the job file",
@@ -152,28 +151,28 @@ def _refuse_extends(text: JobText, expected: str) -> NoReturn:
     )
 
 
-def _laid_over(base: JobText, over: JobText) -> JobText:
-    """Mappings are merged, all else is replaced by what ``over`` has."""
+def _merged(base: JobText, over: JobText) -> JobText:
+    """Mappings are merged; everything else is replaced by what ``over`` has."""
     values = _copy(base.values)
-    replaced: list[Path_] = []
+    replaced: list[FieldPath] = []
     own = {key: value for key, value in over.values.items() if key != EXTENDS}
     _merge(values, own, (), replaced)
     kept = {
         path: place
-        for path, place in base.places.items()
+        for path, place in base.positions.items()
         if not any(path[: len(gone)] == gone for gone in replaced)
     }
-    new = {path: place for path, place in over.places.items() if path[0] != EXTENDS}
+    new = {path: place for path, place in over.positions.items() if path[0] != EXTENDS}
     return JobText(over.name, values, kept | new)
 
 
 def _merge(
-    values: dict[Any, Any], over: Mapping[Any, Any], path: Path_, replaced: list[Path_]
+    values: dict[Any, Any], over: Mapping[Any, Any], path: FieldPath, replaced: list[FieldPath]
 ) -> None:
-    same = {_step(key): key for key in values}
+    same = {_path_part(key): key for key in values}
     for key, value in over.items():
-        here = (*path, _step(key))
-        old = same.get(_step(key), key)
+        here = (*path, _path_part(key))
+        old = same.get(_path_part(key), key)
         if isinstance(value, dict) and isinstance(values.get(old), dict):
             _merge(values[old], value, here, replaced)
             continue
@@ -182,8 +181,8 @@ def _merge(
         values[key] = _copy(value)
 
 
-def _step(key: Any) -> Any:
-    """A key as a path has it: partition 0 is the same whether it is quoted or not."""
+def _path_part(key: Any) -> Any:
+    """A key as part of a path: partition 0 is the same whether it is quoted or not."""
     return int(key) if isinstance(key, str) and key.isdecimal() else key
 
 
@@ -197,49 +196,49 @@ def _parse(text: str, name: str) -> JobText:
             why=str(error),
             do="correct the file",
         ) from None
-    places: dict[Path_, SourcePosition] = {}
-    _note_places(node, (), name, places)
+    positions: dict[FieldPath, SourcePosition] = {}
+    _note_positions(node, (), name, positions)
     if not isinstance(values, dict):
         raise JobFileError(f"{name} is not a job file", do="write fields such as `job: orders`")
-    return JobText(name, values, places)
+    return JobText(name, values, positions)
 
 
-def _note_places(
-    node: yaml.Node | None, path: Path_, file: str, places: dict[Path_, SourcePosition]
+def _note_positions(
+    node: yaml.Node | None, path: FieldPath, file: str, positions: dict[FieldPath, SourcePosition]
 ) -> None:
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
-            here = (*path, _step(key_node.value))
-            places[here] = SourcePosition(file, key_node.start_mark.line + 1)
-            _note_places(value_node, here, file, places)
+            here = (*path, _path_part(key_node.value))
+            positions[here] = SourcePosition(file, key_node.start_mark.line + 1)
+            _note_positions(value_node, here, file, positions)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            places[(*path, index)] = SourcePosition(file, item.start_mark.line + 1)
-            _note_places(item, (*path, index), file, places)
+            positions[(*path, index)] = SourcePosition(file, item.start_mark.line + 1)
+            _note_positions(item, (*path, index), file, positions)
 
 
 def override(text: JobText, assignments: Sequence[str]) -> JobText:
-    """The text with ``a.b=c`` laid over it; the value is read as YAML.
+    """The text with each ``a.b=c`` applied; the value is read as YAML.
 
-    Raises UsageError for what is no such assignment, JobFileError for one through a value that
-    is no mapping. Whether there is such a field is not known here."""
+    Raises UsageError for malformed assignments, JobFileError for a path through a value that is
+    not a mapping. Whether such a field exists is not checked here."""
     values = _copy(text.values)
     overridden = set(text.overridden)
     for assignment in assignments:
         path, value = _assignment(assignment)
         _assign(values, path, value)
         overridden.add(path)
-    return JobText(text.name, values, text.places, frozenset(overridden))
+    return JobText(text.name, values, text.positions, frozenset(overridden))
 
 
-def _assignment(given: str) -> tuple[Path_, Any]:
+def _assignment(given: str) -> tuple[FieldPath, Any]:
     form = "Write it as --set limits.max_records=1000"
     dotted_path, equals, value = given.partition("=")
     path = tuple(dotted_path.split("."))
     if not equals or not all(path):
         begins = tuple(_FIELD.findall(_FIELDS.match(given)[0]))  # type: ignore[index]
         raise UsageError(
-            f"--set {shown((*begins, ''))} is not understood",
+            f"--set {display_path((*begins, ''))} is not understood",
             why="expected a field, '=' and its value",
             do=form,
         )
@@ -251,27 +250,27 @@ def _assignment(given: str) -> tuple[Path_, Any]:
     try:
         return path, load(value)[0]
     except NotYaml:
-        pass  # not repeated, as the value is not: it may be a secret
+        pass  # Neither this error nor the value is repeated: it may be a secret.
     raise UsageError(
-        f"--set {shown(path)}: the value is not YAML",
-        do=f"{form}, in quotes within quotes where it holds brackets, '!', '*', '&' or ': '",
+        f"--set {display_path(path)}: the value is not YAML",
+        do=f"{form}, in quotes within quotes if it contains brackets, '!', '*', '&' or ': '",
     )
 
 
-def put(text: JobText, path: Path_, value: Any) -> JobText:
-    """The text with one value in place, as ``override`` does for a parsed value."""
+def with_value(text: JobText, path: FieldPath, value: Any) -> JobText:
+    """The text with one value set, as ``override`` does with a value that is parsed already."""
     values = _copy(text.values)
     _assign(values, path, value)
-    return JobText(text.name, values, text.places, text.overridden | {path})
+    return JobText(text.name, values, text.positions, text.overridden | {path})
 
 
-def _assign(values: dict[str, Any], path: Path_, value: Any) -> None:
+def _assign(values: dict[str, Any], path: FieldPath, value: Any) -> None:
     place: Any = values
     for end, part in enumerate(path[:-1], 1):
         place = place.setdefault(part, {})
         if not isinstance(place, dict):
             raise JobFileError(
-                f"--set {shown(path)}: {shown(path[:end])} holds a value and no fields",
+                f"--set {display_path(path)}: {display_path(path[:end])} holds a value, not fields",
                 do="name a field of the job file",
             )
     place[path[-1]] = value
@@ -283,13 +282,9 @@ def _copy(value: Any) -> Any:
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def dotted(path: Path_) -> str:
-    """``('range', 'from')`` as ``range.from``."""
-    return ".".join(str(part) for part in path)
-
-
-def shown(path: Path_) -> str:
-    """As ``dotted``, for errors: what stands after the name of a secret may be that secret."""
+def display_path(path: FieldPath) -> str:
+    """``range.from``, for messages. What follows the name of a secret may be that secret, so it
+    is left out."""
     parts: list[str] = []
     for part in map(str, path):
         name = next((name for name in SECRETS if part.startswith(name)), "")

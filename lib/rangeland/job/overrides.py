@@ -14,7 +14,7 @@ from typing import Any
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import JobFileError, UsageError
 from rangeland.job.job_file import Job
-from rangeland.job.located_values import JobText, override, put, read_job_text
+from rangeland.job.located_values import JobText, override, read_job_text, with_value
 from rangeland.job.value_parsers import EXPECTED_BOUND, parse_bounds, parse_partition
 from rangeland.model import Bounds, FromCheckpoint, Partition
 from rangeland.untrusted import Unreadable, parse_json
@@ -40,7 +40,7 @@ def load_job(
     text = override(read_job_text(path), settings)
     job = Job.of(text)
     for flag, (given, value) in asked.items():
-        text = put(text, ("range", SIDES[flag]), value)
+        text = with_value(text, ("range", SIDES[flag]), value)
         try:
             job = Job.of(text)
         except JobFileError as error:

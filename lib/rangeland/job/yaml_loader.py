@@ -114,16 +114,28 @@ def load(text: str) -> tuple[Any, yaml.Node | None]:
     except _CAN_FAIL as error:
         found = error
     mark = getattr(found, "problem_mark", None)
-    raise NotYaml(_problem(found), mark.line + 1 if mark else None)
+    raise NotYaml(_problem(found, text), mark.line + 1 if mark else None)
 
 
-def _problem(error: BaseException) -> str:
+def _problem(error: BaseException, text: str) -> str:
     if not isinstance(error, yaml.YAMLError):
         return "a value does not fit its tag"
-    problem = getattr(error, "problem", None) or "it holds a character that YAML does not allow"
+    problem = getattr(error, "problem", None) or "it contains a character that YAML does not allow"
+    if "tab character" in problem or _is_at_tab(error, text):
+        return "a tab begins the line; indent with spaces"
     if any(words in problem for words in _WITH_NAMES):
         return _QUOTED.sub("...", problem)
     return problem
+
+
+def _is_at_tab(error: yaml.YAMLError, text: str) -> bool:
+    """True if the line of the error is indented with a tab."""
+    mark = getattr(error, "problem_mark", None)
+    lines = text.splitlines()
+    if mark is None or mark.line >= len(lines):
+        return False
+    line = lines[mark.line]
+    return "\t" in line[: len(line) - len(line.lstrip())]
 
 
 def _check_events(text: str) -> None:

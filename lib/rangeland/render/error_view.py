@@ -1,7 +1,6 @@
-"""An error as a picture of text: what, why, what to do; and what that means for the data.
+"""An error as text for people: what happened, why, what to do, and what it means for the data.
 
-Every command may end here, so little is imported. Strings from outside are made safe by
-``drawing``.
+Every command may end here, so little is imported.
 """
 
 from __future__ import annotations
@@ -13,17 +12,20 @@ from rich.text import Text
 
 from rangeland.errors import RangelandError
 from rangeland.render.text_drawing import safe_text
+from rangeland.wording import sentence
 
 
 def error_picture(error: RangelandError) -> RenderableType:
-    """What, why, what to do; is the data safe, may I retry, who acts."""
+    """A box with what happened, why and what to do; and whether the data is safe, whether to
+    retry, and who has to act."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    answers = [("why", error.why), ("do", error.do), ("data", error.data)]
+    do = sentence(error.do, is_advice=True)
+    answers = [("why", sentence(error.why)), ("do", do), ("data", error.data)]
     for name, answer in [*answers, ("retry", error.retry), ("who acts", error.acts)]:
         if answer:
             grid.add_row(name, safe_text(answer))
     title = Text(f"{type(error).__name__}, exit {error.exit_code}", "bold red")
-    content = Group(safe_text(error.what, "bold"), Text(), grid)
+    content = Group(safe_text(sentence(error.what), "bold"), Text(), grid)
     return Panel(content, title=title, title_align="left", border_style="red")
