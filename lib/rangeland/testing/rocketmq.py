@@ -194,7 +194,8 @@ class RocketmqCluster(LocalCluster[str]):
     def _start_one(self, name: str) -> Process:
         logs = self.directory / "logs"
         home = self.directory / "homes" / name
-        for folder in (logs, home):
+        temporary = home / "tmp"  # RocksDB and TLS unpack what they need there
+        for folder in (logs, temporary):
             folder.mkdir(parents=True, exist_ok=True)
         is_server = name in self.name_servers
         heap_mb = 96 if is_server else self.heap_mb
@@ -207,6 +208,7 @@ class RocketmqCluster(LocalCluster[str]):
             *SMALL_JVM,
             f"-Drocketmq.home.dir={home}",
             f"-Duser.home={home}",
+            f"-Djava.io.tmpdir={temporary}",
             *self._jvm,
             "-cp",
             class_path(self._jars),
