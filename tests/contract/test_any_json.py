@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from rangeland.connection.tokens import _answered
 from rangeland.delta.ledger.event_rows import from_row
-from rangeland.delta.log_actions import commit_facts
+from rangeland.delta.log_actions import commit_metadata
 from rangeland.dialects.kafka.sasl_login import _status
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import read_frame
@@ -224,14 +224,14 @@ def test_what_a_commit_says_of_itself_is_taken_as_it_comes(row: Any) -> None:
     """The rows come from Delta Kernel, which reads the log; the parameters of an operation are
     what its writer put there."""
     info = {"operation": "RESTORE", "operationParameters": {"version": row}}
-    (found,) = commit_facts(iter([{**COMMIT, "commitInfo": info}]))
+    (found,) = commit_metadata(iter([{**COMMIT, "commitInfo": info}]))
     assert found.version == 1
 
 
 # Those that read what this process has just made, or what Delta Kernel gives.
 OWN = {
-    "delta/table_features.py": "json.loads(facts.schema_json)",
-    "delta/schema_compatibility.py": "json.loads(facts.schema_json)",
+    "delta/table_features.py": "json.loads(metadata.schema_json)",
+    "delta/schema_compatibility.py": "json.loads(metadata.schema_json)",
     "delta/table_history.py": "json.loads(line)",
     "delta/arrow_schema.py": "json.loads(schema_text)",
     "landing/target_table.py": "json.loads(made.schema_json)",

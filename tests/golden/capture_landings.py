@@ -91,7 +91,7 @@ def share(job: Job, spark: Any) -> None:
     reading = runner.finisher._reading(plan, plan.slices[:1], {})
     units = land_tasks(spark, *reading)
     files = runner.finisher._entries(plan, units)
-    assert runner.target.hand_in(plan, "member-1", 1, units, files)
+    assert runner.target.append_part(plan, "member-1", 1, units, files)
 
 
 def job_text(kafka: KafkaCluster, table: Path) -> JobText:

@@ -141,9 +141,9 @@ def test_of_two_first_landings_at_once_both_land_and_one_names_the_ledger(
         file = prepared(days, "tuesday")
         landed = land(kernel, before, application, 1, [file], properties=named)
         assert isinstance(landed, CommittedOutcome)
-        assert landed.anew
+        assert landed.is_new
     again = land(kernel, before, "rangeland/a", 1, [prepared(days, "tuesday")], properties=named)
-    assert again == CommittedOutcome(before.version + 1, anew=False)
+    assert again == CommittedOutcome(before.version + 1, is_new=False)
     after = kernel.load(days)
     assert after is not None
     assert (after.version, after.property("rangeland.ledger")) == (before.version + 2, "id")

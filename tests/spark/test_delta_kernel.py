@@ -15,7 +15,7 @@ import pytest
 
 from rangeland.delta.data_files import FileWriter
 from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, DeltaKernel, Snapshot
-from rangeland.delta.schema_compatibility import fit, new_table
+from rangeland.delta.schema_compatibility import new_table, row_layout
 from rangeland.delta.table_commit import (
     CommittedOutcome,
     FilesMissing,
@@ -54,7 +54,7 @@ def test_where_there_is_no_table_there_is_none(kernel: DeltaKernel, table: str) 
 
 def test_spark_reads_what_was_appended(kernel: DeltaKernel, table: str, spark: Any) -> None:
     snapshot, layout = make(kernel, table)
-    assert snapshot.facts.version == 0
+    assert snapshot.metadata.version == 0
     for codec in ("zstd", "snappy", "none"):
         files = write(table, layout, rows(0, 500), compression=codec)
         done = kernel.append(table, files, (f"rangeland/{codec}", 1))
@@ -82,7 +82,7 @@ def test_the_files_are_listed_as_they_were_appended(kernel: DeltaKernel, table: 
         assert listed[f.path].stats == f.stats
         assert listed[f.path].partition_values == f.partition_values
         assert listed[f.path].size_bytes == f.size_bytes
-    assert list(kernel.create(f"{table}-empty", snapshot.facts.schema_json).files()) == []
+    assert list(kernel.create(f"{table}-empty", snapshot.metadata.schema_json).files()) == []
 
 
 def test_statistics_let_spark_skip_files(kernel: DeltaKernel, table: str, spark: Any) -> None:
@@ -140,7 +140,7 @@ def test_a_table_made_for_rows_fits_them(
     seen = kernel.create(table, new.schema_json, new.partition_columns)
     assert not seen.is_own
     for snapshot in (made, seen):
-        assert fit(snapshot.facts, ROWS, partition_by).layout == new.layout
+        assert row_layout(snapshot.metadata, ROWS, partition_by).layout == new.layout
 
 
 def test_a_transaction_is_committed_once(kernel: DeltaKernel, table: str, spark: Any) -> None:
@@ -262,7 +262,7 @@ def test_tables_with_harmless_features_take_rows(
     create(sql, table, *HONOURED[name])
     snapshot = kernel.load(table)
     assert snapshot is not None
-    layout = fit(snapshot.facts, ROWS).layout
+    layout = row_layout(snapshot.metadata, ROWS).layout
     for i in range(12):  # past a checkpoint
         files = write(table, layout, rows(i * 10, 10))
         named = {"rangeland.ledger": "id"} if i == 0 else {}
@@ -279,7 +279,7 @@ def test_clustered_tables_take_rows(kernel: DeltaKernel, table: str, sql: Sql) -
     create(sql, table, "", "", "CLUSTER BY (topic, offset)")
     snapshot = kernel.load(table)
     assert snapshot is not None
-    files = write(table, fit(snapshot.facts, ROWS).layout, rows(0, 100))
+    files = write(table, row_layout(snapshot.metadata, ROWS).layout, rows(0, 100))
     kernel.append(snapshot, files, ("rangeland/a", 1))
     sql(f"OPTIMIZE delta.`{table}`")
     assert sql(f"SELECT count(*) AS n FROM delta.`{table}`")[0].n == 100
@@ -293,7 +293,7 @@ def test_tables_with_features_that_cannot_be_honoured_are_refused(
     snapshot = kernel.load(table)
     assert snapshot is not None
     with pytest.raises(TableRefused, match=f"{name}|columnMapping") as caught:
-        fit(snapshot.facts, ROWS)
+        row_layout(snapshot.metadata, ROWS)
     assert caught.value.do
 
 
@@ -303,7 +303,7 @@ def test_check_constraints_are_refused(kernel: DeltaKernel, table: str, sql: Sql
     snapshot = kernel.load(table)
     assert snapshot is not None
     with pytest.raises(TableRefused, match="positive"):
-        fit(snapshot.facts, ROWS)
+        row_layout(snapshot.metadata, ROWS)
     with pytest.raises(TableRefused, match="committing to"):  # and Kernel would not either
         kernel.append(snapshot, [], ("rangeland/a", 1))
 
@@ -314,7 +314,7 @@ def test_not_null_columns_are_no_invariants(kernel: DeltaKernel, table: str, sql
     )
     snapshot = kernel.load(table)
     assert snapshot is not None
-    layout = fit(snapshot.facts, ROWS).layout
+    layout = row_layout(snapshot.metadata, ROWS).layout
     assert layout.required == {"offset"}
     kernel.append(snapshot, write(table, layout, rows(0, 5)), ("rangeland/a", 1))
     assert sql(f"SELECT count(*) AS n FROM delta.`{table}`")[0].n == 5
@@ -326,10 +326,10 @@ def test_not_null_columns_are_no_invariants(kernel: DeltaKernel, table: str, sql
 def test_landing_is_idempotent_and_finds_its_version(kernel: DeltaKernel, table: str) -> None:
     snapshot, layout = make(kernel, table)
     files = write(table, layout, rows(0, 10))
-    assert land(kernel, table, "rangeland/a", 1, files) == CommittedOutcome(1, anew=True)
+    assert land(kernel, table, "rangeland/a", 1, files) == CommittedOutcome(1, is_new=True)
     kernel.append(table, [], ("rangeland/b", 9))
-    assert land(kernel, table, "rangeland/a", 1, files) == CommittedOutcome(1, anew=False)
-    assert land(kernel, snapshot, "rangeland/a", 1, files) == CommittedOutcome(1, anew=False)
+    assert land(kernel, table, "rangeland/a", 1, files) == CommittedOutcome(1, is_new=False)
+    assert land(kernel, snapshot, "rangeland/a", 1, files) == CommittedOutcome(1, is_new=False)
     assert landed_at(kernel, table, "rangeland/b", 9) == 2
     assert landed_at(kernel, table, "rangeland/b", 9, since=40) is None
 
@@ -343,7 +343,7 @@ def test_files_that_are_gone_are_named_and_nothing_is_committed(
     assert land(kernel, table, "rangeland/a", 1, files) == FilesMissing((files[0].path,))
     newest = kernel.load(table)
     assert newest is not None
-    assert newest.facts.version == 0
+    assert newest.metadata.version == 0
 
 
 def test_a_restore_that_took_landings_away_is_noticed(
@@ -419,6 +419,6 @@ def test_two_processes_that_race_have_one_winner_each_time(
     for path in tables:
         newest = kernel.load(path)
         assert newest is not None
-        assert newest.facts.version == rounds
+        assert newest.metadata.version == rounds
         assert len(list(newest.files())) == rounds
         assert len(spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()) == rounds + 1

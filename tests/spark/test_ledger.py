@@ -190,10 +190,10 @@ def test_parts_are_handed_in_one_after_the_other(kernel: DeltaKernel, ledger: Le
     assert ledger.enter(first, 0)
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger"))
     assert other.parts(APP, 1) == []
-    assert ledger.hand_in(part(first, 1, 0, 4))
-    assert not other.hand_in(part(first, 1, 4, 10))  # it has not seen the first
+    assert ledger.append_part(part(first, 1, 0, 4))
+    assert not other.append_part(part(first, 1, 4, 10))  # it has not seen the first
     assert other.parts(APP, 1) == [part(first, 1, 0, 4)]
-    assert other.hand_in(part(first, 2, 4, 10))
+    assert other.append_part(part(first, 2, 4, 10))
     ledger.refresh()
     assert ledger.parts(APP, 1) == [part(first, 1, 0, 4), part(first, 2, 4, 10)]
     assert ledger.parts(APP, 2) == []
@@ -203,12 +203,12 @@ def test_parts_change_nothing_of_what_is_landed_held_or_prepared(ledger: Ledger)
     first, second = plan(1, 0, 10), plan(2, 10, 20)
     assert ledger.enter(first, 0)
     before = (ledger.coverage(), ledger.live_plans(), ledger.recent())
-    assert ledger.hand_in(part(first, 1, 0, 10))
+    assert ledger.append_part(part(first, 1, 0, 10))
     assert (ledger.coverage(), ledger.live_plans(), ledger.recent()) == before
     assert ledger.prepared() == []
     assert ledger.prepare(outcome(first))
     assert ledger.enter(second, 1)
-    assert ledger.hand_in(part(second, 1, 10, 20))
+    assert ledger.append_part(part(second, 1, 10, 20))
     assert [(p.sequence, o) for p, o in ledger.prepared()] == [(1, outcome(first))]
     assert list(ledger.outcomes(APP)) == [outcome(first)]
     assert ledger.outcome(APP, 2) is None

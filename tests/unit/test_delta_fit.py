@@ -10,8 +10,8 @@ import pytest
 
 from rangeland.delta.arrow_schema import arrow_type, delta_type, schema_json
 from rangeland.delta.java_errors import NoTable, StaleTransaction, translate
-from rangeland.delta.schema_compatibility import fit, new_table, parse_partition_by
-from rangeland.delta.store_kinds import store_facts
+from rangeland.delta.schema_compatibility import new_table, parse_partition_by, row_layout
+from rangeland.delta.store_kinds import store_capabilities
 from rangeland.delta.table_metadata import Function, PartitionColumn, StoreKind, TableMetadata
 from rangeland.errors import (
     Bug,
@@ -39,7 +39,7 @@ def own_fields() -> list[dict[str, Any]]:
 
 
 def test_a_table_made_for_the_rows_fits_them() -> None:
-    found = fit(table(), ROWS)
+    found = row_layout(table(), ROWS)
     assert found.layout.schema.equals(ROWS)
     assert found.filled == ()
     assert found.notes == ()
@@ -47,24 +47,28 @@ def test_a_table_made_for_the_rows_fits_them() -> None:
 
 def test_names_match_in_any_case_and_the_tables_spelling_wins() -> None:
     fields = [f | {"name": f["name"].upper()} for f in own_fields()]
-    assert fit(table(fields=fields), ROWS).layout.schema.names == [n.upper() for n in ROWS.names]
+    assert row_layout(table(fields=fields), ROWS).layout.schema.names == [
+        n.upper() for n in ROWS.names
+    ]
 
 
 def test_columns_that_only_the_table_has_stay_null() -> None:
-    found = fit(table(fields=[*own_fields(), column("loaded_by", "string")]), ROWS)
+    found = row_layout(table(fields=[*own_fields(), column("loaded_by", "string")]), ROWS)
     assert found.filled == ("loaded_by",)
 
 
 def test_a_not_null_column_that_rows_lack_is_refused() -> None:
     with pytest.raises(TableRefused, match="NOT NULL") as caught:
-        fit(table(fields=[*own_fields(), column("loaded_by", "string", nullable=False)]), ROWS)
+        row_layout(
+            table(fields=[*own_fields(), column("loaded_by", "string", nullable=False)]), ROWS
+        )
     assert caught.value.facts["column"] == "loaded_by"
 
 
 def test_a_missing_column_is_refused_with_the_statement_to_run() -> None:
     fields = [f for f in own_fields() if f["name"] != "headers"]
     with pytest.raises(TableRefused) as caught:
-        fit(table(fields=fields), ROWS)
+        row_layout(table(fields=fields), ROWS)
     assert caught.value.facts["statement"] == (
         "ALTER TABLE delta.`/lake/orders` ADD COLUMNS "
         "(headers ARRAY<STRUCT<key: STRING, value: BINARY>>)"
@@ -86,19 +90,19 @@ def test_only_wider_numbers_take_our_values(name: str, theirs: str, fits: bool) 
         fields=[f | ({"type": theirs} if f["name"] == name else {}) for f in own_fields()]
     )
     if fits:
-        assert fit(facts, ROWS).layout.schema.field(name).type == arrow_type(theirs)
+        assert row_layout(facts, ROWS).layout.schema.field(name).type == arrow_type(theirs)
         return
     with pytest.raises(TableRefused, match=f"column {name}"):
-        fit(facts, ROWS)
+        row_layout(facts, ROWS)
 
 
 def test_a_not_null_column_that_rows_may_lack_is_checked_row_by_row() -> None:
     facts = table(fields=[f | {"nullable": f["name"] != "key"} for f in own_fields()])
-    assert fit(facts, ROWS).layout.required == {"key"}
+    assert row_layout(facts, ROWS).layout.required == {"key"}
 
 
 def test_the_tables_partitioning_wins_and_is_said() -> None:
-    found = fit(table(partition_columns=("topic",)), ROWS, ["date(timestamp)"])
+    found = row_layout(table(partition_columns=("topic",)), ROWS, ["date(timestamp)"])
     assert found.layout.partition_by == (PartitionColumn("topic", "topic"),)
     assert found.notes == ("The table is partitioned by topic; sink.partition_by is not used.",)
     assert "topic" not in found.layout.file_schema.names
@@ -106,14 +110,14 @@ def test_the_tables_partitioning_wins_and_is_said() -> None:
 
 def test_days_and_hours_are_computed_where_the_job_says_so() -> None:
     facts = table(fields=[*own_fields(), column("date", "date")], partition_columns=("date",))
-    found = fit(facts, ROWS, ["date(timestamp)"])
+    found = row_layout(facts, ROWS, ["date(timestamp)"])
     assert found.layout.partition_by == (PartitionColumn("date", "timestamp", Function.DATE),)
     assert found.filled == ()
     with pytest.raises(TableRefused, match=r"date\(timestamp\) under sink.partition_by"):
-        fit(facts, ROWS)
+        row_layout(facts, ROWS)
     wrong = table(fields=[*own_fields(), column("date", "string")], partition_columns=("date",))
     with pytest.raises(TableRefused, match="partitioned by date STRING"):
-        fit(wrong, ROWS, ["date(timestamp)"])
+        row_layout(wrong, ROWS, ["date(timestamp)"])
 
 
 @pytest.mark.parametrize("word", ["nope", "date(key)", "headers", "value", "date(nope)"])
@@ -136,7 +140,7 @@ def test_a_new_table_has_the_columns_of_the_rows_and_of_its_partitions() -> None
     ["appendOnly", "changeDataFeed", "deletionVectors", "inCommitTimestamp", "rowTracking"],
 )
 def test_features_that_do_not_concern_an_append_are_honoured(feature: str) -> None:
-    assert fit(table(features=frozenset([feature])), ROWS).filled == ()
+    assert row_layout(table(features=frozenset([feature])), ROWS).filled == ()
 
 
 @pytest.mark.parametrize(
@@ -155,24 +159,24 @@ def test_a_feature_is_refused_as_soon_as_it_is_used(
 ) -> None:
     features = frozenset([feature])
     unused = table(fields=[*own_fields(), column("x", "long")], features=features)
-    assert fit(unused, ROWS).filled == ("x",)
+    assert row_layout(unused, ROWS).filled == ("x",)
     used = table(fields=[*own_fields(), extra], configuration=configuration, features=features)
     with pytest.raises(TableRefused, match=feature) as caught:
-        fit(used, ROWS)
+        row_layout(used, ROWS)
     assert caught.value.do
 
 
 @pytest.mark.parametrize("feature", ["icebergCompatV2", "catalogManaged", "brandNewFeature"])
 def test_a_feature_that_is_not_known_or_not_possible_is_refused(feature: str) -> None:
     with pytest.raises(TableRefused, match=feature):
-        fit(table(features=frozenset([feature])), ROWS)
+        row_layout(table(features=frozenset([feature])), ROWS)
 
 
 def test_statistics_follow_the_tables_settings() -> None:
     listed = table(configuration={"delta.dataSkippingStatsColumns": "offset,`Topic`"})
-    assert fit(listed, ROWS).layout.stats_columns == {"offset", "topic"}
+    assert row_layout(listed, ROWS).layout.stats_columns == {"offset", "topic"}
     first = table(configuration={"delta.dataSkippingNumIndexedCols": "3"})
-    assert fit(first, ROWS).layout.stats_columns == {"key", "value", "topic"}
+    assert row_layout(first, ROWS).layout.stats_columns == {"key", "value", "topic"}
 
 
 def test_types_survive_the_way_to_delta_and_back() -> None:
@@ -183,12 +187,12 @@ def test_types_survive_the_way_to_delta_and_back() -> None:
 
 
 def test_stores_are_told_apart() -> None:
-    assert store_facts("file:/lake").kind is StoreKind.LOCAL
-    assert store_facts("abfss://c@a.dfs.core.windows.net/t").kind is StoreKind.PUT_IF_ABSENT
-    single = store_facts("s3a://bucket/t")
+    assert store_capabilities("file:/lake").kind is StoreKind.LOCAL
+    assert store_capabilities("abfss://c@a.dfs.core.windows.net/t").kind is StoreKind.PUT_IF_ABSENT
+    single = store_capabilities("s3a://bucket/t")
     assert single.kind is StoreKind.SINGLE_DRIVER
     assert "spark.delta.logStore.s3a.impl" in single.note
-    safe = store_facts("s3a://bucket/t", "io.delta.storage.S3DynamoDBLogStore")
+    safe = store_capabilities("s3a://bucket/t", "io.delta.storage.S3DynamoDBLogStore")
     assert (safe.kind, safe.note) == (StoreKind.PUT_IF_ABSENT, "")
 
 

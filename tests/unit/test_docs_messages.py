@@ -16,7 +16,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.decode.columns import row_schema
 from rangeland.delta import table_commit
 from rangeland.delta.data_files import store_error
-from rangeland.delta.schema_compatibility import fit, new_table
+from rangeland.delta.schema_compatibility import new_table, row_layout
 from rangeland.delta.table_metadata import TableMetadata
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.entry_scan import bad_batch
@@ -118,7 +118,7 @@ def conflict() -> None:
 
 def refused() -> None:
     narrow = row_schema().remove(row_schema().get_field_index("headers"))
-    fit(TableMetadata("/lake/orders", 1, new_table(narrow).schema_json), row_schema())
+    row_layout(TableMetadata("/lake/orders", 1, new_table(narrow).schema_json), row_schema())
 
 
 def proof() -> None:

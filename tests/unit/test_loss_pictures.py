@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rangeland.delta.ledger.events import LossEvent
-from rangeland.delta.quarantine_table import KeptBatch
+from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.landing.redrive import QuarantinedRange
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
@@ -24,7 +24,9 @@ def loss(action: str) -> LossEvent:
 
 def kept(why: str = "") -> QuarantinedRange:
     bytes_kept = QuarantinedBytes(b"x" * 2048, (), "its checksum is wrong")
-    batch = KeptBatch(WHERE, "rangeland/orders", 7, bytes_kept.reason, "b1:9092", 2048, bytes_kept)
+    batch = QuarantinedBatch(
+        WHERE, "rangeland/orders", 7, bytes_kept.reason, "b1:9092", 2048, bytes_kept
+    )
     return QuarantinedRange(batch, Isolation.READ_COMMITTED, why)
 
 

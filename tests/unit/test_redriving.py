@@ -17,7 +17,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.delta import quarantine_table as quarantine_module
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
-from rangeland.delta.quarantine_table import KeptBatch, Quarantine, Wanted
+from rangeland.delta.quarantine_table import Quarantine, QuarantinedBatch, Wanted
 from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.errors import Conflict, StorageFailed
 from rangeland.job import Job
@@ -61,11 +61,11 @@ def ten(first: int, topic_id: str = "id") -> Range:
 class Keeping:
     """Stands for a target with batches in quarantine, all of one plan."""
 
-    def __init__(self, *batches: KeptBatch) -> None:
+    def __init__(self, *batches: QuarantinedBatch) -> None:
         self.batches = batches
         self.read: list[Range] = []
 
-    def quarantined(self, wanted: Wanted) -> Iterator[KeptBatch]:
+    def quarantined(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
         for batch in self.batches:
             if wanted(batch.application, batch.sequence, batch.range):
                 self.read.append(batch.range)
@@ -83,8 +83,8 @@ class Keeping:
     tags: tuple[str, ...] = ()
 
 
-def kept(where: Range, size_bytes: int, at_ms: int = 1, text: bytes = b"bytes") -> KeptBatch:
-    return KeptBatch(
+def kept(where: Range, size_bytes: int, at_ms: int = 1, text: bytes = b"bytes") -> QuarantinedBatch:
+    return QuarantinedBatch(
         where, APP, 1, "bad", "b:1", size_bytes, QuarantinedBytes(text, (), "bad"), at_ms
     )
 

@@ -13,7 +13,7 @@ import pytest
 from rangeland import run
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dataframe import reader
-from rangeland.delta.quarantine_table import KeptBatch
+from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.job import Job
 from rangeland.landing import planner, redrive
 from rangeland.landing.job_history import UnfinishedPlan
@@ -213,7 +213,7 @@ def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
     drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its isolation and tags are not those of the job any more."""
-    batch = KeptBatch(
+    batch = QuarantinedBatch(
         Range(P0, 0, 5, "id"), "app", 1, "bad", "b:1", 1, QuarantinedBytes(b"", (), "bad"), 1
     )
     left = redrive.QuarantinedRange(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))

@@ -226,7 +226,7 @@ def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
     target.refresh()
     (left,) = target.unfinished()
     done = finisher_of(target).finish(left.plan, left, recovered=True)
-    assert (done.outcome.ranges, done.landed.anew) == ((), True)
+    assert (done.outcome.ranges, done.landed.is_new) == ((), True)
     target.refresh()
     assert target.unfinished() == []
 

@@ -1,8 +1,8 @@
-"""Between Arrow's schemas and Delta's: pure, both ways.
+"""Translates Arrow schemas to Delta's and back. Pure.
 
-Delta's schema text is Spark's ``StructType`` as JSON. Arrow knows types that Delta does not
-(unsigned integers, times of day): those are refused by name. Everything that the executors
-write goes through here, so that files and log agree on every type.
+Delta's schema text is Spark's ``StructType`` as JSON. Arrow has types that Delta does not
+(unsigned integers, times of day): those are refused by name. The types of all that executors
+write come from here, so that files and log agree.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
 def delta_type(kind: pa.DataType) -> Any:
-    """Delta's JSON value for an Arrow type; raises TableRefused where Delta has none."""
+    """Delta's JSON value for an Arrow type; raises TableRefused if Delta has none."""
     if pt.is_dictionary(kind):
         return delta_type(kind.value_type)
     if kind in _BY_ARROW:
@@ -89,7 +89,7 @@ def schema_json(schema: pa.Schema) -> str:
 
 
 def arrow_type(delta: Any) -> pa.DataType | None:
-    """The Arrow type that files hold for a Delta type; None for types that we cannot write
+    """The Arrow type in files for a Delta type; None for types that this library cannot write
     (variant, geometry, intervals)."""
     if isinstance(delta, str):
         if found := _DECIMAL.fullmatch(delta):
@@ -122,7 +122,7 @@ def _struct(delta: Mapping[str, Any]) -> pa.DataType | None:
 
 
 def sql_type(delta: Any) -> str:
-    """A Delta type as SQL spells it, for sentences such as ALTER TABLE."""
+    """A Delta type in SQL, for statements such as ALTER TABLE."""
     if isinstance(delta, str):
         return _SQL.get(delta, delta.upper())
     if delta["type"] == "array":
@@ -136,5 +136,5 @@ def sql_type(delta: Any) -> str:
 
 
 def names_in(schema_text: str) -> frozenset[str]:
-    """The names of the columns of a Delta schema, without what is inside of them."""
+    """The names of the top-level columns of a Delta schema."""
     return frozenset(field["name"] for field in json.loads(schema_text)["fields"])

@@ -2,7 +2,7 @@
 
 Kernel writes ``isBlindAppend: false`` into every commit. Other writers must then assume that
 the commit has read the table, so their concurrent UPDATE, DELETE or MERGE fails although the
-two do not touch the same rows. Kernel lets a caller bring a ``Committer``; this one corrects
+two do not touch the same rows. Kernel lets a caller supply a ``Committer``; this one corrects
 that field and leaves the rest to Kernel's own. Janino, which comes with Spark, compiles it
 in the driver's JVM.
 """
@@ -53,9 +53,9 @@ public class BlindCommitter implements Committer {
 
 @lru_cache(maxsize=1)
 def blind_committer(gateway: Any) -> Any | None:
-    """The committer, as an object in the JVM of this py4j gateway. None where its Delta Kernel
-    has other classes: commits are then as sound, and only called otherwise. Compiled once for each
-    JVM, since that takes as long as a commit."""
+    """The committer, as an object in the JVM of this py4j gateway. None if its Delta Kernel
+    has other classes: commits are then just as safe, but not marked as blind appends. Compiled once
+    per JVM, since compiling takes as long as a commit."""
     try:
         return _compiled(gateway)
     except (Py4JJavaError, Py4JError, TypeError):  # the last: py4j found no such class

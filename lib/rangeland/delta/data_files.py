@@ -1,12 +1,12 @@
-"""Rows become Parquet files of a Delta table. The executor's side: pyarrow and nothing else.
+"""Writes rows to Parquet files of a Delta table. Runs in executors, with pyarrow alone.
 
-A file written here is invisible until the driver commits it. Batches are kept as they come
-and written as row groups once they hold ``ROW_GROUP_BYTES`` of Arrow memory, so what a
-writer holds is bounded whatever the size of records, files or partitions: the sum over all
-open files counts, and the fullest is written first.
+A file written here is invisible until the driver commits it. Batches are buffered
+and written as row groups once they hold ``ROW_GROUP_BYTES`` of Arrow memory, so a writer's
+memory is bounded whatever the size of records, files or partitions: the sum over all open
+files counts, and the fullest is written first.
 
-Keys and values are payload: no dictionary and no Parquet statistics for them, which is
-where the time would go. Offsets and instants rise slowly, so they are stored as deltas.
+Keys and values get no dictionary and no Parquet statistics, which would take most of the time.
+Offsets and timestamps rise slowly, so they are stored as deltas.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _NO_BUCKET = "NO_SUCH_BUCKET"
 _logger = logging.getLogger(__name__)
 
 
-def strangers_in(table: StoreSettings | str) -> list[str]:
-    """What lies in a folder that is to become a table, but for our own ledger. Nothing if
-    somebody has just made it one."""
+def foreign_entries(table: StoreSettings | str) -> list[str]:
+    """The entries of a folder that is to become a table, apart from our own ledger. Empty if
+    another writer has just created a table there."""
     store, root = open_store(table)
     try:
         found = store.get_file_info(pafs.FileSelector(root, allow_not_found=True))
@@ -61,7 +61,7 @@ def strangers_in(table: StoreSettings | str) -> list[str]:
 
 @dataclass
 class _OpenFile:
-    """One Parquet file under way, and the rows that wait for their row group."""
+    """A Parquet file that is being written, and the rows that wait for their row group."""
 
     path: str
     values: Values
@@ -74,10 +74,10 @@ class _OpenFile:
 
 class FileWriter:
     """Writes the rows of one slice. Use it once: ``write`` batches, then ``close`` or
-    ``abort``. ``name_prefix`` says in every file name who wrote it.
+    ``abort``. ``name_prefix`` is part of every file name.
 
-    Raises ``StorageFailed`` when the store takes no more bytes, ``TableRefused`` where it
-    denies writing or a required column holds a null. After an error: ``abort``."""
+    Raises ``StorageFailed`` when the store is full or fails, ``TableRefused`` if it denies
+    writing or a required column holds a null. After an error, call ``abort``."""
 
     def __init__(
         self,
@@ -104,22 +104,22 @@ class FileWriter:
         self._folders: set[str] = set()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Takes the rows over; the batch must not be changed afterwards. Columns are found
-        by name in any case and cast where the table's type is wider."""
+        """Takes ownership of the batch, which must not be changed afterwards. Columns are matched
+        by name, ignoring case, and cast if the table's type is wider."""
         for piece in self._portions(self._conform(batch)):
             for values, rows in split(piece, self._layout.partition_by):
                 self._take(values, rows.select(self._schema.names))
 
     def close(self) -> list[DataFile]:
-        """Finishes all files, makes them durable where the store is a local disk, and says
-        what they hold. No rows, no files."""
+        """Finishes all files, flushes them to disk if the store is local, and returns them.
+        Without rows there are no files."""
         for values in list(self._open):
             self._finish(values)
         self._sync_folders()
         return self._done
 
     def abort(self) -> None:
-        """Removes every file of this writer, finished ones too: none is committed yet."""
+        """Removes every file of this writer, finished ones included: none is committed yet."""
         for under_way in self._open.values():
             under_way.waiting.clear()
             _close_quietly(under_way.parquet, under_way.sink)
@@ -157,7 +157,7 @@ class FileWriter:
         return conformed
 
     def _portions(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """The batch, cut where it alone is more than a row group."""
+        """The batch, cut into pieces if it is larger than a row group."""
         pieces = min(-(-batch.nbytes // self._group_bytes), batch.num_rows)
         if pieces <= 1:
             return [batch] if batch.num_rows else []
@@ -167,7 +167,7 @@ class FileWriter:
     def _take(self, values: Values, rows: pa.RecordBatch) -> None:
         filling = self._open.get(values)
         if filling is not None and filling.waiting_bytes + rows.nbytes > self._group_bytes:
-            self._flush(filling)  # may finish the file, too
+            self._flush(filling)  # may also finish the file
         under_way = self._open.pop(values, None) or self._start(values)
         self._open[values] = under_way
         under_way.waiting.append(rows)
@@ -208,7 +208,7 @@ class FileWriter:
         full = self._full(under_way.path)
         parent = full.rsplit("/", 1)[0]
         if parent not in self._folders:
-            if not isinstance(self._store, pafs.S3FileSystem):  # which has no folders
+            if not isinstance(self._store, pafs.S3FileSystem):  # S3 has no folders
                 self._store.create_dir(parent, recursive=True)
             self._folders.add(parent)
         self._started.append(under_way.path)
@@ -231,7 +231,7 @@ class FileWriter:
         if under_way.waiting:
             self._flush(under_way)
         if self._open.pop(values, None) is None or under_way.parquet is None:
-            return  # the flush has filled and finished it
+            return  # the flush filled and finished it
         try:
             under_way.parquet.close()
             size = under_way.sink.tell()
@@ -283,7 +283,7 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
 
 
 def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
-    """Our error for what a store said about writing ``size_bytes`` to ``path``."""
+    """The error to raise when a store fails to write ``size_bytes`` to ``path``."""
     what = f"writing {path}"
     facts = {"path": path, "bytes": size_bytes, "errno": error.errno}
     if error.errno in _DENIED:
@@ -292,21 +292,21 @@ def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErro
         )
     said = str(error)
     if _DENIED_BY_S3.search(said):
-        do = "See that the keys in fs.s3a.* are right and may read and write the table's folder"
+        do = "Check that the keys in fs.s3a.* are right and may read and write the table's folder"
         return TableRefused(what, why=said, do=do, **facts)
     if _NO_BUCKET in said:
-        do = "See that the bucket exists and that fs.s3a.endpoint is its store"
+        do = "Check that the bucket exists and that fs.s3a.endpoint is its store"
         return TableRefused(what, why=said, do=do, **facts)
     if error.errno == errno.ENOSPC:
         why = f"no room for the next {size_bytes} bytes on the table's store"
         return StorageFailed(what, why=why, do="Make room and run again", **facts)
     return StorageFailed(
-        what, why=str(error), do="See that the table's store is up, then run again", **facts
+        what, why=str(error), do="Check that the table's store is up, then run again", **facts
     )
 
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Per leaf column: a dictionary where few values repeat, deltas for rising numbers."""
+    """By leaf column: a dictionary for repeating values, deltas for rising numbers."""
     dictionary, deltas, statistics = [], {}, []
     for f in schema:
         if has_bounds(f.type):
@@ -327,8 +327,8 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 def sync_file(store: pafs.FileSystem, path: str) -> None:
-    """Sees that a local file or folder is on the disk: a commit must not outlive its files
-    in a power cut. Other stores keep what they have acknowledged."""
+    """Flushes a local file or folder to disk: after a power cut no commit may name files that
+    are gone. Other stores keep what they have acknowledged."""
     if not isinstance(store, pafs.LocalFileSystem):
         return
     handle = os.open(path, os.O_RDONLY)
@@ -339,7 +339,7 @@ def sync_file(store: pafs.FileSystem, path: str) -> None:
 
 
 def _close_quietly(parquet: pq.ParquetWriter | None, sink: Any) -> None:
-    """The file goes away, so that its end cannot be written is no news."""
+    """The file is about to be removed, so errors in closing it do not matter."""
     for thing in (parquet, sink):
         if thing is not None:
             try:

@@ -1,12 +1,12 @@
-"""The only door to Delta: loading, creating and appending through Delta Kernel.
+"""The only access to Delta: loads, creates and appends to tables through Delta Kernel.
 
-It runs in the driver, beside a started Spark session whose class path holds Delta Kernel, and
-speaks py4j, as ``hadoop`` does beside it. No decision about rows, ranges or plans is made here.
+It runs in the driver, in a Spark session whose class path has Delta Kernel, and calls it over
+py4j. Nothing is decided here about rows, ranges or plans.
 
 A call over py4j costs 0.1 to 1 ms, so nothing is sent or fetched object by object: file
 actions go in as one text of JSON lines that Kernel's own handler parses, and lists of files
 come out as one Parquet file that Kernel's own handler writes and pyarrow reads. Commits are
-made under the table's ``lock``.
+made under the lock of ``table_lock``.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ _logger = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Snapshot:
     """One version of a table, and Kernel's handle on it. Appending to an older snapshot is
-    sound: Kernel looks at the commits made since and refuses what they contradict."""
+    safe: Kernel checks the commits made since and refuses what they contradict."""
 
     path: str
     version: int
     _kernel: DeltaKernel = field(repr=False)
     _java: Any = field(repr=False)
     is_own: bool = field(default=False, repr=False)
-    """What our own commit has left: its checksum is known before it is written."""
+    """It was made by our own commit: its checksum is known before it is written."""
 
     @cached_property
-    def facts(self) -> TableMetadata:
-        """Schema, features and the like: dozens of calls over py4j, so only when asked for."""
+    def metadata(self) -> TableMetadata:
+        """Schema, features and so on: dozens of calls over py4j, so only on demand."""
         with translated(f"reading the metadata of {self.path}"):
-            return self._kernel.facts_of(self._java)
+            return self._kernel.metadata_of(self._java)
 
     @cached_property
     def table_id(self) -> str:
-        """Delta's own id of the table: one that is created anew has another."""
+        """Delta's own id of the table: a table that is dropped and created again has another."""
         with translated(f"reading the metadata of {self.path}"):
             return str(self._java.getMetadata().getId())
 
@@ -83,7 +83,7 @@ class Snapshot:
             return None if found is None else str(found)
 
     def transaction_version(self, application: str) -> int | None:
-        """The newest transaction version of an application id, None if it has none."""
+        """The newest transaction version of an application id, None if there is none."""
         with translated(f"reading the transactions of {self.path}"):
             found = self._java.getLatestTransactionVersion(self._kernel.engine, application)
             return int(found.get()) if found.isPresent() else None
@@ -95,8 +95,8 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """This call made table version ``version``. Its upkeep may still be under way.
-    ``snapshot`` is that version, None where commits of others came just before it."""
+    """This call made table version ``version``. Its maintenance may still be running.
+    ``snapshot`` is that version, None if commits of others came just before it."""
 
     version: int
     snapshot: Snapshot | None = field(default=None, compare=False, repr=False)
@@ -107,7 +107,7 @@ class AlreadyCommitted:
     """The table has this transaction, or a later one of the same application.
 
     ``transaction_version`` is the newest one; ``version`` is the table's version at which
-    that was seen, not the one the transaction made (``commit.landed_at`` finds that)."""
+    it was read, not the one that the transaction made (see ``table_commit.landed_at``)."""
 
     version: int
     transaction_version: int
@@ -115,7 +115,7 @@ class AlreadyCommitted:
 
 @dataclass(frozen=True, slots=True)
 class NotReady:
-    """The check that was asked for right before the commit said no: nothing was committed."""
+    """The check right before the commit failed: nothing was committed."""
 
 
 def _always() -> bool:
@@ -129,7 +129,7 @@ class DeltaKernel:
     def __init__(self, spark: Any, engine_info: str = ENGINE) -> None:
         self._jvm = spark.sparkContext._jvm
         self._engine_info = engine_info
-        self._upkeep = LogMaintenance()
+        self._maintenance = LogMaintenance()
         with translated("starting Delta Kernel"):
             self._conf = HadoopConf(spark.sparkContext)
             api = self._jvm.io.delta.kernel
@@ -150,9 +150,9 @@ class DeltaKernel:
             self._use(self._shared)
 
     def as_sole_writer(self) -> DeltaKernel:
-        """This Kernel for tables that only we write to. On a local path our lock is then
-        enough, and a commit takes a third of the time: the store that guards against others
-        has Hadoop start a process for every link it might meet."""
+        """This Kernel for tables that only this library writes to. On a local path our lock is
+        then enough, and a commit takes a third of the time: the store that guards against other
+        writers has Hadoop start a process for every symbolic link that it checks for."""
         other = copy.copy(self)
         other._use(self._sole)
         return other
@@ -162,7 +162,7 @@ class DeltaKernel:
         self._json = engine.getJsonHandler()
 
     def _find_classes(self, api: Any) -> None:
-        """Every dotted name is a round trip to the JVM for each of its parts: once is enough."""
+        """Each part of a dotted name is a round trip to the JVM, so names are resolved once."""
         self._tables = api.TableManager
         self._write = api.Operation.WRITE
         self._iterable = api.utils.CloseableIterable
@@ -184,19 +184,19 @@ class DeltaKernel:
             return str(self._utils.resolvePath(self.engine, path))
 
     def store(self, path: str) -> StoreCapabilities:
-        """What the table's store promises to several drivers; see ``stores``."""
+        """What the table's store guarantees to concurrent drivers; see ``store_kinds``."""
         uri = self.resolve(path)
         with translated(f"reading the configuration for {path}"):
             return self._conf.store(uri)
 
     def storage(self, path: str) -> StoreSettings:
-        """How to reach the store of a path, as this session's Hadoop would; see ``storage``."""
+        """How to reach the store of a path, as this session's Hadoop does; see ``store_access``."""
         uri = self.resolve(path)
         with translated(f"reading the configuration for {path}"):
             return self._conf.storage(uri)
 
     def load(self, path: str) -> Snapshot | None:
-        """The newest version of the table, None where there is no table."""
+        """The newest version of the table, None if there is no table."""
         try:
             with translated(f"reading the Delta log of {path}"):
                 return self._load(path, blind=True)
@@ -204,15 +204,15 @@ class DeltaKernel:
             return None
 
     def _load(self, path: str, *, blind: bool) -> Snapshot:
-        """``blind``: what is committed on this snapshot says that it has read nothing."""
+        """``blind``: commits on this snapshot are marked as blind appends."""
         builder = self._tables.loadSnapshot(path)
         if blind and self._blind is not None:
             builder = builder.withCommitter(self._blind)
         java = builder.build(self.engine)
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java)
 
-    def facts_of(self, java: Any) -> TableMetadata:
-        """See ``Snapshot.facts``."""
+    def metadata_of(self, java: Any) -> TableMetadata:
+        """See ``Snapshot.metadata``."""
         protocol, metadata = java.getProtocol(), java.getMetadata()
         features = protocol.getImplicitlyAndExplicitlySupportedFeatures()
         configuration = metadata.getConfiguration()
@@ -241,8 +241,8 @@ class DeltaKernel:
                     yield from map(added_file, batch.column(0).to_pylist())
 
     def commits(self, path: str, since: int = 0) -> list[CommitMetadata]:
-        """The entries of the log from version ``since`` on, oldest first. Entries that the
-        table's retention has taken away are left out."""
+        """The entries of the log from version ``since`` on, oldest first, without those that
+        the log's retention has removed."""
         with translated(f"reading the history of {path}"):
             return self._history.commits(self.engine, path, since)
 
@@ -255,8 +255,8 @@ class DeltaKernel:
         partition_columns: Sequence[str] = (),
         configuration: Mapping[str, str] | None = None,
     ) -> Snapshot:
-        """A new, empty table; the one that is there if somebody was first. Whether that one
-        fits is for ``fit`` to say."""
+        """A new, empty table, or the existing one if another writer was first. Whether that one
+        fits is decided in ``schema_compatibility``."""
         uri = self.resolve(path)
         made = None
         try:
@@ -265,13 +265,15 @@ class DeltaKernel:
             _logger.info("created a table", extra={"table": uri})
         except java_errors.TableExists:
             pass
-        except Conflict:  # a race on a store without our lock: theirs is as good
+        except Conflict:  # a race on a store without our lock: the other table will do
             made = self.load(uri)
             if made is None:
                 raise
         made = made or self.load(uri)
         if made is None:
-            raise StorageFailed(f"creating the table {path}", why="its log is not to be seen")
+            raise StorageFailed(
+                f"creating the table {path}", why="its log cannot be found afterwards"
+            )
         return made
 
     def _create(
@@ -287,7 +289,7 @@ class DeltaKernel:
             builder = builder.withDataLayoutSpec(self._layouts.partitioned(columns))
         transaction = builder.build(self.engine)
         result = transaction.commit(self.engine, self._iterable.emptyIterable())
-        self._upkeep.start(uri, lambda: self._run_hooks(result))
+        self._maintenance.start(uri, lambda: self._run_hooks(result))
         return self._left_by(result)
 
     def _java_map(self, values: Mapping[str, str]) -> Any:
@@ -306,14 +308,14 @@ class DeltaKernel:
         properties: Mapping[str, str] | None = None,
         is_ready: Callable[[], bool] = _always,
     ) -> Committed | AlreadyCommitted | NotReady:
-        """One commit that adds ``files``, takes ``removed`` out of the table, and sets the
-        transaction (application, version) and these table properties. ``is_ready`` is asked
-        while the table is locked, so nothing that honours the lock comes between its answer
-        and the commit.
+        """One commit that adds ``files``, removes ``removed`` from the table, and sets the
+        transaction (application, version) and these table properties. ``is_ready`` is called
+        while the table is locked, so no writer that honours the lock can commit between its
+        answer and this commit.
 
-        Commits of others that came meanwhile are stepped over, unless they changed schema
-        or protocol, or have this transaction. With ``expected_version`` any commit after it
-        is a ``Conflict``. A given Snapshot saves loading one; it may be old."""
+        Concurrent commits of others are accepted, unless they changed schema or protocol, or
+        have this transaction. With ``expected_version`` any commit after it is a
+        ``Conflict``. Passing a Snapshot saves loading one; it may be old."""
         snapshot = self._loaded(table)
         where, (application, version) = snapshot.path, transaction
         if expected_version is not None and snapshot.version != expected_version:
@@ -330,7 +332,7 @@ class DeltaKernel:
                 if not is_ready():
                     return NotReady()
                 with translated(f"committing to {where}"):
-                    if removed:  # only what removes nothing may be called a blind append
+                    if removed:  # only a commit that removes nothing is a blind append
                         snapshot = self._load(where, blind=False)
                         if expected_version not in (None, snapshot.version):
                             raise _moved(where, expected_version)
@@ -354,7 +356,7 @@ class DeltaKernel:
             raise TableRefused(
                 f"committing to {table}",
                 why="there is no Delta table",
-                do="See that nobody has moved or dropped it",
+                do="Check that nobody has moved or dropped it",
             )
         return snapshot
 
@@ -367,8 +369,8 @@ class DeltaKernel:
         properties: Mapping[str, str],
     ) -> Committed:
         if not snapshot.is_own:
-            # What upkeep a commit needs depends on what the one before has left behind.
-            self._upkeep.wait_for(snapshot.path)
+            # What maintenance a commit needs depends on what the previous one has done.
+            self._maintenance.wait_for(snapshot.path)
         builder = snapshot._java.buildUpdateTableTransaction(self._engine_info, self._write)
         builder = builder.withTransactionId(*transaction)
         if properties:
@@ -377,11 +379,11 @@ class DeltaKernel:
             builder = builder.withMaxRetries(0)
         java = builder.build(self.engine)
         result = java.commit(self.engine, self._actions(text))
-        self._upkeep.start(snapshot.path, lambda: self._run_hooks(result))
+        self._maintenance.start(snapshot.path, lambda: self._run_hooks(result))
         return Committed(int(result.getVersion()), self._left_by(result))
 
     def _left_by(self, result: Any) -> Snapshot | None:
-        """The version a commit has made, without loading it."""
+        """The version that a commit has made, without loading it."""
         found = result.getPostCommitSnapshot()
         if not found.isPresent():
             return None
@@ -389,7 +391,7 @@ class DeltaKernel:
         return Snapshot(str(java.getPath()), int(java.getVersion()), self, java, True)
 
     def _actions(self, text: str) -> Any:
-        """Kernel's iterable of the actions in these lines: three round trips, however many."""
+        """Kernel's iterable of the actions in these lines: three round trips in all."""
         if not text:
             return self._iterable.emptyIterable()
         tokens = self._jvm.java.util.StringTokenizer(text, "\n")
@@ -399,17 +401,17 @@ class DeltaKernel:
         return self._iterable.inMemoryIterable(batch.getRows())
 
     def settle(self) -> tuple[str, ...]:
-        """Waits for the upkeep of all commits so far; a sentence for each that failed."""
-        return self._upkeep.settle()
+        """Waits for the maintenance after all commits so far; a warning for each that failed."""
+        return self._maintenance.settle()
 
     def _run_hooks(self, result: Any) -> list[str]:
         warnings: list[str] = []
         for hook in result.getPostCommitHooks():
             kind = str(hook.getType().toString())
-            # Nobody else writes the checksum of our commit.
+            # No other writer writes the checksum of our commit.
             engine = self._sole if kind.startswith(_CHECKSUM) else self._shared
             try:
-                with translated(f"upkeep after the commit ({kind})"):
+                with translated(f"maintenance after the commit ({kind})"):
                     hook.threadSafeInvoke(engine)
             except (RangelandError, java_errors.NoTable, java_errors.StaleTransaction) as error:
                 warnings.append(str(error))

@@ -1,9 +1,9 @@
 """Delta's statistics of one file, collected batch by batch. Pure: Arrow in, JSON out.
 
 Delta skips files by them, so a bound may be loose but never wrong: strings are cut to 32
-characters with a tie-breaker on the upper bound, instants are given in milliseconds with
-the upper bound rounded up, a column with a NaN gets no bounds. Binary, boolean and nested
-columns have no order worth keeping: they get a null count alone.
+characters with a tie-breaker on the upper bound, timestamps are in milliseconds with the
+upper bound rounded up, and a column with a NaN gets no bounds. Binary, boolean and nested
+columns only get a null count.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 def indexed_columns(schema: pa.Schema, limit: int = INDEXED_COLUMNS) -> frozenset[str]:
-    """The first columns, as many as Delta indexes by default; -1 means all."""
+    """The first columns, by default as many as Delta indexes; -1 means all."""
     names = schema.names
     return frozenset(names if limit < 0 else names[:limit])
 
 
 def may_hold(file: AddedFile, column: str, value: str) -> bool:
-    """Whether a file may have a row with this text in a column; False only where its partition
-    or its statistics say so."""
+    """Whether a file may have a row with this text in a column; False only if its partition
+    or its statistics rule it out."""
     if column in file.partition_values:
         return file.partition_values[column] == value
     try:
@@ -61,13 +61,13 @@ def may_hold(file: AddedFile, column: str, value: str) -> bool:
             return False
         low, high = (stats.fields(side, {}).get(column) for side in ("minValues", "maxValues"))
     except Unreadable:
-        return True  # any writer may have written them, and they say nothing
+        return True  # written by some other writer: they prove nothing
     return not (isinstance(low, str) and isinstance(high, str)) or low <= value <= high
 
 
 class StatsCollector:
     """Statistics of the rows given to ``add`` so far. Struct columns are left out: their
-    absence is allowed and loses nothing but skipping."""
+    statistics are optional, and only skipping needs them."""
 
     def __init__(self, schema: pa.Schema, columns: frozenset[str] | None = None) -> None:
         chosen = indexed_columns(schema) if columns is None else columns
@@ -105,7 +105,7 @@ class StatsCollector:
         return self._rows
 
     def as_json(self) -> str:
-        """Delta's text. Bounds that JSON or Delta cannot say (years past 9999) are left out."""
+        """Delta's JSON, without bounds that it cannot express (years past 9999)."""
         low = {
             f.name: _lower(self._low[f.name], f.type) for f in self._bounded if f.name in self._low
         }
@@ -126,8 +126,8 @@ class StatsCollector:
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
-    """Smallest and largest value as plain Python values that compare; instants as the
-    integers that Arrow holds, since years outside 1 to 9999 have no ``datetime``."""
+    """Smallest and largest value as Python values that compare; timestamps as Arrow's
+    integers, since there is no ``datetime`` for years outside 1 to 9999."""
     if pt.is_dictionary(column.type):
         column = pc.unique(column.cast(column.type.value_type))
     if pt.is_timestamp(column.type):
@@ -151,15 +151,15 @@ def _upper(value: Any, kind: pa.DataType) -> Any:
 
 
 def _clean(text: str) -> bool:
-    """Lone surrogates cannot come from valid UTF-8; a NUL some readers mistake for an end."""
+    """False for a text with a NUL, which some readers take for its end."""
     return "\x00" not in text
 
 
 def upper_prefix(text: str, length: int = STRING_PREFIX) -> str | None:
-    """A short string that is not below ``text`` in UTF-8 order, None where none is short.
+    """A short string that is not below ``text`` in UTF-8 order, None if there is none.
 
-    The tie-breaker must exceed the first character that was cut off, so characters that
-    nothing exceeds are kept."""
+    The tie-breaker must exceed the first character that is cut off, so characters that
+    no other exceeds are kept."""
     if len(text) <= length:
         return text
     for cut in range(length, min(len(text), 2 * length)):
@@ -185,7 +185,7 @@ def _other(value: Any, kind: pa.DataType, *, up: bool) -> Any:
 
 
 def _decimal(value: Decimal) -> int | float | None:
-    """JSON numbers lose digits past 15 in most parsers: such bounds are better left out."""
+    """Most JSON parsers lose digits past 15, so None for numbers that have more."""
     if value == value.to_integral_value() and abs(value) < 10**15:
         return int(value)
     return float(value) if Decimal(repr(float(value))) == value else None

@@ -1,6 +1,6 @@
-"""What Java throws in a call over py4j, as one of our errors.
+"""Java exceptions of calls over py4j, as errors of this library.
 
-Here the chain of causes is fetched from the JVM; what it means is for ``trouble`` to say.
+The chain of causes is fetched from the JVM here; ``java_errors`` decides what it means.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_CAUSES = 12
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """``what`` is under way inside: it stands first in the error."""
+    """``what`` says what is being done inside; the error begins with it."""
     try:
         yield
     except Py4JJavaError as error:

@@ -1,8 +1,8 @@
-"""From what Java said to one of our errors: pure, by class names and messages.
+"""Turns a Java exception into an error of this library, by class names and messages. Pure.
 
-``kernel`` hands in the chain of causes as (class name, message) pairs, outermost first.
-The order of the questions matters: a full disk or a missing permission deep in the chain
-says more than the wrapper that Kernel put around it.
+The chain of causes comes as (class name, message) pairs, outermost first. The order of the
+checks matters: a full disk or a missing permission deep in the chain says more than the
+wrapper that Kernel puts around it.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _IO_WRAPPERS = ("UncheckedIOException", "KernelEngineException", "CommitStateUnk
 
 
 class NoTable(Exception):
-    """There is no Delta table at the path. Never leaves ``kernel``."""
+    """There is no Delta table at the path. Handled in ``delta_kernel``."""
 
 
 class TableExists(Exception):
-    """There is a Delta table already. Never leaves ``kernel``."""
+    """There is a Delta table already. Handled in ``delta_kernel``."""
 
 
 class StaleTransaction(Exception):
-    """The table has this transaction, or a later one. Never leaves ``kernel``."""
+    """The table has this transaction, or a later one. Handled in ``delta_kernel``."""
 
 
 Raised = RangelandError | NoTable | TableExists | StaleTransaction
 
 
-def essence(chain: Chain) -> str:
-    """The innermost message that says something, on one line."""
+def innermost_message(chain: Chain) -> str:
+    """The innermost message that is not empty, on one line."""
     for name, message in reversed(chain):
         line = (message or "").strip().splitlines()[0:1]
         if line and line[0]:
@@ -58,9 +58,9 @@ def essence(chain: Chain) -> str:
 
 
 def translate(what: str, chain: Chain) -> Raised:
-    """The error to raise for a Java exception that came while ``what`` was under way."""
+    """The error to raise for a Java exception while doing ``what``."""
     names = [name.rsplit(".", 1)[-1] for name, _ in chain]
-    said = essence(chain)
+    said = innermost_message(chain)
     if "TableNotFoundException" in names:
         return NoTable(said)
     if "TableAlreadyExistsException" in names:
@@ -75,21 +75,23 @@ def translate(what: str, chain: Chain) -> Raised:
         )
     if any(name in names for name in _MOVED):
         return Conflict(
-            what, why="the table's schema or protocol was changed meanwhile", do="Run again"
+            what, why="another writer has changed the table's schema or protocol", do="Run again"
         )
     if any(name in names for name in _RACED):
         return Conflict(what, why=said, do="Run again")
     if "InvalidTableException" in names:
         return TableRefused(what, why=said, do="The table's log is damaged: restore or repair it")
     if any(name in names for name in (*_IO, *_IO_WRAPPERS)):
-        return StorageFailed(what, why=said, do="See that the table's store is up, then run again")
+        return StorageFailed(
+            what, why=said, do="Check that the table's store is up, then run again"
+        )
     if "KernelException" in names:
         return TableRefused(what, why=said)
     return Bug(what, why=f"{names[-1] if names else 'Java'}: {said}")
 
 
 def _refused_by_store(what: str, said: str, chain: Chain) -> RangelandError | None:
-    """No room, no permission, no bucket, or nothing here that could speak to the store."""
+    """The store is full, denies access, has no such bucket, or no file system here supports it."""
     names = [name.rsplit(".", 1)[-1] for name, _ in chain]
     text = " ".join(message.lower() for _, message in chain if message)
     if any(phrase in text for phrase in _FULL):
@@ -98,7 +100,7 @@ def _refused_by_store(what: str, said: str, chain: Chain) -> RangelandError | No
         return TableRefused(what, why=said, do=_remedy_for_denial(chain))
     if "UnknownStoreException" in names:
         return TableRefused(
-            what, why=said, do="See that the bucket exists and that fs.s3a.endpoint is its store"
+            what, why=said, do="Check that the bucket exists and that fs.s3a.endpoint is its store"
         )
     if "UnsupportedFileSystemException" in names or "filesystem not found" in text:
         return UsageError(
@@ -112,5 +114,5 @@ def _refused_by_store(what: str, said: str, chain: Chain) -> RangelandError | No
 
 def _remedy_for_denial(chain: Chain) -> str:
     if any(name.startswith(_AMAZON) for name, _ in chain):
-        return "See that the keys in fs.s3a.* are right and may read and write the table's folder"
+        return "Check that the keys in fs.s3a.* are right and may read and write the table's folder"
     return "Grant write permission on the table's folder"

@@ -1,7 +1,7 @@
-"""Actions of the Delta log as JSON, to and from our values: pure.
+"""Actions of the Delta log, from and to JSON. Pure.
 
-What goes in is one text of lines for all files of a commit; what comes out are the lines
-and rows that Kernel's own handlers write.
+Kernel is given one text of lines for all files of a commit, and returns the lines and rows
+that its own handlers write.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _URI_SAFE = "/=:-_.~!$&'()*+,;@"
 
 
 def add_lines(files: Iterable[DataFile]) -> str:
-    """An add action a line."""
+    """One add action per line."""
     return "\n".join(json.dumps({"add": _add_action(file)}) for file in files)
 
 
 def remove_lines(files: Iterable[AddedFile], now_ms: int) -> str:
-    """A remove action a line, for files that a version of the table holds."""
+    """One remove action per line, for files that a version of the table has."""
     return "\n".join(json.dumps({"remove": _remove_action(file, now_ms)}) for file in files)
 
 
@@ -64,7 +64,7 @@ def added_file(add: Mapping[str, Any]) -> AddedFile:
     )
 
 
-def commit_facts(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
+def commit_metadata(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
     infos: dict[int, tuple[int, Mapping[str, Any], dict[str, int]]] = {}
     for row in rows:
         version = int(row["version"])
@@ -77,7 +77,7 @@ def commit_facts(rows: Iterator[Mapping[str, Any]]) -> list[CommitMetadata]:
 
 
 def _version(text: object) -> int | None:
-    """Of a commit's own words: any writer may have put anything there."""
+    """None if it is not a version: any writer may have written anything there."""
     try:
         return decimal(str(text), "version", 0)
     except Unreadable:

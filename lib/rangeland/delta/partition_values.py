@@ -1,8 +1,8 @@
-"""Partition values: computed from rows, spelled for Delta's log, escaped for paths. Pure.
+"""Partition values: computed from rows, formatted for Delta's log, escaped for paths. Pure.
 
-Days and hours are those of UTC, whatever the time zone of the session, so that the same
-record lands in the same partition everywhere. A batch is cut by runs of equal values when
-there are few of them (logs are nearly in order of time), else gathered per value.
+Days and hours are in UTC, whatever the time zone of the session, so that a record lands in
+the same partition everywhere. A batch is cut into runs of equal values if there are few of
+them (logs are nearly in order of time), otherwise its rows are gathered by value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(chr(code) for code in r
 _RUNS_PER_VALUE = 4
 _EPOCH = dt.datetime(1970, 1, 1)
 _CALENDAR = (1 - _EPOCH.toordinal(), dt.date.max.toordinal() + 1 - _EPOCH.toordinal())
-"""From the first day of the year 1 to the day behind that of 9999, as days since 1970."""
+"""The first day of the year 1, and the day after the last of 9999, in days since 1970."""
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
@@ -41,9 +41,8 @@ def folder(columns: tuple[PartitionColumn, ...], values: Values) -> str:
 
 
 def compute(column: pa.Array, function: Function) -> pa.Array:
-    """The partition values of a source column. A time outside of the years 1 to 9999 has none:
-    neither Spark nor Delta has a text for it, so its partition is null, as that of a record
-    without a time."""
+    """The partition values of a source column. A time outside the years 1 to 9999 gets null, like
+    a record without a time, since neither Spark nor Delta can format it."""
     column = _within_calendar(column)
     if function is Function.DATE:
         return _utc(column).cast(pa.date32(), safe=False)
@@ -60,7 +59,7 @@ def _within_calendar(column: pa.Array) -> pa.Array:
         numbers, units = column.cast(pa.int32()).cast(pa.int64()), 1
     else:
         return column
-    # What 64 bits of nanoseconds can say is all within.
+    # All that 64 bits of nanoseconds can express is within the calendar.
     first, behind = (max(-1 << 63, min(day * units, (1 << 63) - 1)) for day in _CALENDAR)
     is_within = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, behind))
     if pc.all(is_within).as_py() is not False:
@@ -69,13 +68,13 @@ def _within_calendar(column: pa.Array) -> pa.Array:
 
 
 def _utc(column: pa.Array) -> pa.Array:
-    """The same instants without a zone, so that no calendar but UTC's is asked."""
+    """The same instants without a zone, so that days and hours are in UTC."""
     return column.cast(pa.int64()).cast(pa.timestamp(column.type.unit))
 
 
 def spell(value: pa.Scalar) -> str | None:
-    """Delta's text of a partition value. Instants are in the form that names their zone;
-    an empty string is null, as Delta holds it."""
+    """A partition value as Delta writes it. Timestamps name their zone; an empty string is
+    null, as in Delta."""
     kind, plain = value.type, value.as_py() if value.is_valid else None
     if plain is None or plain == "":
         return None
@@ -93,7 +92,7 @@ def spell(value: pa.Scalar) -> str | None:
 def split(
     batch: pa.RecordBatch, columns: tuple[PartitionColumn, ...]
 ) -> Iterator[tuple[Values, pa.RecordBatch]]:
-    """The batch cut by partition. The pieces share the batch's memory where they can."""
+    """The batch cut by partition. The pieces share the batch's memory if possible."""
     if not columns:
         yield (), batch
         return

@@ -1,8 +1,9 @@
-"""The quarantine: a plain Delta table of the bytes that could not be decoded, beside the ledger.
+"""The quarantine: a plain Delta table of bytes that could not be decoded, next to the ledger.
 
-Executors write what they keep aside to files of this table, which nobody sees. The outcome
-names them; they are committed under the outcome's own name just before the table's commit,
-which may be done any number of times. So what is counted as quarantined is here, once.
+Executors write such bytes to files of this table, which nobody can see yet. The outcome names
+the files; they are committed under the outcome's own transaction id just before the table's
+commit, which may be repeated any number of times. So the quarantine has all that is counted
+as quarantined, once.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from rangeland.model import Partition, QuarantinedBytes, Range
 
 FOLDER = "_rangeland/quarantine"
 Wanted = Callable[[str, int, Range], bool]
-"""Of application, sequence and range: whether the bytes that were kept of it are wanted."""
+"""Whether the bytes kept for an application, sequence and range are wanted."""
 _PLACE = ["topic", "partition", "broker", "topic_id", "from_offset", "until_offset"]
 _PLACE += ["application", "sequence"]
 
 
 @dataclass(frozen=True, slots=True)
-class KeptBatch:
-    """Bytes of the offsets ``range``, which an outcome has counted as quarantined."""
+class QuarantinedBatch:
+    """The bytes of the offsets ``range``, which an outcome counts as quarantined."""
 
     range: Range
     application: str
@@ -56,12 +57,12 @@ class Quarantine:
         return self._kernel.storage(self.path)
 
     def missing(self, outcome: OutcomeEvent) -> tuple[str, ...]:
-        """The paths of an outcome's kept files that are gone."""
+        """The paths of an outcome's quarantine files that are gone."""
         return missing_files(self.storage(), outcome.kept)
 
     def commit(self, outcome: OutcomeEvent) -> None:
-        """Makes visible what an outcome has kept, once and for all; the table is made where it
-        is not there. A later attempt stands in for what an earlier one had kept."""
+        """Commits an outcome's quarantine files, once; creates the table if there is none. The
+        files of a later attempt replace those of an earlier one."""
         made = self._kernel.load(self.path)
         if made is None and not outcome.kept:
             return
@@ -76,9 +77,9 @@ class Quarantine:
         transaction = (f"{outcome.application}/{outcome.sequence}", outcome.attempt + 1)
         self._kernel.append(made, outcome.kept, transaction, removed=stale)
 
-    def batches(self, wanted: Wanted) -> Iterator[KeptBatch]:
-        """What is wanted of all that is kept, a file at a time: the bytes of other files are
-        not read. Nothing where nothing ever was."""
+    def batches(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
+        """The batches that are wanted, a file at a time: the bytes in other files are not read.
+        Empty if there is no quarantine."""
         snapshot = self._kernel.load(self.path)
         if snapshot is None:
             return
@@ -110,12 +111,12 @@ def _place(row: dict[str, object]) -> tuple[str, int, Range]:
     return str(row["application"]), int(str(row["sequence"])), where
 
 
-def _batch(row: dict[str, object]) -> KeptBatch:
+def _batch(row: dict[str, object]) -> QuarantinedBatch:
     aborted: list[dict[str, int]] = row["aborted"] or []  # type: ignore[assignment]
     records: bytes = row["records"] or b""  # type: ignore[assignment]
     application, sequence, where = _place(row)
     reason = str(row["reason"] or "")
-    return KeptBatch(
+    return QuarantinedBatch(
         where,
         application,
         sequence,

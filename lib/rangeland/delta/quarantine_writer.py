@@ -1,7 +1,7 @@
-"""What an executor cannot decode is kept aside: its bytes, in files that nobody sees yet.
+"""Writes bytes that an executor cannot decode to files of the quarantine.
 
-The files are of the quarantine's table; the receipts name them, and the driver makes them
-visible with the outcome. What is held before it is written is bounded.
+The receipts name the files, and the driver commits them with the outcome; until then nobody
+sees them. What is buffered before it is written is bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.model import DataFile, QuarantinedBytes, Range, Receipt
 
 FILE_BYTES = 8 << 20
-"""A file is written once a slice has kept this much."""
+"""A file is written once this much of a slice is buffered."""
 
 _logger = logging.getLogger(__name__)
 _ABORTED = pa.struct([pa.field("producer_id", pa.int64()), pa.field("first_offset", pa.int64())])
@@ -49,7 +49,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class QuarantineWriterSettings:
-    """Where a task of one plan keeps aside what it cannot decode."""
+    """Where the tasks of one plan write what they cannot decode."""
 
     table: StoreSettings
     job: str
@@ -59,7 +59,7 @@ class QuarantineWriterSettings:
 
 
 class QuarantineWriter:
-    """What one task keeps aside. Use it once: ``add``, then ``close`` or ``abort``."""
+    """The quarantined bytes of one task. Use it once: ``add``, then ``close`` or ``abort``."""
 
     def __init__(self, settings: QuarantineWriterSettings) -> None:
         self._settings = settings
@@ -103,14 +103,14 @@ class QuarantineWriter:
             self._write(index)
 
     def close(self, receipts: Sequence[Receipt]) -> tuple[Receipt, ...]:
-        """The receipts with the files that hold what their slices have kept."""
+        """The receipts, with the files that hold the quarantined bytes of their slices."""
         for index in list(self._rows):
             self._write(index)
         kept = {index: tuple(files) for index, files in self._files.items()}
         return tuple(replace(r, kept=kept.get(r.slice_index, ())) for r in receipts)
 
     def abort(self) -> None:
-        """Takes back what was written: nobody will name it."""
+        """Removes the files that were written: no receipt will name them."""
         if not self._files:
             return
         store, root = open_store(self._settings.table)
@@ -141,5 +141,5 @@ class QuarantineWriter:
 
 
 def prefix_of(plan_hash: str) -> str:
-    """What the names of a plan's files begin with."""
+    """The beginning of the names of a plan's files."""
     return plan_hash[:12]

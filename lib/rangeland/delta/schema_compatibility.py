@@ -1,10 +1,10 @@
-"""Do these rows fit this table, and how are they laid out in it? Pure decisions.
+"""Whether rows fit a table, and how they are laid out in it. Pure.
 
-Rows are an Arrow schema, the table is ``TableMetadata``. Names match in any case, the table's
-spelling wins. A narrower number may go into a wider column; nothing else is converted. A
-column that only the table has stays null; one that only the rows have is refused with the
-statement that would add it. An existing table's partitioning wins over the job's, as long
-as it can be computed.
+Rows are an Arrow schema, the table is ``TableMetadata``. Names match ignoring case, and the
+table's spelling wins. A narrower number may go into a wider column; nothing else is converted.
+A column that only the table has stays null; one that only the rows have is refused, with the
+statement that would add it. An existing table's partitioning wins over the job's, as long as
+it can be computed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PARTITION_TYPES = {Function.DATE: "date", Function.HOUR: "timestamp"}
 @dataclass(frozen=True, slots=True)
 class RowLayout:
     """How rows go into the table. ``filled`` are the table's columns that stay null;
-    ``notes`` are sentences a person should see, such as a partitioning that was not used."""
+    ``notes`` are for the user, such as a partitioning that is not used."""
 
     layout: TableLayout
     filled: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class RowLayout:
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """What to create where there is no table, for ``Kernel.create``."""
+    """What to create if there is no table, for ``DeltaKernel.create``."""
 
     schema_json: str
     partition_columns: tuple[str, ...]
@@ -92,7 +92,7 @@ def _parse(word: str, schema: pa.Schema) -> PartitionColumn:
 
 
 def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
-    """The table that holds exactly these rows."""
+    """A table for exactly these rows."""
     columns = parse_partition_by(partition_by, rows)
     layout_schema = pa.schema([_written(f) for f in rows])
     made = [_made_field(c) for c in columns if c.function is not Function.VALUE]
@@ -105,7 +105,7 @@ def new_table(rows: pa.Schema, partition_by: Sequence[str] = ()) -> NewTable:
 
 
 def _written(field: pa.Field) -> pa.Field:
-    """The field as it is stored: types that Delta has, strings without dictionaries."""
+    """The field as it is stored: with a type that Delta has, and strings without dictionaries."""
     kind = arrow_type(delta_type(field.type))
     return pa.field(field.name, kind, nullable=field.nullable)
 
@@ -114,18 +114,21 @@ def _made_field(column: PartitionColumn) -> pa.Field:
     return pa.field(column.name, pa.date32() if column.function is Function.DATE else UTC_MICROS)
 
 
-def fit(facts: TableMetadata, rows: pa.Schema, partition_by: Sequence[str] = ()) -> RowLayout:
-    """Decides, or raises TableRefused naming the feature or column and what to do.
+def row_layout(
+    metadata: TableMetadata, rows: pa.Schema, partition_by: Sequence[str] = ()
+) -> RowLayout:
+    """How the rows go into the table. Raises TableRefused if they do not fit, with the feature
+    or column and what to do.
 
-    That a column is NOT NULL in the table and nullable in the rows is not refused here:
-    the writer refuses a row that has the null (``Layout.required``)."""
-    check_features(facts)
-    table = {f["name"].lower(): f for f in json.loads(facts.schema_json)["fields"]}
+    A column that is NOT NULL in the table and nullable in the rows is not refused here: the
+    writer refuses rows with a null in it (``TableLayout.required``)."""
+    check_features(metadata)
+    table = {f["name"].lower(): f for f in json.loads(metadata.schema_json)["fields"]}
     wanted = parse_partition_by(partition_by, rows)
-    partitions = _partitions(facts, table, rows, wanted)
-    fields = [_placed(facts, f, table.get(f.name.lower())) for f in rows]
+    partitions = _partitions(metadata, table, rows, wanted)
+    fields = [_placed(metadata, f, table.get(f.name.lower())) for f in rows]
     made = {c.name.lower() for c in partitions if c.function is not Function.VALUE}
-    filled = _filled(facts, table, {f.name.lower() for f in fields} | made)
+    filled = _filled(metadata, table, {f.name.lower() for f in fields} | made)
     schema = pa.schema(fields)
     return RowLayout(
         TableLayout(
@@ -136,20 +139,20 @@ def fit(facts: TableMetadata, rows: pa.Schema, partition_by: Sequence[str] = ())
                 for f, given in zip(fields, rows, strict=True)
                 if given.nullable and not table[f.name.lower()]["nullable"]
             ),
-            stats_columns=_stats_columns(facts, table, schema),
+            stats_columns=_stats_columns(metadata, table, schema),
         ),
         filled,
         _notes(wanted, partitions),
     )
 
 
-def _placed(facts: TableMetadata, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
-    """The field as the table spells and types it."""
+def _placed(metadata: TableMetadata, given: pa.Field, column: Mapping[str, Any] | None) -> pa.Field:
+    """The field with the table's spelling and type."""
     ours = delta_type(given.type)
     if column is None:
-        statement = f"ALTER TABLE {_sql_name(facts)} ADD COLUMNS ({given.name} {sql_type(ours)})"
+        statement = f"ALTER TABLE {_sql_name(metadata)} ADD COLUMNS ({given.name} {sql_type(ours)})"
         raise TableRefused(
-            f"table {facts.path} has no column {given.name}",
+            f"table {metadata.path} has no column {given.name}",
             why="the rows have it, and it would be lost",
             do=f"Run {statement}",
             column=given.name,
@@ -159,7 +162,7 @@ def _placed(facts: TableMetadata, given: pa.Field, column: Mapping[str, Any] | N
     kind = arrow_type(theirs)
     if kind is None or not _goes_into(ours, theirs):
         raise TableRefused(
-            f"column {column['name']} of table {facts.path} is {sql_type(theirs)}",
+            f"column {column['name']} of table {metadata.path} is {sql_type(theirs)}",
             why=f"the rows have {sql_type(ours)} there",
             do="Convert it in a transform, or land in another table",
             column=column["name"],
@@ -168,7 +171,7 @@ def _placed(facts: TableMetadata, given: pa.Field, column: Mapping[str, Any] | N
 
 
 def _goes_into(ours: Any, theirs: Any) -> bool:
-    """Whether every value of one Delta type is a value of the other, names in any case."""
+    """Whether every value of one Delta type is a value of the other, ignoring case in names."""
     if isinstance(ours, str) or isinstance(theirs, str):
         if ours in _WIDER and theirs in _WIDER:
             return _WIDER.index(ours) <= _WIDER.index(theirs)
@@ -186,15 +189,15 @@ def _goes_into(ours: Any, theirs: Any) -> bool:
 
 
 def _filled(
-    facts: TableMetadata, table: Mapping[str, Mapping[str, Any]], given: set[str]
+    metadata: TableMetadata, table: Mapping[str, Mapping[str, Any]], given: set[str]
 ) -> tuple[str, ...]:
     missing = [f for name, f in table.items() if name not in given]
     for f in missing:
         if not f["nullable"]:
             raise TableRefused(
-                f"column {f['name']} of table {facts.path} is NOT NULL",
+                f"column {f['name']} of table {metadata.path} is NOT NULL",
                 why="the rows have no such column",
-                do=f"Run ALTER TABLE {_sql_name(facts)} ALTER COLUMN {f['name']} DROP NOT NULL, "
+                do=f"Run ALTER TABLE {_sql_name(metadata)} ALTER COLUMN {f['name']} DROP NOT NULL, "
                 "or make the column in a transform",
                 column=f["name"],
             )
@@ -202,27 +205,27 @@ def _filled(
 
 
 def _partitions(
-    facts: TableMetadata,
+    metadata: TableMetadata,
     table: Mapping[str, Mapping[str, Any]],
     rows: pa.Schema,
     wanted: tuple[PartitionColumn, ...],
 ) -> tuple[PartitionColumn, ...]:
     by_name = {column.name.lower(): column for column in wanted}
     chosen = []
-    for name in facts.partition_columns:
+    for name in metadata.partition_columns:
         theirs = table[name.lower()]["type"]
         if _index(rows, name) is not None:
             chosen.append(PartitionColumn(name, name))
             continue
         job = by_name.get(name.lower())
         if job is None or _PARTITION_TYPES[job.function] != theirs:
-            raise _no_partition(facts, name, theirs)
+            raise _no_partition(metadata, name, theirs)
         chosen.append(PartitionColumn(name, job.source, job.function))
     sources = {f.name.lower(): table.get(f.name.lower(), {}).get("name", f.name) for f in rows}
     return tuple(PartitionColumn(c.name, sources[c.source.lower()], c.function) for c in chosen)
 
 
-def _no_partition(facts: TableMetadata, name: str, theirs: Any) -> TableRefused:
+def _no_partition(metadata: TableMetadata, name: str, theirs: Any) -> TableRefused:
     hint = {"date": "date(timestamp)", "timestamp": "hour(timestamp)"}.get(
         theirs if isinstance(theirs, str) else ""
     )
@@ -230,7 +233,7 @@ def _no_partition(facts: TableMetadata, name: str, theirs: Any) -> TableRefused:
     if hint is not None and hint.startswith(name.lower() + "("):
         do = f"Put {hint} under sink.partition_by in the job file"
     return TableRefused(
-        f"table {facts.path} is partitioned by {name} {sql_type(theirs)}",
+        f"table {metadata.path} is partitioned by {name} {sql_type(theirs)}",
         why="the rows have no such column and the job file does not say how to compute it",
         do=do,
         column=name,
@@ -238,17 +241,17 @@ def _no_partition(facts: TableMetadata, name: str, theirs: Any) -> TableRefused:
 
 
 def _stats_columns(
-    facts: TableMetadata, table: Mapping[str, Mapping[str, Any]], schema: pa.Schema
+    metadata: TableMetadata, table: Mapping[str, Mapping[str, Any]], schema: pa.Schema
 ) -> frozenset[str]:
     """The columns that the table wants statistics for."""
-    listed = facts.configuration.get("delta.dataSkippingStatsColumns")
+    listed = metadata.configuration.get("delta.dataSkippingStatsColumns")
     if listed is not None:
         wanted = {name.strip().strip("`").lower() for name in listed.split(",")}
         return frozenset(name for name in schema.names if name.lower() in wanted)
-    limit = int(facts.configuration.get("delta.dataSkippingNumIndexedCols", INDEXED_COLUMNS))
-    if "clustering" in facts.features:
-        limit = -1  # clustering columns must have them, wherever they are
-    names = [f["name"] for f in table.values() if f["name"] not in facts.partition_columns]
+    limit = int(metadata.configuration.get("delta.dataSkippingNumIndexedCols", INDEXED_COLUMNS))
+    if "clustering" in metadata.features:
+        limit = -1  # clustering columns need them, and may be anywhere
+    names = [f["name"] for f in table.values() if f["name"] not in metadata.partition_columns]
     return frozenset(schema.names) & frozenset(names if limit < 0 else names[:limit])
 
 
@@ -266,5 +269,5 @@ def _index(schema: pa.Schema, name: str) -> int | None:
     return lowered.index(name.lower()) if name.lower() in lowered else None
 
 
-def _sql_name(facts: TableMetadata) -> str:
-    return f"delta.`{facts.path.removeprefix('file:')}`"
+def _sql_name(metadata: TableMetadata) -> str:
+    return f"delta.`{metadata.path.removeprefix('file:')}`"

@@ -1,12 +1,12 @@
 """How to reach the store of one table: a value that the driver makes and executors open.
 
-Spark and Delta go through Hadoop's file systems, executors write through Arrow's. What a
-person has set for the first (``fs.s3a.*``) is read here into a value for the second, so
-that there is one place to set it. What Hadoop's defaults would do is done here, too.
+Spark and Delta use Hadoop's file systems, executors write through Arrow's. The settings of the
+former (``fs.s3a.*``) are translated to the latter here, so that they are set only once.
+Hadoop's defaults apply as well.
 
-Keys are in the value in the clear, since executors cannot look them up; they are kept out
-of every ``repr`` and are never written to a plan, a ledger or a log. Pure but for ``open``:
-the configuration comes in as a function.
+The value has keys in clear text, since executors cannot look them up; they are kept out of
+every ``repr`` and are never written to a plan, a ledger or a log. Pure, apart from ``open``:
+the configuration is passed in as a function.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rangeland.errors import StorageFailed, TableRefused
 Lookup = Callable[[str], str | None]
 
 CONNECT_SECONDS = 10
-# What Hadoop asks, in this order, where nothing is set.
+# Hadoop's default, in this order.
 _DEFAULT_PROVIDERS = (
     "TemporaryAWSCredentialsProvider,SimpleAWSCredentialsProvider,"
     "EnvironmentVariableCredentialsProvider,IAMInstanceCredentialsProvider"
 )
-# Whatever these find (environment, profile, web identity, container, instance), Arrow's own
-# chain finds on the executor, and renews.
+# Arrow's own chain on the executor finds the same credentials as these (environment, profile,
+# web identity, container, instance), and renews them.
 _CHAIN = frozenset(
     [
         "EnvironmentVariableCredentialsProvider",
@@ -54,7 +54,7 @@ _REGION = re.compile(r"\b([a-z]{2}(?:-[a-z]+)+-\d+)\.")
 
 @dataclass(frozen=True, slots=True)
 class S3Keys:
-    """``session_token`` is there for keys that end by themselves."""
+    """``session_token`` is set for temporary keys."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -64,7 +64,7 @@ class S3Keys:
 @dataclass(frozen=True, slots=True)
 class S3Settings:
     """``endpoint`` is ``host:port``, None for Amazon's own. Without ``keys`` requests are
-    anonymous, or signed with what the executor finds around itself."""
+    anonymous, or signed with the credentials of the executor's environment."""
 
     bucket: str
     endpoint: str | None = None
@@ -78,7 +78,7 @@ class S3Settings:
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     """The URI of a table, and how its store is reached. ``s3`` is None for other stores,
-    whose URI says all there is to know."""
+    whose URI is all that is needed."""
 
     uri: str
     s3: S3Settings | None = None
@@ -95,7 +95,7 @@ class StoreSettings:
 
 
 def open_store(table: StoreSettings | str) -> tuple[pafs.FileSystem, str]:
-    """See ``StoreSettings.open``; a bare path or URI is one of which nothing else is known."""
+    """See ``StoreSettings.open``; also takes a bare path or URI."""
     return (StoreSettings(table) if isinstance(table, str) else table).open()
 
 
@@ -127,8 +127,7 @@ def _open_s3(s3: S3Settings) -> pafs.S3FileSystem:
         region=region,
         force_virtual_addressing=s3.virtual_hosts,
         connect_timeout=CONNECT_SECONDS,
-        # In the background a slow store would be handed more than it takes: all would wait
-        # in memory.
+        # With background writes, data for a slow store would pile up in memory.
         background_writes=False,
     )
 
@@ -137,14 +136,14 @@ def _open_s3(s3: S3Settings) -> pafs.S3FileSystem:
 
 
 def store_settings(
-    uri: str, look: Lookup, password: Lookup, resolve: Callable[[], S3Keys]
+    uri: str, lookup: Lookup, password: Lookup, resolve: Callable[[], S3Keys]
 ) -> StoreSettings:
     """The settings that Hadoop would use for a URI.
 
-    ``look`` reads a name of the configuration, ``password`` one that may also be kept in a
-    Hadoop credential store. ``resolve`` has Hadoop's own credential providers answer: it is
-    asked only where one is configured that Arrow does not have. Raises TableRefused where
-    files would not be encrypted as the configuration demands."""
+    ``lookup`` reads a setting, ``password`` one that may also be in a Hadoop credential
+    store. ``resolve`` gets keys from Hadoop's own credential providers: it is called only if
+    one is configured that Arrow does not have. Raises TableRefused if files would not be
+    encrypted as the configuration demands."""
     where = TablePath.parse(uri)
     if where.scheme not in S3_SCHEMES:
         return StoreSettings(uri)
@@ -158,26 +157,26 @@ def store_settings(
 
         return read
 
-    return StoreSettings(uri, _s3(uri, bucket, of_bucket(look), of_bucket(password), resolve))
+    return StoreSettings(uri, _s3(uri, bucket, of_bucket(lookup), of_bucket(password), resolve))
 
 
 def _s3(
     uri: str,
     bucket: str,
-    look: Callable[[str], str],
+    lookup: Callable[[str], str],
     password: Callable[[str], str],
     resolve: Callable[[], S3Keys],
 ) -> S3Settings:
-    _refuse_encryption(uri, look)
-    secure = look("connection.ssl.enabled").lower() != "false"
-    endpoint, scheme, region = _endpoint(look("endpoint"), secure)
-    keys, anonymous = _keys(look("aws.credentials.provider"), password, resolve)
-    path_style = look("path.style.access").lower() == "true"
+    _refuse_encryption(uri, lookup)
+    secure = lookup("connection.ssl.enabled").lower() != "false"
+    endpoint, scheme, region = _endpoint(lookup("endpoint"), secure)
+    keys, anonymous = _keys(lookup("aws.credentials.provider"), password, resolve)
+    path_style = lookup("path.style.access").lower() == "true"
     return S3Settings(
         bucket=bucket,
         endpoint=endpoint,
         scheme=scheme,
-        region=look("endpoint.region") or region,
+        region=lookup("endpoint.region") or region,
         virtual_hosts=endpoint is not None and not path_style and not _is_address(endpoint),
         anonymous=anonymous,
         keys=keys,
@@ -185,7 +184,7 @@ def _s3(
 
 
 def _endpoint(text: str, secure: bool) -> tuple[str | None, str, str | None]:
-    """(``host:port``, scheme, region that the host names); no host where it is Amazon's."""
+    """(``host:port``, scheme, region in the host's name); the host is None for Amazon's own."""
     scheme, named, host = text.rstrip("/").rpartition("://")
     if not named:
         scheme = "https" if secure else "http"
@@ -197,7 +196,7 @@ def _endpoint(text: str, secure: bool) -> tuple[str | None, str, str | None]:
 
 
 def _is_address(host: str) -> bool:
-    """No bucket can stand before the numbers of an address."""
+    """Whether the host is an IP address: a bucket cannot be put in front of one."""
     try:
         ipaddress.ip_address(host.rpartition(":")[0] or host)
     except ValueError:
@@ -208,8 +207,8 @@ def _is_address(host: str) -> bool:
 def _keys(
     providers: str, password: Callable[[str], str], resolve: Callable[[], S3Keys]
 ) -> tuple[S3Keys | None, bool]:
-    """The keys, and whether requests are anonymous. The first provider that has an answer
-    counts, as for Hadoop; what the machine itself knows is left to the executor."""
+    """The keys, and whether requests are anonymous. As in Hadoop, the first provider that has
+    keys wins; credentials of the environment are left to the executor."""
     access, secret = password("access.key"), password("secret.key")
     token = password("session.token")
     for name in (providers or _DEFAULT_PROVIDERS).split(","):
@@ -229,9 +228,9 @@ def _keys(
     return None, False
 
 
-def _refuse_encryption(uri: str, look: Callable[[str], str]) -> None:
-    wanted = look("encryption.algorithm") or look("server-side-encryption-algorithm")
-    if wanted in ("", "AES256"):  # what every bucket does by itself
+def _refuse_encryption(uri: str, lookup: Callable[[str], str]) -> None:
+    wanted = lookup("encryption.algorithm") or lookup("server-side-encryption-algorithm")
+    if wanted in ("", "AES256"):  # every bucket does this by default
         return
     raise TableRefused(
         f"the files of {uri} cannot be encrypted with {wanted}",

@@ -1,9 +1,9 @@
-"""What kind of store a table lives on, and what that means for drivers that run at once.
+"""What kind of store a table is on, and what that means for concurrent drivers.
 
-Pure: decides on a URI and on the log store that is configured for its scheme. A Delta
-commit is safe when the store refuses to create a file that is already there. HDFS, Azure
-and Google storage do; S3 does through a log store that is made for it; a local disk does
-not as Hadoop uses it, which is why local commits take a lock.
+Pure: depends on the URI and on the log store that is configured for its scheme. A Delta
+commit is safe if the store refuses to create a file that already exists. HDFS, Azure and
+Google storage do; S3 does with a log store made for it; a local disk does not the way Hadoop
+uses it, so local commits take a lock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def scheme_of(uri: str) -> str:
     return TablePath.parse(uri).scheme or "file"
 
 
-def store_facts(uri: str, log_store: str = "") -> StoreCapabilities:
+def store_capabilities(uri: str, log_store: str = "") -> StoreCapabilities:
     """``log_store`` is the class configured for the URI's scheme, empty for the default."""
     scheme = scheme_of(uri)
     if scheme == "file":
@@ -46,8 +46,8 @@ def store_facts(uri: str, log_store: str = "") -> StoreCapabilities:
 
 
 def _s3(scheme: str, log_store: str) -> StoreCapabilities:
-    # Hadoop's S3A can refuse to overwrite, but only where it is asked to when a file is
-    # created, and Delta's log store does not ask: it looks, and then writes.
+    # Hadoop's S3A can refuse to overwrite, but only if that is requested when a file is
+    # created, and Delta's log store does not: it checks first, and then writes.
     if log_store and "SingleDriver" not in log_store:
         return StoreCapabilities(StoreKind.PUT_IF_ABSENT, scheme, log_store)
     return StoreCapabilities(

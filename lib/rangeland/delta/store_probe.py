@@ -1,8 +1,9 @@
-"""Whether a table's store takes what a run does to it: a file is written, read, renamed, locked
-and removed again, in each folder that a run writes to.
+"""Checks that a table's store allows what a run does: a file is written, read, renamed, locked
+and removed, in each folder that a run writes to.
 
-A table that is not there yet is tried in the folder that it would be made in. Object stores have
-no folders and no renames that commits depend on: there a file is written, read and removed.
+For a table that does not exist yet, the nearest existing folder above it is checked. On object
+stores, which have no folders and where commits depend on no rename, a file is written, read
+and removed.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ _NEVER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EISDIR, errno.E
 
 
 def try_store(table: StoreSettings) -> None:
-    """Raises what stands in the way: TableRefused without permission, JobFileError for a path
-    that no table can have, StorageFailed for what may pass."""
+    """Raises TableRefused without permission, JobFileError for a path where no table can be,
+    StorageFailed for what may be temporary."""
     store, root = table.open()
-    with _told(root):
-        folders = [root] if table.s3 is not None else _there(store, root)
+    with _as_own_errors(root):
+        folders = [root] if table.s3 is not None else _existing_folders(store, root)
     for folder in folders:
         _try_folder(store, folder, renames=table.s3 is None)
     if isinstance(store, pafs.LocalFileSystem):
         _try_lock_file(posixpath.join(root, LOCK_PATH))
 
 
-def _there(store: pafs.FileSystem, root: str) -> list[str]:
+def _existing_folders(store: pafs.FileSystem, root: str) -> list[str]:
     """The folders of the table, or the nearest one above it."""
     folders = [posixpath.join(root, name).rstrip("/") or "/" for name in FOLDERS]
     found = [info.path for info in store.get_file_info(folders) if _is_folder(info)]
@@ -52,16 +53,16 @@ def _there(store: pafs.FileSystem, root: str) -> list[str]:
 
 def _is_folder(info: pafs.FileInfo) -> bool:
     if info.type is pafs.FileType.File:
-        raise NotADirectoryError(errno.ENOTDIR, "it is a file and no folder", info.path)
+        raise NotADirectoryError(errno.ENOTDIR, "it is a file and not a folder", info.path)
     return bool(info.type is pafs.FileType.Directory)
 
 
 def _try_folder(store: pafs.FileSystem, folder: str, *, renames: bool) -> None:
-    # Spark and Delta pass over names that begin with a dot.
+    # Spark and Delta ignore names that begin with a dot.
     path = posixpath.join(folder, f".rangeland-check-{uuid.uuid4()}")
     left = [path]
     try:
-        with _told(path):
+        with _as_own_errors(path):
             with store.open_output_stream(path) as sink:
                 sink.write(CONTENT)
             if renames:
@@ -89,7 +90,7 @@ def _lock(path: str) -> None:
 
 
 def _try_lock_file(path: str) -> None:
-    """The lock that is there already: it may be of another user. It is not waited for."""
+    """The existing lock file, which may belong to another user. Does not wait for the lock."""
     try:
         with open(path, "r+"):
             pass
@@ -100,7 +101,7 @@ def _try_lock_file(path: str) -> None:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _as_own_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

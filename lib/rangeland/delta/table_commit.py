@@ -1,9 +1,8 @@
-"""One commit makes a prepared outcome visible; and the look back whether it still is.
+"""Commits a prepared outcome to the table, and checks later whether it is still there.
 
 ``land`` may be called any number of times, by any number of drivers, for the same outcome:
-the table's transaction version lets one of them through and tells the others. It never
-reads the log; files that have gone since the outcome was prepared are a value, not an
-error, since the caller can make them again.
+the table's transaction version lets only one commit succeed. Missing files are a result, not
+an error, since the caller can write them again.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from rangeland.model import DataFile
 
 @dataclass(frozen=True, slots=True)
 class CommittedOutcome:
-    """The outcome is in the table. ``version`` is the commit that made it so, None where
-    the log no longer goes back that far; ``anew`` is False if it was there before."""
+    """The outcome is in the table. ``version`` is that of its commit, None if the log no longer
+    goes back that far; ``is_new`` is False if it was committed before this call."""
 
     version: int | None
-    anew: bool
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +44,11 @@ class FilesMissing:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A RESTORE took landings away while the table still says they were made.
+    """A RESTORE removed landings that the table's transactions still have.
 
-    ``version`` is the RESTORE's own commit, ``restored_to`` what it went back to; ``lost``
-    are the (application, sequence) of the landings between the two that the log still
-    tells of."""
+    ``version`` is the RESTORE's own commit, ``restored_to`` the version it went back to;
+    ``lost`` are the (application, sequence) of the landings between the two, as far as the
+    log still goes back."""
 
     version: int
     restored_to: int
@@ -67,23 +66,25 @@ def land(
     removed: Sequence[AddedFile] = (),
     properties: Mapping[str, str] | None = None,
 ) -> CommittedOutcome | FilesMissing:
-    """Commits ``files`` with transaction (application, sequence), once and for all. Where
-    files are ``removed`` in the same commit, one that came meanwhile is a Conflict. The table
-    has ``properties`` afterwards.
+    """Commits ``files`` with transaction (application, sequence), exactly once. If files are
+    ``removed`` in the same commit, a concurrent commit is a Conflict. The table has
+    ``properties`` afterwards.
 
     ``since`` is a table version from before the landing (the plan's ``table_version``): it
-    only shortens the search for the version of a landing that was made before."""
+    only shortens the search for the commit of an earlier call."""
     snapshot = kernel.load(table) if isinstance(table, str) else table
     if snapshot is None:
         raise TableRefused(
             f"landing in {table}",
             why="there is no Delta table",
-            do="See that nobody has moved or dropped it, then run again",
+            do="Check that nobody has moved or dropped it, then run again",
         )
     where = snapshot.path
     newest = snapshot.transaction_version(application)
     if newest is not None and newest >= sequence:
-        return CommittedOutcome(landed_at(kernel, where, application, sequence, since), anew=False)
+        return CommittedOutcome(
+            landed_at(kernel, where, application, sequence, since), is_new=False
+        )
     storage, missing = kernel.storage(where), list[str]()
 
     def is_whole() -> bool:
@@ -98,7 +99,7 @@ def land(
             snapshot, files, (application, sequence), expected, removed, to_set, is_whole
         )
     except Conflict:
-        # Of two first landings in a table one sets the properties, and the other comes again.
+        # Of two first landings in a table, one sets the properties and the other tries again.
         theirs = kernel.load(where)
         if not to_set or theirs is None or _to_set(theirs, to_set):
             raise
@@ -107,32 +108,32 @@ def land(
         case NotReady():
             return FilesMissing(tuple(missing))
         case Committed(version=version):
-            return CommittedOutcome(version, anew=True)
+            return CommittedOutcome(version, is_new=True)
         case AlreadyCommitted():
             return CommittedOutcome(
-                landed_at(kernel, where, application, sequence, since), anew=False
+                landed_at(kernel, where, application, sequence, since), is_new=False
             )
 
 
 def _refuse_another(kernel: DeltaKernel, snapshot: Snapshot) -> None:
-    """Reading may take hours; a commit on top of another table of that path would break its log."""
+    """Reading may take hours; a commit to another table at that path would break its log."""
     now = kernel.load(snapshot.path)
     if now is None or now.table_id != snapshot.table_id:
         raise Conflict(
             f"landing in {snapshot.path}",
-            why="the table was dropped or created anew since this run has looked at it",
-            do="see who did it, then run again: it says what to do",
+            why="the table was dropped, or dropped and created again, since this run began",
+            do="find out who did it, then run again to see what to do",
         )
 
 
 def _to_set(snapshot: Snapshot, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Those that the table does not have yet: a change of its metadata fails the writers of
-    others that are under way, so it is made once."""
+    """The properties that the table does not have yet: a change of metadata fails concurrent
+    writers, so it is made only once."""
     return {name: value for name, value in wanted.items() if snapshot.property(name) != value}
 
 
 def missing_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tuple[str, ...]:
-    """The paths, relative to the table, of files that are not there in their full size."""
+    """The paths, relative to the table, of files that are missing or have another size."""
     store, root = open_store(table)
     paths = [f"{root}/{file.path}" for file in files]
     try:
@@ -149,7 +150,8 @@ def missing_files(table: StoreSettings | str, files: Sequence[DataFile]) -> tupl
 def landed_at(
     kernel: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
 ) -> int | None:
-    """The table version whose commit has this transaction, None if the log is too short."""
+    """The table version of the commit with this transaction, None if the log does not go back
+    that far."""
     commit = landing_commit(kernel, table_uri, application, sequence, since)
     return None if commit is None else commit.version
 
@@ -157,7 +159,7 @@ def landed_at(
 def landing_commit(
     kernel: DeltaKernel, table_uri: str, application: str, sequence: int, since: int = 0
 ) -> CommitMetadata | None:
-    """The commit that has this transaction, None if the log is too short."""
+    """The commit with this transaction, None if the log does not go back that far."""
     for commit in reversed(kernel.commits(table_uri, since)):
         if commit.transactions.get(application) == sequence:
             return commit
@@ -165,7 +167,7 @@ def landing_commit(
 
 
 def replaced(commits: Sequence[CommitMetadata]) -> CommitMetadata | None:
-    """The last of these that has replaced or removed all rows at once, if any."""
+    """The last of these commits that replaced or removed all rows at once, if any."""
     return next((commit for commit in reversed(commits) if commit.replaces_all), None)
 
 
@@ -175,22 +177,22 @@ def restored(
     since: int,
     commits: Sequence[CommitMetadata] | None = None,
 ) -> Restored | None:
-    """The last RESTORE after table version ``since`` that took landings away, if any. Its
-    ``commits`` may be given.
+    """The last RESTORE after table version ``since`` that removed landings, if any. The
+    ``commits`` after that version may be given.
 
-    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Give
-    the version that the newest plan was made at: what came before was dealt with then."""
+    RESTORE keeps transaction versions, so the checkpoint is then ahead of the rows. Pass the
+    version at which the newest plan was made: earlier ones were handled then."""
     path = table if isinstance(table, str) else table.path
     seen_until: int | None = None
     for commit in reversed(kernel.commits(path, since + 1) if commits is None else commits):
         if not commit.is_restore or (seen_until is not None and commit.version > seen_until):
             continue
-        # To a time: how far back that was is not in the log, so it may be all the way.
+        # For a RESTORE to a time the log does not say which version that was: assume ``since``.
         target = since if commit.restored_to is None else commit.restored_to
         undone = kernel.commits(path, target + 1)
         if lost := _landings(undone, commit.version):
             return Restored(commit.version, target, commit.committed_at_ms, lost)
-        # The table is as it was then: what lies between is neither there nor missed.
+        # The table is as it was at that version: commits in between no longer matter.
         seen_until = target
     return None
 

@@ -1,9 +1,9 @@
-"""Which table features a landing can honour, as a table. Pure.
+"""Which table features a landing supports. Pure.
 
 A landing appends files and never rewrites any, so features about deleting, changing or
-reading rows do not concern it. A feature that asks the writer to compute or to check
-something in every row is refused as soon as a column or a setting uses it: rows that were
-not checked must not get in quietly. A feature that is not listed here is refused.
+reading rows do not matter. A feature that requires the writer to compute or check something
+in every row is refused if a column or a setting uses it: rows that were not checked must not
+get in. A feature that is not listed here is refused.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ HARMLESS: Mapping[str, str] = {
     "appendOnly": "a landing only appends",
     "changeDataFeed": "appended rows are read from the files themselves",
     "checkpointProtection": "checked by Kernel when it cleans up",
-    "clustering": "new files need statistics alone; OPTIMIZE clusters them later",
+    "clustering": "new files only need statistics; OPTIMIZE clusters them later",
     "deletionVectors": "new files have none",
-    "domainMetadata": "kept as it is",
+    "domainMetadata": "left unchanged",
     "inCommitTimestamp": "Kernel writes the timestamp",
     "rowTracking": "Kernel gives new files their row ids",
-    "timestampNtz": "a type like others",
+    "timestampNtz": "an ordinary type",
     "typeWidening": "new files have the newest types",
     "typeWidening-preview": "new files have the newest types",
     "v2Checkpoint": "Kernel reads them",
@@ -39,24 +39,25 @@ HARMLESS: Mapping[str, str] = {
 
 
 def _column_with(key: str) -> Callable[[TableMetadata, Fields], str | None]:
-    def find(facts: TableMetadata, fields: Fields) -> str | None:
+    def find(metadata: TableMetadata, fields: Fields) -> str | None:
         return next((f["name"] for f in fields if key in f.get("metadata", {})), None)
 
     return find
 
 
-def _constraint(facts: TableMetadata, fields: Fields) -> str | None:
+def _constraint(metadata: TableMetadata, fields: Fields) -> str | None:
     prefix = "delta.constraints."
-    names = (key.removeprefix(prefix) for key in facts.configuration if key.startswith(prefix))
+    names = (key.removeprefix(prefix) for key in metadata.configuration if key.startswith(prefix))
     return next(names, None)
 
 
-def _mapping_mode(facts: TableMetadata, fields: Fields) -> str | None:
-    mode = facts.configuration.get("delta.columnMapping.mode", "none")
+def _mapping_mode(metadata: TableMetadata, fields: Fields) -> str | None:
+    mode = metadata.configuration.get("delta.columnMapping.mode", "none")
     return None if mode == "none" else mode
 
 
-# feature: (what uses it, why not, what to do); "{0}" is the column, constraint or mode
+# feature: (what finds its use, why it is refused, what to do); "{0}" is the column, constraint
+# or mode
 WHEN_UNUSED: Mapping[str, tuple[Callable[[TableMetadata, Fields], str | None], str, str]] = {
     "invariants": (
         _column_with("delta.invariants"),
@@ -91,9 +92,9 @@ WHEN_UNUSED: Mapping[str, tuple[Callable[[TableMetadata, Fields], str | None], s
 }
 
 REFUSED: Mapping[str, str] = {
-    "catalogManaged": "its commits go through a catalog",
-    "catalogOwned-preview": "its commits go through a catalog",
-    "coordinatedCommits-preview": "its commits go through a coordinator",
+    "catalogManaged": "commits must go through a catalog",
+    "catalogOwned-preview": "commits must go through a catalog",
+    "coordinatedCommits-preview": "commits must go through a coordinator",
     "icebergCompatV1": "files would have to be what Iceberg asks for",
     "icebergCompatV2": "files would have to be what Iceberg asks for",
     "icebergCompatV3": "files would have to be what Iceberg asks for",
@@ -103,23 +104,23 @@ REFUSED: Mapping[str, str] = {
 }
 
 
-def check_features(facts: TableMetadata) -> None:
-    """Raises TableRefused for the first feature that a landing cannot honour."""
-    fields = list(_all_fields(json.loads(facts.schema_json)))
-    for feature in sorted(facts.features):
+def check_features(metadata: TableMetadata) -> None:
+    """Raises TableRefused for the first feature that a landing does not support."""
+    fields = list(_all_fields(json.loads(metadata.schema_json)))
+    for feature in sorted(metadata.features):
         if feature in HARMLESS:
             continue
         if feature not in WHEN_UNUSED:
-            why = REFUSED.get(feature, "it is not known here what it asks of a writer")
+            why = REFUSED.get(feature, "this version does not know what it requires of a writer")
             do = "Land in a table without it"
-            raise _refused(facts, feature, why, do)
+            raise _refused(metadata, feature, why, do)
         find, why, do = WHEN_UNUSED[feature]
-        if used := find(facts, fields):
-            raise _refused(facts, feature, why.format(used), do.format(used), used)
+        if used := find(metadata, fields):
+            raise _refused(metadata, feature, why.format(used), do.format(used), used)
 
 
 def _all_fields(kind: Any) -> Iterator[Mapping[str, Any]]:
-    """Fields of a struct type, those of nested structs too."""
+    """The fields of a struct type, with those of nested structs."""
     if not isinstance(kind, dict):
         return
     for field in kind.get("fields", ()):
@@ -130,8 +131,12 @@ def _all_fields(kind: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _refused(
-    facts: TableMetadata, feature: str, why: str, do: str, used: str | None = None
+    metadata: TableMetadata, feature: str, why: str, do: str, used: str | None = None
 ) -> TableRefused:
     return TableRefused(
-        f"table {facts.path} has the feature {feature}", why=why, do=do, feature=feature, used=used
+        f"table {metadata.path} has the feature {feature}",
+        why=why,
+        do=do,
+        feature=feature,
+        used=used,
     )

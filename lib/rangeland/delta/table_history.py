@@ -1,4 +1,4 @@
-"""The entries of a table's log, as Delta Kernel reads them: part of the door in ``kernel``."""
+"""The entries of a table's log, as Delta Kernel reads them. Part of ``delta_kernel``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import tempfile
 from typing import Any
 
-from rangeland.delta.log_actions import commit_facts
+from rangeland.delta.log_actions import commit_metadata
 from rangeland.delta.table_metadata import CommitMetadata
 
 
@@ -28,7 +28,7 @@ class TableHistory:
         self._empty = jvm.java.util.Optional.empty()
 
     def commits(self, engine: Any, path: str, since: int) -> list[CommitMetadata]:
-        """See ``Kernel.commits``."""
+        """See ``DeltaKernel.commits``."""
         earliest = self._earliest(engine, path, since)
         if earliest is None:
             return []
@@ -45,10 +45,10 @@ class TableHistory:
             rows = self._utils.intoRows(self._utils.toCloseableIterator(kept.iterator()))
             engine.getJsonHandler().writeJsonFileAtomically(target, rows, True)
             with open(target, encoding="utf-8") as lines:
-                return commit_facts(json.loads(line) for line in lines)
+                return commit_metadata(json.loads(line) for line in lines)
 
     def _earliest(self, engine: Any, path: str, since: int) -> int | None:
-        """The first version at or after ``since`` whose log entry is on disk."""
+        """The first version at or after ``since`` whose log entry still exists."""
         java = self._tables.loadSnapshot(path).build(engine)
         if since > java.getVersion():
             return None

@@ -1,8 +1,8 @@
-"""The lock of a table on a local path: who holds it commits.
+"""The lock of a table on a local path, held while committing.
 
-Two processes that rename over each other's log entry can both believe they won, and Hadoop's
-local file system leaves a checksum file of the loser behind. Spark's own writers do not know
-this lock. Other stores refuse a second file of the same name, or have log stores that do.
+Of two processes that rename over each other's log entry both may believe they won, and Hadoop's
+local file system keeps a checksum file of the loser. Spark's own writers do not use this lock.
+Other stores refuse a second file of the same name, or have log stores that do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def locked(uri: str) -> Iterator[None]:
-    """Holds the table's lock file while committing to a local path; else nothing."""
+    """Holds the lock of a table on a local path; does nothing for other stores."""
     folder = TablePath.parse(uri).local
     if folder is None:
         yield

@@ -1,8 +1,8 @@
-"""What is known of a Delta table, and how rows are laid out in it: frozen values only.
+"""The metadata of a Delta table, and how rows are laid out in it: frozen values only.
 
-The nouns that the driver's side (kernel, fit, ledger, commit) and the executors' side
-(files) share. They pickle, they hold no handle on a JVM, a file or a clock, and they
-decide nothing: ``fit`` makes a ``TableLayout`` out of ``TableMetadata``, ``files`` obeys it.
+The driver and the executors share them. They can be pickled, they hold no handle on a JVM, a
+file or a clock, and they decide nothing: ``schema_compatibility`` makes a ``TableLayout`` from
+``TableMetadata``, and ``data_files`` writes files by it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
     """One version of a table. ``schema_json`` is Delta's ``schemaString``; ``path`` is the
-    resolved URI; ``features`` are the names of all table features, also those that an old
+    resolved URI; ``features`` are the names of all table features, including those that an old
     protocol version implies."""
 
     path: str
@@ -33,9 +33,9 @@ class TableMetadata:
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """One file that a version of the table holds. ``path`` is decoded and relative to the
-    table, unless the file is shared from elsewhere (a shallow clone): then it is a URI.
-    ``action`` is the log's own entry, which a removal has to name as it is."""
+    """One file that a version of the table has. ``path`` is decoded and relative to the
+    table, unless the file belongs to another table (a shallow clone): then it is a URI.
+    ``action`` is the log's own entry, which a removal must repeat exactly."""
 
     path: str
     size_bytes: int
@@ -52,7 +52,7 @@ _EVERYTHING = (None, "", "[]", '["true"]', "null", "false", False)
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """One entry of the log that is still on disk. ``transactions`` maps application ids to
+    """One entry of the log. ``transactions`` maps application ids to
     versions; ``restored_to`` is set for a RESTORE to a version, not for one to a time."""
 
     version: int
@@ -65,8 +65,8 @@ class CommitMetadata:
 
     @property
     def replaces_all(self) -> bool:
-        """It took all rows out of the table before it added its own, if any. What deletes or
-        replaces rows by a condition does not."""
+        """Whether it removed all rows of the table before it added its own, if any. A commit
+        that deletes or replaces rows by a condition does not."""
         operation = self.operation.upper()
         if "REPLACE TABLE" in operation or operation == "TRUNCATE":
             return True
@@ -85,8 +85,8 @@ class StoreKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreCapabilities:
-    """How safe it is for several drivers to commit to a store at the same time. ``note`` is
-    a sentence for a person, empty where there is nothing to be careful about."""
+    """How safe it is for several drivers to commit to a store at the same time. ``note`` is a
+    warning for the user, empty if none is needed."""
 
     kind: StoreKind
     scheme: str
@@ -95,7 +95,7 @@ class StoreCapabilities:
 
 
 class Function(StrEnum):
-    """How a partition column is made of its source column. Days and hours are UTC."""
+    """How a partition column is computed from its source column. Days and hours are in UTC."""
 
     VALUE = "value"
     DATE = "date"
@@ -113,10 +113,10 @@ class PartitionColumn:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How rows become files.
+    """How rows are written to files.
 
-    ``schema`` holds the columns as the table spells and types them, in the rows' order,
-    partition columns included where they are columns of the rows. ``required`` are the
+    ``schema`` has the columns with the table's spelling and types, in the rows' order,
+    with those partition columns that are columns of the rows. ``required`` are the
     columns in which a null is an error. ``stats_columns`` get minimum, maximum and null
     count; None means the first 32."""
 
@@ -127,6 +127,6 @@ class TableLayout:
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns that are in the files: Delta keeps partition values out of them."""
+        """The columns in the files, which do not have partition columns in Delta."""
         kept = {column.name for column in self.partition_by}
         return pa.schema([f for f in self.schema if f.name not in kept])

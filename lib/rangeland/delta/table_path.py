@@ -1,9 +1,9 @@
-"""Where a table is: the one place in which the text of a path or URI is taken apart.
+"""The path or URI of a table, parsed. Nothing else in the library parses one.
 
-Hadoop's rules hold, since Spark and Delta follow them: a scheme ends at the first colon before
-any slash, an authority follows ``//``, and all the rest is the path as it is. Nothing in it is
-escaped: ``#``, ``?`` and ``%20`` are characters of a folder's name like any other. What speaks
-another language (Arrow's URIs, the operating system) is translated to here. Pure.
+Hadoop's rules apply, since Spark and Delta follow them: a scheme ends at the first colon before
+any slash, an authority follows ``//``, and the rest is the path, without any escapes: ``#``,
+``?`` and ``%20`` are ordinary characters of a name. The forms that Arrow and the operating
+system need are derived here. Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True)
 class TablePath:
-    """A folder on some store. ``scheme`` is empty for a path of the default store, which is
-    this machine's disk unless Spark was told otherwise."""
+    """A folder on some store. ``scheme`` is empty for a path on the default store, which is
+    the local disk unless Spark is configured otherwise."""
 
     scheme: str
     authority: str
@@ -35,7 +35,7 @@ class TablePath:
         return TablePath(scheme, authority, _normal(rest))
 
     def __str__(self) -> str:
-        """As Hadoop, Spark and Delta take it."""
+        """In the form that Hadoop, Spark and Delta use."""
         scheme = f"{self.scheme}:" if self.scheme else ""
         return f"{scheme}//{self.authority}{self.path}" if self.authority else scheme + self.path
 
@@ -45,26 +45,26 @@ class TablePath:
 
     @property
     def local(self) -> Path | None:
-        """The folder on this machine; None on other stores."""
+        """The folder on the local disk; None for other stores."""
         return Path(self.path) if self.is_local else None
 
     @property
     def uri(self) -> str:
-        """With all that a URI takes for something else escaped."""
+        """With special characters escaped, as a URI requires."""
         return f"{self.scheme or 'file'}://{self.authority}{quote(self.path)}"
 
     @property
     def key(self) -> str:
-        """Bucket and path, as object stores name what they hold."""
+        """Bucket and path, as object stores name it."""
         return f"{self.authority}{self.path}".rstrip("/")
 
     def child(self, name: str) -> TablePath:
-        """The folder or file ``name`` in it, which may have slashes of its own."""
+        """The folder or file ``name`` in it; the name may have slashes."""
         return TablePath(self.scheme, self.authority, f"{self.path.rstrip('/')}/{name}")
 
 
 def _normal(path: str) -> str:
-    """Without empty steps, ``.`` and a slash at the end, and with ``..`` taken."""
+    """Without empty parts, ``.``, ``..`` and a trailing slash."""
     if not path:
         return ""
     found = posixpath.normpath(path)

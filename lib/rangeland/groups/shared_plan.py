@@ -162,7 +162,7 @@ class SharedReading:
             self._refuse_unproved(kept)
             self._progress.step(f"handing in {sum(len(u.receipts) for u in kept)} slices")
             part = (self._lease.member_id, len(parts) + 1)
-            if self._target.hand_in(self._plan, *part, kept, self._work.files_of(kept)):
+            if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):
                 name = (self._plan.application, self._plan.sequence)
                 log.info("Handed in part %d of plan %s %d", part[1], *name)
                 return None

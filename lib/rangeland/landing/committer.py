@@ -78,7 +78,7 @@ class CommittedPlan:
     @property
     def is_ours(self) -> bool:
         """This driver has brought it into the table, alone or with others."""
-        return self.landed.anew or self.is_shared
+        return self.landed.is_new or self.is_shared
 
 
 class PlanCommitter:
@@ -136,7 +136,7 @@ class PlanCommitter:
             )
         _log_committed(outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
-        if landed.anew and nulls:
+        if landed.is_new and nulls:
             for text in without_time(nulls, self.target.layout(self.rows)):
                 self._warn(text)
         return CommittedPlan(plan, outcome, landed, recovered, read_here, shared is not None)
@@ -146,7 +146,7 @@ class PlanCommitter:
     ) -> CommittedOutcome | FilesMissing:
         if self.target.landed_sequence(plan.application) >= plan.sequence:
             where = (self.target.kernel, self.target.there(), plan.application, plan.sequence)
-            return CommittedOutcome(landed_at(*where, since or 0), anew=False)
+            return CommittedOutcome(landed_at(*where, since or 0), is_new=False)
         if outcome.kept or outcome.attempt:
             if outcome.kept:
                 self.progress.step(f"keeping {counted(len(outcome.kept), 'file')} in quarantine")
@@ -412,7 +412,7 @@ class PlanCommitter:
 
 def _log_committed(outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
     name = (outcome.application, outcome.sequence)
-    if not landed.anew:
+    if not landed.is_new:
         log.info("Plan %s %d was in the table already", *name)
         return
     counts = (len(outcome.files), len(outcome.ranges))

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.delta.quarantine_table import KeptBatch
+from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.errors import BadRecord, StorageFailed
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job import Job
@@ -40,7 +40,7 @@ class QuarantinedRange:
     """A batch in quarantine. ``why`` it cannot be decoded now; empty if it can. ``isolation``
     and ``tags`` are those of the landing that has put it there: the job may have others now."""
 
-    batch: KeptBatch
+    batch: QuarantinedBatch
     isolation: Isolation
     why: str
     tags: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ def _ranges_in_force(
     return {key: wanted for key, wanted in found.items() if wanted.ranges}
 
 
-def _trouble(job: Job, batch: KeptBatch, isolation: Isolation) -> str:
+def _trouble(job: Job, batch: QuarantinedBatch, isolation: Isolation) -> str:
     where = batch.range
     piece = Slice(0, where.partition, where.from_offset, where.until_offset)
     settings = ClusterSettings(job.source.dialect, (), isolation=isolation, kept={0: batch.kept})

@@ -85,7 +85,7 @@ class Replacement:
                 swap(new, path, where, (application, sequence))
             target.look_again()
         version = table_commit.landed_at(target.kernel, path, application, sequence, since or 0)
-        return table_commit.CommittedOutcome(version, anew=anew)
+        return table_commit.CommittedOutcome(version, is_new=anew)
 
     def _swap(self, plan: Plan, outcome: OutcomeEvent) -> tuple[Any, Any, str]:
         """The table, the new rows, and which of the table's they stand in for."""

@@ -119,7 +119,7 @@ class LandingTarget(VouchedLedger):
         parts = [] if outcome is not None else ledger.parts(plan.application, plan.sequence)
         return parts, outcome
 
-    def hand_in(
+    def append_part(
         self,
         plan: Plan,
         member: str,
@@ -128,7 +128,7 @@ class LandingTarget(VouchedLedger):
         files: Iterable[FileEntry],
     ) -> bool:
         """Writes a part of a plan, False where another has that number: then look again."""
-        return self._open_ledger().hand_in(
+        return self._open_ledger().append_part(
             PartEvent(
                 application=plan.application,
                 job=plan.job,

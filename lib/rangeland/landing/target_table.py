@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from rangeland.delta import table_commit
-from rangeland.delta.data_files import strangers_in
+from rangeland.delta.data_files import foreign_entries
 from rangeland.delta.delta_kernel import DeltaKernel, Snapshot
 from rangeland.delta.ledger.events import OutcomeEvent
-from rangeland.delta.quarantine_table import KeptBatch, Quarantine, Wanted
+from rangeland.delta.quarantine_table import Quarantine, QuarantinedBatch, Wanted
 from rangeland.delta.quarantine_writer import QuarantineWriterSettings
-from rangeland.delta.schema_compatibility import fit, new_table
+from rangeland.delta.schema_compatibility import new_table, row_layout
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.store_probe import try_store
 from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
@@ -60,7 +60,7 @@ class TargetTable:
     @property
     def facts(self) -> TableMetadata | None:
         """None where there is no table yet."""
-        return None if self._snapshot is None else self._snapshot.facts
+        return None if self._snapshot is None else self._snapshot.metadata
 
     @property
     def table_id(self) -> str | None:
@@ -78,12 +78,12 @@ class TargetTable:
         if self._snapshot is None or self._snapshot.is_own:
             # A table that was made here fits: that its facts say so is held by a test.
             return new_table(rows, self._job.sink.partition_by).layout
-        return fit(self._snapshot.facts, rows, self._job.sink.partition_by).layout
+        return row_layout(self._snapshot.metadata, rows, self._job.sink.partition_by).layout
 
     def notes(self, rows: pa.Schema) -> tuple[str, ...]:
         """What a person should know about how these rows fit."""
         facts, partition_by = self.facts, self._job.sink.partition_by
-        found = () if facts is None else fit(facts, rows, partition_by).notes
+        found = () if facts is None else row_layout(facts, rows, partition_by).notes
         store = None if self.path is None else self.kernel.store(self.path)
         single = [store.note] if store and store.kind is StoreKind.SINGLE_DRIVER else []
         return (*found, *single, *self.warnings())
@@ -111,7 +111,7 @@ class TargetTable:
         """Before anything is written: other people's files are no place for a table."""
         if self.path is None:
             return
-        if strangers := strangers_in(self.kernel.storage(self.path)):
+        if strangers := foreign_entries(self.kernel.storage(self.path)):
             raise TableRefused(
                 f"the folder {self.name} is no Delta table and not empty",
                 why=f"it holds {', '.join(strangers[:3])}",
@@ -124,7 +124,7 @@ class TargetTable:
         made = new_table(rows, self._job.sink.partition_by)
         created = self.kernel.create(path, made.schema_json, made.partition_columns)
         if not created.is_own:  # somebody was first: theirs has to fit before a plan is entered
-            fit(created.facts, rows, self._job.sink.partition_by)
+            row_layout(created.metadata, rows, self._job.sink.partition_by)
         return created
 
     def _create_in_catalog(self, rows: pa.Schema) -> None:
@@ -211,7 +211,7 @@ class TargetTable:
         self._name(QUARANTINE_SUFFIX, quarantine.path)
         return None
 
-    def quarantined(self, wanted: Wanted) -> Iterator[KeptBatch]:
+    def quarantined(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
         """What is wanted of all bytes that were ever kept, a file at a time."""
         return iter(()) if self.path is None else self._quarantine().batches(wanted)
 

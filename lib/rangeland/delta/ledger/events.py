@@ -1,11 +1,10 @@
-"""What the ledger holds, as frozen values. ``rows`` makes rows of them.
+"""The events of the ledger, as frozen values. ``event_rows`` turns them into rows.
 
-A *plan* says what will be read; an *outcome* says what became of it, with the files. Where
-several drivers share a plan, a *part* says what one of them has read of it so far. A *loss*
-says of one range why it could not be had, and what was done about it; those of an outcome
-are written with it, in one commit. A plan also carries what its writer knew: the coverage
-so far, and the plans that were under way. So coverage needs the newest entries alone,
-however long the ledger is.
+A *plan* says what will be read; an *outcome* says what was landed, with the files. If several
+drivers share a plan, a *part* says what one of them has read of it so far. A *loss* says why
+one range could not be read, and what was done about it; those of an outcome are written with
+it, in one commit. A plan also has the coverage at its time, and the plans that were live then,
+so that coverage is computed from the newest entries alone, however long the ledger is.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ LOSS = "loss"
 
 @dataclass(frozen=True, slots=True)
 class RangeEntry:
-    """One range of a plan or an outcome; the rest comes with the outcome. ``gaps`` are the
-    offsets without a row; None where they were not kept. ``in_bytes``: offsets are the
-    positions of entries, so rows are fewer, or share one."""
+    """One range of a plan or an outcome; only an outcome has the other fields. ``gaps`` are the
+    offsets without a row; None if they were not recorded. ``in_bytes``: offsets are positions
+    of entries in bytes, so there are fewer rows than offsets, and rows may share an offset."""
 
     range: Range
     counts: Counts | None = None
@@ -37,8 +36,8 @@ class RangeEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One data file. ``range`` is the piece of one partition whose rows it holds, None
-    where a file mixes several (after a transform)."""
+    """One data file. ``range`` is the range of the one partition whose rows it has, None if
+    it has rows of several (after a transform)."""
 
     file: DataFile
     range: Range | None = None
@@ -56,7 +55,7 @@ class OffsetSpan:
 
 @dataclass(frozen=True, slots=True)
 class HeldSpan:
-    """A range that a live plan is going to land."""
+    """A range that a live plan will land."""
 
     span: OffsetSpan
     application: str
@@ -68,8 +67,8 @@ Spans = Mapping[Partition, tuple[OffsetSpan, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PlanEvent:
-    """``document`` is the whole plan as JSON. ``table_version`` is the target table's when
-    the plan was made, None before the table existed; ``table_id`` is Delta's own id of that
+    """``document`` is the whole plan as JSON. ``table_version`` is the target table's version
+    when the plan was made, None if it did not exist yet; ``table_id`` is Delta's own id of that
     table, None in ledgers of version 0.1.0. ``entered``, ``covered`` and ``live`` are filled by
     ``Ledger.enter``."""
 
@@ -90,7 +89,7 @@ class PlanEvent:
 @dataclass(frozen=True, slots=True)
 class OutcomeEvent:
     """Ranges with their counts, and the files that the commit adds. A later ``attempt``
-    stands in for one whose files were removed before they could be committed."""
+    replaces one whose files were removed before they could be committed."""
 
     application: str
     job: str
@@ -101,14 +100,14 @@ class OutcomeEvent:
     written_at_ms: int
     attempt: int = 0
     kept: tuple[DataFile, ...] = ()
-    """Files of the quarantine, which has them before the table has the others."""
+    """Files of the quarantine, committed there before ``files`` are committed to the table."""
     table_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartEvent:
-    """What one driver has read of a plan that it shares: whole slices, and their files.
-    ``number`` counts the parts of a plan from 1; no slice is in two of them."""
+    """What one driver has read of a shared plan: whole slices, and their files. ``number``
+    counts the parts of a plan from 1; no slice is in two of them."""
 
     application: str
     job: str
@@ -122,7 +121,7 @@ class PartEvent:
 
     @property
     def ranges(self) -> tuple[RangeEntry, ...]:
-        """One for each slice, as SQL sees them."""
+        """One for each slice, for the column ``ranges``."""
         return tuple(
             RangeEntry(
                 Range(r.partition, r.from_offset, r.until_offset), r.counts, r.leader, r.gaps
@@ -133,10 +132,10 @@ class PartEvent:
 
 @dataclass(frozen=True, slots=True)
 class LossEvent:
-    """Offsets that could not be had, or not decoded. ``action`` is what was done: *fail*,
-    *skip*, *hold* or *quarantine*; ``count`` how many offsets it concerns, 0 where only a
-    place is known. ``cause`` is what the verdict means, ``evidence`` what was seen. One that
-    belongs to no outcome has no plan, and the sequence that would have been next."""
+    """Offsets that could not be read or decoded. ``action`` is what was done: *fail*, *skip*,
+    *hold* or *quarantine*. ``range`` is empty if only the position is known. ``cause`` is what
+    the verdict means, ``evidence`` what was observed. A loss that belongs to no outcome has no
+    plan, and the sequence that would have been next."""
 
     application: str
     job: str
@@ -156,13 +155,13 @@ class LossEvent:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What is the same of one that is seen twice: retention moves on, where it began does
-        not."""
+        """The same for two sightings of one loss: retention moves its end, but not its start."""
         where = (self.range.partition, self.range.from_offset)
         return (self.application, *where, self.verdict, self.action)
 
     def is_same(self, other: LossEvent) -> bool:
-        """Seen twice, of one life of a topic as far as that is known."""
+        """Whether both are sightings of one loss, in the same incarnation of the topic as far as
+        that is known."""
         ids = {self.range.topic_id, other.range.topic_id}
         return self.key == other.key and (len(ids) == 1 or None in ids)
 

@@ -1,8 +1,7 @@
-"""Which offsets are landed and which are held: arithmetic on spans. Pure.
+"""Which offsets are landed, and which are held by live plans: arithmetic on spans. Pure.
 
-The coverage rule of the whole project rests on this: an offset lands once, by whichever way
-it came. All offsets of an outcome's ranges count as landed, also those that were control
-records or allowed losses: they were dealt with.
+The coverage rule is built on this: an offset lands once, in whichever kind of run. All offsets
+of an outcome's ranges count as landed, including control records and accepted losses.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ _Offsets = list[Interval]
 
 @dataclass(frozen=True, slots=True)
 class LandedOffsets:
-    """What is landed, and what live plans hold, per partition. ``entered`` is the number of
-    plans this was computed from: pass it to ``Ledger.enter``."""
+    """What is landed, and what live plans hold, by partition. ``entered`` is the number of
+    plans entered when this was computed: pass it to ``Ledger.enter``."""
 
     entered: int = 0
     landed: Spans = field(default_factory=dict)
     held: Mapping[Partition, tuple[HeldSpan, ...]] = field(default_factory=dict)
 
     def landed_of(self, partition: Partition, topic_id: str | None = None) -> _Offsets:
-        """Sorted, disjoint ``[from, until)``. An id that is not known on either side, as
-        with old brokers, counts as the same log."""
+        """Sorted, disjoint ``[from, until)``. An unknown topic id on either side, as with old
+        brokers, counts as the same log."""
         spans = self.landed.get(partition, ())
         return merge((s.from_offset, s.until_offset) for s in spans if _same(s.topic_id, topic_id))
 
     def held_of(self, partition: Partition, topic_id: str | None = None) -> list[HeldSpan]:
-        """The ranges of this log that live plans hold."""
+        """What live plans hold of this log."""
         held = self.held.get(partition, ())
         return [h for h in held if _same(h.span.topic_id, topic_id)]
 

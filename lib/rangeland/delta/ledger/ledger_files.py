@@ -1,7 +1,7 @@
-"""The ledger's rows in files: one small Parquet file for each commit's entries of a kind.
+"""The ledger's files: a small Parquet file for the events of one kind in each commit.
 
-A file's statistics tell which event its rows are, so most files are never opened. Files that
-others have made, by ``OPTIMIZE``, hold many events: those are opened and searched.
+A file's statistics say which event its rows are, so most files are never opened. Files that
+``OPTIMIZE`` has made have many events: those are opened and searched.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEY_COLUMNS = ["event", "application", "sequence", "entered", "attempt"]
 
 @dataclass(frozen=True, slots=True)
 class EventKey:
-    """Which event a row is, and the file that holds it. ``entered`` is 0 but for plans;
+    """Which event a row is, and the file that has it. ``entered`` is 0 except for plans;
     ``attempt`` is a part's number. A file of losses has one key for all of its rows."""
 
     event: str
@@ -48,7 +48,7 @@ class LedgerFiles:
         self._store, self._root = open_store(store)
 
     def write(self, entries: Sequence[Entry]) -> DataFile:
-        """A file with entries of one event, alike in all that its statistics tell."""
+        """Writes a file with events of one kind, which share all values in its statistics."""
         rows = [to_row(entry) for entry in entries]
         name = f"{OUR_FILES}{rows[0]['event']}-{uuid.uuid4()}.zstd.parquet"
         full = f"{self._root}/{name}"
@@ -67,7 +67,7 @@ class LedgerFiles:
         self._store.delete_file(f"{self._root}/{file.path}")
 
     def keys_of(self, file: AddedFile) -> Iterator[EventKey]:
-        """From the statistics where the file is one of ours, else from its rows."""
+        """From the statistics if this class wrote the file, otherwise from its rows."""
         if file.has_deletion_vector:
             raise self.broken(f"rows of {file.path} were deleted")
         if file.stats and file.path.startswith(OUR_FILES):
@@ -101,7 +101,7 @@ class LedgerFiles:
         return rows
 
     def read_all(self, paths: Iterable[str]) -> list[dict[str, object]]:
-        """The rows of many files, in one go."""
+        """The rows of many files, read at once."""
         full = sorted({f"{self._root}/{path}" for path in paths})
         if not full:
             return []
@@ -126,7 +126,7 @@ def key_of(row: dict[str, object], path: str) -> EventKey:
 
 
 def in_order(keys: list[EventKey]) -> tuple[EventKey, ...]:
-    """Plans as they were entered, all else behind them."""
+    """Plans in the order they were entered, then all others."""
     return tuple(
         sorted(keys, key=lambda k: (k.event != PLAN, k.entered, k.application, k.sequence))
     )

@@ -1,13 +1,13 @@
-"""The ledger: a plain Delta table of plans and outcomes beside the data they speak of.
+"""The ledger: a plain Delta table of plans and outcomes, in a folder of the target table.
 
-Plans of all jobs of a table are entered one after the other, by one transaction id: so two
-planners can never hold overlapping ranges, and whoever comes second plans again on what
-the first has entered. Outcomes are prepared once per plan, first writer wins. Drivers that
-share a plan hand in parts of it before, each on the ground of all that came before it.
+The plans of all jobs of a table are entered one after the other, with one transaction id: two
+planners can never hold overlapping ranges, and the second one plans again, knowing what the
+first has entered. Outcomes are prepared once per plan; the first writer wins. Drivers that
+share a plan append parts of it first, each after reading all earlier parts.
 
-No Spark job runs here. A row is one small Parquet file, its statistics tell which event it
-is, and only the files that are needed are opened. ``OPTIMIZE`` by others is welcome: files
-with many rows are opened and searched.
+No Spark job runs here. A row is one small Parquet file, its statistics say which event it is,
+and only the files that are needed are opened. Users may run ``OPTIMIZE``: files with many rows
+are opened and searched.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CONFIGURATION = {
 
 @dataclass(frozen=True)
 class _LedgerView:
-    """One version of the ledger, as far as it was looked at."""
+    """One version of the ledger, and the keys of its events."""
 
     snapshot: Snapshot
     keys: tuple[EventKey, ...]
@@ -66,11 +66,11 @@ class Ledger:
         self.path = str(TablePath.parse(kernel.resolve(table_path)).child(FOLDER))
         self._files = LedgerFiles(self.path, kernel.storage(self.path))
         self._view: _LedgerView | None = None
-        self._stale: _LedgerView | None = None  # still good if nothing was written since
+        self._stale: _LedgerView | None = None  # still valid if nothing was written since
         self._newest: tuple[EventKey, PlanEvent] | None = None
 
     def open_or_create(self) -> Ledger:
-        """Makes the ledger where there is none. Concurrent callers end up with the same."""
+        """Creates the ledger if there is none. Concurrent callers get the same one."""
         if self._view is None:
             made = self._kernel.create(self.path, schema_json(SCHEMA), (), _CONFIGURATION)
             self._view = self._view_of(made)
@@ -82,14 +82,14 @@ class Ledger:
         return self._view is not None
 
     def refresh(self) -> None:
-        """The next read sees what others have written since."""
+        """Makes the next read see what others have written since."""
         self._stale, self._view = self._view or self._stale, None
 
     # --- reading ------------------------------------------------------------------------
 
     @property
     def table_id(self) -> str:
-        """Delta's own id of the ledger: one that is made anew has another."""
+        """Delta's own id of the ledger: one that is removed and created again has another."""
         return self._seen().snapshot.table_id
 
     def entered(self) -> int:
@@ -109,7 +109,7 @@ class Ledger:
         return None if key is None else self._outcome_at(key)
 
     def parts(self, application: str, sequence: int) -> list[PartEvent]:
-        """What drivers have handed in of a plan that they share, in the order of numbers."""
+        """The parts of a shared plan that drivers have written, by number."""
         wanted = (PART, application, sequence)
         keys = [k for k in self.events() if (k.event, k.application, k.sequence) == wanted]
         found = [self._entry(key) for key in sorted(keys, key=lambda key: key.attempt)]
@@ -119,8 +119,7 @@ class Ledger:
         return parts
 
     def plans(self, application: str | None = None) -> Iterator[PlanEvent]:
-        """All plans, or those of one application, newest first. Each is read when it is
-        asked for."""
+        """All plans, or those of one application, newest first, each read on demand."""
         return (
             self._plan_at(key)
             for key in reversed(self.events())
@@ -128,13 +127,13 @@ class Ledger:
         )
 
     def outcomes(self, application: str) -> Iterator[OutcomeEvent]:
-        """All outcomes of one application, newest first, each read when it is asked for."""
+        """All outcomes of one application, newest first, each read on demand."""
         mine = [k for k in self.events() if (k.event, k.application) == (OUTCOME, application)]
         mine.sort(key=lambda key: key.sequence, reverse=True)
         return (self._outcome_at(key) for key in mine)
 
     def newest(self) -> PlanEvent | None:
-        """The plan that was entered last, of whichever job."""
+        """The plan that was entered last, of any job."""
         plans = [key for key in self.events() if key.event == PLAN]
         if not plans:
             return None
@@ -143,12 +142,12 @@ class Ledger:
         return self._newest[1]
 
     def last_sequence(self, application: str) -> int:
-        """Of the newest plan of an application, 0 for none; told without opening a file."""
+        """Of the newest plan of an application, 0 if there is none. Opens no file."""
         mine = (k for k in self.events() if (k.event, k.application) == (PLAN, application))
         return max((key.sequence for key in mine), default=0)
 
     def newest_of(self, job: str) -> PlanEvent | None:
-        """The plan of a job, of its runs or backfills, that was entered last."""
+        """The last entered plan of a job's runs and backfills."""
         own = f"rangeland/{job}"
         mine = [
             key
@@ -158,8 +157,8 @@ class Ledger:
         return self._plan_at(mine[-1]) if mine else None
 
     def prepared(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
-        """All plans that have an outcome, in the order they were entered, each with the
-        outcome that counts. Reads the whole ledger, in one go."""
+        """All plans that have an outcome, in the order they were entered, each with its last
+        outcome. Reads the whole ledger at once."""
         outcomes: dict[tuple[str, int], OutcomeEvent] = {}
         plans: dict[tuple[str, int], PlanEvent] = {}
         wanted = (PLAN, OUTCOME)
@@ -179,8 +178,8 @@ class Ledger:
         return [(plan, outcome) for plan, outcome in found if outcome is not None]
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
-        """All losses in the order they were written, or those of one plan. Of attempts at an
-        outcome the last counts."""
+        """All losses in the order they were written, or those of one plan. Of the attempts at an
+        outcome only the last counts."""
         plan = (application, sequence)
         keys = [k for k in self.events() if k.event == LOSS]
         if application:
@@ -198,21 +197,20 @@ class Ledger:
         return outcome is not None and outcome.attempt == loss.attempt
 
     def has_losses(self, application: str, sequence: int) -> bool:
-        """Told without opening a file."""
+        """Opens no file."""
         wanted = (LOSS, application, sequence)
         return any((k.event, k.application, k.sequence) == wanted for k in self.events())
 
     def live_plans(self) -> list[PlanEvent]:
-        """Plans without an outcome, oldest first: under way, or left by a run that died."""
+        """Plans without an outcome, oldest first: still running, or left by a run that died."""
         return [self._plan_at(key) for key in self._live_keys()]
 
     def live(self) -> list[tuple[str, int]]:
-        """(application, sequence) of the plans without an outcome, told without opening a
-        file."""
+        """(application, sequence) of the plans without an outcome. Opens no file."""
         return [(key.application, key.sequence) for key in self._live_keys()]
 
     def coverage(self) -> LandedOffsets:
-        """What is landed and what is held. Opens the newest plan, and the events of plans
+        """What is landed, and what is held. Reads the newest plan, and the events of the plans
         that were live when it was entered."""
         newest = self.newest()
         if newest is None:
@@ -230,7 +228,7 @@ class Ledger:
                 else self.plan(application, sequence)
             )
             if plan is None:
-                raise self._files.broken(f"plan {application} {sequence} is named and not there")
+                raise self._files.broken(f"plan {application} {sequence} is missing")
             for partition, span in held_by(application, sequence, plan.ranges):
                 held[partition] = (*held.get(partition, ()), span)
         return LandedOffsets(self.entered(), landed, held)
@@ -238,8 +236,8 @@ class Ledger:
     # --- writing ------------------------------------------------------------------------
 
     def recent(self) -> tuple[tuple[str, int], ...]:
-        """(application, sequence) of all plans that may not be in the table yet: the newest,
-        and those that were not known to be in it when that one was entered."""
+        """(application, sequence) of all plans that may not be in the table yet: the newest one,
+        and those that were not known to be in the table when it was entered."""
         newest = self.newest()
         if newest is None:
             return ()
@@ -248,9 +246,9 @@ class Ledger:
     def enter(
         self, plan: PlanEvent, expected: int, unsettled: Sequence[tuple[str, int]] = ()
     ) -> bool:
-        """Enters the plan as number ``expected + 1``. False where another plan has that
-        number: then refresh, look at the coverage and plan again. ``unsettled`` are plans
-        of ``recent`` that the table was not seen to hold: later planners look at them too."""
+        """Enters the plan as number ``expected + 1``. False if another plan has that number:
+        then refresh, compute the coverage and plan again. ``unsettled`` are plans of
+        ``recent`` that the table does not have yet: later planners check them too."""
         if self.entered() != expected:
             self.refresh()
             return False
@@ -260,9 +258,9 @@ class Ledger:
         return self._append(row, (PLANS, expected + 1))
 
     def prepare(self, outcome: OutcomeEvent, losses: Sequence[LossEvent] = ()) -> bool:
-        """Writes the outcome of a plan, and its losses in the same commit. False where it has
-        one: that one counts. Outcomes of one application must come in the order of their
-        sequence; a later attempt at one stands in for it, and is written once as well."""
+        """Writes the outcome of a plan, and its losses in the same commit. False if it has one
+        already: that one counts. Outcomes of one application must be written in the order of
+        their sequence; a later attempt replaces an outcome, and is also written only once."""
         name = f"{outcome.application}/outcome"
         transaction = (name, outcome.sequence)
         if outcome.attempt:
@@ -276,14 +274,14 @@ class Ledger:
             )
         return False
 
-    def hand_in(self, part: PartEvent) -> bool:
-        """Writes a part of a plan. False where another has that number: then look at the
-        parts again. So whoever writes one has seen all that came before it."""
+    def append_part(self, part: PartEvent) -> bool:
+        """Writes a part of a plan. False if another part has that number: then read the parts
+        again. So each part is written with knowledge of all earlier ones."""
         return self._append(part, (f"{part.application}/parts/{part.sequence}", part.number))
 
     def note(self, losses: Sequence[LossEvent]) -> None:
-        """Writes losses that belong to no outcome, each once, however often it is seen: whoever
-        comes second looks at what is there by then. They are of one application and sequence."""
+        """Writes losses that belong to no outcome, each once, however often it is seen: after a
+        conflict the ledger is read again. They are of one application and sequence."""
         while True:
             known = self.losses()
             new = [one for one in losses if not any(one.is_same(other) for other in known)]
@@ -292,7 +290,7 @@ class Ledger:
                 return
 
     def lacks(self) -> list[str]:
-        """The columns, as SQL adds them, that were not known when this ledger was made."""
+        """The columns that this ledger lacks because an earlier version created it, in SQL."""
         return missing_columns(names_in(self._seen().snapshot.schema_json))
 
     def _append(
@@ -312,7 +310,7 @@ class Ledger:
             return True
         self.refresh()
         if any(key.path == files[0].path for key in self.events()):
-            return True  # the conflict was with our own commit, whose first answer was lost
+            return True  # the conflict was with our own commit, whose response was lost
         for file in files:
             self._files.remove(file)
         name, number = transaction
@@ -321,7 +319,7 @@ class Ledger:
         return False
 
     def _advance(self, view: _LedgerView, done: Committed, added: Sequence[EventKey]) -> None:
-        """The next view without listing the ledger again, where ours is all that is new."""
+        """Updates the view without listing the ledger again, if our commit is all that is new."""
         if done.snapshot is None or done.version != view.snapshot.version + 1:
             self.refresh()
             return
