@@ -94,7 +94,7 @@ class Cluster:
             self.answer_one(loop, ask.leader, want)
 
     def answer_one(self, loop: FetchLoop, leader: Address, want: FetchTarget) -> None:
-        if loop.readings[want.index].server.replica is not None:
+        if loop.states[want.index].server.replica is not None:
             assert (want.partition, leader) in self.named
             self.answer_as_replica(loop, leader, want)
         elif self.leaders[want.partition] != leader:

@@ -21,6 +21,7 @@ from rangeland.fetch.loop_actions import (
     WaitUntil,
 )
 from rangeland.fetch.slice_state import Phase
+from rangeland.fetch.slice_transitions import SliceEvent, move_on
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Action, LossKind, Policy
 
@@ -188,7 +189,7 @@ def test_no_metadata_pauses_those_that_were_asked_for_only() -> None:
     loop.on_lost(ask(loop, 10).leader, "reset")
     assert loop.next(10) == FindLeaders((P1,), ())
     loop.on_no_metadata("nobody answers")
-    assert loop.readings[0].troubles == 1
+    assert loop.states[0].failures == 1
     assert loop.next(99) == WaitUntil(100)
 
 
@@ -366,14 +367,14 @@ def test_empty_answers_prove_nothing_however_many_there_are(throttled: bool) -> 
     with pytest.raises(Unreachable, match=r"answered without records, though .* up to 100"):
         _empties(loop, 100, throttled, 1_000)
     assert loop.now_ms > PATIENCE.no_progress_ms
-    assert (loop.readings[0].position, loop.gone) == (0, [])
+    assert (loop.states[0].position, loop.gone) == (0, [])
 
 
 def test_what_came_empty_is_asked_for_alone() -> None:
     loop = loop_of(piece(0, P0), piece(1, P1))
-    assert loop.readings[0].alone is False
+    assert loop.states[0].fetch_alone is False
     loop.on_empty(ask(loop).wants[0], 100, False)
-    assert loop.readings[0].alone is True
+    assert loop.states[0].fetch_alone is True
 
 
 def test_a_new_leader_that_is_behind_is_waited_for_and_proves_nothing() -> None:
@@ -399,7 +400,7 @@ def _cut_short(loop: FetchLoop, position: int, ends: Iterator[int | None]) -> in
     """A leader whose log is readable up to the position of a slice, and that says of its end
     what ``ends`` has. How many times it was asked for that."""
     now, asked = 0, 0
-    while loop.readings[0].phase is not Phase.DONE:
+    while loop.states[0].phase is not Phase.DONE:
         match loop.next(now):
             case WaitUntil(at_ms):
                 now = at_ms
@@ -427,7 +428,7 @@ def test_a_log_that_ends_inside_the_slice_is_truncated_once_its_leader_has_said_
 
 def _with_epochs(**actions: Action) -> FetchLoop:
     loop = loop_of(piece(0, P0, 30, 100), **actions)
-    loop.nature = Capabilities(has_epochs=True)
+    loop.capabilities = Capabilities(has_epochs=True)
     return loop
 
 
@@ -544,7 +545,7 @@ def test_a_stale_answer_is_our_bug() -> None:
     ):
         with pytest.raises(Bug, match="an answer for offset"):
             report()
-    assert loop.readings[0].position == 10
+    assert loop.states[0].position == 10
 
 
 @pytest.mark.parametrize("next_offset", [0, 29, 30])
@@ -643,3 +644,85 @@ def test_a_vanished_partition_is_counted_as_lost_where_the_policy_skips_it() -> 
     loop, ended_at_ms = denied(Policy(vanished=Action.SKIP))
     assert [(loss.verdict, loss.width) for _, loss in loop.gone] == [(LossKind.VANISHED, 10)]
     assert ended_at_ms >= 1_000
+
+
+def moved(loop: FetchLoop, now_ms: int, hint: Leader | None) -> None:
+    want = ask(loop, now_ms).wants[0]
+    loop.on_verdict(want, ErrorMeaning.FIND_LEADER, "NOT_LEADER_OR_FOLLOWER", hint)
+
+
+def led_in_epoch_3() -> FetchLoop:
+    loop = loop_of(piece(0, P0, leader=None))
+    loop.next(0)
+    loop.on_leaders(lead(B1))
+    return loop
+
+
+def test_a_leader_that_a_broker_names_is_asked_without_metadata() -> None:
+    loop = led_in_epoch_3()
+    moved(loop, 0, Leader(B2, 4))
+    step = ask(loop, 0)
+    assert (step.leader, step.wants[0].epoch, step.wants[0].offset) == (B2, 4, 0)
+    assert loop.is_doubtful(step.wants[0])
+    loop.on_records(step.wants[0], 100)
+    assert loop.next(0) == AllRead()
+
+
+@pytest.mark.parametrize(
+    "hint", [None, Leader(B2, 3), Leader(B2, 2), Leader(B2), Leader(B1, 4), Leader(None, 4)]
+)
+def test_a_hint_that_is_not_newer_is_ignored(hint: Leader | None) -> None:
+    loop = led_in_epoch_3()
+    moved(loop, 0, hint)
+    assert loop.next(0) == FindLeaders((P0,), ())
+
+
+@pytest.mark.parametrize("verdict", [ErrorMeaning.FIND_LEADER, None])
+def test_a_wrong_hint_costs_one_more_round(verdict: ErrorMeaning | None) -> None:
+    loop = led_in_epoch_3()
+    moved(loop, 0, Leader(B2, 4))
+    step = ask(loop, 0)
+    if verdict is None:
+        loop.on_lost(step.leader, "refused")
+    else:
+        loop.on_verdict(step.wants[0], verdict, "NOT_LEADER_OR_FOLLOWER", Leader(B3, 5))
+    found = loop.next(loop.states[0].resume_at_ms)
+    assert found == FindLeaders((P0,), ())
+    loop.on_leaders(lead(B1))
+    step = ask(loop, loop.now_ms)
+    assert (step.leader, step.wants[0].epoch) == (B1, 3)
+
+
+def test_where_only_the_leader_is_to_be_read_metadata_must_name_it() -> None:
+    loop = FetchLoop([piece(0, P0)], PATIENCE, Policy(), 0, leader_only=True)
+    moved(loop, 0, Leader(B2, 4))
+    assert loop.next(0) == FindLeaders((P0,), ())
+
+
+def test_an_answer_that_a_phase_does_not_expect_is_a_bug() -> None:
+    state = loop_of(piece(0, P0)).states[0]
+    with pytest.raises(Bug, match="IN_RANGE happened while the slice is reading"):
+        move_on(state, SliceEvent.IN_RANGE, "", 0, PATIENCE)
+
+
+def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="rangeland.fetch")
+    loop = loop_of(piece(0, P0, 7), expired=Action.SKIP)
+    loop.on_verdict(ask(loop).wants[0], ErrorMeaning.RETRY, "KAFKA_STORAGE_ERROR")
+    loop.on_lost(ask(loop, 200).leader, "reset by peer")
+    loop.on_leaders({}, ())
+    loop.next(10_000)
+    loop.on_leaders(lead(B2))
+    measure(loop, 10_000, 50, 100)
+    loop.on_answer(B2, 0, 300, 10_001)
+    assert caplog.messages == [
+        "retry in 100 ms: b1:1 answered KAFKA_STORAGE_ERROR at offset 7",
+        "leaving leader b1:1: reset by peer",
+        "leader is b2:2, epoch 3",
+        "policy skip: t/0 [7, 50) is expired: b2:2 answered OFFSET_OUT_OF_RANGE at offset 7; "
+        "the nearest valid offset is 50",
+        "b2:2 throttles this client for 300 ms",
+    ]
+    first = caplog.records[0]
+    assert vars(first)["topic"] == "t"
+    assert (vars(first)["partition"], vars(first)["offset"]) == (0, 7)

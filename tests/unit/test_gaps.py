@@ -18,7 +18,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question, UnsupportedRequest
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch import offset_gaps, simple_consumer
-from rangeland.fetch.fetch_thread import FetchedPiece
+from rangeland.fetch.fetched_piece import FetchedPiece
 from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Address, Counts, Partition, Receipt, Slice

@@ -13,7 +13,8 @@ from rangeland.dialects.rocketmq.requests import CAPABILITIES
 from rangeland.errors import BadRecord
 from rangeland.fetch.damage_policy import located
 from rangeland.fetch.replica_choice import ServingReplica
-from rangeland.fetch.slice_state import Phase, SliceState, unreadable
+from rangeland.fetch.slice_errors import unreadable
+from rangeland.fetch.slice_state import Phase, SliceState
 from rangeland.landing.loss_records import losses_in, losses_of, seen_losses
 from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Receipt, Slice
 from rangeland.planning.plan import Plan

@@ -22,7 +22,8 @@ from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.dialects.kafka.records import aborted_within, next_offset
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import BadRecord
-from rangeland.fetch.fetch_thread import FetchedPiece, FetchThread
+from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.fetched_piece import FetchedPiece
 from rangeland.fetch.loop_actions import FetchLimits, SendFetch
 from rangeland.fetch.receipts import SliceChunk
 from rangeland.fetch.simple_consumer import _read, read_slices
@@ -290,7 +291,7 @@ def test_who_cannot_be_asked_for_the_end_is_not_believed(monkeypatch: pytest.Mon
     assert piece is None
     with pytest.raises(queue.Empty):
         fetcher._pieces.get_nowait()
-    assert fetcher._loop.readings[0].position == 0
+    assert fetcher._loop.states[0].position == 0
 
 
 # --- reading without receipts ---------------------------------------------------------------------

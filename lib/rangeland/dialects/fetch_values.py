@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from rangeland.dialects.error_meaning import ErrorMeaning
-from rangeland.model import Counts, Isolation, Partition
+from rangeland.model import Counts, Isolation, Leader, Partition
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES
 
 
@@ -53,7 +53,8 @@ class FetchedPartition:
     """One partition's part of a fetch. ``readable_end``: the last stable offset or the high
     watermark, by isolation; -1 if the broker does not report it. ``aborted``: pairs of producer
     id and first offset. ``preferred``: the id of the replica that the broker wants read instead;
-    None if it names none."""
+    None if it names none. ``leader_hint``: address and epoch of the new leader, as named by
+    a broker that no longer leads the partition."""
 
     partition: Partition
     verdict: ErrorMeaning
@@ -63,6 +64,7 @@ class FetchedPartition:
     aborted: tuple[tuple[int, int], ...] = ()
     preferred: int | None = None
     context: FetchContext = NO_CONTEXT
+    leader_hint: Leader | None = None
 
     @property
     def is_empty(self) -> bool:

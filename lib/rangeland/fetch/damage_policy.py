@@ -1,15 +1,21 @@
-"""What follows from bytes that cannot be decoded: where reading resumes, and what the policy does.
+"""What follows from damaged and lost offsets: where reading resumes, and what the policy does.
 
-Damage is met twice: when the end of an answer is looked for, and when its records are decoded.
-Both ask here. Pure functions of ``BadRecord.damage``.
+Damage is found twice: when the end of an answer is determined, and when its records are decoded.
+Both ask here. Pure functions; damage is judged by ``BadRecord.damage``.
 """
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.errors import BadRecord, Damage
 from rangeland.model import Partition, Slice
+from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
+
+LOG = logging.getLogger(__name__)
 
 
 def located(error: BadRecord, partition: Partition, leader: str, nature: Capabilities) -> BadRecord:
@@ -55,6 +61,20 @@ def first_damaged(damage: Damage, position: int, good_end: int, until_offset: in
     return max(position, doubtful_from if damage.good_until is None else damage.good_until)
 
 
+def range_loss(
+    policy: Policy, piece: Slice, first: int, until_offset: int, kind: LossKind, evidence: str
+) -> Loss:
+    """What the policy does about offsets that the log does not have: they are skipped, or the
+    slice is held from ``first`` on. Raises RangeLost where the policy is to fail."""
+    loss = Loss(piece.partition, first, min(until_offset, piece.until_offset), kind, evidence)
+    action = policy.of(kind, piece.partition.topic)
+    if action not in (Action.SKIP, Action.HOLD):
+        raise range_lost([loss])
+    if action is Action.HOLD:
+        return replace(loss, until_offset=piece.until_offset, action=action)
+    return loss
+
+
 def damage_loss(
     error: BadRecord, policy: Policy, piece: Slice, first: int, until_offset: int
 ) -> Loss:
@@ -73,6 +93,12 @@ def damage_loss(
         raise _end_unknown(error, action)
     lost = (first, min(until_offset, resumes_at))
     return Loss(piece.partition, *lost, LossKind.CORRUPT, evidence, action)
+
+
+def log_loss(loss: Loss) -> None:
+    where = {"topic": loss.partition.topic, "partition": loss.partition.number}
+    extra = where | {"offset": loss.from_offset}
+    LOG.warning("policy %s: %s: %s", loss.action, loss, loss.evidence, extra=extra)
 
 
 def _end_unknown(error: BadRecord, action: Action) -> BadRecord:

@@ -11,25 +11,26 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rangeland.connection.broker_connection import ConnectionLost
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.cluster_values import ClusterView
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import (
-    NO_CONTEXT,
     FetchAnswer,
     FetchContext,
     FetchedPartition,
     FetchOptions,
     PartitionFetch,
 )
-from rangeland.dialects.protocol_session import NoCommonVersion, Question
+from rangeland.dialects.protocol_session import Question
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.fetch.damage_policy import located, passable_until
 from rangeland.fetch.fetch_loop import FetchLoop
+from rangeland.fetch.fetched_piece import FetchedPiece, MemoryBudget
+from rangeland.fetch.leader_lookup import look_up_leaders
+from rangeland.fetch.log_edges import log_edge, log_end
 from rangeland.fetch.loop_actions import (
     AllRead,
     FetchLimits,
@@ -43,68 +44,12 @@ from rangeland.fetch.throttle import Throttle, slowed
 from rangeland.model import (
     Address,
     Earliest,
-    Isolation,
     Latest,
-    Leader,
-    Partition,
     Slice,
 )
-from rangeland.planning.policy import Loss
-from rangeland.survey.leaders import ask_leaders
 
 MAX_WAIT_MS = 500
 PREFETCH_BYTES = 48 << 20
-NOTHING = memoryview(b"")
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedPiece:
-    """Raw bytes of one slice, from the offset they were asked at; or a loss."""
-
-    index: int
-    from_offset: int
-    until_offset: int
-    records: memoryview = NOTHING
-    aborted: tuple[tuple[int, int], ...] = ()
-    leader: str = ""
-    loss: Loss | None = None
-    context: FetchContext = NO_CONTEXT
-    is_doubtful: bool = False
-    """Not surely the leader's own: another copy may be whole where this one is damaged."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing is to be decoded."""
-        return not len(self.records) and not self.context.spans
-
-
-class _MemoryBudget:
-    """A bound on bytes that are fetched and not yet decoded. One piece always fits."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
-        self._held = 0
-        self._changed = threading.Condition()
-        self._closed = False
-
-    def take(self, size: int) -> bool:
-        """Waits until there is room. False once closed."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._closed or self._held == 0 or self._held + size <= self._limit
-            )
-            self._held += size
-            return not self._closed
-
-    def give_back(self, size: int) -> None:
-        with self._changed:
-            self._held -= size
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
 
 
 class FetchThread:
@@ -114,7 +59,7 @@ class FetchThread:
         self,
         slices: Sequence[Slice],
         settings: ClusterSettings,
-        patience: FetchLimits,
+        limits: FetchLimits,
         *,
         leader_only: bool = False,
         floors: Mapping[int, int] | None = None,
@@ -123,12 +68,11 @@ class FetchThread:
         self.brokers = ConnectionPool(settings)
         self._settings = settings
         self._slices = {s.index: s for s in slices}
-        patience = slowed(patience, settings.rates)
-        self._patience = patience
+        limits = slowed(limits, settings.rates)
         self._terms = FetchOptions(
             settings.isolation,
             MAX_WAIT_MS,
-            patience.request_bytes,
+            limits.request_bytes,
             rack=settings.rack,
             tags=settings.tags,
         )
@@ -137,13 +81,13 @@ class FetchThread:
             _named(settings) if self.brokers.dialect.capabilities.numbered_per_broker else {}
         )
         led = [self._led(s) for s in slices]
-        nature = self.brokers.dialect.capabilities
-        manners = Throttle(dict(settings.rates))
+        capabilities = self.brokers.dialect.capabilities
+        throttle = Throttle(dict(settings.rates))
         self._loop = FetchLoop(
-            led, patience, settings.policy, _now_ms(), nature, manners, leader_only
+            led, limits, settings.policy, _now_ms(), capabilities, throttle, leader_only
         )
         self._pieces: queue.SimpleQueue[FetchedPiece | BaseException | None] = queue.SimpleQueue()
-        self._budget = _MemoryBudget(PREFETCH_BYTES)
+        self._budget = MemoryBudget(PREFETCH_BYTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
 
@@ -288,7 +232,7 @@ class FetchThread:
                 self._loop.on_empty(want, end, throttled)
             return None
         if part.verdict is not ErrorMeaning.OK:
-            self._loop.on_verdict(want, part.verdict, part.code)
+            self._loop.on_verdict(want, part.verdict, part.code, part.leader_hint)
             return None
         is_damaged = False
         most = self._settings.max_batch_bytes
@@ -356,7 +300,7 @@ class FetchThread:
         if before is not None and want.offset < before <= end:
             return before
         try:
-            latest = self._edge(leader, want, Latest())
+            latest = log_edge(self.brokers, leader, want, Latest())
         except ConnectionLost:
             self._loop.on_empty(want, -1, throttled=False)
             return None
@@ -376,88 +320,29 @@ class FetchThread:
     # --- leaders ----------------------------------------------------------------------
 
     def _find(self, step: FindLeaders) -> None:
-        topics = tuple(sorted({p.topic for p in step.partitions}))
-        # Replicas know their cluster, but not where brokers only know their own partitions.
-        replicas = () if self.brokers.dialect.capabilities.numbered_per_broker else step.seeds
         try:
-            view = ask_leaders(self.brokers, topics, (*replicas, *self.brokers.settings.seeds))
+            found = look_up_leaders(self.brokers, step.partitions, step.seeds, self._members)
         except Unreachable as error:
             self._loop.on_no_metadata(f"{error.what}: {error.why}")
             return
-        known = [
-            topic.leaders for topic in view.topics.values() if topic.verdict is ErrorMeaning.OK
-        ]
-        leaders = {p: leader for found in known for p, leader in found.items()}
-        away = {p: why for p in step.partitions if (why := self._away(view, p))}
-        unknown = {
-            p
-            for p in step.partitions
-            if p not in leaders and p not in away and _is_unknown(view, p)
-        }
-        self._loop.on_leaders(leaders, unknown, away)
-
-    def _away(self, view: ClusterView, partition: Partition) -> str | None:
-        """Why the one broker that has a partition cannot be asked for it; None if it can."""
-        name = partition.broker
-        if name in view.unreachable:
-            return f"broker {name}: {view.unreachable[name]}"
-        if self._members and name not in self._members:
-            return f"broker {name}: no broker of that name is registered"
-        return None
+        self._loop.on_leaders(found.leaders, found.unknown, found.away)
 
     def _measure(self, address: Address, want: FetchTarget) -> None:
-        """Asks the leader itself where its log begins and ends, as it is readable for all, and
-        where it ends with what is not."""
+        """Asks the leader for the readable range of its log, and where the log itself ends."""
+        leader = self._loop.states[want.index].server.leader
         try:
-            begin = self._edge(address, want, Earliest())
-            end = self._edge(address, want, Latest())
-            written_end = self._written_end(address, want, end)
+            start = log_edge(self.brokers, address, want, Earliest())
+            end = log_edge(self.brokers, address, want, Latest())
+            written_end = log_end(self.brokers, address, want, leader, end)
         except ConnectionLost as error:
             self._loop.on_lost(address, f"{error.what}: {error.why}" if error.why else error.what)
             return
-        self._loop.on_log_range(want, begin, end, written_end)
-
-    def _written_end(self, address: Address, want: FetchTarget, readable_end: int) -> int | None:
-        """A leader's high watermark may be behind its log for a while, the end of its epoch is
-        not. None where it does not tell."""
-        dialect = self.brokers.dialect
-        leader = self._loop.readings[want.index].server.leader
-        if not dialect.capabilities.has_epochs:
-            return readable_end
-        told = None
-        if want.epoch is not None:
-            questions = dialect.ask_epochs({want.partition: leader}, {want.partition: want.epoch})
-            try:
-                answers = self.brokers.call_all(address, questions)
-                told = dialect.read_epochs(answers).get(want.partition)
-            except NoCommonVersion:  # a broker that is too old to be asked
-                pass
-        # With one replica there is nobody whom the high watermark waits for.
-        return readable_end if told is None and leader.copies == 1 else told
-
-    def _edge(self, address: Address, want: FetchTarget, when: Earliest | Latest) -> int:
-        """Raises Lost, also where the answer has no offset."""
-        dialect = self.brokers.dialect
-        leader = {want.partition: Leader(address, want.epoch)}
-        questions = dialect.ask_offsets(leader, when, Isolation.READ_UNCOMMITTED)
-        answers = self.brokers.call_all(address, questions)
-        part = dialect.read_offsets(answers).get(want.partition)
-        if part is None:
-            raise ConnectionLost(f"{address} left {want.partition} out of its answer about offsets")
-        if part.offset is None:
-            raise ConnectionLost(f"{address} answered {part.code} to an offset request")
-        return part.offset
+        self._loop.on_log_range(want, start, end, written_end)
 
 
 def _named(settings: ClusterSettings) -> dict[str, Address]:
     """The brokers by name, if they have names of their own."""
     return {name: at for name, at in settings.members if name != str(at)}
-
-
-def _is_unknown(view: ClusterView, partition: Partition) -> bool:
-    """True where the cluster says that there is no such topic, or no such partition in it."""
-    topic = view.topics.get(partition.topic)
-    return topic is None or topic.verdict is ErrorMeaning.OK or topic.is_unknown
 
 
 def _now_ms() -> int:

@@ -20,6 +20,7 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import CleanupPolicy
 from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangeLost, Unreachable
+from rangeland.fetch.damage_policy import log_loss, range_loss
 from rangeland.model import Address, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.policy import Action, Loss, LossKind
@@ -56,17 +57,16 @@ class GapExplainer:
             "the log has nothing at these offsets and goes on after them, and compaction is not "
             f"known to be the reason: {self._known[partition.topic].evidence}"
         )
-        action = self._settings.policy.of(LossKind.MISSING, partition.topic)
-        loss = Loss(partition, from_offset, until_offset, LossKind.MISSING, evidence, action)
-        if action not in (Action.SKIP, Action.HOLD):
-            raise range_lost([loss])
+        lost = (from_offset, until_offset)
+        policy = self._settings.policy
+        loss = range_loss(policy, piece, *lost, LossKind.MISSING, evidence)
         self._count(piece, loss)
-        if action is Action.SKIP:
-            return loss
-        return Loss(partition, from_offset, piece.until_offset, loss.verdict, evidence, action)
+        return loss
 
     def _count(self, piece: Slice, loss: Loss) -> None:
         self._lost[piece.index] = self._lost.get(piece.index, 0) + 1
+        if self._lost[piece.index] == 1 or loss.action is Action.HOLD:
+            log_loss(loss)
         if self._lost[piece.index] > MAX_LOSSES:
             error = range_lost([loss])
             raise RangeLost(

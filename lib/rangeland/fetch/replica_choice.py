@@ -1,22 +1,23 @@
-"""Who serves a slice: its partition's leader, or for a while a replica that it names.
+"""Who serves a slice: its partition's leader, or for a while a replica that the leader names.
 
-A broker may say that another replica should be read: one in the client's rack, or one that
-spares the leader's disk. It is read there until the detour's time is up, and then the leader
-is asked again. At any trouble the way leads back to the leader at once, and for as long no
-other replica is tried, so that nothing goes round in circles. A replica may be behind: what
-is missing from a log is only ever told by the leader's own answer.
+A broker may name another replica to read: one in the client's rack, or one that spares the
+leader's disk. That replica is read until ``DETOUR_MS`` have passed; then the leader is asked
+again. After any failure the leader is read at once, and for the same time no other replica is
+tried, so that reading does not go in circles. A replica may lag: only the leader's own answer
+proves that offsets are missing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from rangeland.model import Address, Leader
+from rangeland.model import Address, Leader, Slice
 
 DETOUR_MS = 300_000
-"""How long a replica is read before the leader is asked again, and how long the leader is
-read after a replica was no good. As long as Kafka's own clients believe their metadata."""
+"""How long a replica is read before the leader is asked again, and how long only the leader is
+read after a replica has failed: the default ``metadata.max.age.ms`` of Kafka's clients."""
 
 
 class ReplicaMove(Enum):
@@ -28,20 +29,20 @@ class ReplicaMove(Enum):
 @dataclass(slots=True)
 class ServingReplica:
     """``leader_id``: the id of every partition's leader, where it is always the same.
-    ``stays``: only the leader is read, whatever it says. ``is_told``: metadata has named the
-    leader; before, it is who led when the plan was made."""
+    ``stays``: only the leader is read, whatever replica it names. ``is_confirmed``: metadata has
+    named the leader; before, it is the leader of the plan, or one that another broker named."""
 
     leader: Leader
     leader_id: int | None = None
     replica: Address | None = None
-    looked_for: int | None = None
+    wanted_replica: int | None = None
     stays: bool = False
-    is_told: bool = False
+    is_confirmed: bool = False
     until_ms: int = 0
 
     @property
     def address(self) -> Address | None:
-        """Whom to ask next."""
+        """The broker to ask next."""
         return self.replica or self.leader.address
 
     @property
@@ -49,39 +50,56 @@ class ServingReplica:
         """Whether the answers are the leader's own."""
         return self.replica is None and not self.leader.is_replica
 
-    def pass_time(self, now_ms: int) -> None:
-        """Ends what only holds for a while."""
+    @property
+    def may_be_replica(self) -> bool:
+        """Where a replica stands in for a missing leader, the plan may have named that replica."""
+        is_unsure = self.leader_id is not None and not self.is_confirmed
+        return is_unsure or not self.is_leader
+
+    def expire(self, now_ms: int) -> None:
+        """Ends a detour, or the time without one, when its time is over."""
         if now_ms >= self.until_ms:
             self.replica = None
             self.stays = False
 
     def prefer(self, replica_id: int, now_ms: int) -> ReplicaMove:
-        """Takes what the present broker says of who should be read."""
+        """Decides about the replica that the present broker prefers to be read."""
         address = self._address_of(replica_id)
         if self.stays or (address is not None and address == self.address):
             return ReplicaMove.STAY
         if replica_id == self.leader_id and self.is_leader:
             return ReplicaMove.STAY
         if address is None:
-            self.looked_for = replica_id
+            self.wanted_replica = replica_id
             return ReplicaMove.FIND
         self._read_at(address, now_ms)
         return ReplicaMove.ELSEWHERE
 
     def on_leader(self, found: Leader, now_ms: int) -> None:
-        """Metadata came. A replica that it does not have is not looked for again for a while."""
-        self.leader, self.replica, self.is_told = found, None, True
-        if self.looked_for is None:
+        """Metadata came. A replica that it lacks is not looked for again for a while."""
+        self.leader, self.replica, self.is_confirmed = found, None, True
+        if self.wanted_replica is None:
             return
-        address = self._address_of(self.looked_for)
-        self.looked_for = None
+        address = self._address_of(self.wanted_replica)
+        self.wanted_replica = None
         if address is None:
-            self.go_back(now_ms)
+            self.return_to_leader(now_ms)
         else:
             self._read_at(address, now_ms)
 
-    def go_back(self, now_ms: int) -> None:
-        """The replica is no good: the leader alone is read for a while."""
+    def is_newer(self, hint: Leader) -> bool:
+        """Whether the broker names another leader of a later epoch than the known one."""
+        known = self.leader
+        is_later = hint.epoch is not None and (known.epoch is None or hint.epoch > known.epoch)
+        return is_later and hint.address not in (None, known.address)
+
+    def follow_hint(self, hint: Leader) -> None:
+        """Another broker has named the new leader. Metadata has not confirmed it yet."""
+        self.leader = replace(self.leader, address=hint.address, epoch=hint.epoch)
+        self.replica, self.is_confirmed = None, False
+
+    def return_to_leader(self, now_ms: int) -> None:
+        """The replica has failed: only the leader is read for a while."""
         self.replica = None
         self.stays = True
         self.until_ms = now_ms + DETOUR_MS
@@ -95,3 +113,10 @@ class ServingReplica:
             return self.leader.address
         ids = self.leader.replica_ids
         return self.leader.replicas[ids.index(replica_id)] if replica_id in ids else None
+
+
+def serving(piece: Slice, leader_id: int | None, *, leader_only: bool) -> ServingReplica:
+    """At the start: the leader that the plan names, if any."""
+    leader = Leader(piece.leader, topic_id=piece.topic_id)
+    until_ms = sys.maxsize if leader_only else 0
+    return ServingReplica(leader, leader_id, stays=leader_only, until_ms=until_ms)

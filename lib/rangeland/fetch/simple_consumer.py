@@ -19,8 +19,9 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.dialect import Dialect, load_dialect
 from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, Gap
 from rangeland.errors import BadRecord, Bug, Damage
-from rangeland.fetch.damage_policy import damage_loss, first_damaged, located
-from rangeland.fetch.fetch_thread import FetchedPiece, FetchThread
+from rangeland.fetch.damage_policy import damage_loss, first_damaged, located, log_loss
+from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.fetched_piece import FetchedPiece
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.fetch.receipts import SliceChunk
@@ -236,6 +237,7 @@ def _decode(
         kept = None
         if loss.action is Action.QUARANTINE and damage is not None:
             kept = _kept(dialect, records, position, piece, damage)
+        log_loss(loss)
         yield _lost(piece.index, loss, in_bytes=in_bytes, kept=kept)
         if loss.action is Action.HOLD:
             return

@@ -1,4 +1,4 @@
-"""Where one slice stands while it is read, and what is said of it in errors."""
+"""The state of one slice while it is read: position, phase, server, failures and backoff."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rangeland.dialects.capabilities import Capabilities
-from rangeland.errors import BadRecord, JobFileError, Unreachable
-from rangeland.fetch.damage_policy import look_at
+from rangeland.fetch.loop_actions import FetchLimits, FetchTarget
 from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.model import Address, Slice
 from rangeland.planning.policy import LossKind
@@ -23,7 +21,11 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class SliceState:
-    """Where one slice stands."""
+    """``stuck_since_ms``: the first failure since the last progress. ``tried_at_ms``: the last
+    one. ``fetch_alone``: its next request has no other slices, so that nothing limits its size.
+    ``short_ends``: how often its leader has reported a log end at or before the position, the
+    first time at ``short_end_at_ms``. ``suspected``: the loss, and its evidence, that is assumed
+    if nothing else happens before the deadline."""
 
     slice: Slice
     position: int
@@ -33,92 +35,92 @@ class SliceState:
     resume_at_ms: int = 0
     progress_at_ms: int = 0
     stuck_since_ms: int | None = None
-    held_back_ms: int = 0
+    throttled_ms: int = 0
     tried_at_ms: int = 0
-    troubles: int = 0
-    cut_short: int = 0
-    """How often its leader has said that the log ends at the position or before it."""
-    cut_short_at_ms: int = 0
-    """When it said so first."""
-    alone: bool = False
+    failures: int = 0
+    last_failure: str = ""
+    short_ends: int = 0
+    short_end_at_ms: int = 0
+    fetch_alone: bool = False
     suspected: tuple[LossKind, str] | None = None
-    """What it will be called, and the evidence, if nothing else happens until the deadline."""
-    last_trouble: str = ""
     left_leader: Address | None = None
 
+    @property
+    def target(self) -> FetchTarget:
+        """Its part of a request."""
+        return FetchTarget(
+            index=self.slice.index,
+            partition=self.slice.partition,
+            topic_id=self.slice.topic_id,
+            epoch=self.server.leader.epoch,
+            offset=self.position,
+            max_bytes=self.fetch_bytes,
+        )
 
-def facts_of(reading: SliceState) -> dict[str, Any]:
-    return {
-        "topic": reading.slice.partition.topic,
-        "partition": reading.slice.partition.number,
-        "broker": reading.slice.partition.broker or None,
-        "from_offset": reading.slice.from_offset,
-        "until_offset": reading.slice.until_offset,
-        "position": reading.position,
-        "leader": str(reading.server.address) if reading.server.address else None,
-    }
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """What its log lines carry."""
+        partition = self.slice.partition
+        return {"topic": partition.topic, "partition": partition.number, "offset": self.position}
+
+    def can_share_request(self, first: SliceState) -> bool:
+        """Whether both slices can be in one request."""
+        mine, other = self.server, first.server
+        return mine.address == other.address and mine.stays == other.stays
+
+    def advance(self, position: int, now_ms: int) -> None:
+        """Everything before ``position`` has been delivered or given up."""
+        self.position = position
+        self.progress_at_ms = now_ms
+        self.stuck_since_ms = None
+        if position >= self.slice.until_offset:
+            self.phase = Phase.DONE
+
+    def forget_failures(self) -> None:
+        self.throttled_ms = self.failures = self.short_ends = 0
+        self.fetch_alone = False
+        self.suspected = self.left_leader = None
+
+    def back_off(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
+        self.failures += 1
+        self.last_failure = reason
+        self.tried_at_ms = now_ms
+        if self.stuck_since_ms is None:
+            self.stuck_since_ms = now_ms
+        if self.suspected and reason != self.suspected[1]:
+            # A loss is assumed only if it is still the last thing seen at the deadline.
+            self.suspected = None
+        delay_ms = limits.backoff_ms * 2 ** min(self.failures - 1, 10)
+        self.resume_at_ms = now_ms + min(delay_ms, limits.max_backoff_ms)
+
+    def leave_leader(self, reason: str, now_ms: int, limits: FetchLimits) -> None:
+        self.left_leader = self.server.leader.address
+        self.back_off(reason, now_ms, limits)
+        if self.failures <= 1:
+            # The first time, metadata is requested at once: it may name a new leader.
+            self.resume_at_ms = now_ms
+
+    def return_to_leader(self, reason: str, now_ms: int) -> None:
+        self.last_failure = reason
+        self.server.return_to_leader(now_ms)
 
 
-def asks_with(reading: SliceState, first: SliceState) -> bool:
-    """Whether both can be in one request."""
-    mine, other = reading.server, first.server
-    return mine.address == other.address and mine.stays == other.stays
-
-
-# --- errors -----------------------------------------------------------------------------
-
-
-def stuck(reading: SliceState, waited_ms: int) -> Unreachable:
-    return Unreachable(
-        f"{reading.slice} got no further than offset {reading.position} in {waited_ms} ms",
-        why=reading.last_trouble or "its leader sent no records",
-        do="check the partition's leader, then run again: the same plan is read again",
-        **facts_of(reading),
+def new_state(piece: Slice, server: ServingReplica, limits: FetchLimits, now_ms: int) -> SliceState:
+    is_empty = piece.from_offset >= piece.until_offset
+    phase = Phase.READING if piece.leader is not None else Phase.FINDING
+    return SliceState(
+        slice=piece,
+        position=piece.from_offset,
+        server=server,
+        phase=Phase.DONE if is_empty else phase,
+        fetch_bytes=_first_fetch_bytes(piece, limits),
+        progress_at_ms=now_ms,
     )
 
 
-def only_older(reading: SliceState, next_offset: int, nature: Capabilities) -> BadRecord:
-    return BadRecord(
-        f"{reading.slice.partition}: a fetch at offset {reading.position} gave batches that "
-        f"end at {next_offset}",
-        why="the log gave only older records, so reading would never end",
-        do=look_at("the log segment", nature),
-        **facts_of(reading),
-    )
-
-
-def too_large(reading: SliceState, nature: Capabilities) -> BadRecord:
-    return BadRecord(
-        f"{reading.slice.partition}: no complete batch at offset {reading.position} in "
-        f"{reading.fetch_bytes} bytes",
-        why="a batch this large is not read, or its length field is damaged",
-        do=look_at("the batch", nature),
-        **facts_of(reading),
-    )
-
-
-def unreadable(reading: SliceState, trouble: str) -> BadRecord:
-    return BadRecord(
-        f"{reading.slice.partition} cannot be read at offset {reading.position}",
-        why=trouble,
-        do="check the log segment on the leader, or its disk",
-        **facts_of(reading),
-    )
-
-
-def not_allowed(reading: SliceState, trouble: str) -> JobFileError:
-    return JobFileError(
-        f"{reading.slice} may not be read",
-        why=trouble,
-        do="give the user of source.security the right to read the topic",
-        **facts_of(reading),
-    )
-
-
-def not_served(reading: SliceState, trouble: str) -> Unreachable:
-    return Unreachable(
-        f"{reading.slice} cannot be read",
-        why=trouble,
-        do="check the permissions of this client and the version of the broker",
-        **facts_of(reading),
-    )
+def _first_fetch_bytes(piece: Slice, limits: FetchLimits) -> int:
+    if piece.estimated_bytes <= 0:
+        return limits.fetch_bytes
+    # A quarter above the estimate, so that a small slice is one answer and not two.
+    guess = piece.estimated_bytes * 5 // 4 + limits.smallest_fetch_bytes
+    return min(limits.fetch_bytes, guess)

@@ -1,9 +1,9 @@
 """How much is asked of a broker, and when: its quotas, and the job's own limit of bytes.
 
-Values only: whoever keeps the time says what time it is. A broker that holds an answer back
-for its quota says for how long nothing more should come; the newer ones do not listen before.
-A byte rate is a bucket that each answer empties: the next request waits until what came is
-paid for. So single answers may come at once, and the mean is what was asked for.
+Without a clock: the caller passes the time. A broker that throttles a client says for how long
+it wants no more requests; newer ones do not read any before. A byte rate is a token bucket that
+each answer empties: the next request waits until the bytes received are covered by the rate. So
+a single answer may come at full speed, and the mean is the configured rate.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Rates = tuple[tuple[Address, int], ...]
 
 
 def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second: int) -> Rates:
-    """What each task may take of each broker, so that those that run at the same time stay
-    within the rate together: ``slots`` tasks do."""
+    """The rate of each task at each broker, so that the ``slots`` tasks that run at the same time
+    stay within the rate together."""
     reading = Counter(address for task in tasks for address in {s.leader for s in task})
     return tuple(
         (address, max(1, bytes_per_second // min(count, max(1, slots))))
@@ -28,40 +28,40 @@ def shared_rates(tasks: Sequence[Sequence[Slice]], slots: int, bytes_per_second:
     )
 
 
-def slowed(patience: FetchLimits, rates: Rates) -> FetchLimits:
+def slowed(limits: FetchLimits, rates: Rates) -> FetchLimits:
     """Requests of about a second's worth, so that a slow reader pauses often and briefly."""
     if not rates:
-        return patience
-    most = max(min(rate for _, rate in rates), patience.smallest_fetch_bytes)
+        return limits
+    most = max(min(rate for _, rate in rates), limits.smallest_fetch_bytes)
     return replace(
-        patience,
-        fetch_bytes=min(patience.fetch_bytes, most),
-        request_bytes=min(patience.request_bytes, most),
+        limits,
+        fetch_bytes=min(limits.fetch_bytes, most),
+        request_bytes=min(limits.request_bytes, most),
     )
 
 
 @dataclass(slots=True)
 class Throttle:
-    """``rates``: bytes per second, by broker; of one that is not named, such as a new leader,
-    no more is taken than of the least of them. ``default_rate`` 0 and no rates: no limit."""
+    """``rates``: bytes per second, by broker; a broker that is not listed, such as a new leader,
+    gets the lowest of them. ``default_rate`` 0 and no rates: no limit."""
 
     rates: Mapping[Address, int] = field(default_factory=dict)
     default_rate: int = 0
-    quiet: dict[Address, int] = field(default_factory=dict)
-    """Until when nothing is sent to a broker, in ms."""
+    silent_until: dict[Address, int] = field(default_factory=dict)
+    """The time, in ms, until which nothing is sent to a broker."""
 
     def on_answer(self, address: Address, size: int, throttle_ms: int, now_ms: int) -> None:
-        """An answer of ``size`` bytes came, and the wish not to be asked for ``throttle_ms``."""
+        """An answer of ``size`` bytes came, with the request to pause for ``throttle_ms``."""
         until = now_ms + throttle_ms
         rate = self.rate_of(address)
         if rate and size:
             paid_ms = -(-size * 1000 // rate)
-            until = max(until, max(self.quiet.get(address, 0), now_ms) + paid_ms)
-        self.quiet[address] = max(until, self.quiet.get(address, 0))
+            until = max(until, max(self.silent_until.get(address, 0), now_ms) + paid_ms)
+        self.silent_until[address] = max(until, self.silent_until.get(address, 0))
 
     def rate_of(self, address: Address) -> int:
         return self.rates.get(address) or min(self.rates.values(), default=self.default_rate)
 
     def free_at(self, address: Address | None) -> int:
-        """When the broker may be asked again; 0 for one that may be at once."""
-        return 0 if address is None else self.quiet.get(address, 0)
+        """The time from which the broker may be asked again; 0: now."""
+        return 0 if address is None else self.silent_until.get(address, 0)

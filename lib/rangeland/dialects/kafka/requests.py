@@ -238,6 +238,7 @@ def read_records(
     (answer,) = answers
     names = {a.topic_id: a.partition.topic for a in asked if a.topic_id}
     whole = judge(answer.error_code)
+    nodes = {node.node_id: Address(node.host, node.port) for node in answer.node_endpoints}
     parts = []
     for topic in answer.responses:
         name = topic.topic or names.get(topic.topic_id or "", "")
@@ -257,9 +258,17 @@ def read_records(
                     preferred=None
                     if part.preferred_read_replica < 0
                     else part.preferred_read_replica,
+                    leader_hint=_leader_hint(part.current_leader, nodes),
                 )
             )
     return FetchAnswer(whole.verdict, whole.name, tuple(parts), answer.throttle_time_ms)
+
+
+def _leader_hint(named: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]) -> Leader | None:
+    """The new leader that comes with errors 6 and 74, if its address comes, too (KIP-951)."""
+    if named is None or named.leader_epoch < 0 or named.leader_id not in nodes:
+        return None
+    return Leader(nodes[named.leader_id], named.leader_epoch)
 
 
 def _or_unknown(epoch: int | None) -> int:
