@@ -19,7 +19,7 @@ from rangeland.spark.plan_frames import plan_frame
 @dataclass(frozen=True)
 class FrozenPlan:
     """What a run of the job would land now. ``read`` gives those offsets and no others,
-    however often; ``apply`` lands them, or says that its ground has moved."""
+    however often; ``apply`` lands them, or says that the plan no longer applies."""
 
     job: Job
     preview: PlanPreview
@@ -55,7 +55,7 @@ class FrozenPlan:
         return plan_frame(spark, tasks, cluster)
 
     def apply(self, spark: Any, progress: Progress | None = None) -> RunResult:
-        """Lands exactly this plan. Raises Conflict where its ground has moved."""
+        """Lands exactly this plan. Raises Conflict where the plan no longer applies."""
         return commands.apply(
             self.job, self.plan, self.preview.seen, spark, progress or NoProgress()
         )

@@ -1,11 +1,11 @@
-"""The composition root: what each command does, put together from the rooms below.
+"""The composition root: what each command does, put together from the packages below.
 
-A run is a short loop. Look at the table and the ledger; finish every plan that stands in
-the way as it is; make a plan of one's own and enter it; read, prove, prepare, commit. It
-may be killed between any two steps: the next run sees a plan without an outcome and reads
-it, or an outcome that is not in the table and commits it. Two runs at once see each other's
-plans and converge on one landing. All deciding is below; this file only says what follows
-on what.
+A run is a short loop. Read the state of the table and the ledger; finish every unfinished plan
+that comes first, unchanged; make a new plan and enter it; read, prove, prepare, commit. It may be
+killed between any two steps: the next run finds a plan without an outcome and reads it, or an
+outcome that is not in the table and commits it. Two runs at the same time see each other's plans
+and converge on one landing. Decisions are made in the packages below; this file only says in which
+order things happen.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ log = logging.getLogger(__name__)
 
 MAX_ROUNDS = 50
 EARLIER = 20
-"""So many landings back a group may stand without anybody having moved it."""
+"""A group's offsets may be those of a landing this many landings ago without anybody else having
+moved them."""
 _Done = tuple[list[CommittedPlan], PlanDraft | None]
 
 
 def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = None) -> PlanPreview:
     """What a run would do now, or a backfill of this kind. Reads the cluster, the ledger and
-    perhaps the table, and writes nothing."""
+    sometimes the table; writes nothing."""
     started = time.monotonic()
     runner = Runner(job, spark, progress, kind or PlanKind.RUN)
     runner.refuse_disagreement()
@@ -68,30 +69,30 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = No
         draft=found,
         table=job.sink.table,
         logs=tuple(survey.logs.values()),
-        tasks=len(runner.finisher.tasks(found.plan.slices)),
+        tasks=len(runner.committer.tasks(found.plan.slices)),
         pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
         seconds=time.monotonic() - started,
-        speed=runner.drafter.speed,
+        speed=runner.planner.speed,
         location=None if job.sink.is_catalog_name else runner.target.path,
     )
 
 
 def run(job: Job, spark: Any, progress: Progress) -> RunResult:
-    """Lands what the job asks for, exactly once, after finishing what was left unfinished."""
+    """Lands what the job asks for, exactly once, after finishing any unfinished plans."""
     return Runner(job, spark, progress).run()
 
 
 def backfill(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = None) -> RunResult:
-    """Lands the job's range beside its scheduled runs; their checkpoint stays where it is.
-    ``kind`` may say to land what the table has lost, or to land the range once more."""
+    """Lands the job's range beside its scheduled runs, without moving their checkpoint. ``kind``
+    may ask for what the table has lost, or for landing the range again."""
     return Runner(job, spark, progress, kind or PlanKind.BACKFILL).run()
 
 
 def redrive(
     job: Job, spark: Any, progress: Progress, *, from_log: bool = False, dry_run: bool = False
 ) -> RedriveResult:
-    """Lands what is in quarantine and decodes by now, from the bytes that were kept or from
-    the log; a dry run only says what would be landed."""
+    """Lands quarantined batches that can be decoded now, from the kept bytes or from the log; a
+    dry run only reports them."""
     started = time.monotonic()
     runner = Runner(job, spark, progress, PlanKind.REREAD if from_log else PlanKind.REDRIVE)
     done = None if dry_run else runner.run()
@@ -102,13 +103,13 @@ def redrive(
 
 
 def adopt(job: Job, spark: Any, progress: Progress) -> AdoptResult:
-    """Writes down that the table is as it should be, where it and its ledger disagree."""
+    """Records that the table is right where it and its ledger disagree."""
     return adopt_table(job, Runner(job, spark, progress).rows, spark, progress)
 
 
 def apply(job: Job, plan: Plan, seen: Sequence[Loss], spark: Any, progress: Progress) -> RunResult:
-    """Enters a plan that was made before, or refuses it where its ground has moved. ``seen``
-    are the losses that were beside it when it was made."""
+    """Enters a plan that was made earlier, or refuses it if it no longer applies. ``seen`` are
+    the losses that were found when it was made."""
     return Runner(job, spark, progress).apply(plan, seen)
 
 
@@ -116,7 +117,7 @@ class Runner:
     """One command at work."""
 
     lease: GroupLease | None = None
-    """In the job's group, while this run holds one."""
+    """The lease in the job's group, while this run holds one."""
 
     def __init__(
         self, job: Job, spark: Any, progress: Progress, kind: PlanKind = PlanKind.RUN
@@ -133,99 +134,99 @@ class Runner:
         self.target = LandingTarget(spark, job)
         self.started = time.monotonic()
         self.warnings: list[str] = []
-        self.finisher = PlanCommitter(
+        self.committer = PlanCommitter(
             spark, job, self.target, self.rows, transform, progress, self._warn
         )
-        replacement = self.finisher.replacement
-        self.drafter = Planner(
+        replacement = self.committer.replacement
+        self.planner = Planner(
             spark, job, self.target, kind, replacement, survey_of, progress, self._warn
         )
 
     def draft(self) -> tuple[PlanDraft, Survey]:
-        """A plan on what is known now, and the look at the cluster that it was made of."""
-        found, self.finisher.survey = self.drafter.draft()
+        """A plan based on what is known now, and the survey that it was made from."""
+        found, self.committer.survey = self.planner.draft()
         _log_made(found.plan)
-        return found, self.finisher.survey
+        return found, self.committer.survey
 
     def refuse_disagreement(self) -> None:
-        """What the ledger says has to be so in this table before anything lands on top of it."""
+        """Raises Conflict where table and ledger disagree: nothing may be landed then."""
         self.target.refuse_disagreement()
         if self.kind is not PlanKind.MISSING:
             refuse_undone(self.spark, self.target, self.job, self.progress)
 
     def refuse_unknown_rows(self, found: PlanDraft) -> None:
-        """Rows that no ledger tells of are in the way of landing beside them."""
+        """Raises Conflict where the table has rows of these topics that no ledger knows."""
         if self.kind in (PlanKind.RUN, PlanKind.BACKFILL):
             refuse_unknown_rows(self.spark, self.target, found.plan.ranges)
 
     # --- the group --------------------------------------------------------------------
 
     def _claimed(self, work: Callable[[], _Done]) -> RunResult:
-        """Works in the job's group, if it has one, and mirrors the checkpoint. A backfill is
-        not in it: it moves no checkpoint and may run beside the runs."""
+        """Does the work while holding a lease in the job's group, if it has one, and mirrors the
+        checkpoint. Backfills take no lease: they move no checkpoint and may run beside runs."""
         if self.job.group is None or self.kind is not PlanKind.RUN:
             return self._result(*work())
-        # A member that waits for executors would keep the others from what it is to read.
-        self.finisher.wait_for_workers()
-        survey = self.finisher.survey = self.drafter.look_ahead()
+        # A member that waits for executors would keep its partitions from the other drivers.
+        self.committer.wait_for_workers()
+        survey = self.committer.survey = self.planner.survey_early()
         partitions, step = list(survey.logs), self.progress.step
         cluster = cluster_settings(self.job).knowing(survey)
         with claimed(self.job, cluster, partitions, self._warn, step) as lease:
             if lease is not None:
                 self.lease = lease
-                self.finisher.shared_reader = SharedPlanReader(lease, self.progress)
+                self.committer.shared_reader = SharedPlanReader(lease, self.progress)
             done = work()
             self._mirror(to_the_end=True)
         return self._result(*done)
 
     def _mirror(self, *, to_the_end: bool) -> None:
-        """What is landed by now, to the group. The rows are safe: what fails is a warning."""
+        """Mirrors what has landed so far. A failure is a warning: the rows are safe."""
         if self.lease is None:
             return
         application = self.job.application
 
-        def look() -> dict[Partition, int]:
+        def checkpoint_now() -> dict[Partition, int]:
             self.target.refresh()
-            return positions(self.target.standing(application).checkpoint, self.drafter.logs)
+            return positions(self.target.standing(application).checkpoint, self.planner.logs)
 
         try:
             earlier = partial(self.target.checkpoints, application, EARLIER)
-            self.lease.mirror(look, earlier, to_the_end=to_the_end)
+            self.lease.mirror(checkpoint_now, earlier, to_the_end=to_the_end)
         except RangelandError as error:
             self._warn(f"the checkpoint is not mirrored: {error}")
 
     # --- the loop ---------------------------------------------------------------------
 
     def run(self) -> RunResult:
-        return self._claimed(lambda: self._noting(self._land))
+        return self._claimed(lambda: self._recording_loss(self._land))
 
-    def _noting(self, work: Callable[[], _Done]) -> _Done:
-        """What ends a run for good is in the ledger, too, where there is one. Whoever asks for a
-        range of his own is told, and that is all."""
+    def _recording_loss(self, work: Callable[[], _Done]) -> _Done:
+        """Records in the ledger, if there is one, the loss that ends a run. Backfills only raise
+        the error."""
         if self.kind is not PlanKind.RUN:
             return work()
         try:
             return work()
         except (RangeLost, BadRecord) as error:
-            ids = {partition: log.leader.topic_id for partition, log in self.drafter.logs.items()}
+            ids = {partition: log.leader.topic_id for partition, log in self.planner.logs.items()}
             found = losses_in(error)
             try:
-                self._note([replace(x, topic_id=ids.get(x.partition)) for x in found])
+                self._record([replace(x, topic_id=ids.get(x.partition)) for x in found])
             except RangelandError as other:
-                self._warn(f"the loss is not in the ledger: {other}")
+                self._warn(f"the loss could not be recorded in the ledger: {other}")
             raise
 
-    def _note(self, seen: Sequence[Loss], seen_at_ms: int | None = None) -> None:
+    def _record(self, seen: Sequence[Loss], seen_at_ms: int | None = None) -> None:
         sequence = self.target.landed_sequence(self.job.application) + 1
         self.target.note(sequence, seen, seen_at_ms)
 
     def _land(self) -> _Done:
         finished: list[CommittedPlan] = []
         outrun: tuple[Range, ...] = ()
-        outrun_times = turn = 0
-        while outrun_times < MAX_ROUNDS:  # a turn that finishes a plan brings the end nearer
+        lost_races = turn = 0
+        while lost_races < MAX_ROUNDS:  # rounds that finish a plan do not count
             if turn > 0:
-                self.drafter.forget()
+                self.planner.forget()
                 self.target.refresh()
             turn += 1
             if finished:
@@ -234,33 +235,33 @@ class Runner:
             unfinished = self.target.unfinished()
             first = next((u for u in unfinished if self._comes_first(u)), None)
             if first is not None:
-                finished.append(self.finisher.finish(first.plan, first, recovered=True))
+                finished.append(self.committer.finish(first.plan, first, recovered=True))
                 continue
             found, _ = self.draft()
-            seen = found.seen(self.drafter.logs)
+            seen = found.seen(self.planner.logs)
             if found.is_empty and not found.begins:
-                self._note(seen)
-                # What another driver entered first and has landed since was not nothing.
+                self._record(seen)
+                # If another driver has landed the same ranges meanwhile, say so.
                 return finished, replace(found, already=found.already or outrun)
-            in_the_way = _overlapping(found.plan, unfinished)
-            if in_the_way is not None:
-                self._refuse_strangers(in_the_way)
-                finished.append(self.finisher.finish(in_the_way.plan, in_the_way, recovered=True))
-                same = in_the_way.plan.replaces and in_the_way.plan.ranges == found.plan.ranges
+            blocking = _overlapping(found.plan, unfinished)
+            if blocking is not None:
+                self._refuse_other_job(blocking)
+                finished.append(self.committer.finish(blocking.plan, blocking, recovered=True))
+                same = blocking.plan.replaces and blocking.plan.ranges == found.plan.ranges
                 if same and finished[-1].outcome.ranges:
-                    return finished, found  # one that died was asked for the same
+                    return finished, found  # an earlier driver was asked to replace the same ranges
                 continue
             self.refuse_unknown_rows(found)
             self._warn_of(found)
             plan = self._enter(found.plan, unfinished, seen)
             if plan is not None:
-                finished.append(self.finisher.finish(plan, None, recovered=False))
+                finished.append(self.committer.finish(plan, None, recovered=False))
                 if self._leaves_more():
-                    outrun_times = 0
+                    lost_races = 0
                     continue
                 return finished, found
             outrun = found.plan.ranges
-            outrun_times += 1
+            lost_races += 1
         raise Conflict(
             f"the job {self.job.job} could not enter a plan in {MAX_ROUNDS} tries",
             why="other drivers keep entering plans for the same table",
@@ -268,46 +269,46 @@ class Runner:
         )
 
     def _leaves_more(self) -> bool:
-        """True where a plan has taken a part of what is in quarantine."""
+        """True if the last plan took only a part of the quarantine."""
         return self.kind is PlanKind.REDRIVE or (
-            self.kind is PlanKind.REREAD and self.drafter.leaves_more
+            self.kind is PlanKind.REREAD and self.planner.leaves_more
         )
 
     def apply(self, plan: Plan, seen: Sequence[Loss]) -> RunResult:
         if plan.job != self.job.job:
             raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
-        return self._claimed(lambda: self._noting(lambda: self._apply(plan, seen)))
+        return self._claimed(lambda: self._recording_loss(lambda: self._apply(plan, seen)))
 
     def _apply(self, plan: Plan, seen: Sequence[Loss]) -> _Done:
-        """What was seen is in the ledger before the plan is: whoever finds it entered has
-        nothing more to tell."""
+        """The losses are recorded before the plan is entered, so that a driver that finds the plan
+        entered has nothing left to record."""
         self.refuse_disagreement()
         unfinished = self.target.unfinished()
         if (same := self._entered(plan, unfinished)) is not None:
-            return [self.finisher.finish(same.plan, same, recovered=True)], None
+            return [self.committer.finish(same.plan, same, recovered=True)], None
         standing = self.target.standing(plan.application)
-        self._refuse_moved(plan, unfinished, standing)
-        self.finisher.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
-        self.finisher.survey = self.drafter.refuse_gone(plan)
+        self._refuse_outdated(plan, unfinished, standing)
+        self.committer.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
+        self.committer.survey = self.planner.refuse_gone(plan)
         found = self._reviewed(plan, seen, standing)
         if found.is_empty and not found.begins:
-            self._note(seen, plan.made_at_ms)
+            self._record(seen, plan.made_at_ms)
             return [], found
         self.refuse_unknown_rows(found)
         if self._enter(plan, unfinished, seen, plan.made_at_ms) is not None:
-            return [self.finisher.finish(plan, None, recovered=False)], found
+            return [self.committer.finish(plan, None, recovered=False)], found
         self.target.refresh()
         if (same := self._entered(plan, self.target.unfinished())) is not None:
-            return [self.finisher.finish(same.plan, same, recovered=True)], None
-        raise _moved(plan, "another plan was entered at the same time")
+            return [self.committer.finish(same.plan, same, recovered=True)], None
+        raise _outdated(plan, "another plan was entered at the same time")
 
     def _entered(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
-        """The same plan, where it is in the ledger by now."""
+        """The same plan, if it is in the ledger already."""
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
         return same or self.target.landed_plan(plan)
 
     def _reviewed(self, plan: Plan, seen: Sequence[Loss], standing: JobPosition) -> PlanDraft:
-        """The draft that a plan was made of, as far as its ground, which has not moved, tells."""
+        """The draft that a reviewed plan was made from, as far as it can be reconstructed."""
         held = tuple(one for one in seen if one.action is Action.HOLD)
         passed = tuple(one for one in seen if one.action is Action.SKIP)
         behind: tuple[Range, ...] = ()
@@ -319,28 +320,30 @@ class Runner:
             plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=behind
         )
 
-    def _refuse_moved(
+    def _refuse_outdated(
         self, plan: Plan, unfinished: Sequence[UnfinishedPlan], standing: JobPosition
     ) -> None:
         if standing.sequence != plan.sequence:
             why = f"the next plan of {plan.application} is {standing.sequence}"
-            raise _moved(plan, why)
+            raise _outdated(plan, why)
         covered = common(plan.ranges, standing.landed)
         if covered:
-            raise _moved(plan, f"{covered[0]} is landed already")
-        in_the_way = _overlapping(plan, unfinished)
-        if in_the_way is not None:
-            raise _moved(plan, f"{in_the_way.plan.application} is landing some of the same offsets")
+            raise _outdated(plan, f"{covered[0]} has landed already")
+        blocking = _overlapping(plan, unfinished)
+        if blocking is not None:
+            raise _outdated(
+                plan, f"{blocking.plan.application} is landing some of the same offsets"
+            )
 
     def _comes_first(self, unfinished: UnfinishedPlan) -> bool:
-        """Prepared outcomes are committed by whoever comes by; a plan of one's own sequence
-        is finished before the next is made, and so is one that mends the table."""
+        """Every run commits prepared outcomes. Unfinished plans of its own sequence, and plans of
+        this job that repair the table or land quarantined batches, are finished first too."""
         own = unfinished.plan.application == self.job.application and self.kind is PlanKind.RUN
         mine = unfinished.plan.job == self.job.job
-        aside = unfinished.plan.kind in (PlanKind.MISSING, PlanKind.REDRIVE)
-        return own or (mine and aside) or unfinished.outcome is not None
+        is_repair = unfinished.plan.kind in (PlanKind.MISSING, PlanKind.REDRIVE)
+        return own or (mine and is_repair) or unfinished.outcome is not None
 
-    def _refuse_strangers(self, unfinished: UnfinishedPlan) -> None:
+    def _refuse_other_job(self, unfinished: UnfinishedPlan) -> None:
         if unfinished.plan.job == self.job.job:
             return
         raise Conflict(
@@ -361,21 +364,21 @@ class Runner:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
         self.target.layout(self.rows)
-        self.finisher.wait_for_workers()
+        self.committer.wait_for_workers()
         self.target.open_or_create(self.rows)
         if (warning := self.target.warning()) and warning not in self.warnings:
             self._warn(warning)
-        self._note(seen, seen_at_ms)
+        self._record(seen, seen_at_ms)
         return plan if self.target.enter(plan, unfinished) else None
 
     def _warn_of(self, found: PlanDraft) -> None:
-        """What a person should know while there is time to stop the run."""
+        """Warnings that matter before the plan is entered, while the run can still be stopped."""
         for text in passing(found.left_behind):
             self._warn(text)
         if risks := found.risks:
             more = f" and {len(risks) - 1} more" if len(risks) > 1 else ""
             self._warn(
-                f"retention may take {risks[0]}{more}, before all is read at {self.drafter.speed}; "
+                f"retention may take {risks[0]}{more}, before all is read at {self.planner.speed}; "
                 "they are read first"
             )
 
@@ -392,12 +395,12 @@ class Runner:
             summed(self.job, self.target, finished, found),
             seconds=time.monotonic() - self.started,
             warnings=tuple(self.warnings),
-            replaced=self.finisher.replaced if any(f.is_ours for f in finished) else None,
+            replaced=self.committer.replaced if any(f.is_ours for f in finished) else None,
         )
 
 
 def _overlapping(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
-    """The first unfinished plan that holds an offset of this one."""
+    """The first unfinished plan that shares an offset with this one."""
     for other in unfinished:
         if common(plan.ranges, coverage_of(other.plan.ranges)):
             return other
@@ -412,7 +415,7 @@ def _log_made(plan: Plan) -> None:
         log.debug("Plan %s %d has %s", *name, r)
 
 
-def _moved(plan: Plan, why: str) -> Conflict:
+def _outdated(plan: Plan, why: str) -> Conflict:
     return Conflict(
-        f"the ground of plan {plan.hash[:12]} has moved", why=why, do="make a new plan, review it"
+        f"plan {plan.hash[:12]} no longer applies", why=why, do="make a new plan and review it"
     )

@@ -452,7 +452,7 @@ def test_a_plan_whose_ground_has_moved_is_refused(
     job = job_of(kafka.bootstrap, table, topic)
     stale = rangeland.plan(job, spark)
     rangeland.land(job, spark)
-    with pytest.raises(Conflict, match="has moved") as caught:
+    with pytest.raises(Conflict, match="no longer applies") as caught:
         stale.apply(spark)
     assert caught.value.exit_code == 73
     assert offsets_of(table_of(spark, table)) == expected(p0=range(10))

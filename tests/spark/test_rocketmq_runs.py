@@ -194,7 +194,7 @@ def test_the_checkpoint_is_pushed_read_back_and_repaired(
         home.commit(group_id(job), {moved: 4})
     repaired = rangeland.land(job, spark)
     assert repaired.state == "nothing"
-    assert any(f"stood at 4 of {moved}" in warning for warning in repaired.warnings)
+    assert any(f"was at 4 of {moved}" in warning for warning in repaired.warnings)
     assert offsets_of(job, written) == dict.fromkeys(written.queues, COUNT)
 
 

@@ -235,7 +235,7 @@ def test_where_the_home_is_gone_a_driver_reads_what_others_held(
     go_one()
     result = one.landed()
     assert result.state == "landed"
-    assert any("the place in group g is lost" in text for text in result.warnings)
+    assert any("the lease in group g is lost" in text for text in result.warnings)
     assert any("is not mirrored to group g" in text for text in result.warnings)
     homes.groups.is_down = False
     again = run(job, spark, NoProgress())
@@ -318,7 +318,7 @@ def test_a_group_that_was_moved_is_put_back_to_the_checkpoint(
     offsets[moved] = COUNT + 7
     result = run(job, spark, NoProgress())
     assert result.state == "nothing"
-    assert f"stood at {COUNT + 7} of {moved}" in result.warnings[0]
+    assert f"was at {COUNT + 7} of {moved}" in result.warnings[0]
     assert offsets[moved] == COUNT
     assert run(job, spark, NoProgress()).warnings == ()
 

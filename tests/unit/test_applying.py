@@ -43,13 +43,13 @@ class Driving(run.Runner):
         self.progress = NoProgress()
         self.spark = self.rows = cast(Any, None)
         self.warnings, self.started = [], 0.0
-        self.drafter = cast(
+        self.planner = cast(
             Any, SimpleNamespace(logs={}, forget=lambda: None, refuse_gone=lambda plan: None)
         )
         self.drawn = seen
-        self.finisher = cast(Any, finisher_of(target))
-        self.finisher.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
-        self.finisher.wait_for_workers = lambda: None
+        self.committer = cast(Any, finisher_of(target))
+        self.committer.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
+        self.committer.wait_for_workers = lambda: None
 
     def refuse_disagreement(self) -> None: ...
 
@@ -202,6 +202,6 @@ def test_another_plan_that_was_entered_at_the_same_time_is_in_the_way(
 
 def test_a_plan_whose_ground_has_moved_tells_nothing(drivers: Drivers) -> None:
     Driving(drivers.another(), ()).run()
-    with pytest.raises(Conflict, match="has moved"):
+    with pytest.raises(Conflict, match="no longer applies"):
         Driving(drivers.another()).apply(plan_of(made_at_ms=9), SEEN)
     assert told(drivers.another()) == []

@@ -55,7 +55,7 @@ def test_what_a_consumer_that_came_later_holds_is_read_and_it_is_named_once(
     monkeypatch.setattr(seat.home, "view", lambda group: view)
     monkeypatch.setattr(seat.keeper._membership, "owned", frozenset({mine}))
     for _ in range(2):
-        seats = seat.place.seats(PARTITIONS)
+        seats = seat.place.slice_owners(PARTITIONS)
         assert all(seats.reads(p) for p in PARTITIONS)
     (warning,) = seat.warnings
     assert warning.startswith("billing has joined the group g and reads t/1 with it")

@@ -287,9 +287,9 @@ class Turning(run.Runner):
         self.target = cast(LandingTarget, _Still())
         self.progress = NoProgress()
         self.warnings: list[str] = []
-        self.drafter = cast(Any, SimpleNamespace(logs={}, forget=lambda: None))
+        self.planner = cast(Any, SimpleNamespace(logs={}, forget=lambda: None))
         self.left, self.outrun = plans, outrun
-        self.finisher = cast(Any, SimpleNamespace(finish=self._finish, place=None))
+        self.committer = cast(Any, SimpleNamespace(finish=self._finish, place=None))
 
     def _finish(self, plan: Plan, left: object, *, recovered: bool) -> Any:
         self.left -= 1
@@ -332,7 +332,7 @@ def test_a_redrive_from_the_log_ends_with_the_last_kind_of_what_is_in_quarantine
     make = driver.draft
 
     def draft() -> Any:
-        driver.drafter.leaves_more = next(drafts)
+        driver.planner.leaves_more = next(drafts)
         return make()
 
     driver.draft = draft  # type: ignore[method-assign]

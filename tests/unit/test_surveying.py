@@ -101,7 +101,7 @@ class Grouped(run.Runner):
         self.warnings: list[str] = []
         spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         nothing = cast(Any, None)
-        self.drafter = planner.Planner(
+        self.planner = planner.Planner(
             spark,
             self.job,
             target,
@@ -114,7 +114,7 @@ class Grouped(run.Runner):
         self.outrun = outrun
         self.landed: list[Plan] = []
         waiting = SimpleNamespace(wait_for_workers=lambda: None, finish=self.finish)
-        self.finisher = cast(Any, waiting)
+        self.committer = cast(Any, waiting)
 
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> Any:
         if left is None:
@@ -154,13 +154,13 @@ def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
     finisher = test_target.finisher_of(driver.target)
     (entered,) = driver.landed
     assert finisher._cluster(entered).ages == ()
-    finisher.survey = driver.finisher.survey
+    finisher.survey = driver.committer.survey
     assert finisher._cluster(entered).ages == known
     # Without a group the tasks know it, too.
     alone = Grouped(drivers.another())
     alone.draft()
-    assert alone.finisher.survey is not None
-    assert alone.finisher.survey.ages == dict(known)
+    assert alone.committer.survey is not None
+    assert alone.committer.survey.ages == dict(known)
 
 
 def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(

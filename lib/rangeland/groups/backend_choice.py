@@ -15,7 +15,7 @@ from rangeland.job.source_settings import groups_in_zookeeper
 
 
 def open_home(job: Job, settings: ClusterSettings) -> GroupBackend:
-    """The backend of the groups that this job names. Raises Unreachable where it cannot be
+    """The backend of this job's groups. Raises Unreachable where it cannot be
     reached, JobFileError where this dialect's groups need a ZooKeeper and the job names none."""
     if groups_in_zookeeper(job):
         from rangeland.groups.zookeeper.group_backend import ZooKeeperGroups

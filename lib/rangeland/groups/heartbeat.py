@@ -1,12 +1,12 @@
-"""A driver's place in its group, kept while the driver works.
+"""A driver's membership in its group, kept alive while the driver works.
 
-A thread beats for the membership and remembers what it was told. While the driver reads
-slices of partitions it owns, a rebalance waits until the driver has stopped; at all other
-times the thread takes part in it by itself, so that nobody waits for a driver that plans
-or commits. All calls but ``beat`` happen under one lock.
+A thread sends heartbeats and remembers the answers. While the driver reads slices of its
+partitions, a rebalance waits until the driver has stopped; at all other times the thread takes
+part in it by itself, so that no member waits for a driver that plans or commits. All calls but
+``beat`` happen under one lock.
 
-A home that cannot be asked is waited for as long as a session lasts. After that others may
-hold the partitions, and the place is ``gone`` until the home answers again. Landing goes on
+An unavailable group backend is tolerated for one session timeout. After that other members may
+own the partitions, and the lease is ``gone`` until the backend answers again. Landing goes on
 either way.
 """
 
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LAST_BEAT_S = 2
-"""How long a beat that is under way is waited for at the end."""
+"""How long to wait at the end for a heartbeat that is in flight."""
 
 
 class HeartbeatThread:
-    """Keeps one membership. ``close`` it; that leaves the group."""
+    """Keeps one membership alive. ``close`` leaves the group."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class HeartbeatThread:
         self.session_s = session_ms / 1000
         self._clock = clock
         self._lock = threading.RLock()
-        self._standing = HeartbeatStatus.HOLDS
-        self._heard = clock()
+        self._status = HeartbeatStatus.HOLDS
+        self._answered_at = clock()
         self._reading = False
         self._ended = threading.Event()
-        self._out: RangelandError | None = None
+        self._error: RangelandError | None = None
         self._silence = ""
         self._turn = 0
-        """How often it has joined again: what was said of an earlier turn is over."""
+        """How often it has joined again: answers to heartbeats of an earlier turn are stale."""
         self._thread = threading.Thread(target=self._beat, name="rangeland-group", daemon=True)
         self._thread.start()
 
@@ -68,27 +68,27 @@ class HeartbeatThread:
 
     @property
     def must_stop(self) -> bool:
-        """The driver is to give up what it reads: others want to take part, or have taken
-        over. Not where the home is silent: then nobody could take over in order."""
+        """The driver has to stop reading: the group rebalances, or its partitions have new owners.
+        False while the backend does not answer: no rebalance can complete then."""
         with self._lock:
-            return self._standing is not HeartbeatStatus.HOLDS and self.gone is None
+            return self._status is not HeartbeatStatus.HOLDS and self.gone is None
 
     @property
     def gone(self) -> RangelandError | None:
-        """Why this place is not to be relied on, None while it is."""
+        """Why the membership cannot be relied on; None while it can."""
         with self._lock:
-            if self._out is not None:
-                return self._out
-            silent_s = self._clock() - self._heard
+            if self._error is not None:
+                return self._error
+            silent_s = self._clock() - self._answered_at
         if silent_s <= self.session_s:
             return None
         return Unreachable(
-            "the group's home does not answer", why=self._silence, silent_s=round(silent_s)
+            "the group backend does not answer", why=self._silence, silent_s=round(silent_s)
         )
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """While this is open no rebalance is taken part in; look at ``must_stop``."""
+        """While this is open, the thread joins no rebalance; watch ``must_stop``."""
         with self._lock:
             self._reading = True
         try:
@@ -98,34 +98,34 @@ class HeartbeatThread:
                 self._reading = False
 
     def settle(self) -> None:
-        """Takes part in a rebalance now, if there is one. Only for who reads nothing, or
-        does not mind that others read the same."""
+        """Takes part in a rebalance now, if there is one. Only for a driver that reads nothing, or
+        does not mind that others read the same slices."""
         with self._lock:
-            if self._standing is not HeartbeatStatus.HOLDS and not self._ended.is_set():
+            if self._status is not HeartbeatStatus.HOLDS and not self._ended.is_set():
                 self._rejoin()
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """The group's offsets. Raises Fenced where this place was over, after joining anew:
-        others may have landed since, so the offsets are to be looked up again. Raises
+        """Commits the group's offsets. Raises Fenced, after joining again, if the membership had
+        expired: other drivers may have landed since, so read the checkpoint again. Raises
         Unreachable, Conflict."""
         with self._lock:
             try:
                 self._membership.commit(offsets)
             except Fenced:
-                self._standing = HeartbeatStatus.LOST
+                self._status = HeartbeatStatus.LOST
                 self.settle()
-                if self._out is not None:
-                    raise self._out from None
+                if self._error is not None:
+                    raise self._error from None
                 raise
 
-    def asked(self, question: Callable[[], T]) -> T:
-        """The answer to a question to the home, while nothing else is asked of it."""
+    def asked(self, request: Callable[[], T]) -> T:
+        """Runs a request to the backend while no other request is in flight."""
         with self._lock:
-            return question()
+            return request()
 
     def close(self) -> None:
-        """Stops beating and leaves. What fails here, or would have to be waited for, ends with
-        the session."""
+        """Stops the heartbeats and leaves the group. If that fails or takes too long, the
+        membership ends with its session."""
         self._ended.set()
         self._thread.join(LAST_BEAT_S)
         if not self._lock.acquire(timeout=LAST_BEAT_S):
@@ -141,29 +141,29 @@ class HeartbeatThread:
     # --- the thread ---------------------------------------------------------------------
 
     def _beat(self) -> None:
-        while self._out is None and not self._ended.wait(self._membership.beat_ms / 1000):
+        while self._error is None and not self._ended.wait(self._membership.beat_ms / 1000):
             turn = self._turn
             try:
-                said = self._membership.beat()
+                status = self._membership.beat()
             except Unreachable as error:
                 log.warning("No answer to a heartbeat of %s: %s", self._membership.member_id, error)
                 self._silence = str(error)
                 continue
             except RangelandError as error:
                 log.warning("Heartbeat of %s refused: %s", self._membership.member_id, error)
-                self._out = error
+                self._error = error
                 return
-            self._note(turn, said)
+            self._note(turn, status)
 
-    def _note(self, turn: int, said: HeartbeatStatus) -> None:
+    def _note(self, turn: int, status: HeartbeatStatus) -> None:
         with self._lock:
             if self._ended.is_set() or turn != self._turn:
                 return
-            if said is not self._standing:
-                log.info("Member %s: %s", self._membership.member_id, said.value)
-            self._standing = said
-            if said is HeartbeatStatus.HOLDS:
-                self._heard = self._clock()
+            if status is not self._status:
+                log.info("Member %s: %s", self._membership.member_id, status.value)
+            self._status = status
+            if status is HeartbeatStatus.HOLDS:
+                self._answered_at = self._clock()
             elif not self._reading:
                 self._rejoin()
 
@@ -171,14 +171,14 @@ class HeartbeatThread:
         try:
             self._membership.rejoin()
         except Unreachable as error:
-            # Silence is counted from the last good answer; until then it is tried again.
+            # Tried again until a session timeout after the last answer.
             self._silence = str(error)
         except RangelandError as error:
-            self._out = error
+            self._error = error
         else:
             log.info("Joined again as %s", self._membership.member_id)
             self._turn += 1
-            self._standing = HeartbeatStatus.HOLDS
-            self._heard = self._clock()
-            if self._ended.is_set():  # closed meanwhile, by who could not wait for this
+            self._status = HeartbeatStatus.HOLDS
+            self._answered_at = self._clock()
+            if self._ended.is_set():  # closed meanwhile by a caller that did not wait for this
                 self._membership.leave()

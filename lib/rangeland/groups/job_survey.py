@@ -1,7 +1,7 @@
-"""A look at a job's cluster: the one way from a job to a survey.
+"""Surveys a job's cluster: the one way from a job to a survey.
 
-Puts together what a survey needs: connections, and the home of the groups whose offsets it
-is to have. Where a registry knows the topics, a pattern is matched against its list.
+Puts together what a survey needs: connections, and the backend of the groups whose offsets are
+wanted. Where a registry knows the topics, a pattern is matched against its list.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A run's place in its job's group: claimed before anything is entered, given back at the end.
+"""A run's lease in its job's group: taken before a plan is entered, released at the end.
 
-A claim keeps others away from the partitions, says who of several drivers reads what, and
-is what the checkpoint is mirrored through. None of it is needed to land each record once:
-where the home cannot be asked a run warns and goes on alone. What does end a run is a live
-consumer in its group, and that is seen before a plan is entered.
+A lease keeps other members away from the partitions, decides which of several drivers reads what,
+and is used to mirror the checkpoint. Exactly-once landing does not depend on it: if the group
+backend is unavailable, a run warns and goes on alone. Only a live consumer in the group ends a
+run, before a plan is entered.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.groups.backend import Fenced, GroupBackend, GroupView, JoinRequest
 from rangeland.groups.backend_choice import open_home
 from rangeland.groups.heartbeat import HeartbeatThread
-from rangeland.groups.offset_mirror import MirrorOutcome, mirror, told
+from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices
 from rangeland.job import Group, Job
 from rangeland.model import Partition
 from rangeland.planning.slice_assignment import SliceOwners
@@ -30,103 +30,103 @@ ABSENT = GroupView("absent")
 POLL_SECONDS = 0.5
 TRIES = 3
 GRACE_SECONDS = 5
-"""Beyond a session, for a rebalance of those that are left."""
-Tell = Callable[[str], None]
+"""On top of a session timeout, for the remaining members to rebalance."""
+Report = Callable[[str], None]
 
 
 class GroupLease:
-    """One run's place in a group. Without a keeper the run is no member of it."""
+    """One run's lease. Without a heartbeat thread the run is not a member of the group."""
 
     def __init__(
         self,
-        home: GroupBackend,
+        backend: GroupBackend,
         group: str,
         partitions: Collection[Partition],
-        keeper: HeartbeatThread | None,
-        warn: Tell,
-        step: Tell,
+        heartbeat: HeartbeatThread | None,
+        warn: Report,
+        step: Report,
     ) -> None:
-        self.home = home
+        self.backend = backend
         self.partitions = frozenset(partitions)
-        """All that the members share. What appears later is the next run's to claim."""
+        """All that the members share. Partitions that appear later belong to the next run."""
         self.group = group
-        self._keeper = keeper
+        self._heartbeat = heartbeat
         self._warn = warn
         self._step = step
-        self._said_gone = False
-        self._strangers: set[str] = set()
+        self._has_warned = False
+        self._consumers: set[str] = set()
 
     # --- sharing ------------------------------------------------------------------------
 
     @property
     def member_id(self) -> str:
-        return self._keeper.member_id if self._keeper is not None else "alone"
+        return self._heartbeat.member_id if self._heartbeat is not None else "alone"
 
     @property
     def is_member(self) -> bool:
-        """False once the group is not to be relied on; says so, once."""
-        if self._keeper is None:
+        """False once the group cannot be relied on; warns the first time."""
+        if self._heartbeat is None:
             return False
-        why = self._keeper.gone
-        if why is not None and not self._said_gone:
-            self._said_gone = True
+        why = self._heartbeat.gone
+        if why is not None and not self._has_warned:
+            self._has_warned = True
             self._warn(
-                f"the place in group {self.group} is lost: {why} Landing goes on; other drivers "
-                "may read the same, and it is landed once"
+                f"the lease in group {self.group} is lost: {why} Landing goes on; other drivers "
+                "may read the same offsets, which are landed once"
             )
         return why is None
 
     @property
     def must_stop(self) -> bool:
-        return self._keeper is not None and self._keeper.must_stop
+        return self._heartbeat is not None and self._heartbeat.must_stop
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """While partitions are held that nobody else may be given; see ``Keeper.reading``."""
-        if self._keeper is None:
+        """While this is open, the partitions stay assigned; see ``HeartbeatThread.reading``."""
+        if self._heartbeat is None:
             yield
             return
-        with self._keeper.reading():
+        with self._heartbeat.reading():
             yield
 
     def settle(self) -> None:
         """Takes part in a rebalance, if there is one."""
-        if self._keeper is not None:
-            self._keeper.settle()
+        if self._heartbeat is not None:
+            self._heartbeat.settle()
 
-    def seats(self, partitions: Collection[Partition]) -> SliceOwners:
-        """Who owns what. A driver without a group, or with one that is gone, owns all of
+    def slice_owners(self, partitions: Collection[Partition]) -> SliceOwners:
+        """Who owns what. A driver that is not, or no longer, a member owns all of
         ``partitions``."""
         me = self.member_id
-        if self._keeper is None or not self.is_member:
+        if self._heartbeat is None or not self.is_member:
             return SliceOwners(me, frozenset(partitions), {}, (me,))
         try:
-            view = self._keeper.asked(lambda: self.home.view(self.group))
+            view = self._heartbeat.asked(lambda: self.backend.view(self.group))
         except RangelandError:
-            view = ABSENT  # whether it lasts is the keeper's to say
+            view = ABSENT  # the heartbeat thread decides whether the lease is lost
         drivers = [holder for holder in view.members if holder.is_ours]
-        self._note_strangers(view, frozenset(partitions))
+        self._note_consumers(view, frozenset(partitions))
         members = tuple(driver.member_id for driver in drivers)
         return SliceOwners(
             me,
-            self._keeper.owned,
-            # A stranger reads for itself: what it holds is read here by the first driver.
+            self._heartbeat.owned,
+            # Other consumers read for themselves: the first driver reads what they hold.
             {p: driver.member_id for driver in drivers for p in driver.partitions},
             members,
             view.state == "stable" and me in members and not self.must_stop,
         )
 
-    def _note_strangers(self, view: GroupView, partitions: frozenset[Partition]) -> None:
-        """A consumer that joined after this run did. It cannot be kept out; it is named."""
+    def _note_consumers(self, view: GroupView, partitions: frozenset[Partition]) -> None:
+        """Warns of a consumer that joined after this run. It cannot be kept out."""
         for holder in view.members:
             held = sorted(holder.partitions & partitions)
-            if holder.is_ours or not held or holder.member_id in self._strangers:
+            if holder.is_ours or not held or holder.member_id in self._consumers:
                 continue
-            self._strangers.add(holder.member_id)
+            self._consumers.add(holder.member_id)
             more = f" and {len(held) - 1} more" if held[1:] else ""
             self._warn(
                 f"{holder.client_id or holder.member_id} has joined the group {self.group} and "
-                f"reads {held[0]}{more} with it; this run lands them all the same. Give one of "
+                f"reads {held[0]}{more} with it; this run lands them as well. Give one of "
                 "them a group of its own"
             )
 
@@ -134,35 +134,35 @@ class GroupLease:
 
     def mirror(
         self,
-        look: Callable[[], Mapping[Partition, int]],
+        checkpoint_now: Callable[[], Mapping[Partition, int]],
         earlier: Callable[[], Collection[tuple[Partition, int]]],
         *,
         to_the_end: bool,
     ) -> None:
-        """Pushes the checkpoint of the partitions that are this driver's, and reads it back.
-        ``look`` gives the checkpoint as it is now, ``earlier`` where the latest landings have
-        begun and ended. ``to_the_end``: waits until other drivers have pushed theirs, or are
-        dead and theirs is this one's to push. What goes wrong is a warning: the next run
-        repairs it."""
+        """Commits the checkpoint of this driver's partitions to the group and reads it back.
+        ``checkpoint_now`` returns the current checkpoint, ``earlier`` where the latest landings
+        began and ended. With ``to_the_end`` it waits until the other drivers have committed
+        theirs, or have died and left their partitions to this one. Failures are warnings: the
+        next run repairs them."""
         self._step(f"mirroring the checkpoint to the group {self.group}")
         deadline = None
         tries = TRIES
         try:
-            checkpoint = self._of_the_group(look())
+            checkpoint = self._of_the_group(checkpoint_now())
             while checkpoint:
                 try:
                     found = self._mirror(checkpoint)
                 except Fenced:
-                    # Others may have landed while this driver was out.
+                    # Other drivers may have landed while this one was not a member.
                     tries -= 1
                     if not tries:
                         raise
-                    checkpoint = self._of_the_group(look())
+                    checkpoint = self._of_the_group(checkpoint_now())
                     continue
                 if found.changed or found.differing:
-                    known = earlier() if found.stood_elsewhere else ()
-                    self._tell(told(self.group, found, known))
-                others = self._behind(checkpoint) if to_the_end else []
+                    known = earlier() if found.differed_before else ()
+                    self._warn_each(notices(self.group, found, known))
+                others = self._not_mirrored(checkpoint) if to_the_end else []
                 if not others:
                     return
                 if deadline is None:
@@ -170,18 +170,18 @@ class GroupLease:
                     count = f"{len(others)} partition{'s' if len(others) > 1 else ''}"
                     self._step(f"waiting until other drivers have mirrored {count}")
                 if time.monotonic() > deadline:
-                    self._tell(
+                    self._warn_each(
                         [
-                            f"the checkpoint of {others[0]} is not mirrored: it is another "
-                            "driver's to do. The next run repairs that"
+                            f"the checkpoint of {others[0]} is not mirrored: another driver owns "
+                            "it. The next run repairs that"
                         ]
                     )
                     return
                 time.sleep(POLL_SECONDS)
         except RangelandError as error:
-            self._tell(
+            self._warn_each(
                 [
-                    f"the checkpoint is not mirrored to group {self.group}, {self.home.name}: "
+                    f"the checkpoint is not mirrored to group {self.group}, {self.backend.name}: "
                     f"{error} The next run repairs that, or `rangeland mirror`"
                 ]
             )
@@ -189,34 +189,34 @@ class GroupLease:
     def _of_the_group(self, checkpoint: Mapping[Partition, int]) -> dict[Partition, int]:
         return {p: offset for p, offset in checkpoint.items() if p in self.partitions}
 
-    def _tell(self, texts: Iterable[str]) -> None:
+    def _warn_each(self, texts: Iterable[str]) -> None:
         for text in texts:
             self._warn(text)
 
     @property
     def _patience_s(self) -> float:
-        return 0.0 if self._keeper is None else self._keeper.session_s + GRACE_SECONDS
+        return 0.0 if self._heartbeat is None else self._heartbeat.session_s + GRACE_SECONDS
 
-    def _behind(self, checkpoint: Mapping[Partition, int]) -> list[Partition]:
-        """Partitions of other drivers whose offsets are not at the checkpoint yet."""
-        if self._keeper is None or self._keeper.gone is not None:
+    def _not_mirrored(self, checkpoint: Mapping[Partition, int]) -> list[Partition]:
+        """Other drivers' partitions whose group offsets have not reached the checkpoint yet."""
+        if self._heartbeat is None or self._heartbeat.gone is not None:
             return []
-        theirs = tuple(p for p in checkpoint if p not in self._keeper.owned)
-        offsets = self._keeper.asked(lambda: self.home.offsets(self.group, theirs))
+        theirs = tuple(p for p in checkpoint if p not in self._heartbeat.owned)
+        offsets = self._heartbeat.asked(lambda: self.backend.offsets(self.group, theirs))
         stand = {p: -1 if (at := offsets.get(p)) is None else at for p in theirs}
         return [p for p in theirs if stand[p] < checkpoint[p]]
 
     def _mirror(self, checkpoint: Mapping[Partition, int]) -> MirrorOutcome:
-        keeper = self._keeper
-        if keeper is None or keeper.gone is not None:
+        heartbeat = self._heartbeat
+        if heartbeat is None or heartbeat.gone is not None:
             return mirror(
-                self.home, self.group, checkpoint, lambda o: self.home.commit(self.group, o)
+                self.backend, self.group, checkpoint, lambda o: self.backend.commit(self.group, o)
             )
-        keeper.settle()
-        mine = {p: offset for p, offset in checkpoint.items() if p in keeper.owned}
-        found = keeper.asked(lambda: mirror(self.home, self.group, mine, keeper.commit))
-        # What has found another owner meanwhile is that one's to mirror.
-        return found.of(keeper.owned)
+        heartbeat.settle()
+        mine = {p: offset for p, offset in checkpoint.items() if p in heartbeat.owned}
+        found = heartbeat.asked(lambda: mirror(self.backend, self.group, mine, heartbeat.commit))
+        # Partitions with a new owner are mirrored by that owner.
+        return found.of(heartbeat.owned)
 
 
 @contextmanager
@@ -224,36 +224,36 @@ def claimed(
     job: Job,
     settings: ClusterSettings,
     partitions: Sequence[Partition],
-    warn: Tell,
-    step: Tell,
+    warn: Report,
+    step: Report,
 ) -> Iterator[GroupLease | None]:
-    """The place of a run in its job's group until the end of the block; None without a group
-    or without its home. Raises Conflict where a consumer that is no driver of this job holds
-    partitions, and JobFileError where the home refuses the group."""
+    """The lease of a run in its job's group until the end of the block; None without a group or
+    while its backend is unavailable. Raises Conflict where a consumer that is not a driver of
+    this job holds partitions, and JobFileError where the backend refuses the group."""
     if job.group is None:
         yield None
         return
     step(f"joining the group {job.group.id}")
     try:
-        home = open_home(job, settings)
+        backend = open_home(job, settings)
     except Unreachable as error:
         warn(_alone(job.group, error))
         yield None
         return
     try:
-        keeper = _join(job, job.group, home, partitions, warn)
+        heartbeat = _join(job, job.group, backend, partitions, warn)
         try:
-            yield GroupLease(home, job.group.id, partitions, keeper, warn, step)
+            yield GroupLease(backend, job.group.id, partitions, heartbeat, warn, step)
         finally:
-            if keeper is not None:
-                keeper.close()
+            if heartbeat is not None:
+                heartbeat.close()
                 log.info("Left group %s", job.group.id)
     finally:
-        home.close()
+        backend.close()
 
 
 def _join(
-    job: Job, group: Group, home: GroupBackend, partitions: Sequence[Partition], warn: Tell
+    job: Job, group: Group, backend: GroupBackend, partitions: Sequence[Partition], warn: Report
 ) -> HeartbeatThread | None:
     joining = JoinRequest(
         group=group.id,
@@ -266,20 +266,20 @@ def _join(
         rebalance_ms=group.rebalance_ms,
     )
     try:
-        membership = home.join(joining)
+        membership = backend.join(joining)
         name = (group.id, membership.member_id, membership.generation)
         log.info(
             "Joined group %s as %s, generation %d: %d partitions", *name, len(membership.owned)
         )
         return HeartbeatThread(membership, group.session_ms)
     except (Unreachable, RemoteProtocolError) as error:
-        # The second: brokers that are too old to keep groups in this way.
+        # RemoteProtocolError: the brokers are too old for this kind of group.
         warn(_alone(group, error))
         return None
 
 
 def _alone(group: Group, error: RangelandError) -> str:
     return (
-        f"the group {group.id} is not joined: {error} Landing goes on without it, and lands each "
-        "record once all the same"
+        f"the group {group.id} is not joined: {error} Landing goes on without it and still "
+        "lands each record once"
     )

@@ -1,7 +1,7 @@
-"""The checkpoint of a job, pushed to its group now: what a run does after it has landed.
+"""Commits a job's checkpoint to its group now, as a run does after landing.
 
-For groups that a run could not reach, or that somebody has moved since. A group with live
-members is left alone: a consumer would not notice, and go on from where it is.
+For groups that a run could not reach, or whose offsets another client has moved since. A group
+with live members is refused: a running consumer would not notice, and go on from where it is.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def group_of(job: Job) -> Group:
 
 
 def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
-    """Raises Conflict where somebody is a member of the group, Unreachable where its home
-    cannot be asked, JobFileError for a job without a group."""
+    """Raises Conflict where the group has live members, Unreachable where its backend is
+    unavailable, JobFileError for a job without a group."""
     started = time.monotonic()
     group = group_of(job)
     progress.step(f"looking at the table {job.sink.table}")
@@ -124,8 +124,8 @@ def _push(home: GroupBackend, group: str, checkpoint: dict[Partition, int]) -> M
         raise Conflict(
             f"the group {group} is at {found.after.get(p)} of {p} after the checkpoint "
             f"{checkpoint[p]} was committed",
-            why="somebody else commits to it",
-            do="see who does, give the job a group of its own, or try again",
+            why="another client commits to it",
+            do="find that client, give the job a group of its own, or try again",
         )
     return found
 
@@ -137,12 +137,12 @@ def refuse_members(group: str, view: GroupView) -> None:
     members = [
         f"{m.client_id or m.member_id}{f' at {m.host}' if m.host else ''}" for m in view.members
     ]
-    ours = all(member.is_ours for member in view.members)
+    is_run = all(member.is_ours for member in view.members)
     raise Conflict(
         f"the group {group} has live members: {', '.join(members[:5])}",
-        why="a run of this job is under way" if ours else "a consumer is reading with it",
-        do="wait for its end, it mirrors the checkpoint itself"
-        if ours
+        why="a run of this job is under way" if is_run else "a consumer is reading with it",
+        do="wait for it to end: it mirrors the checkpoint itself"
+        if is_run
         else "stop it, or give the job another group",
         members=[member.member_id for member in view.members],
     )

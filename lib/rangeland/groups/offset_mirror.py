@@ -1,8 +1,8 @@
-"""The checkpoint, pushed to where the log's own tools look for it, and read back.
+"""The checkpoint, committed to where the log's own tools look for it, and read back.
 
-The checkpoint is the truth, and the group's offsets are its picture: they are written for
-what has landed and for nothing else, and are held against the checkpoint afterwards. What
-an earlier run could not write is written by the next.
+The checkpoint is the truth; the group's offsets are a copy. They are written only for what has
+landed, and compared with the checkpoint afterwards. What one run could not write, the next run
+writes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from rangeland.groups.backend import GroupBackend
 from rangeland.model import LogState, Partition
 from rangeland.planning.incarnation import LogMark, recreated
+from rangeland.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +24,8 @@ Offsets = Mapping[Partition, int]
 def positions(
     checkpoint: Mapping[Partition, LogMark], logs: Mapping[Partition, LogState]
 ) -> dict[Partition, int]:
-    """What a group may be told: where the checkpoint stands in logs that are there, in the
-    same life of their topics."""
+    """The offsets to commit: the checkpoint in logs that still exist, in the same incarnation of
+    their topics."""
     return {
         partition: mark.until_offset
         for partition, mark in sorted(checkpoint.items())
@@ -34,7 +35,7 @@ def positions(
 
 @dataclass(frozen=True, slots=True)
 class MirrorOutcome:
-    """What the group had, and what it has now. None where it has nothing."""
+    """The group's offsets before and after; None where it has none."""
 
     checkpoint: Offsets
     before: Mapping[Partition, int | None]
@@ -46,60 +47,64 @@ class MirrorOutcome:
 
     @property
     def differing(self) -> tuple[Partition, ...]:
-        """Where what was read back is not the checkpoint."""
+        """Partitions whose offset, read back, is not the checkpoint."""
         return tuple(p for p, offset in self.checkpoint.items() if self.after.get(p) != offset)
 
     @property
-    def stood_elsewhere(self) -> bool:
-        """The group had other offsets, by whomever."""
+    def differed_before(self) -> bool:
+        """The group had offsets other than the checkpoint."""
         return any(self.before.get(p) not in (None, at) for p, at in self.checkpoint.items())
 
     def moved(self, earlier: Collection[tuple[Partition, int]]) -> tuple[Partition, ...]:
-        """Where the group stood at an offset that none of these landings has put there."""
+        """Partitions whose group offset did not come from any of these landings."""
         return tuple(
             p
             for p, offset in self.checkpoint.items()
-            if (stood := self.before.get(p)) is not None
-            and stood != offset
-            and (p, stood) not in earlier
+            if (offset_before := self.before.get(p)) is not None
+            and offset_before != offset
+            and (p, offset_before) not in earlier
         )
 
     def of(self, partitions: Collection[Partition]) -> MirrorOutcome:
-        """The same, of some partitions."""
+        """The same for some of the partitions."""
         mine = {p: offset for p, offset in self.checkpoint.items() if p in partitions}
         return MirrorOutcome(mine, self.before, self.after)
 
 
-def told(
+def notices(
     group: str, found: MirrorOutcome, earlier: Collection[tuple[Partition, int]]
 ) -> Iterator[str]:
-    """What a person should know of it: that somebody else has moved the group, or does."""
+    """Warnings that another client has moved the group's offsets, or keeps moving them."""
     if moved := found.moved(earlier):
         p = moved[0]
-        more = f", and so with {len(moved) - 1} more partitions" if moved[1:] else ""
+        more = f", and {counted(len(moved) - 1, 'more partition')} likewise" if moved[1:] else ""
         yield (
-            f"group {group} stood at {found.before[p]} of {p}, where no landing of this job has "
-            f"put it{more}: it is at the checkpoint now, {found.checkpoint[p]}"
+            f"group {group} was at {found.before[p]} of {p}, an offset that no landing of this job "
+            f"has committed{more}: it is at the checkpoint now, {found.checkpoint[p]}"
         )
     if differing := found.differing:
         p = differing[0]
-        more = f", and so with {len(differing) - 1} more partitions" if differing[1:] else ""
+        more = (
+            f", and {counted(len(differing) - 1, 'more partition')} likewise"
+            if differing[1:]
+            else ""
+        )
         yield (
             f"group {group} is at {found.after.get(p)} of {p} after the checkpoint "
-            f"{found.checkpoint[p]} was mirrored{more}: somebody else commits to it. The next "
+            f"{found.checkpoint[p]} was mirrored{more}: another client commits to it. The next "
             "run repairs that, or `rangeland mirror`"
         )
 
 
 def mirror(
-    home: GroupBackend, group: str, checkpoint: Offsets, commit: Callable[[Offsets], None]
+    backend: GroupBackend, group: str, checkpoint: Offsets, commit: Callable[[Offsets], None]
 ) -> MirrorOutcome:
-    """Commits what differs, through ``commit``, and reads it back. Raises Unreachable, and
-    what ``commit`` raises."""
+    """Commits the offsets that differ, with ``commit``, and reads them back. Raises Unreachable,
+    and what ``commit`` raises."""
     if not checkpoint:
         return MirrorOutcome({}, {}, {})
     partitions = tuple(checkpoint)
-    before = home.offsets(group, partitions)
+    before = backend.offsets(group, partitions)
     stale = {p: offset for p, offset in checkpoint.items() if before.get(p) != offset}
     if not stale:
         return MirrorOutcome(checkpoint, before, before)
@@ -107,4 +112,4 @@ def mirror(
     for partition, offset in stale.items():
         log.debug("Committed offset %d of %s to group %s", offset, partition, group)
     log.info("Mirrored the checkpoint of %d partitions to group %s", len(stale), group)
-    return MirrorOutcome(checkpoint, before, home.offsets(group, partitions))
+    return MirrorOutcome(checkpoint, before, backend.offsets(group, partitions))

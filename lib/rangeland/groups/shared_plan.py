@@ -1,13 +1,13 @@
 """Reading a plan together with the other drivers of its group.
 
-Each driver reads what ``planning.sharing`` gives it and hands that in as a part of the
-plan, in the ledger. Whoever sees the plan complete proves all of it and prepares the
-outcome. A driver that is to give up its partitions stops its tasks first and hands in
-what they have finished; what is left is read by whoever owns the partitions then.
+Each driver reads the slices that ``planning.slice_assignment`` gives it and writes them to the
+ledger as a part of the plan. The driver that sees the plan complete proves all of it and prepares
+the outcome. A driver that has to give up its partitions stops its tasks first and writes what they
+have finished; the new owners of the partitions read the rest.
 
-Handing in is first come, first served: what another has handed in meanwhile is dropped here
-and its files are never named. So a driver that has lost its place without knowing it, or
-that works without a group, costs time and nothing else.
+The first part with a slice counts: slices that another driver has written meanwhile are dropped
+here, and their files are never committed. So a driver that has lost its lease without knowing it,
+or works without a group, costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 STALLED_SECONDS = 600.0
-"""Others that hold partitions, and have handed in nothing for so long, may never do: a driver
-without executors, say, whose heartbeat goes on. What they were to read is then read here, too."""
+"""Drivers that own partitions and have written nothing for this long may never do so: one without
+executors, for example, whose heartbeat goes on. Their slices are then read here as well."""
 
 
 class SharedPlanReader:
@@ -82,32 +82,34 @@ class SharedReading:
 
     def _handed_in(self) -> tuple[list[PartEvent], OutcomeEvent | None]:
         parts, outcome = self._target.handed_in(self._plan)
-        # Parts of a plan that is not split were read without the transform that it has now.
+        # Parts of a plan that must be read whole were read without its present transform.
         return ([] if self._work.whole else parts), outcome
 
     def _step(self, parts: Sequence[PartEvent]) -> OutcomeEvent | None:
         done = _receipts(parts)
         self._lease.settle()
-        if self._lease.must_stop:  # the home did not answer; until it is gone it may yet
+        if self._lease.must_stop:  # a rebalance is due and the backend did not answer; try again
             time.sleep(POLL_SECONDS)
             return None
         with self._lease.reading():
-            seats = self._lease.seats(self._partitions)
+            slice_owners = self._lease.slice_owners(self._partitions)
             if self._is_stalled(len(parts)):
-                seats = SliceOwners(seats.me, self._partitions, {}, (seats.me,))
-            self._note_others(seats)
-            step = next_step(self._plan.slices, done, seats, whole=self._work.whole)
+                slice_owners = SliceOwners(
+                    slice_owners.me, self._partitions, {}, (slice_owners.me,)
+                )
+            self._note_others(slice_owners)
+            step = next_step(self._plan.slices, done, slice_owners, whole=self._work.whole)
             if isinstance(step, ReadSlices):
                 found = self._read_slices(step, done)
         if isinstance(step, PlanComplete):
             return self._prepare(parts, [])
         if isinstance(step, WaitForOthers):
-            self._wait(step, seats)
+            self._wait(step, slice_owners)
             return None
-        units, error = found
-        if self._work.whole and units:
-            return self._prepare([], units)
-        outcome = self._hand_in(units)
+        results, error = found
+        if self._work.whole and results:
+            return self._prepare([], results)
+        outcome = self._hand_in(results)
         if outcome is None and error is not None:
             raise error
         return outcome
@@ -117,15 +119,15 @@ class SharedReading:
             self._seen, self._since = parts, time.monotonic()
         return time.monotonic() - self._since > STALLED_SECONDS
 
-    def _note_others(self, seats: SliceOwners) -> None:
-        others = {owner for owner in seats.owners.values() if owner != seats.me}
+    def _note_others(self, slice_owners: SliceOwners) -> None:
+        others = {owner for owner in slice_owners.owners.values() if owner != slice_owners.me}
         self.with_others = self.with_others or bool(others)
 
     def _read_slices(self, step: ReadSlices, done: dict[int, Receipt]) -> FinishedTasks:
         self._waits_for = ""
         before = {index: r.until_offset - r.from_offset for index, r in done.items()}
         found = self._work.read(step.slices, self._must_stop, before)
-        self._since = time.monotonic()  # others are waited for from now on
+        self._since = time.monotonic()  # the wait for other drivers starts now
         return found
 
     def _must_stop(self) -> bool:
@@ -133,57 +135,57 @@ class SharedReading:
             return False
         if not self._work.whole:
             return True
-        # All that was read would be lost, so it goes on beside the rebalance, and ends only
-        # where somebody else is to read it now.
+        # Stopping would lose all that was read, so take part in the rebalance while reading, and
+        # stop only if another driver owns the plan now.
         self._lease.settle()
-        seats = self._lease.seats(self._partitions)
-        return not seats.reads(self._plan.slices[0].partition)
+        slice_owners = self._lease.slice_owners(self._partitions)
+        return not slice_owners.reads(self._plan.slices[0].partition)
 
-    def _wait(self, step: WaitForOthers, seats: SliceOwners) -> None:
-        if (text := step.told(seats)) != self._waits_for:
+    def _wait(self, step: WaitForOthers, slice_owners: SliceOwners) -> None:
+        if (text := step.told(slice_owners)) != self._waits_for:
             self._waits_for = text
             self._progress.step(text)
         time.sleep(POLL_SECONDS)
 
-    # --- writing it down ------------------------------------------------------------------
+    # --- parts and the outcome ------------------------------------------------------------
 
-    def _hand_in(self, units: Sequence[TaskResult]) -> OutcomeEvent | None:
-        """Makes what was read here everybody's. The outcome where there is one by then."""
+    def _hand_in(self, results: Sequence[TaskResult]) -> OutcomeEvent | None:
+        """Writes what was read here as a part of the plan. Returns the outcome if there is one."""
         while True:
             parts, outcome = self._handed_in()
             if outcome is not None:
                 return outcome
             done = _receipts(parts)
-            kept = not_handed_in(units, done)
-            if len(done) + sum(len(unit.receipts) for unit in kept) == len(self._plan.slices):
+            kept = not_handed_in(results, done)
+            if len(done) + sum(len(result.receipts) for result in kept) == len(self._plan.slices):
                 return self._prepare(parts, kept)
             if not kept:
                 return None
             self._refuse_unproved(kept)
-            self._progress.step(f"handing in {sum(len(u.receipts) for u in kept)} slices")
+            self._progress.step(f"handing in {sum(len(one.receipts) for one in kept)} slices")
             part = (self._lease.member_id, len(parts) + 1)
             if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):
                 name = (self._plan.application, self._plan.sequence)
                 log.info("Handed in part %d of plan %s %d", part[1], *name)
                 return None
 
-    def _refuse_unproved(self, units: Sequence[TaskResult]) -> None:
-        """A part that does not add up would be in the way of the plan for ever."""
-        receipts = {r.slice_index: r for unit in units for r in unit.receipts}
+    def _refuse_unproved(self, results: Sequence[TaskResult]) -> None:
+        """A part whose counts do not add up would block the plan for ever."""
+        receipts = {r.slice_index: r for result in results for r in result.receipts}
         slices = tuple(s for s in self._plan.slices if s.index in receipts)
         ranges = tuple(Range(s.partition, s.from_offset, s.until_offset) for s in slices)
         prove(replace(self._plan, ranges=ranges, slices=slices, losses=()), receipts)
         self._work.confirm(receipts)
 
-    def _prepare(self, parts: Sequence[PartEvent], units: Sequence[TaskResult]) -> OutcomeEvent:
+    def _prepare(self, parts: Sequence[PartEvent], results: Sequence[TaskResult]) -> OutcomeEvent:
         receipts = _receipts(parts)
-        receipts |= {r.slice_index: r for unit in units for r in unit.receipts}
+        receipts |= {r.slice_index: r for result in results for r in result.receipts}
         files = [entry for part in parts for entry in part.files]
         outcomes = prove(self._plan, receipts)
         self._work.confirm(receipts)
         self._progress.step("preparing the outcome")
         outcome, _ = self._target.prepare(
-            self._plan, outcomes, [*files, *self._work.files_of(units)], receipts
+            self._plan, outcomes, [*files, *self._work.files_of(results)], receipts
         )
         return outcome
 

@@ -90,7 +90,7 @@ class Planner:
 
     # --- the cluster --------------------------------------------------------------------
 
-    def look_ahead(self) -> Survey:
+    def survey_early(self) -> Survey:
         """A look that the next draft may be made of, too."""
         survey = self.survey(self.target.standing(self.job.application))
         self._ahead = (time.monotonic(), survey)
