@@ -122,12 +122,12 @@ def test_the_kept_schema_is_current() -> None:
 
 def test_the_page_is_current() -> None:
     page = (CONFIGS / "README.md").read_text(encoding="utf-8")
-    assert reference_page.renewed(page) == page
+    assert reference_page.updated_page(page) == page
 
 
 def test_a_page_without_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="lacks"):
-        reference_page.renewed("# nothing\n")
+        reference_page.updated_page("# nothing\n")
 
 
 def test_page_and_schema_are_made_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +160,7 @@ def fields(schema: dict[str, Any], at: str = "") -> list[tuple[str, dict[str, An
     found = []
     for name, node in schema["properties"].items():
         found.append((at + name, node))
-        section = reference_page.section_of(node)
+        section = reference_page.section_schema(node)
         found += fields(section, f"{at}{name}.") if section else []
     return found
 
@@ -169,7 +169,7 @@ def test_every_field_has_a_meaning_and_no_section_takes_others() -> None:
     for name, node in fields(job_schema()):
         assert node.get("description"), name
         assert node["description"].endswith("."), name
-        section = reference_page.section_of(node)
+        section = reference_page.section_schema(node)
         assert section is None or section["additionalProperties"] is False, name
 
 
@@ -177,7 +177,7 @@ def test_every_field_is_on_the_page() -> None:
     page = reference_page.settings_page()
     for name, node in fields(job_schema()):
         inside = name.split(".", 1)[-1]
-        if reference_page.section_of(node) is None:
+        if reference_page.section_schema(node) is None:
             assert f"| `{inside}` |" in page, name
 
 
@@ -298,5 +298,5 @@ def test_a_size_is_written_with_its_largest_unit(size: int, text: str) -> None:
 
 
 def test_a_text_in_no_file_extends_nothing() -> None:
-    with pytest.raises(JobFileError, match="in no file"):
+    with pytest.raises(JobFileError, match="not in a file"):
         parse_job_text("extends: a\n", "o")

@@ -224,8 +224,8 @@ MISTAKES = [
     (LEAST.replace("topics: [orders]", "topics: []"), 2, "source", "either topics"),
     (LEAST.replace("topics: [orders]", "topic_pattern: '('"), 4, "source.topic_pattern", "regular"),
     (LEAST.replace("  servers: [b1:9092]\n", ""), 2, "source", "servers"),
-    (LEAST.replace("lake/orders", "'C:\\lake\\x'"), 5, "sink.table", "not a path of Windows"),
-    (LEAST.replace("lake/orders", "c:/lake/x"), 5, "sink.table", "not a path of Windows"),
+    (LEAST.replace("lake/orders", "'C:\\lake\\x'"), 5, "sink.table", "not a Windows path"),
+    (LEAST.replace("lake/orders", "c:/lake/x"), 5, "sink.table", "not a Windows path"),
     (LEAST.replace("lake/orders", "' '"), 5, "sink.table", "a path, a URI or the name"),
     (LEAST.replace("lake/orders", "https://host/x"), 5, "sink.table", "not https:"),
     (

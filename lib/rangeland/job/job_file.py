@@ -1,9 +1,9 @@
-"""What a job is: the pydantic models of a job file, and their meaning as values.
+"""The pydantic models of a job file, and their meaning as values.
 
-Unknown keys are errors. The words of a field are read by ``words``; each field says here what
-it means, and from here the JSON schema and the table of settings are made. A secret is only
-ever a reference (``${env:NAME}``, ``${file:PATH}``); it is looked up when a connection needs
-it and has no place in a plan, the ledger or a message.
+Unknown keys are errors. ``value_parsers`` parses the values of fields; the descriptions of fields
+here become the JSON schema and the table of settings. A secret is only ever a reference
+(``${env:NAME}``, ``${file:PATH}``); it is looked up when a connection needs it, and never appears
+in a plan, the ledger or a message.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ OnCorrupt = Literal["fail", "skip", "hold", "quarantine"]
 
 
 class RangeSpec(Section):
-    """What to land: where to begin, where to end, and what `checkpoint` means at first."""
+    """What to land: where to begin, where to end, and what `checkpoint` means in the first run."""
 
     from_: From = Field(
         default=Bounds(FromCheckpoint()),
         alias="from",
         json_schema_extra={"default": "checkpoint"},
-        description="The first offset to land. A time is the first record at or after it; a "
-        "mapping lands the partitions it lists and no others.",
+        description="The first offset to land. A time means the first record at or after it; a "
+        "mapping lands only the partitions it lists.",
     )
     until: Until = Field(
         default=Bounds(Latest()),
         json_schema_extra={"default": "latest"},
-        description="The first offset not to land, in the same words but `checkpoint`. Resolved "
+        description="The first offset not to land: the same values except `checkpoint`. Resolved "
         "once per run.",
     )
     first_run: FirstRun = Field(
         default=Earliest(),
         json_schema_extra={"default": "earliest"},
-        description="What `checkpoint` means in the job's first run, which settles where each "
-        "partition begins. One that appears later is landed from its beginning.",
+        description="What `checkpoint` means in the job's first run, which decides where each "
+        "partition begins. A partition that appears later is landed from its beginning.",
     )
 
 
 class LimitSpec(Section):
-    """The most that one run lands, shared out fairly over partitions; the next goes on."""
+    """The most that one run lands, shared fairly between partitions; the next run continues."""
 
     max_records: Whole | None = Field(default=None, gt=0, description="Offsets per run.")
     max_bytes: Size | None = Field(
@@ -74,13 +74,13 @@ class LimitSpec(Section):
     )
     broker_bytes_per_second: Size | None = Field(
         default=None,
-        description="How fast each broker is read, by all tasks of a run together. A broker's "
-        "own quotas are kept to in any case.",
+        description="How fast all tasks of a run together may read from each broker. A broker's "
+        "own quotas are always respected.",
     )
 
 
 class SliceSpec(Section):
-    """How ranges are cut into pieces that tasks read."""
+    """How ranges are cut into slices, which tasks read."""
 
     target_bytes: Size = Field(
         default=128 << 20, description="Bytes of the log per slice, and per task."
@@ -88,12 +88,12 @@ class SliceSpec(Section):
     min_slices: Whole = Field(
         default=0,
         ge=0,
-        description="At least so many, where there is enough to read; 0 is one for each core.",
+        description="At least this many, if there is enough to read; 0 means one per core.",
     )
 
 
 class TopicPolicy(Section):
-    """What is done for some topics; of what is not named here, the general word holds."""
+    """The policy for some topics; what it leaves out is as for all topics."""
 
     expired: OnLoss | None = None
     recreated: OnLoss | None = None
@@ -110,7 +110,7 @@ class TopicPolicy(Section):
 
 
 class PolicySpec(Section):
-    """What to do about offsets that cannot be had: `fail` ends the run, `skip` goes on and
+    """What to do about offsets that cannot be read: `fail` ends the run, `skip` continues and
     records the loss in the ledger, `hold` leaves that partition where it is and lands the
     others."""
 
@@ -119,7 +119,7 @@ class PolicySpec(Section):
     )
     recreated: OnLoss = Field(
         default="fail",
-        description="The topic was deleted and made anew: its offsets mean other records now.",
+        description="The topic was deleted and created again: its offsets mean other records now.",
     )
     truncated: OnLoss = Field(
         default="fail",
@@ -127,24 +127,24 @@ class PolicySpec(Section):
         "leader election.",
     )
     vanished: OnLoss = Field(
-        default="fail", description="A partition or topic with a checkpoint is no longer there."
+        default="fail", description="A partition or topic with a checkpoint no longer exists."
     )
     unreachable: OnSilence = Field(
         default="fail",
-        description="Nobody serves the partition, after `source.timeouts.survey_ms` of waiting. "
-        "That is no loss: `fail` ends the run for another try later.",
+        description="The partition has no leader after `source.timeouts.survey_ms` of waiting. "
+        "Nothing is lost: `fail` ends the run, to be tried again later.",
     )
     corrupt: OnCorrupt = Field(
         default="fail",
-        description="A batch that cannot be decoded: checksum, codec or layout. `quarantine` "
-        "keeps its bytes beside the table and goes on; `rangeland redrive` lands what decodes "
+        description="A batch cannot be decoded: checksum, codec or layout. `quarantine` keeps its "
+        "bytes beside the table and continues; `rangeland redrive` lands what can be decoded "
         "later.",
     )
     missing: OnLoss = Field(
         default="fail",
-        description="The log has a gap that nothing explains: the topic is not compacted, as far "
-        "as brokers say, and what follows the gap is there. So a log looks that has lost a "
-        "segment.",
+        description="The log has an unexplained gap: the topic is not compacted, as far as brokers "
+        "report, and the records after the gap exist. A log that has lost a segment looks like "
+        "this.",
     )
     topics: dict[str, TopicPolicy] = Field(
         default={},
@@ -152,8 +152,8 @@ class PolicySpec(Section):
             "title": "{topic: {verdict: action}}",
             "examples": [{"orders": {"expired": "fail"}, "audit-.*": {"corrupt": "hold"}}],
         },
-        description="Other words for some topics: a topic's name, or a pattern that matches all "
-        "of it. The first that fits a topic counts; what it leaves out is as above.",
+        description="Other policies for some topics, by name or by a pattern that matches the "
+        "whole name. The first match counts; what it leaves out is as above.",
     )
 
     @field_validator("topics")
@@ -178,42 +178,40 @@ class PolicySpec(Section):
 
 
 class Sink(Section):
-    """Where records land, and how they are written."""
+    """Where records are landed, and how they are written."""
 
     table: str = Field(
         min_length=1,
         json_schema_extra={"examples": ["lake/orders", "s3a://lake/orders", "main.sales.orders"]},
         description="Path or URI of a Delta table, or schema.table or catalog.schema.table. "
-        "It is made if it is not there. A path is taken as it is, as Spark does: `%20` and `#` "
-        "are part of a folder's name.",
+        "It is created if it does not exist. A path is used as it is, as Spark does: `%20` and "
+        "`#` are part of a folder's name.",
     )
     partition_by: tuple[str, ...] = Field(
         default=(),
         json_schema_extra={"examples": [["date(timestamp)"], ["hour(timestamp)", "topic"]]},
-        description="Columns, or `date(column)` and `hour(column)`, which make a column `date` "
-        "or `hour` in UTC. For a new table; one that is there keeps its own.",
+        description="Columns, or `date(column)` and `hour(column)`, which add a column `date` or "
+        "`hour` in UTC. For a new table; an existing one keeps its partitioning.",
     )
     compression: Literal["zstd", "snappy", "none"] = Field(
-        default="zstd", description="Of the Parquet files."
+        default="zstd", description="The compression of the Parquet files."
     )
     target_file_bytes: Size = Field(
-        default=256 << 20, description="A task begins another file at about this size."
+        default=256 << 20, description="A task starts a new file at about this size."
     )
     transform: str | None = Field(
         default=None,
         json_schema_extra={"pattern": r"^[\w.]+:[\w.]+$", "examples": ["my_module:my_function"]},
-        description="module:function from DataFrame to DataFrame, applied to the rows before "
-        "they are written.",
+        description="module:function, which takes a DataFrame and returns one, applied to the rows "
+        "before they are written.",
     )
 
     @field_validator("table")
     @classmethod
     def _possible(cls, table: str) -> str:
-        """What no file system here could ever take."""
+        """Refuses what cannot be a path, URI or table name."""
         if re.match(r"[A-Za-z]:[\\/]|\\\\", table):
-            raise ValueError(
-                "a path of this system, such as lake/orders, or a URI, not a path of Windows"
-            )
+            raise ValueError("a POSIX path, such as lake/orders, or a URI, not a Windows path")
         if not table.strip() or "\0" in table:
             raise ValueError("a path, a URI or the name of a table")
         if re.match(r"(?i)(https?|ftp|jdbc):", table):
@@ -239,26 +237,26 @@ class Sink(Section):
 
 
 class Group(Section):
-    """A consumer group beside the job. Exactly-once never depends on it."""
+    """A consumer group for the job. Exactly-once delivery never depends on it."""
 
     id: str = Field(
         min_length=1,
-        description="Drivers that run the job at once share its partitions as members of this "
-        "group; after landing it gets the checkpoint as its offsets.",
+        description="Drivers that run the job at the same time share its partitions as members "
+        "of this group; after a landing the checkpoint is committed as the group's offsets.",
     )
     assignment: Literal["range", "roundrobin", "sticky"] = Field(
         default="range",
-        description="How members share partitions. In ZooKeeper it is range; RocketMQ's way of "
-        "sharing queues averagely goes by that name, too.",
+        description="How members share partitions. Groups in ZooKeeper always use range, which "
+        "also names RocketMQ's average allocation.",
     )
     session_ms: Milliseconds = Field(
         default=30_000,
-        description="A driver that is silent for so long has lost its partitions, in ms.",
+        description="A driver that sends no heartbeat for this long loses its partitions, in ms.",
     )
     rebalance_ms: Milliseconds = Field(
         default=60_000,
-        description="How long to wait for the other members when they share anew, in ms: longer "
-        "than a session, since a driver that was killed holds its partitions for so long.",
+        description="How long to wait for the other members in a rebalance, in ms: longer than a "
+        "session, since a driver that was killed keeps its partitions for that long.",
     )
 
     @model_validator(mode="after")
@@ -274,7 +272,7 @@ class Job(Section):
 
     job: str = Field(
         pattern=r"^[a-z0-9][a-z0-9._-]*$",
-        description="Names the checkpoint: a renamed job begins anew, at `range.first_run`.",
+        description="Names the checkpoint: a renamed job starts over, at `range.first_run`.",
     )
     source: Source
     range: RangeSpec = RangeSpec()
@@ -282,7 +280,7 @@ class Job(Section):
     slices: SliceSpec = SliceSpec()
     policy: PolicySpec = PolicySpec()
     sink: Sink
-    group: Group | None = Field(default=None, description="A consumer group beside the job.")
+    group: Group | None = Field(default=None, description="A consumer group for the job.")
 
     @model_validator(mode="after")
     def _listed_topics(self) -> Job:

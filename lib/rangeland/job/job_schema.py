@@ -1,12 +1,11 @@
-"""The JSON schema of a job file, made from the models of ``job``: for editors and checkers.
+"""The JSON schema of a job file, derived from its models, for editors and validators.
 
-A file may be whole, or a part that another file extends. What must be there is therefore
-asked only of a file that names a job and extends nothing; types, words and unknown fields
-are looked at in all. The keywords are those of draft 7, which every editor knows, and no
-definition is referred to: the models are a small tree.
+A file may be complete, or a part that another file extends. So required fields are only required
+of a file that names a job and extends nothing; types, values and unknown fields are checked in
+all. The schema keeps to draft 7, which every editor supports, and inlines all definitions.
 
-What a schema cannot say (a topic of ``range`` that is not among ``topics``) is left to
-``job``.
+What a schema cannot express (a topic in ``range`` that is not among ``topics``) is checked by
+``job_file``.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ Schema = dict[str, Any]
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
 EXTENDS_SCHEMA: Schema = {
-    "description": "A file, or a list of files, that this one is laid over: mappings are merged, "
-    "all else is replaced, and what comes later wins. Paths are relative to this file.",
+    "description": "A file, or a list of files, to extend: mappings are merged, everything "
+    "else is replaced, and later files win. Paths are relative to this file.",
     "anyOf": [
         {"type": "string", "minLength": 1, "examples": ["base.yaml"]},
         {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
     ],
 }
 _DEMANDS = ("required", "oneOf", "anyOf")
-"""What a model asks to be there; a field has other uses for the last two."""
+"""A model's keywords about required fields; a field has other uses for the last two."""
 
 
 class _Plain(GenerateJsonSchema):
-    """Titles are ours, where a kind of word has one, and not the fields' names again."""
+    """Keeps the titles of our value types, and does not add the names of fields as titles."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
 def job_schema() -> Schema:
-    """The schema as JSON values; equal models give equal text."""
+    """The schema as JSON values; the same models always give the same text."""
     made = Job.model_json_schema(by_alias=True, schema_generator=_Plain)
     parts = made.pop("$defs")
     whole = _inlined(made, parts)
@@ -51,7 +50,7 @@ def job_schema() -> Schema:
     return {
         "$schema": DRAFT,
         "title": "Rangeland job file",
-        "description": "A file that names a job and extends nothing must be whole.",
+        "description": "A file that names a job and extends nothing must be complete.",
         "type": "object",
         "properties": {EXTENDS: EXTENDS_SCHEMA, **whole["properties"]},
         "additionalProperties": False,
@@ -61,12 +60,12 @@ def job_schema() -> Schema:
 
 
 def schema_text() -> str:
-    """The schema as it is kept in a file."""
+    """The schema as the text of a file."""
     return json.dumps(job_schema(), indent=2) + "\n"
 
 
 def _inlined(node: Any, parts: Schema) -> Any:
-    """The node with definitions in place of references; a field's own words win."""
+    """The node with definitions instead of references; what the field itself says wins."""
     if isinstance(node, list):
         return [_inlined(item, parts) for item in node]
     if not isinstance(node, dict):
@@ -82,7 +81,7 @@ def _inlined(node: Any, parts: Schema) -> Any:
 
 
 def _with_plain_default(node: Schema) -> Schema:
-    """Defaults as one would write them; those of a section are those of its fields."""
+    """Defaults as a person would write them; a section has only those of its fields."""
     if node.get("type") == "object" or isinstance(node.get("default"), dict):
         node.pop("default", None)
     if "size" in (node.get("title"), *(one.get("title") for one in node.get("anyOf", ()))):
@@ -102,7 +101,7 @@ def size_text(size_bytes: int) -> str:
 
 
 def _take_demands(node: Schema) -> Schema:
-    """Takes out of a model's schema what it asks to be there, down to its last section."""
+    """Removes the keywords about required fields from a model's schema, and returns them."""
     demands: Schema = {}
     for part in [node, *(one for one in node.get("anyOf", ()) if "properties" in one)]:
         if "properties" not in part:

@@ -1,4 +1,4 @@
-"""What all sections of a job file have in common: how they are checked, and what a mistake is."""
+"""The base class of a job file's sections, and an error that names one of their fields."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pydantic import BaseModel, ConfigDict
 
 
 class MisplacedKey(ValueError):
-    """What only the whole can tell is wrong with one of its fields: ``field`` is that one's
-    path from there."""
+    """A mistake that only shows when a whole section is checked. ``field`` is the path of the
+    field from that section."""
 
     def __init__(self, expected: str, *field: str) -> None:
         self.field = field

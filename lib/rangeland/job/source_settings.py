@@ -24,7 +24,7 @@ from rangeland.connection.cluster_settings import (
 from rangeland.dialects.dialect import load_dialect
 from rangeland.errors import JobFileError, Unreachable
 from rangeland.job.job_file import Job
-from rangeland.job.source_section import Security, Tls, Token
+from rangeland.job.source_security import Security, Tls, Token
 from rangeland.model import Partition
 from rangeland.planning.bounds import groups_asked, times_asked
 from rangeland.planning.incarnation import LogMark
