@@ -90,7 +90,7 @@ def test_a_spark_home_of_another_version_is_refused(job: Path, table: Path, vers
     home = spark_home(version)
     words = [sys.executable, *COMMANDS["run"], str(job), "--json"]
     error = refused(words, job.parent, {"SPARK_HOME": str(home)})
-    assert f"PySpark is 4.2.0 and the Spark it speaks to in {home} is {version}" in error["message"]
+    assert f"PySpark is 4.2.0 and the Spark it uses in {home} is {version}" in error["message"]
     assert "unset SPARK_HOME" in error["message"]
     assert not table.exists()
 

@@ -99,7 +99,7 @@ def test_what_fails_in_sql_is_the_author_s_as_well(
     [
         ("return df.select('nope')", "AnalysisException: .*`nope` cannot be resolved"),
         ("return {}['nope']", r"KeyError: 'nope' \(\w+\.py:5\)"),
-        ("df.where('true')", "returns no DataFrame: it returned NoneType"),
+        ("df.where('true')", "does not return a DataFrame: it returned NoneType"),
         ("return df.select()", "returns rows without columns"),
         ("return df.select(F.expr('make_interval(1)').alias('x'))", "cannot be written"),
     ],

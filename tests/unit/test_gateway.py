@@ -53,7 +53,7 @@ def test_what_it_says_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
     deadline = time.monotonic() + 20
     while jvm.running and time.monotonic() < deadline:
         time.sleep(0.01)
-    jvm.wait_for_last_words()
+    jvm.wait_for_output()
     jvm.end()
     assert capfd.readouterr().err == "one\ntwo\n"
 

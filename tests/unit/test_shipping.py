@@ -426,7 +426,7 @@ def test_other_patch_releases_are_taken() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        ({"spark": "4.1.0"}, "PySpark is 4.2.0 and the Spark it speaks to is 4.1.0"),
+        ({"spark": "4.1.0"}, "PySpark is 4.2.0 and the Spark it uses is 4.1.0"),
         ({"spark": "4.1.0", "pyspark": "4.1.0"}, "Spark is 4.1.0, and 4.2 is needed"),
         (
             {"home": "/opt/spark", "spark": "3.5.9", "pyspark": "3.5.9"},
@@ -477,7 +477,7 @@ def test_workers_that_have_everything_are_accepted() -> None:
 
 
 def test_a_look_tells_of_what_cannot_be_imported_and_of_what_can() -> None:
-    (found,) = python_workers.looking(["rangeland.decode", "no_such_thing"])(iter([0]))
+    (found,) = python_workers.import_probe(["rangeland.decode", "no_such_thing"])(iter([0]))
     assert found["failed"] == {
         "no_such_thing": "ModuleNotFoundError: No module named 'no_such_thing'"
     }
@@ -553,7 +553,7 @@ def test_what_a_look_raises_is_told_to_whoever_waits_and_looked_at_again() -> No
     on_a_cluster.start(fail)
     with pytest.raises(Unreachable, match="no executor"):
         on_a_cluster.wait(as_unreachable)
-    assert on_a_cluster.is_unfit
+    assert on_a_cluster.needs_recheck
 
 
 def test_on_this_machine_nobody_waits_for_workers() -> None:
@@ -593,11 +593,13 @@ LOST = "Lost task 0.3 in stage 1.0 (TID 3) (10.0.0.7 executor 2): "
 def test_what_spark_says_of_an_unfit_worker_is_put_into_words(
     text: str, words: tuple[str, ...]
 ) -> None:
-    error = python_workers.unfit_worker(text)
+    error = python_workers.worker_failure(text)
     assert isinstance(error, JobFileError)
     for word in words:
         assert word in str(error)
 
 
 def test_other_failures_are_not_the_workers() -> None:
-    assert python_workers.unfit_worker(f"{LOST}java.lang.OutOfMemoryError: Java heap space") is None
+    assert (
+        python_workers.worker_failure(f"{LOST}java.lang.OutOfMemoryError: Java heap space") is None
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.spark.gateway import without_usual
+from rangeland.spark.gateway import without_startup_lines
 from rangeland.spark.spark_jobs import settled
 
 
@@ -20,13 +20,16 @@ def test_a_jvm_s_usual_words_are_left_out_and_all_others_kept() -> None:
         b'Setting default log level to "WARN".\n'
         b'Exception in thread "main"\n\tat x\nError: half a li'
     )
-    assert without_usual(said) == (b'Exception in thread "main"\n\tat x\nError: half a li', b"")
-    assert without_usual(b"a\r\n\nb") == (b"a\r\n\nb", b"")
+    assert without_startup_lines(said) == (
+        b'Exception in thread "main"\n\tat x\nError: half a li',
+        b"",
+    )
+    assert without_startup_lines(b"a\r\n\nb") == (b"a\r\n\nb", b"")
 
 
 @pytest.mark.parametrize("at", [1, 9, 36, 37])
 def test_usual_words_that_come_in_parts_are_left_out_as_well(at: int) -> None:
     said = b'Setting default log level to "WARN".\n'
-    passed, begun = without_usual(said[:at])
+    passed, begun = without_startup_lines(said[:at])
     assert passed == b""
-    assert without_usual(begun + said[at:] + b"Setup failed") == (b"Setup failed", b"")
+    assert without_startup_lines(begun + said[at:] + b"Setup failed") == (b"Setup failed", b"")

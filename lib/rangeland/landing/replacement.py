@@ -20,7 +20,7 @@ from rangeland.model import Receipt
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.table_audit import ReplacedRange
-from rangeland.spark.replace_where import compare, condition, prepared_frame, swap
+from rangeland.spark.replace_where import compare, condition, prepared_frame, replace_rows
 from rangeland.spark.table_offsets import has_rows, table_frame
 
 
@@ -82,7 +82,7 @@ class Replacement:
                 if gone := target.missing(outcome):
                     return table_commit.FilesMissing(gone)
                 _, new, where = self._swap(plan, outcome)
-                swap(new, path, where, (application, sequence))
+                replace_rows(new, path, where, (application, sequence))
             target.look_again()
         version = table_commit.landed_at(target.kernel, path, application, sequence, since or 0)
         return table_commit.CommittedOutcome(version, is_new=anew)

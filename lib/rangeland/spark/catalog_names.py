@@ -1,9 +1,8 @@
-"""Names of tables in catalogs, as SQL takes them.
+"""Names of tables in catalogs, quoted for SQL.
 
-A job file names a table as people do, ``my-catalog.sales.orders-2024`` or with backticks
-of its own; SQL takes a hyphen, a leading digit or a reserved word only in backticks. All
-SQL that names a table of a catalog is put together from here: each part is quoted, whether
-it needs it or not.
+A job file names a table as in ``my-catalog.sales.orders-2024``, or with backticks of its own;
+SQL accepts a hyphen, a leading digit or a reserved word only in backticks. All SQL that names
+a table of a catalog uses these functions: each part is quoted, whether it needs it or not.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ _PART = re.compile(r"`(?:[^`]|``)*`(?=\.|$)|[^.]+")
 
 
 def parts_of(name: str) -> list[str]:
-    """The parts between the dots, without backticks. Those inside of a part are its own."""
+    """The parts between the dots, without the backticks around them."""
     return [_plain(part) for part in _PART.findall(name)]
 
 
 def quoted(name: str, suffix: str = "") -> str:
-    """The name with each part in backticks; the suffix goes to the last of them."""
+    """The name with each part in backticks; the suffix is added to the last part."""
     *outer, last = parts_of(name)
     return ".".join(f"`{part.replace('`', '``')}`" for part in (*outer, last + suffix))
 
 
 def quoted_path(path: str) -> str:
-    """A path as the name of a table, behind its format."""
+    """A path as the name of a table, as SQL takes it after its format."""
     return f"`{path.replace('`', '``')}`"
 
 
 def literal(text: str) -> str:
-    """The text as a string of Spark SQL."""
+    """The text as a string literal of Spark SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

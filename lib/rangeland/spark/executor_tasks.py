@@ -1,8 +1,8 @@
-"""What runs inside an executor: read the slices of one task, write files, hand in receipts.
+"""Runs in executors: reads the slices of one task, writes files, returns receipts.
 
-Imports are cheap and stay so: a Python worker pays for them in every new process. A task
-either hands in a receipt for each of its slices or raises; a retry or a speculative twin
-writes files of its own, and only the files of the result that Spark takes are ever named.
+Imports are few, since a Python worker pays for them in every new process. A task either
+returns a receipt for each of its slices or raises; a retry or a speculative copy writes files
+of its own, and only the files of the result that Spark accepts are ever committed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """Where and how a task writes. ``prefix`` names the plan in every file's name; ``aside``
-    is where goes what cannot be decoded. Keys to the table's store are in here in the clear,
-    and in no ``repr``."""
+    """Where and how a task writes. ``prefix`` identifies the plan in the names of files;
+    ``aside`` is where bytes go that cannot be decoded. Keys to the table's store are in here in
+    clear text, and in no ``repr``."""
 
     table: StoreSettings | str
     layout: TableLayout
@@ -40,16 +40,16 @@ class WriterSettings:
 
 
 class SliceReading:
-    """What a task keeps of its slices while it reads them: counts, and what is put aside.
-    Without a place for that it is only counted."""
+    """Counts what a task reads of its slices, and quarantines what cannot be decoded. Without
+    a quarantine that is only counted."""
 
     def __init__(self, slices: Sequence[Slice], aside: QuarantineWriterSettings | None) -> None:
-        self._tally = ReceiptBuilder(slices)
+        self._receipts = ReceiptBuilder(slices)
         self._slices = {s.index: s for s in slices}
         self._aside = QuarantineWriter(aside) if aside is not None else None
 
     def add(self, chunk: SliceChunk) -> None:
-        self._tally.add(chunk)
+        self._receipts.add(chunk)
         if chunk.kept is None or self._aside is None:
             return
         of = self._slices[chunk.slice_index]
@@ -58,7 +58,7 @@ class SliceReading:
 
     def close(self) -> tuple[Receipt, ...]:
         """A receipt for each slice."""
-        receipts = self._tally.receipts()
+        receipts = self._receipts.receipts()
         return receipts if self._aside is None else self._aside.close(receipts)
 
     def abort(self) -> None:
@@ -71,7 +71,7 @@ def land_slices(
 ) -> TaskResult:
     """Reads the slices to their ends and writes their rows; nothing is visible yet.
 
-    Raises what reading or writing raises; its partial files are removed then."""
+    Raises what reading or writing raises, after removing its files."""
     reading = SliceReading(slices, writer.aside)
     files = open_writer(writer)
     try:

@@ -1,8 +1,8 @@
-"""Which records a transform fails on: Spark names neither offsets nor slices, so it is tried.
+"""Finds the records that a transform fails on, by trial: Spark reports neither offsets nor slices.
 
-The slices of the task that has failed are read through the transform once more, then half of
-them, and so on, for as long as that takes few seconds. Only what was seen to fail is named, so
-a transform that fails now and then, or only with all of its input, gives a wider answer.
+The slices of the failed task are read through the transform again, then half of them, and so
+on, for a few seconds. Only what failed in a trial is named, so for a transform that fails now
+and then, or only with all of its input, the answer is a wider range.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def failing_slices(
     failed: int | None,
 ) -> list[Slice]:
     """The smallest part of what was read that fails by itself, as far as that was found in time;
-    empty where none does. ``read`` makes a data frame of tasks, ``failed`` is the number of the
-    task to begin with."""
+    empty if none does. ``read`` makes a data frame of tasks, ``failed`` is the number of the
+    failed task."""
     if failed is None and len(tasks) > 1:
         return []
     start = list(tasks[failed or 0]) if (failed or 0) < len(tasks) else []
@@ -61,8 +61,8 @@ def narrowed(
     can_cut: bool = True,
     seconds: float = SECONDS,
 ) -> list[Slice]:
-    """The smallest part that was seen to fail, by halves; empty where not even all do. Whatever
-    else goes wrong meanwhile ends the search."""
+    """The smallest part that failed, by bisection; empty if not even all of it fails. Any other
+    error ends the search."""
     deadline = time.monotonic() + seconds
     seen: list[Slice] = []
     maybe = list(slices)
@@ -76,7 +76,7 @@ def narrowed(
             else:
                 maybe = halves[1]
         return maybe if maybe is seen or fails(maybe) else seen
-    except Exception:  # the log may be out of reach by now: the transform's error matters more
+    except Exception:  # the log may be unreachable by now: the transform's error matters more
         return seen
 
 
@@ -92,7 +92,7 @@ def _halves(slices: list[Slice], can_cut: bool) -> tuple[list[Slice], list[Slice
 
 
 def located(error: TransformFailed, found: Sequence[Slice], slices: Piece) -> TransformFailed:
-    """The error with where it was met: of ``found``, if it was, else somewhere in ``slices``."""
+    """The error with its location: in ``found`` if that is not empty, else in ``slices``."""
     pieces = list(found or slices)
     if not pieces:
         return error
@@ -118,7 +118,7 @@ def located(error: TransformFailed, found: Sequence[Slice], slices: Piece) -> Tr
 
 
 def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Takes all rows and gives none."""
+    """Consumes all rows and returns none."""
     for _ in batches:
         pass
     yield from ()

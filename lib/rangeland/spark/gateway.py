@@ -1,12 +1,12 @@
-"""The JVM that Spark runs in: started here, so that it can also be ended here.
+"""Starts the JVM that Spark runs in, so that it can also be ended.
 
-PySpark starts it too, and forgets it when it is interrupted meanwhile: the JVM then lives on for
-some seconds after the command has ended, and prints what it thinks of that. Here it is known
-from the first moment on. It shares our process group, so whoever kills the group of a command
-reaches it, but it ignores Ctrl-C, which is ours to answer.
+PySpark could start it too, but loses track of it if it is interrupted meanwhile: the JVM then
+runs for some seconds after the command has ended, and prints errors. Here it is known from the
+beginning. It is in our process group, so a signal to the group reaches it, but it ignores
+Ctrl-C, which is handled in this process.
 
-Its stderr comes through a pipe. That lets us keep silent about a JVM that we end ourselves, and
-tells when everything has gone: the pipe closes with the last process that Spark has started.
+Its stderr is read through a pipe. So its output can be dropped once it is being ended, and the
+end of all processes that Spark has started can be detected: only then does the pipe close.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import Any, Self
 
 POLL_S = 0.05
 GRACE_S = 30.0
-"""How long a JVM may take to stop Spark and remove its temporary files. It takes one second, on
-a busy machine more."""
-_USUAL = (
+"""How long a JVM may take to stop Spark and remove its temporary files. Usually it takes one
+second, on a busy machine more."""
+_STARTUP_LINES = (
     b"WARNING: Using incubator modules: jdk.incubator.vector",
     b"Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
     b'Setting default log level to "WARN".',
@@ -41,17 +41,17 @@ _logger = logging.getLogger(__name__)
 
 
 class JvmExited(Exception):
-    """It ended before it could be spoken to. What it said of that is on stderr."""
+    """The JVM ended before a connection could be made. Its own output is on stderr."""
 
 
 class DriverJvm:
-    """A ``spark-submit`` that waits for a Python to drive it; started by the constructor."""
+    """A ``spark-submit`` that waits for a Python driver; started by the constructor."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
         self._quiet = False
         self._popen = subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,  # When it closes, because we have died, the JVM ends.
+            stdin=subprocess.PIPE,  # When it closes because this process died, the JVM ends.
             stderr=subprocess.PIPE,
             env=environment,
             preexec_fn=_ignore_ctrl_c,
@@ -67,16 +67,16 @@ class DriverJvm:
     def running(self) -> bool:
         return self._popen.poll() is None
 
-    def wait_for_last_words(self) -> None:
-        """For a JVM that has ended: until what it has said is on our stderr."""
+    def wait_for_output(self) -> None:
+        """For a JVM that has ended: waits until its output is on our stderr."""
         self._relay.join(1)
 
     def quiet(self) -> None:
-        """From now on nothing that it says is passed on."""
+        """Drops its output from now on."""
         self._quiet = True
 
     def terminate(self) -> None:
-        """Tells it to end and returns at once; may be called by a signal handler."""
+        """Asks it to end and returns at once; may be called by a signal handler."""
         self._quiet = True
         self._popen.terminate()
 
@@ -85,13 +85,13 @@ class DriverJvm:
         self._popen.kill()
 
     def end(self) -> None:
-        """Ends it, and returns when it and all that it has started are gone."""
+        """Ends it, and returns when it and all processes that it has started are gone."""
         self.terminate()
         self._relay.join(GRACE_S)
         self.kill()
         self._popen.wait()
         self._relay.join(1)
-        if not self._relay.is_alive():  # Else something that was started has outlived it.
+        if not self._relay.is_alive():  # Otherwise a process that it started is still running.
             for stream in (self._popen.stdin, self._popen.stderr):
                 assert stream is not None
                 stream.close()
@@ -99,30 +99,30 @@ class DriverJvm:
     def _pass_on(self) -> None:
         stream = self._popen.stderr
         assert stream is not None
-        begun = b""
+        incomplete = b""
         while read := os.read(stream.fileno(), 1 << 16):
-            piece, begun = without_usual(begun + read)
+            piece, incomplete = without_startup_lines(incomplete + read)
             while piece and not self._quiet:
                 try:
                     piece = piece[os.write(2, piece) :]
-                except OSError:  # We have no stderr. The JVM shall not notice.
+                except OSError:  # We have no stderr. Keep reading, so that the JVM does not block.
                     break
 
 
-def without_usual(said: bytes) -> tuple[bytes, bytes]:
-    """What a JVM says, less what it says at each start; and the beginning of a line of which it
-    is not known yet which of the two it will be."""
-    lines = said.splitlines(keepends=True)
-    begun = b""
-    if lines and any(usual.startswith(lines[-1]) for usual in _USUAL):
-        begun = lines.pop()
-    return b"".join(line for line in lines if line.strip() not in _USUAL), begun
+def without_startup_lines(output: bytes) -> tuple[bytes, bytes]:
+    """The output without the lines that Spark prints at each start, and an incomplete last line
+    that may become one of them."""
+    lines = output.splitlines(keepends=True)
+    incomplete = b""
+    if lines and any(known.startswith(lines[-1]) for known in _STARTUP_LINES):
+        incomplete = lines.pop()
+    return b"".join(line for line in lines if line.strip() not in _STARTUP_LINES), incomplete
 
 
 class JvmStart:
-    """While it is open, Spark is being started. SIGINT and SIGTERM then end the JVM, and with it
-    whatever waits for it, and are delivered as soon as it is gone: a handler that raised in the
-    middle of a start would leave a JVM that nobody knows of."""
+    """Spark is being started while this context is open. SIGINT and SIGTERM then end the JVM,
+    and with it any wait for it, and are delivered as soon as it is gone: a handler that raised
+    in the middle of a start would leave an unknown JVM behind."""
 
     def __init__(self) -> None:
         self._received: list[int] = []
@@ -144,7 +144,7 @@ class JvmStart:
         self._received.append(number)
         if _started and len(self._received) == 1:
             _started[-1].terminate()
-            # It may be past listening, and the thread that waits for it is this one.
+            # It may not react, and this is the thread that waits for it.
             timer = threading.Timer(GRACE_S, _started[-1].kill)
             timer.daemon = True
             timer.start()
@@ -152,7 +152,7 @@ class JvmStart:
             _started[-1].kill()
 
     def launch(self, settings: Mapping[str, str]) -> None:
-        """Starts the JVM and makes it PySpark's, unless it has one. Raises ``JvmExited``."""
+        """Starts the JVM and gives it to PySpark, unless PySpark has one. Raises ``JvmExited``."""
         from pyspark import SparkContext
 
         if SparkContext._gateway is None:
@@ -160,7 +160,7 @@ class JvmStart:
             SparkContext._ensure_initialized(gateway=gateway)
 
     def context_made(self) -> None:
-        """A new SparkContext has taken SIGINT for itself."""
+        """To be called once SparkContext has set its own handler of SIGINT."""
         if self._before:
             self._handler_of_spark = signal.getsignal(signal.SIGINT)
             self._listen()
@@ -175,9 +175,9 @@ class JvmStart:
             while jvm.running and not self._received and not connection.exists():
                 time.sleep(POLL_S)
             if self._received:
-                jvm.end()  # Before its folder goes: it may be about to write there.
+                jvm.end()  # Before its folder is removed: it may be about to write there.
             if not connection.exists():
-                jvm.wait_for_last_words()
+                jvm.wait_for_output()
                 _logger.info("the JVM of Spark ended at once", extra={"pid": jvm.pid})
                 jvm.end()
                 _started.remove(jvm)
@@ -196,15 +196,15 @@ class JvmStart:
         if interrupted:
             end_jvm()
         for number, handler in self._before.items():
-            # As PySpark has it: Ctrl-C in a shell cancels Spark's jobs. Not if somebody asked
-            # for something else before.
+            # As in PySpark, Ctrl-C in a shell cancels Spark's jobs, unless another handler was
+            # set before.
             if handler is signal.default_int_handler and self._handler_of_spark is not None:
                 handler = self._handler_of_spark if not interrupted else handler
             if handler is not None:
                 signal.signal(number, handler)
         if self._received:
             signal.raise_signal(self._received[0])
-            raise KeyboardInterrupt  # Its handler has let us go on, but Spark is gone.
+            raise KeyboardInterrupt  # The handler has returned, but Spark is gone.
 
 
 _started: list[DriverJvm] = []
@@ -212,7 +212,7 @@ _started: list[DriverJvm] = []
 
 
 def quiet_jvm() -> None:
-    """Passes on no more of what a JVM of ours says: it is about to be ended."""
+    """Drops the output of our JVM from now on: it is about to be ended."""
     for jvm in _started:
         jvm.quiet()
 
@@ -227,7 +227,7 @@ def end_jvm() -> None:
 
 
 def kill_jvm() -> None:
-    """For those who cannot wait. May be called by a signal handler, while ``end_jvm`` waits."""
+    """Kills it without waiting. May be called by a signal handler, while ``end_jvm`` waits."""
     for jvm in _started:
         jvm.kill()
 
@@ -243,10 +243,10 @@ def _forget() -> None:
 def _command(settings: Mapping[str, str]) -> list[str]:
     from pyspark.find_spark_home import _find_spark_home
 
-    words = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
+    command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
     for name, value in settings.items():
-        words += ["--conf", f"{name}={value}"]
-    return [*words, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))]
+        command += ["--conf", f"{name}={value}"]
+    return [*command, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))]
 
 
 def _environment(connection: Path) -> dict[str, str]:
@@ -263,15 +263,15 @@ def _port_and_secret(written: bytes) -> tuple[int, str]:
 
 
 def _connect(port: int, secret: str) -> Any:
-    """PySpark's own way into a JVM that is there already, as under spark-submit."""
+    """Connects PySpark to a running JVM, as under spark-submit."""
     from pyspark.java_gateway import launch_gateway
 
-    told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-    os.environ.update(told)
+    variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(variables)
     try:
         return launch_gateway()  # type: ignore[no-untyped-call]
     finally:
-        for name in told:
+        for name in variables:
             with suppress(KeyError):
                 del os.environ[name]
 

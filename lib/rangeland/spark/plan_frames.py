@@ -1,10 +1,10 @@
-"""Data frames of a plan, and the way of rows through a transform.
+"""Data frames of a plan, with or without a transform.
 
-A frame reads the plan's slices in the executors and gives the columns of the contract. A
-transform gets such a frame; what it returns is written by the same file writer as all else.
-Receipts of the slices come home through an accumulator, keyed by slice: a stage that Spark
-runs again reports the same again. A slice that no task has read to its end has no receipt,
-and the proof will say so.
+A frame reads the plan's slices in the executors and has the columns of the contract. A
+transform gets such a frame; what it returns is written by the same file writer as all rows.
+Receipts of the slices return through an accumulator, by slice: a stage that Spark runs again
+reports the same receipts. A slice that no task has read to its end has no receipt, and the
+proof then fails.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rangeland.spark.transform import RUN_AGAIN, Transform, failure
 from rangeland.spark.transform_coverage import SeenOffsets
 
 FRAME_BATCH_BYTES = 8 << 20
-"""The JVM holds a whole Arrow batch at a time, outside its heap."""
+"""The JVM holds a whole Arrow batch at a time, off-heap."""
 
 FILES_SCHEMA = "error binary, result binary"
 
@@ -57,7 +57,7 @@ def plan_frame(
 ) -> DataFrame:
     """The rows of all slices, one Spark partition per task. Every action reads the same
     offsets again. ``receipts`` is an accumulator of receipts by slice index; ``aside`` is
-    where goes what cannot be decoded and a policy quarantines."""
+    where bytes go that cannot be decoded and that a policy quarantines."""
     frozen = [list(task) for task in tasks]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -78,8 +78,8 @@ def frame_batches(
     receipts: Any = None,
     aside: QuarantineWriterSettings | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task in batches that a JVM can hold. Without receipts, nobody would see
-    where rows are missing."""
+    """The rows of one task in batches that a JVM can hold. Without receipts nothing could be
+    skipped unnoticed, so only policies apply that need none."""
     if receipts is None:
         cluster = replace(cluster, policy=cluster.policy.without_receipts())
     reading = SliceReading(slices, aside)
@@ -99,7 +99,7 @@ def frame_batches(
 
 @contextmanager
 def no_foreign_errors() -> Iterator[None]:
-    """Beside a transform only its own exceptions may leave a task without a class of ours."""
+    """Turns foreign exceptions into Bug: any other foreign one is taken for the transform's."""
     try:
         yield
     except RangelandError:
@@ -126,13 +126,13 @@ def land_transformed(
     on_read: Callable[[SliceOffsets], None],
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[int, Receipt], list[DataFile]]:
-    """Reads through the transform and writes what it makes: receipts by slice, and files.
-    Raises Stopped where ``stop`` has ended it, and TransformFailed for what the transform
+    """Reads through the transform and writes its rows; returns receipts by slice, and files.
+    Raises TasksStopped if ``stop`` has ended it, and TransformFailed for what the transform
     itself raises, with the records that it fails on.
 
-    Where the rows still have topic, partition and offset, offsets that no row came of are
-    counted as filtered. An offset whose rows a transform spreads over several tasks counts
-    as made by each, which can only make fewer of them filtered."""
+    If the rows still have topic, partition and offset, offsets without a row are counted as
+    filtered. An offset whose rows a transform spreads over several tasks is counted in each,
+    so that too few offsets may be counted as filtered."""
     receipts = spark.sparkContext.accumulator({}, ByKey())
     frame = transform(plan_frame(spark, tasks, cluster, receipts, writer.aside))
     written = frame.mapInArrow(logged(_writing(writer, plan.slices, cluster.dialect)), FILES_SCHEMA)
@@ -157,12 +157,12 @@ def land_transformed(
     if unread := [s for task in tasks for s in task if s.index not in found_receipts]:
         if files:
             raise _stopped_early(transform, unread)
-        found_receipts |= _read_unasked(spark, unread, cluster, writer)
+        found_receipts |= _read_the_rest(spark, unread, cluster, writer)
     return _with_filtered(found_receipts, made), files
 
 
 def _gathered(rows: Sequence[Any]) -> tuple[list[DataFile], dict[int, int] | None]:
-    """The files of all tasks, and how many records of each slice have rows in them."""
+    """The files of all tasks, and the number of records of each slice that have rows in them."""
     files: list[DataFile] = []
     made: dict[int, int] | None = {}
     for row in rows:
@@ -187,12 +187,12 @@ def _stopped_early(transform: Transform, unread: Sequence[Slice]) -> TransformFa
     )
 
 
-def _read_unasked(
+def _read_the_rest(
     spark: Any, slices: Sequence[Slice], cluster: ClusterSettings, writer: WriterSettings
 ) -> dict[int, Receipt]:
-    """Receipts of slices that Spark has not read to their end, for a query without any row: its
-    condition is never true, say, or it joins with nothing. That no row came of these offsets is
-    known by that; what they hold besides (markers, damage) is known only by reading them."""
+    """Receipts of slices that Spark has not read to their end, for a query without any rows: its
+    condition is never true, say, or it joins an empty table. These offsets have no rows then,
+    but whether they have markers or damage is only known by reading them."""
     receipts = spark.sparkContext.accumulator({}, ByKey())
     frame = plan_frame(spark, [[piece] for piece in slices], cluster, receipts, writer.aside)
     watch(spark, frame.mapInArrow(nothing, "n long").collect, receipts, lambda _: None)

@@ -1,10 +1,10 @@
-"""The Python workers of a session: started early, and looked at before anything is written.
+"""The Python workers of a session: started early, and checked before anything is written.
 
-A cluster's workers run a Python of their own, with what is installed and shipped there. A
-look at them is a small Spark job whose function needs nothing but the standard library: it
-imports, on each worker, what a task will import, and tells what is not there. What it finds
-is judged here, in the driver. Workers that join later are not looked at; what Spark says of
-their failures is put into words by ``unfit_worker``.
+A cluster's workers run a Python of their own, with what is installed and shipped there. The
+probe is a small Spark job whose function needs only the standard library: on each worker it
+imports what a task will import, and reports what is missing. The driver checks the reports.
+Workers that join later are not probed; ``worker_failure`` explains the failures that Spark
+reports of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rangeland.decode import kernel_error
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import JobFileError, RangelandError, UsageError
 
-# What tasks import, in the order a person would put it right. Each may fail alone.
+# What tasks import, in the order to fix it. Each may fail on its own.
 PACKAGES = ("numpy", "pyarrow", "cramjam", "crc32c")
 ROOMS = (
     "rangeland.spark.executor_tasks",
@@ -30,27 +30,27 @@ ROOMS = (
     *(f"rangeland.dialects.{name}" for name in dialect_names()),
 )
 SHIPPING = "`rangeland submit JOB.yaml --env packed` packs one and writes the command"
-_PLACE = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
+_WORKER = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 
 Found = dict[str, Any]
 
 
 @dataclass
 class PythonWorkers:
-    """A look that is under way. ``wait`` for what it finds."""
+    """A probe of the workers that is running. ``wait`` returns its result."""
 
     is_local: bool
-    is_unfit: bool = False
-    """Somebody has been told so; whoever asks next is to look again."""
+    needs_recheck: bool = False
+    """It has failed and was reported; the next caller probes again."""
     _thread: Thread | None = None
     _found: list[Found] = field(default_factory=list)
     _failed: list[Exception] = field(default_factory=list)
 
-    def start(self, look: Callable[[], list[Found]]) -> None:
+    def start(self, probe: Callable[[], list[Found]]) -> None:
         def act() -> None:
             try:
-                self._found += look()
-            except Exception as error:  # for whoever waits
+                self._found += probe()
+            except Exception as error:  # raised by ``wait``
                 self._failed.append(error)
 
         self._thread = InheritableThread(target=act, name="rangeland-workers", daemon=True)
@@ -58,7 +58,7 @@ class PythonWorkers:
 
     @property
     def is_ready(self) -> bool:
-        """True where ``wait`` would not."""
+        """Whether ``wait`` would return at once."""
         return self.is_local or self._thread is None or not self._thread.is_alive()
 
     def wait(self, translated: Callable[[BaseException], BaseException]) -> None:
@@ -70,42 +70,41 @@ class PythonWorkers:
         if self.is_local or self._thread is None:
             return
         self._thread.join()
-        self.is_unfit = True
+        self.needs_recheck = True
         for error in self._failed:
             ours = translated(error)
             raise ours from (None if ours is error else error)
         check_workers(self._found)
-        self.is_unfit = False
+        self.needs_recheck = False
 
 
-_looks: dict[tuple[str, ...], PythonWorkers] = {}
+_probes: dict[tuple[str, ...], PythonWorkers] = {}
 
 
 def start_workers(spark: Any, more: Sequence[str] = ()) -> PythonWorkers:
-    """Has the executors start their Python workers and import what a task needs, and the
-    packages ``more`` that this job's tasks need, once per Spark application and without waiting
-    for it."""
+    """Makes the executors start their Python workers and import what a task needs, with the
+    packages ``more`` of this job, once per Spark application and without waiting for it."""
     context = spark.sparkContext
     names = [*PACKAGES, *more, *ROOMS]
     key = (context.applicationId, *names)
-    workers = _looks.get(key)
-    if workers is None or workers.is_unfit:
+    workers = _probes.get(key)
+    if workers is None or workers.needs_recheck:
         workers = PythonWorkers(str(context.master).startswith("local"))
-        _looks[key] = workers
+        _probes[key] = workers
         count = int(context.defaultParallelism)
-        look = looking(names)
+        probe = import_probe(names)
         workers.start(
-            lambda: list(context.parallelize(range(count), count).mapPartitions(look).collect())
+            lambda: list(context.parallelize(range(count), count).mapPartitions(probe).collect())
         )
     return workers
 
 
-def looking(names: Sequence[str]) -> Callable[[Iterator[int]], Iterator[Found]]:
-    """A function for Spark that imports ``names`` and tells how that went. It is sent whole,
-    since a worker may have nothing of ours: it must name nothing outside itself."""
+def import_probe(names: Sequence[str]) -> Callable[[Iterator[int]], Iterator[Found]]:
+    """A function for Spark that imports ``names`` and reports the result. It is pickled by
+    value, since a worker may lack this library: it must not refer to anything outside itself."""
     wanted = list(names)
 
-    def look(_: Iterator[int]) -> Iterator[dict[str, Any]]:
+    def probe(_: Iterator[int]) -> Iterator[dict[str, Any]]:
         import importlib
         import platform
         import sys
@@ -129,7 +128,7 @@ def looking(names: Sequence[str]) -> Callable[[Iterator[int]], Iterator[Found]]:
             "pyspark": getattr(sys.modules.get("pyspark"), "__version__", ""),
         }
 
-    return look
+    return probe
 
 
 def check_workers(found: Sequence[Found]) -> None:
@@ -168,7 +167,7 @@ def _cannot_decode(why: str, hosts: Sequence[str]) -> UsageError:
 def _cannot_import(worker: Found, hosts: Sequence[str]) -> JobFileError:
     failed: dict[str, str] = worker["failed"]
     packages = [name for name in failed if not name.startswith("rangeland")]
-    # Without its packages ours fails too, for that reason and not for its own.
+    # Without its packages this library fails to import, too: they are the reason.
     names = packages or ["rangeland"]
     ours = (
         "ship it with --py-files; `rangeland submit JOB.yaml` makes the zip and writes the command"
@@ -187,10 +186,10 @@ def _cannot_import(worker: Found, hosts: Sequence[str]) -> JobFileError:
     )
 
 
-def unfit_worker(text: str) -> RangelandError | None:
-    """What Spark tells of a worker that could not do its work for what it is, as ours."""
-    place = _PLACE.search(text)
-    where = f" on {place[1]} (executor {place[2]})" if place else ""
+def worker_failure(text: str) -> RangelandError | None:
+    """The error for a Python worker that lacks something, by Spark's report of its failure."""
+    worker = _WORKER.search(text)
+    where = f" on {worker[1]} (executor {worker[2]})" if worker else ""
     if absent := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", text):
         return JobFileError(
             f"a Python worker{where} cannot import {absent[1]}",

@@ -1,9 +1,8 @@
-"""New rows of a range in the place of the old ones, in one commit of Spark's Delta writer.
+"""Replaces the rows of a range in one commit of Spark's Delta writer.
 
-The prepared files are read as the table's own would be and written through
-``replaceWhere``: rows of other ranges in the same files stay, and Delta refuses the commit
-if somebody has changed those rows meanwhile. The transaction id makes a second try of the
-same swap do nothing.
+The prepared files are read like the table's own and written with ``replaceWhere``: rows of
+other ranges in the same files stay, and Delta refuses the commit if another writer has changed
+the replaced rows meanwhile. Because of the transaction id a second attempt does nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
 
 
 def keys_of(frame: Any, by_broker: bool) -> list[str]:
-    """The columns that name an offset, as the table spells them."""
+    """The columns that identify an offset, with the table's spelling."""
     wanted = ("topic", "partition", "offset", *(["broker"] if by_broker else []))
     return [name for name in frame.columns if name.lower() in wanted]
 
 
 def condition(frame: Any, ranges: Sequence[Range]) -> str:
-    """The rows of the ranges, in SQL."""
+    """The condition for the rows of the ranges, in SQL."""
     spelled = {name.lower(): f"`{name}`" for name in keys_of(frame, True)}
     pieces = []
     for r in ranges:
@@ -45,7 +44,7 @@ def condition(frame: Any, ranges: Sequence[Range]) -> str:
 
 
 def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile]) -> Any:
-    """The rows of files that are written and not committed, with the table's columns."""
+    """The rows of uncommitted files, with the table's columns."""
     from pyspark.sql import functions as f
 
     groups: dict[tuple[tuple[str, str | None], ...], list[str]] = {}
@@ -56,7 +55,7 @@ def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile])
     for values, paths in groups.items():
         given = dict(values)
         stored = type(table.schema)([c for c in table.schema.fields if c.name not in given])
-        # Spark would take [, {, * and ? in a path for a pattern.
+        # Otherwise Spark would treat [, {, * and ? in a path as a pattern.
         rows = spark.read.schema(stored).option("__globPaths__", "false").parquet(*paths)
         columns = [
             f.lit(given[c.name]).cast(c.dataType).alias(c.name)
@@ -69,9 +68,9 @@ def prepared_frame(spark: Any, table: Any, path: str, files: Sequence[DataFile])
 
 
 def compare(old: Any, new: Any, *, by_broker: bool = False) -> ReplacedRange:
-    """What a swap changes, offset by offset. The order of columns is the same on both sides;
-    an offset with several rows is the same only if all of them are. Raises StorageFailed
-    where Spark cannot compare or read them."""
+    """What a replacement changes, offset by offset. Both sides have the same columns in the
+    same order; an offset with several rows is the same only if all of them are. Raises
+    StorageFailed if Spark cannot compare or read them."""
     from pyspark.errors import PySparkException
 
     try:
@@ -81,7 +80,7 @@ def compare(old: Any, new: Any, *, by_broker: bool = False) -> ReplacedRange:
 
 
 def comparison(old: Any, new: Any, by_broker: bool) -> Any:
-    """The frame with the one row of ``compare``."""
+    """A frame with one row, the counts of ``compare``."""
     from pyspark.sql import functions as f
 
     keys = keys_of(old, by_broker)
@@ -103,9 +102,9 @@ def comparison(old: Any, new: Any, by_broker: bool) -> Any:
     return both.agg(*counts)
 
 
-def swap(new: Any, path: str, where: str, transaction: tuple[str, int]) -> None:
-    """Commits ``new`` in the place of the rows of ``where``. Raises Conflict where somebody
-    has changed them meanwhile."""
+def replace_rows(new: Any, path: str, where: str, transaction: tuple[str, int]) -> None:
+    """Commits ``new`` instead of the rows of ``where``. Raises Conflict if another writer has
+    changed them meanwhile."""
     application, sequence = transaction
     try:
         (
@@ -126,9 +125,7 @@ def _translated(error: Exception, path: str) -> RangelandError:
     text = _first_line(error)
     names = f"{type(error).__name__} {text}"
     if any(name in names for name in CONFLICTS):
-        return Conflict(
-            f"replacing rows of {path}", why=f"others have changed them meanwhile: {text}"
-        )
+        return Conflict(f"replacing rows of {path}", why=f"another writer has changed them: {text}")
     return StorageFailed(f"replacing rows of {path}", why=text)
 
 

@@ -1,8 +1,8 @@
-"""Which Spark, Scala, Delta and Java this library is made for, and what a session has.
+"""Which Spark, Scala, Delta and Java this library supports, and what a session has.
 
-Delta Kernel is called by its inner names, which change between minor releases: a session of
-other versions would fail somewhere in the middle of a landing, with words of the JVM. So it
-is refused at the start, in ours. Patch releases may differ.
+Internal names of Delta Kernel are used, which change between minor releases: with other
+versions a landing would fail halfway, with an error of the JVM. So other versions are refused
+at the start. Patch releases may differ.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _INSTALL = "pip install 'pyspark==4.2.0' 'delta-spark==4.4.0'"
 
 @dataclass(frozen=True, slots=True)
 class RuntimeVersions:
-    """Of one driver. ``pyspark`` is the Python side, ``spark`` the JVM's and ``home`` its
-    folder; ``delta`` is that of Delta Kernel, empty where there is none."""
+    """The versions of one driver. ``pyspark`` is the Python side, ``spark`` the JVM's and
+    ``home`` its folder; ``delta`` is that of Delta Kernel, empty if there is none."""
 
     pyspark: str
     spark: str
@@ -36,7 +36,7 @@ class RuntimeVersions:
 
 
 def versions_of(jvm: Any) -> RuntimeVersions:
-    """What a driver runs. Reads a few words from its JVM, which needs no session for it."""
+    """The versions that a driver runs, read from its JVM; no session is needed."""
     from pyspark import __version__ as pyspark
 
     return RuntimeVersions(
@@ -67,8 +67,7 @@ def _loaded(jvm: Any, name: str) -> Any:
 
 
 def refuse_others(found: RuntimeVersions) -> None:
-    """Raises UsageError where a version is not one this library is made for, or where there
-    is no Delta."""
+    """Raises UsageError if a version is not supported, or if there is no Delta."""
     refuse_other_engine(found)
     if not found.delta:
         raise UsageError(
@@ -82,11 +81,11 @@ def refuse_others(found: RuntimeVersions) -> None:
 
 
 def refuse_other_engine(found: RuntimeVersions) -> None:
-    """Of PySpark, Spark, Scala and Java."""
+    """Checks PySpark, Spark, Scala and Java."""
     place = f" in {found.home}" if found.home else ""
     if _minor(found.pyspark) != _minor(found.spark):
         raise UsageError(
-            f"PySpark is {found.pyspark} and the Spark it speaks to{place} is {found.spark}",
+            f"PySpark is {found.pyspark} and the Spark it uses{place} is {found.spark}",
             why="both sides of a session must be of one version",
             do=f"Use the spark-submit of PySpark {SPARK}, or unset SPARK_HOME",
             pyspark=found.pyspark,
@@ -103,7 +102,7 @@ def refuse_other_engine(found: RuntimeVersions) -> None:
 
 
 def refuse_other_delta(found: RuntimeVersions) -> None:
-    """Where there is one at all."""
+    """Checks Delta, if there is one."""
     if found.delta and _minor(found.delta) != DELTA:
         remedy = f"Take other Delta jars away and start it with --packages {DELTA_PACKAGE}"
         raise _other("Delta", found.delta, DELTA, remedy)
@@ -120,11 +119,11 @@ def _other(what: str, found: str, wanted: str, remedy: str) -> UsageError:
 
 
 def _minor(version: str) -> str:
-    """``4.2`` of ``4.2.0-SNAPSHOT``."""
+    """``4.2`` for ``4.2.0-SNAPSHOT``."""
     return ".".join(version.split(".")[:2])
 
 
 def _feature(java: str) -> int:
-    """8 of ``1.8.0_412``, 17 of ``17.0.15``; 0 where it cannot be read."""
+    """8 for ``1.8.0_412``, 17 for ``17.0.15``; 0 if it cannot be read."""
     found = re.match(r"(?:1\.)?(\d+)", java)
     return int(found.group(1)) if found else 0

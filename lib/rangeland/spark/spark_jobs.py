@@ -1,9 +1,9 @@
-"""Tasks on the executors, as one Spark job: started, watched, ended.
+"""Runs tasks on the executors as one Spark job, watches it and ends it.
 
-Errors of the taxonomy come back from a task as values, so that they arrive whole; those
-that another machine may not have (a broker out of reach, a full disk) are raised while
-Spark has attempts left, so that it tries elsewhere. How far each slice is comes through an
-accumulator; a retried or twin task reports the same slice again and changes nothing.
+Our own errors return from a task as values, so that nothing of them is lost; those that may
+not occur on another machine (an unreachable broker, a full disk) are raised while Spark has
+attempts left, so that it tries elsewhere. The progress of each slice is reported through an
+accumulator; a retried or speculative task reports the same again and changes nothing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed, Unreachable
 from rangeland.model import Slice, TaskResult
 from rangeland.spark.executor_tasks import WriterSettings, land_slices
-from rangeland.spark.python_workers import unfit_worker
+from rangeland.spark.python_workers import worker_failure
 from rangeland.spark.task_logging import logged
 
 POLL_SECONDS = 0.05
 ERROR = "error"
 LOST = ("ExecutorLostFailure", "Python worker exited unexpectedly", "executor lost")
-"""How Spark says that the failure was not ours."""
+"""How Spark reports that an executor or worker failed, and not the task."""
 SliceOffsets = dict[int, int]
 _NOISY = (
     "org.apache.spark.executor.Executor",
@@ -40,11 +40,11 @@ _logger = logging.getLogger(__name__)
 
 
 class TasksStopped(Exception):
-    """The driver was told to stop before the tasks were done."""
+    """The caller has stopped the tasks before they were done."""
 
 
 class ByKey(AccumulatorParam[dict[Any, Any]]):
-    """Dictionaries that are merged; a key that comes again says the same again."""
+    """Merges dictionaries; a repeated key has the same value again."""
 
     def zero(self, value: dict[Any, Any]) -> dict[Any, Any]:
         return {}
@@ -75,8 +75,8 @@ def land_until(
     on_read: Callable[[SliceOffsets], None],
     stop: Callable[[], bool],
 ) -> tuple[list[TaskResult], RangelandError | None]:
-    """As ``land_tasks``, but results come home as tasks end: the tasks that have ended by the
-    time ``stop`` says so or another one fails, and the error if there was one."""
+    """As ``land_tasks``, but results return as tasks end: those of the tasks that have ended
+    by the time ``stop`` is true or another task fails, and the error if there was one."""
     done = spark.sparkContext.accumulator({}, ByKey())
     ended = spark.sparkContext.accumulator({}, ByKey())
     failed = None
@@ -98,8 +98,8 @@ def _reading(
     done: Any,
     ended: Any = None,
 ) -> Callable[[], list[Any]]:
-    """The Spark action that reads and writes all tasks. It gives their results, unless these
-    are to come home one by one, through the accumulator ``ended``."""
+    """The Spark action that reads and writes all tasks. It returns their results, unless they
+    are to return one by one, through the accumulator ``ended``."""
     context = spark.sparkContext
     attempts = int(context.getConf().get("spark.task.maxFailures", "4"))
     local = context.master.startswith("local")
@@ -128,7 +128,7 @@ def _reading(
 
 
 def may_pass_elsewhere(error: RangelandError, attempts: int) -> bool:
-    """True while Spark would try this task again, perhaps on another machine."""
+    """Whether Spark will try this task again, perhaps on another machine."""
     context = TaskContext.get()
     attempt = context.attemptNumber() if context is not None else attempts
     return isinstance(error, Unreachable | StorageFailed) and attempt + 1 < attempts
@@ -143,8 +143,8 @@ def watch(
     group: str = "",
 ) -> list[Any]:
     """Runs a Spark action in a thread of its own and reports from this one. The first error
-    that a task hands in ends the others. Raises Stopped where ``stop`` has ended it. ``group``
-    is a name for the job in Spark, for who wants to ask about it afterwards."""
+    that a task returns ends the others. Raises TasksStopped if ``stop`` has ended it. ``group``
+    is the name of the job in Spark, for queries about it afterwards."""
     group = group or job_group()
     context = spark.sparkContext
     outcome: list[Any] = []
@@ -153,7 +153,7 @@ def watch(
         try:
             context.setJobGroup(group, "rangeland: read and write slices", True)
             outcome.append(action())
-        except BaseException as error:  # handed to the thread that waits
+        except BaseException as error:  # for the thread that waits
             outcome.append(error)
 
     thread = InheritableThread(target=act, name="rangeland-job", daemon=True)
@@ -168,13 +168,13 @@ def watch(
             seen = dict(done.value)
             error = seen.pop(ERROR, None)
             if error is not None and failed is None:
-                # One task has failed for good: the others' work will not be used.
+                # One task has failed for good: the results of the others are not needed.
                 failed = error
                 _logger.info("cancelling the Spark job: %s", error, extra={"group": group})
                 context.cancelJobGroup(group)
             on_read(seen)
             if failed is None and (stopped or stop()):
-                # Said again until it is heard: the job may not have begun when first said.
+                # Repeated until it ends: the job may not have started at the first call.
                 stopped = True
                 context.cancelJobGroup(group)
     except BaseException:
@@ -190,15 +190,15 @@ def watch(
 
 
 def job_group() -> str:
-    """A name for a job of Spark that no other has."""
+    """A unique name for a Spark job."""
     return f"rangeland-{uuid.uuid4()}"
 
 
 @contextmanager
 def quiet_executors(spark: Any) -> Iterator[None]:
-    """On one machine the executors log to the same stderr as we do: dozens of lines of Java for
-    an exception that is reported anyway. Elsewhere they keep their logs."""
-    pyspark_logger = logging.getLogger("SQLQueryContextLogger")  # has the whole Java trace, too
+    """Silences local executors, which log to our own stderr: dozens of lines of Java for an
+    exception that is reported anyway. Executors of a cluster keep their logs."""
+    pyspark_logger = logging.getLogger("SQLQueryContextLogger")  # it logs the whole Java trace, too
     pyspark_logger.setLevel(logging.CRITICAL)
     context = spark.sparkContext
     if not context.master.startswith("local"):
@@ -210,7 +210,7 @@ def quiet_executors(spark: Any) -> Iterator[None]:
         for name in _NOISY:
             before.append((name, log4j.LogManager.getLogger(name).getLevel()))
             log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
-    except Exception:  # a Spark that logs in another way
+    except Exception:  # another logging backend
         before = []
     try:
         yield
@@ -221,8 +221,8 @@ def quiet_executors(spark: Any) -> Iterator[None]:
 
 
 def failed_task(spark: Any, group: str) -> int | None:
-    """The number of a task, within its stage, that has failed in the newest job of a group;
-    None where Spark does not tell. It helps to search, and proves nothing."""
+    """The number of a failed task, within its stage, in the newest job of a group; None if it
+    is not known. Only a hint for a search."""
     context = spark.sparkContext
     try:
         java = context._jsc.sc()
@@ -235,13 +235,13 @@ def failed_task(spark: Any, group: str) -> int | None:
                 tasks = java.statusStore().taskList(stage, 0, 0, 1, nothing, True, failed)
                 if tasks.nonEmpty():
                     return int(tasks.head().index())
-    except Exception:  # whatever another Spark calls these
+    except Exception:  # another Spark may have other names
         return None
     return None
 
 
 def settled(outcome: Any) -> list[Any]:
-    """The results, or the error that a task, or Spark, handed in."""
+    """The results. Raises the error of a task or of Spark, if there is one."""
     if isinstance(outcome, BaseException):
         ours = translated(outcome)
         raise ours from (None if ours is outcome else outcome)
@@ -252,7 +252,7 @@ def settled(outcome: Any) -> list[Any]:
 
 
 def translated(error: BaseException) -> BaseException:
-    """What Spark raised, as one of ours. Our own errors are found again by their name."""
+    """An error of Spark as one of this library. Our own are recognised by their names."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
@@ -264,8 +264,8 @@ def translated(error: BaseException) -> BaseException:
         kind = getattr(errors, named[-1][0], None)
         if isinstance(kind, type) and issubclass(kind, RangelandError):
             return kind(named[-1][1].rstrip("."))
-    if (unfit := unfit_worker(text)) is not None:
-        return unfit
+    if (failure := worker_failure(text)) is not None:
+        return failure
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     cause = next(
         (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception):", line)), ""
@@ -281,12 +281,12 @@ def translated(error: BaseException) -> BaseException:
     return Bug(
         "a Spark job of this run failed",
         why=cause or (lines[0] if lines else type(error).__name__),
-        do="look at the executors' logs",
+        do="read the executors' logs",
     )
 
 
 def jvm_gone(error: BaseException) -> EngineFailed:
-    """What a call over py4j says when nobody is there any more."""
+    """The error for a call over py4j to a JVM that has ended."""
     gone = EngineFailed(
         "the JVM that runs Spark has gone",
         why=f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,

@@ -1,8 +1,8 @@
-"""One Spark session with Delta, made or found.
+"""A Spark session with Delta: the existing one, or a new one.
 
-Under ``spark-submit`` and in notebooks there is a session, or its settings, already: they
-are taken as they are. On a plain machine a local one is made. Nothing here reads or
-writes; a session of other versions, or without Delta, is refused with what to do.
+Under ``spark-submit`` and in notebooks there is a session, or its settings, already: they are
+used unchanged. Otherwise a local session is started. A session of other versions, or without
+Delta, is refused, with what to do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DEFAULTS = {
     "spark.sql.extensions": EXTENSION,
     "spark.sql.catalog.spark_catalog": CATALOG,
     "spark.ui.enabled": "false",
-    # The console bar writes to the stream that our own progress uses.
+    # Spark's progress bar would write to the same stream as our own.
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -46,14 +46,14 @@ def open_spark(
     app_name: str = "rangeland", settings: Mapping[str, str] | None = None, *, table: str = ""
 ) -> Any:
     """The active session, or a new one with ``settings`` over the defaults; for a ``table`` on
-    S3 it can reach that. Raises UsageError when Java or Delta is missing, and as
-    ``jar_files`` where jars cannot be fetched."""
+    S3 with the jars for it. Raises UsageError if Java or Delta is missing, and what
+    ``jar_files`` raises if jars cannot be fetched."""
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return with_delta(active)
-    # Without this a local worker is whatever python3 the PATH finds, without pyarrow.
+    # Otherwise a local worker is the python3 on the PATH, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if _submitted():
         return _started(app_name, {}, lambda settings: None)
@@ -77,19 +77,19 @@ def _started(
         context_made()
         session = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     except Exception as error:
-        raise _not_fit() or _not_started(error) from error
+        raise _version_mismatch() or _not_started(error) from error
     session.sparkContext.setLogLevel("ERROR")
     return with_delta(session)
 
 
 def _submitted() -> bool:
-    """True where spark-submit has already decided master and packages."""
+    """Whether spark-submit has already set master and packages."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def local_settings(table: str = "") -> dict[str, str]:
-    """A session of this machine: Delta from our own cache of jars, so that nothing has to be
-    resolved when it starts, and a JVM that is quiet."""
+    """Settings of a local session: with Delta from our own cache of jars, so that nothing has
+    to be resolved at the start, and with little logging by the JVM."""
     find_java()
     quiet = Path(__file__).with_name("log4j2.properties")
     options = f"-Dlog4j2.configurationFile={quiet.as_uri()}" if quiet.is_file() else ""
@@ -98,7 +98,7 @@ def local_settings(table: str = "") -> dict[str, str]:
         **DEFAULTS,
         "spark.master": os.environ.get("RANGELAND_MASTER", "local[*]"),
         "spark.driver.memory": os.environ.get("RANGELAND_DRIVER_MEMORY", "1g"),
-        # Spark's 200 and Delta's 50 are made for clusters: here most of them would be empty.
+        # The defaults, 200 and 50, are for clusters: here most partitions would be empty.
         "spark.sql.shuffle.partitions": str(max(8, 2 * (os.cpu_count() or 1))),
         "spark.databricks.delta.snapshotPartitions": "4",
         "spark.driver.host": "127.0.0.1",
@@ -109,7 +109,7 @@ def local_settings(table: str = "") -> dict[str, str]:
 
 
 def with_delta(session: Any) -> Any:
-    """The session, once it is certain that it carries the Delta and the Spark we are made for."""
+    """The session, after checking that its Delta and Spark are supported."""
     found = versions_of(session._jvm)
     refuse_others(found)
     fields = {"spark": found.spark, "delta": found.delta, "java": found.java}
@@ -117,9 +117,9 @@ def with_delta(session: Any) -> Any:
     return session
 
 
-def _not_fit() -> UsageError | None:
-    """Why no session came up, where that is another Spark, Java or Delta: what such a one
-    says itself is a missing method, or less. None where there is no JVM left to ask."""
+def _version_mismatch() -> UsageError | None:
+    """The reason why no session started, if that is an unsupported Spark, Java or Delta, whose
+    own error would be a missing method or less. None if the JVM has ended."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -141,15 +141,15 @@ def _not_started(error: Exception) -> Exception:
     if isinstance(error, JvmExited):
         return UsageError(
             "Spark could not be started",
-            why="its JVM ended at once; what it said stands above",
-            do="see that a JDK, 17 or newer, is what JAVA_HOME names, then try again",
+            why="its JVM ended at once; its own output is above",
+            do="check that JAVA_HOME names a JDK, 17 or newer, then try again",
         )
     if "stopped SparkContext" in text or "unresponsive" in text:
         return Unreachable(
             "the Spark cluster cannot be reached",
             why="its master did not answer, or has ended the application before it began",
-            do="see that the URL of --master (or RANGELAND_MASTER) is right and its master is up; "
-            f"a master of another Spark than {SPARK} looks the same, and its own log says "
-            "InvalidClassException. What Spark says of it stands above",
+            do="check that the URL of --master (or RANGELAND_MASTER) is right and its master is "
+            f"up; a master of another Spark than {SPARK} looks the same, and its own log says "
+            "InvalidClassException. Spark's own output is above",
         )
     return StorageFailed("Spark could not be started", why=text[:300])

@@ -1,8 +1,8 @@
-"""Which offsets have rows in a table, as runs: three columns are read, nothing is shuffled.
+"""Which offsets have rows in a table, as runs: reads three columns and shuffles nothing.
 
-Each task gathers the offsets it sees, eight bytes a row, and gives their runs; an offset
-with several rows is in several runs. Files that the table names and that are gone are
-passed over: their rows are then among the holes.
+Each task collects the offsets it reads, eight bytes a row, and returns their runs; an offset
+with several rows is in several runs. Missing files of the table are ignored: their rows are
+then reported as holes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _SCHEMA = pa.schema(
 
 
 def table_frame(spark: Any, path: str) -> Any:
-    """The table as it is now. Raises TableRefused where its rows do not say which offset
-    they came of."""
+    """The table as it is now. Raises TableRefused if its rows do not say which offset they
+    came from."""
     frame = spark.read.format("delta").load(path)
     types = {name.lower(): kind for name, kind in frame.dtypes}
     wrong = [name for name, kind in NEEDED.items() if types.get(name) != kind]
     if wrong:
         raise TableRefused(
-            f"the rows of {path} do not say which offset they came of",
+            f"the rows of {path} do not say which offset they came from",
             why=f"there is no column {' or '.join(wrong)} of the type of the contract",
             do="let the transform keep topic, partition and offset as they are",
         )
@@ -51,9 +51,9 @@ def table_frame(spark: Any, path: str) -> Any:
 
 
 def runs_in(spark: Any, frame: Any, *, by_broker: bool = False) -> dict[Partition, Runs]:
-    """The runs of offsets that have rows, per partition. Rows without an offset are left
-    out. ``by_broker``: partitions are numbered per broker; else a column of that name is
-    somebody's own."""
+    """The runs of offsets that have rows, by partition. Rows without an offset are left out.
+    ``by_broker``: partitions are numbered per broker; otherwise a column ``broker`` is not
+    ours."""
     columns = [*NEEDED, *(["broker"] if by_broker else [])]
     with _passing_over_missing_files(spark):
         table = frame.select(*columns).mapInArrow(_runs_of_task, _RUNS).toArrow()
@@ -72,8 +72,8 @@ def runs_in(spark: Any, frame: Any, *, by_broker: bool = False) -> dict[Partitio
 def rows_of_entries(
     spark: Any, frame: Any, pieces: Mapping[Partition, Sequence[LandedPiece]]
 ) -> dict[Partition, CountedRange]:
-    """The distinct rows of every piece, told by offset and position. ``pieces`` of each
-    partition are sorted and apart. Raises TableRefused where rows have no position."""
+    """The distinct rows of every piece, by offset and position. ``pieces`` of each partition
+    are sorted and disjoint. Raises TableRefused if rows have no position."""
     from pyspark.sql import functions as f
 
     types = {name.lower(): kind for name, kind in frame.dtypes}
@@ -105,8 +105,8 @@ def _count_pieces(
     batches: Iterator[pa.RecordBatch],
     borders: Mapping[tuple[str, int, str], tuple[list[int], list[int]]],
 ) -> Iterator[pa.RecordBatch]:
-    """Rows (partition, kind, number, n): of a piece, how many distinct rows it has; of an
-    offset, that a row of it is there again, or that it is in no piece."""
+    """Rows (partition, kind, number, n): for a piece, how many distinct rows it has; for an
+    offset, that a row of it is duplicated, or that it is in no piece."""
     for batch in batches:
         for topic, number, broker, offsets, _, copies in _groups(pa.Table.from_batches([batch])):
             if (topic, number, broker) not in borders:
@@ -136,7 +136,8 @@ def _count_pieces(
 
 
 def _counted(table: pa.Table, pieces: Mapping[Partition, int]) -> dict[Partition, CountedRange]:
-    """For each partition, which has so many pieces, what all tasks have counted of it."""
+    """The sums of what all tasks have counted, by partition; ``pieces`` are the numbers of
+    pieces."""
     rows = {partition: [0] * count for partition, count in pieces.items()}
     twice: dict[Partition, list[int]] = {partition: [] for partition in pieces}
     strange: dict[Partition, list[int]] = {partition: [] for partition in pieces}
@@ -156,13 +157,13 @@ def _counted(table: pa.Table, pieces: Mapping[Partition, int]) -> dict[Partition
 
 
 def has_rows(spark: Any, frame: Any, where: str) -> bool:
-    """True where the table has a row that this SQL is true of."""
+    """Whether the table has a row for which this SQL condition is true."""
     with _passing_over_missing_files(spark):
         return bool(frame.where(where).limit(1).count())
 
 
 def files_with(spark: Any, frame: Any, partition: Partition, offset: int) -> list[str]:
-    """The files that hold a row of the offset, one name for each row."""
+    """The files that have a row of the offset, one name for each row."""
     from pyspark.sql import functions as f
 
     rows = frame.where(f.col("topic") == partition.topic)

@@ -1,9 +1,9 @@
-"""The transform of a job: its author's function from DataFrame to DataFrame.
+"""The transform of a job: the user's function from DataFrame to DataFrame.
 
 It is loaded and called here. Whatever the function raises, when it is called or later in Spark's
-tasks, is its author's to correct: it becomes an error that names the function, the exception and
-the line. Two things are not the author's: an error of our own taxonomy that comes through the
-function, and an engine that has gone away.
+tasks, becomes an error that names the function, the exception and the line, for its author to
+correct. Two errors are not the author's: one of this library that passes through the function,
+and the loss of the engine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rangeland.spark.spark_jobs import translated
 MAX_MESSAGE = 500
 OURS = "rangeland.errors."
 RUN_AGAIN = "then run again: the same offsets are read"
-# Classes of SQLSTATE that speak of a query or its data, and not of the engine: feature not
+# Classes of SQLSTATE for errors of a query or its data, and not of the engine: feature not
 # supported, cardinality, data exception, exceptions of functions, syntax, raise_error.
 _QUERY_STATES = ("0A", "21", "22", "38", "39", "42", "P0")
 _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
@@ -38,7 +38,7 @@ _LIBRARIES = ("site-packages", "dist-packages", "pyspark", "py4j", "pyspark.zip"
 
 @dataclass(frozen=True, slots=True)
 class RaisedByTransform:
-    """An exception of a transform: its class, its message, and the author's line it passed."""
+    """An exception of a transform: its class, its message, and the line of the author's code."""
 
     exception: str
     message: str
@@ -51,20 +51,20 @@ class RaisedByTransform:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """``name`` is as the job file has it, ``module:function``."""
+    """``name`` is ``module:function``, as in the job file."""
 
     name: str
     function: Callable[[DataFrame], DataFrame]
 
     def __call__(self, frame: DataFrame) -> DataFrame:
-        """Raises JobFileError where the function cannot make a query of such a frame."""
+        """Raises JobFileError if the function fails or does not return a query."""
         try:
             made: Any = self.function(frame)
         except (Exception, SystemExit) as error:
             raise self._in_call(error) from error
         if not isinstance(made, DataFrame):
             raise JobFileError(
-                f"the transform {self.name} returns no DataFrame",
+                f"the transform {self.name} does not return a DataFrame",
                 why=f"it returned {type(made).__name__}",
                 do="return the DataFrame that is to be landed",
             )
@@ -82,8 +82,8 @@ class Transform:
 
 
 def load_transform(name: str) -> Transform:
-    """The function that ``module:function`` names, from the path or the working folder. Raises
-    JobFileError where there is no such function, or its module cannot be imported."""
+    """The function that ``module:function`` names, from the Python path or the working folder.
+    Raises JobFileError if there is no such function, or its module cannot be imported."""
     module_name, _, function_name = name.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
@@ -110,7 +110,7 @@ def load_transform(name: str) -> Transform:
 
 
 def transformed_schema(spark: Any, transform: Transform, rows: pa.Schema) -> pa.Schema:
-    """The columns that a transform makes of such rows, without reading anything."""
+    """The columns that a transform returns for such rows, without reading anything."""
     empty = spark.createDataFrame([], from_arrow_schema(rows))
     made = transform(empty).schema
     if not made.fields:
@@ -130,8 +130,8 @@ def transformed_schema(spark: Any, transform: Transform, rows: pa.Schema) -> pa.
 
 
 def failure(transform: Transform, error: BaseException) -> TransformFailed | None:
-    """What a transform has raised in Spark's tasks, as an error that names it; None where the
-    error is not the transform's."""
+    """The error for what a transform has raised in Spark's tasks; None if the error is not the
+    transform's."""
     raised = raised_of(error)
     if raised is None:
         return None
@@ -153,7 +153,7 @@ def transform_failed(name: str, raised: RaisedByTransform) -> TransformFailed:
 
 
 def raised_of(error: BaseException) -> RaisedByTransform | None:
-    """The exception of a query that Spark reports, if it is one of the query and its data."""
+    """The exception that Spark reports, if it is one of the query or its data."""
     if not isinstance(error, PySparkException):
         return None
     text = str(error)
@@ -161,7 +161,7 @@ def raised_of(error: BaseException) -> RaisedByTransform | None:
         raised = raised_in(text)
         return None if raised.exception.startswith(OURS) else raised
     state = None
-    with suppress(Exception):  # asks the JVM, which may have gone
+    with suppress(Exception):  # calls the JVM, which may have ended
         state = error.getSqlState()
     if state is None or not state.startswith(_QUERY_STATES):
         return None
@@ -169,13 +169,13 @@ def raised_of(error: BaseException) -> RaisedByTransform | None:
 
 
 def raised_in(text: str) -> RaisedByTransform:
-    """The exception of a traceback that Python has printed, within whatever text."""
+    """The exception of a Python traceback within any text."""
     frames = list(_FRAME.finditer(text))
     if not frames:
         return RaisedByTransform("PythonException", _one_line(text))
     after = text[frames[-1].end() :].splitlines()[1:]
     while after and (after[0].startswith("    ") or not after[0].strip()):
-        after.pop(0)  # the line of the source, and the marks below it
+        after.pop(0)  # the source line, and the marks below it
     name, _, message = _one_line("\n".join(after)).partition(": ")
     return RaisedByTransform(
         name.rstrip(":"), message, _place([(f["file"], int(f["line"])) for f in frames])
@@ -183,7 +183,7 @@ def raised_in(text: str) -> RaisedByTransform:
 
 
 def raised_here(error: BaseException) -> RaisedByTransform:
-    """An exception of this process."""
+    """An exception in this process."""
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SyntaxError):
         return RaisedByTransform(type(error).__name__, str(error))
@@ -192,14 +192,14 @@ def raised_here(error: BaseException) -> RaisedByTransform:
 
 
 def _place(frames: list[tuple[str, int]]) -> str:
-    """``file.py:12`` of the last frame that is of no library; of the last, if all are."""
+    """``file.py:12`` of the last frame outside libraries; of the last one, if all are inside."""
     own = [f for f in frames if not any(part in f[0] for part in _LIBRARIES)]
     file, line = (own or frames or [("", 0)])[-1]
     return f"{os.path.basename(file)}:{line}" if file else ""
 
 
 def _one_line(text: str) -> str:
-    """What is said before Spark adds the query, on one line."""
+    """The message without the query that Spark appends, on one line."""
     said = text.partition("\n== SQL")[0]
     said = re.sub(r"\s*SQLSTATE: \w{5}.*", "", said, flags=re.DOTALL)
     line = " ".join(said.split())

@@ -1,9 +1,9 @@
-"""Which offsets a transform has made rows of, as far as its rows still say.
+"""Which offsets have rows after a transform, as far as its rows still say.
 
-A transform may drop rows or make several of one; topic, partition and offset in its rows
-tell which offsets it kept, with broker where partitions are numbered per broker and position
-where records share an offset. They are gathered per partition and sorted once at the end, a
-few bytes each. Without those columns nothing can be told, and nothing is.
+A transform may drop rows or make several of one; topic, partition and offset in its rows show
+which offsets it kept, with broker if partitions are numbered per broker and position if
+records share an offset. They are collected by partition and sorted once at the end, a few
+bytes each. Without those columns the coverage is unknown.
 """
 
 from __future__ import annotations
@@ -27,30 +27,34 @@ _TYPES = {
 
 
 class SeenOffsets:
-    """The offsets in the rows of one task. The columns must have the types of the contract
-    to count; a transform that renames or recasts them has made them something else."""
+    """The offsets in the rows of one task. Columns count only if they have the types of the
+    contract: a transform may have renamed or recast them."""
 
-    def __init__(self, slices: Sequence[Slice], nature: Capabilities) -> None:
+    def __init__(self, slices: Sequence[Slice], capabilities: Capabilities) -> None:
         self._slices = slices
-        self._where = ["topic", "partition", *(["broker"] if nature.numbered_per_broker else [])]
-        self._record = ["offset", *(["position"] if nature.offsets_are_bytes else [])]
+        self._where = [
+            "topic",
+            "partition",
+            *(["broker"] if capabilities.numbered_per_broker else []),
+        ]
+        self._record = ["offset", *(["position"] if capabilities.offsets_are_bytes else [])]
         self._seen: dict[Partition, list[pa.Table]] = {}
-        self._told = True
+        self._is_known = True
 
     def add(self, batch: pa.RecordBatch) -> None:
         types = {name: batch.schema.field(name).type for name in batch.schema.names}
         needed = [*self._where, *self._record]
         if any(types.get(name) != _TYPES[name] for name in needed):
-            self._told = False
+            self._is_known = False
             return
         rows = pa.Table.from_batches([batch]).select(needed)
-        for place in rows.select(self._where).group_by(self._where).aggregate([]).to_pylist():
-            if None in place.values():
+        for key in rows.select(self._where).group_by(self._where).aggregate([]).to_pylist():
+            if None in key.values():
                 continue
             mine = rows
             for name in self._where:
-                mine = mine.filter(pc.equal(mine.column(name), place[name]))
-            partition = Partition(place["topic"], place["partition"], place.get("broker", ""))
+                mine = mine.filter(pc.equal(mine.column(name), key[name]))
+            partition = Partition(key["topic"], key["partition"], key.get("broker", ""))
             mine = mine.select(self._record).filter(pc.is_valid(mine.column("offset")))
             self._seen.setdefault(partition, []).append(self._distinct(mine))
 
@@ -58,8 +62,8 @@ class SeenOffsets:
         return rows.group_by(self._record).aggregate([])
 
     def by_slice(self) -> dict[int, int] | None:
-        """How many records of each slice have a row; None where the rows do not tell."""
-        if not self._told:
+        """How many records of each slice have a row; None if the rows do not say."""
+        if not self._is_known:
             return None
         counts: dict[int, int] = {}
         distinct = {
