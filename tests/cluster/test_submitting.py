@@ -17,7 +17,7 @@ from tests.cluster.submitting import LIB, each_once, live_files, offsets_in
 def test_a_job_lands_with_the_package_as_a_zip(submit: Submit, job: Path, table: Path) -> None:
     result = submit(job).landed()
     assert (result["state"], result["landed"]) == ("landed", PARTITIONS * COUNT)
-    assert result["warnings"] == []  # the kernel came along: no word of a slow decoder
+    assert result["warnings"] == []  # the kernel came along
     assert offsets_in(table) == each_once(PARTITIONS, COUNT)
 
 

@@ -14,7 +14,7 @@ are frozen, slotted dataclasses, built by keyword, without methods.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, dataclass_transform
 
@@ -134,6 +134,13 @@ def spec_of(cls: type[Any]) -> MessageSpec:
     if not isinstance(spec, MessageSpec):
         raise Bug(f"{cls.__name__} is not declared as a message")
     return spec
+
+
+def requests_in(names: Mapping[str, object]) -> tuple[type[Any], ...]:
+    """The messages with an answer among a module's names, by key."""
+    classes = {found for found in names.values() if isinstance(found, type)}
+    messages = [cls for cls in classes if isinstance(getattr(cls, _MESSAGE, None), MessageSpec)]
+    return tuple(sorted((m for m in messages if spec_of(m).answer), key=lambda m: spec_of(m).key))
 
 
 def field_spec(field: dataclasses.Field[Any]) -> FieldSpec:
