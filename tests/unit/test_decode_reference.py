@@ -15,9 +15,10 @@ import pytest
 
 from rangeland.decode import columns
 from rangeland.decode.kafka import reference
-from rangeland.decode.kafka.kernel import MAX_BYTES, KafkaKernel
+from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.kafka.layout import Fault, Payload, RecordFormat
 from rangeland.decode.native import native_library
+from rangeland.decode.native.kernel_memory import MAX_BYTES
 from rangeland.errors import BadRecord, Bug
 from rangeland.model import Partition
 from tests.batches import Record, encode_record, encode_records, varint

@@ -1,9 +1,7 @@
-"""The fast decoder of message sets: memory for the compiled kernel, and Arrow of what it wrote.
+"""The fast decoder of Jafka's message sets: one call of the compiled kernel for all sets.
 
-As in ``kernel``: one call for all sets, straight into Arrow buffers that are taken at their
-upper bound and cut to size at the end. Checksums are the kernel's work too.
-
-Rules: no format knowledge here, that is ``sets.h``; the structs mirror those there.
+The kernel verifies checksums too. The format is known to ``sets.h`` only; the structs here mirror
+those there.
 """
 
 from __future__ import annotations
@@ -25,11 +23,24 @@ from rangeland.decode.jafka.layout import (
     bad_entry,
     messages_batch,
 )
-from rangeland.decode.kafka.kernel import CAPACITY, MAX_BYTES, SLACK, allocate, cut, struct_of
-from rangeland.errors import Bug
+from rangeland.decode.native.kernel_memory import (
+    CAPACITY,
+    INT32,
+    INT64,
+    POINTER,
+    SLACK,
+    allocate,
+    as_buffer,
+    as_int64,
+    binary_array,
+    check_size,
+    function_of,
+    number_array,
+    out_of_capacity,
+    struct_of,
+)
 
 _SMALLEST_ENTRY = LENGTH_BYTES + HEADER_BYTES
-_MAX_INT64 = (1 << 63) - 1
 
 _Messages = struct_of(
     "_Messages", "row_capacity byte_capacity", "value_offsets value_data offsets positions"
@@ -59,35 +70,26 @@ _Decoded = struct_of("_Decoded", " ".join(get_type_hints(_DecodedNumbers)))
 
 
 class JafkaKernel:
-    """The functions of one loaded library. See ``sets.SetDecoder``."""
+    """The functions of one loaded library. See ``layout.SetDecoder``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self._walk = library.rangeland_walk_entries
-        self._walk.restype = ctypes.c_int32
-        self._walk.argtypes = [pointer, number, number, ctypes.c_int32, pointer]
-        self._decode = library.rangeland_decode_sets
-        self._decode.restype = ctypes.c_int32
-        self._decode.argtypes = [pointer, number, pointer, pointer]
+        walk = [POINTER, INT64, INT64, INT32, POINTER]
+        decode = [POINTER, INT64, POINTER, POINTER]
+        self._walk = function_of(library, "rangeland_walk_entries", walk)
+        self._decode = function_of(library, "rangeland_decode_sets", decode)
 
     def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
-        buffer = _buffer(data)
+        buffer = as_buffer(data)
         result = _Walked()
-        until = max(-1, min(until, _MAX_INT64))
+        until = max(-1, as_int64(until))
         fault = self._walk(buffer.address, buffer.size, until, plain_only, ctypes.addressof(result))
         found = cast(_WalkedNumbers, result)
         return EntryWalk(found.entries, found.start, found.end, SetFault(fault) if fault else None)
 
     def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
-        kept = [_buffer(one.data) for one in sets]
+        kept = [as_buffer(one.data) for one in sets]
         size = sum(buffer.size for buffer in kept)
-        if size > MAX_BYTES:
-            raise Bug(
-                f"{size} bytes were given to one call of the decoder",
-                why=f"it takes {MAX_BYTES}, so that no column passes what Arrow can address",
-                bytes=size,
-                max_bytes=MAX_BYTES,
-            )
+        check_size(size)
         rows = sum(buffer.size // _SMALLEST_ENTRY for buffer in kept)
         value_offsets, value_data = allocate(4 * rows + 4, size + SLACK)
         offsets, positions = allocate(8 * rows, 4 * rows)
@@ -95,10 +97,11 @@ class JafkaKernel:
         output = _Messages(rows, size, *(buffer.address for buffer in buffers))
         found = self._run(_table(sets, kept), len(sets), output)
         rows = found.rows
+        values = (value_offsets, value_data)
         return messages_batch(
-            _values(rows, value_offsets, value_data, found.value_bytes),
-            pa.Array.from_buffers(columns.OFFSET.type, rows, [None, cut(offsets, 8 * rows)], 0),
-            pa.Array.from_buffers(POSITION.type, rows, [None, cut(positions, 4 * rows)], 0),
+            binary_array(columns.VALUE.type, rows, values, found.value_bytes),
+            number_array(columns.OFFSET, rows, offsets),
+            number_array(POSITION, rows, positions),
         )
 
     def _run(self, table: array[int], count: int, output: ctypes.Structure) -> _DecodedNumbers:
@@ -109,22 +112,8 @@ class JafkaKernel:
         if fault == 0:
             return found
         if fault == CAPACITY:
-            raise Bug(
-                "the decode kernel ran out of the room it was given",
-                why="its capacities are upper bounds",
-                set=found.set,
-                record=found.record,
-            )
+            raise out_of_capacity(set=found.set, record=found.record)
         raise bad_entry(SetFault(fault), found.set, found.record, found.position)
-
-
-def _values(rows: int, offsets: pa.Buffer, data: pa.Buffer, size: int) -> pa.Array:
-    buffers = [None, cut(offsets, 4 * rows + 4), cut(data, size)]
-    return pa.Array.from_buffers(columns.VALUE.type, rows, buffers, 0)
-
-
-def _buffer(data: Any) -> pa.Buffer:
-    return data if type(data) is pa.Buffer else pa.py_buffer(data)
 
 
 def _table(sets: list[MessageSet], kept: list[pa.Buffer]) -> array[int]:

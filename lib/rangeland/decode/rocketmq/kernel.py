@@ -1,11 +1,7 @@
-"""The fast decoder of stored messages: memory for the compiled kernel, and Arrow of what it
-wrote.
+"""The fast decoder of RocketMQ's stored messages: one call of the compiled kernel for all of them.
 
-As in ``kernel``: one call for all messages, straight into Arrow buffers that are taken at
-their upper bound and cut to size at the end. Checksums and properties are the kernel's work
-too.
-
-Rules: no format knowledge here, that is ``stored.h``; the structs mirror those there.
+The kernel verifies checksums and parses properties too. The format is known to ``stored.h`` only;
+the structs here mirror those there.
 """
 
 from __future__ import annotations
@@ -18,16 +14,23 @@ import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns
-from rangeland.decode.kafka.kernel import (
+from rangeland.decode.native.kernel_memory import (
     CAPACITY,
-    MAX_BYTES,
+    INT64,
+    POINTER,
     SLACK,
     allocate,
-    as_text,
-    cut,
+    as_int64,
+    binary_array,
+    check_size,
+    function_of,
+    header_column,
+    number_array,
+    out_of_capacity,
     struct_of,
 )
 from rangeland.decode.rocketmq.layout import (
+    BORN_TIMESTAMP,
     LOG_APPEND_TIME,
     SMALLEST,
     STORED,
@@ -36,10 +39,9 @@ from rangeland.decode.rocketmq.layout import (
     StoredFault,
     bad_stored,
 )
-from rangeland.errors import Bug
 
 _MAX_INT64 = (1 << 63) - 1
-_SMALLEST_PROPERTY = 2  # a key of one byte, and what ends it
+_SMALLEST_PROPERTY = 2  # a key of one byte and its separator
 
 _Output = struct_of(
     "_Output",
@@ -79,13 +81,11 @@ _Sum = struct_of("_Sum", " ".join(get_type_hints(_StoredNumbers)))
 
 
 class RocketmqKernel:
-    """The functions of one loaded library. See ``stored.StoredDecoder``."""
+    """The functions of one loaded library. See ``layout.StoredDecoder``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self._decode = library.rangeland_decode_stored
-        self._decode.restype = ctypes.c_int32
-        self._decode.argtypes = [pointer, number, number, number, pointer, pointer, pointer]
+        arguments = [POINTER, *[INT64] * 3, *[POINTER] * 3]
+        self._decode = function_of(library, "rangeland_decode_stored", arguments)
 
     def walk_stored(self, data: Any) -> MessageWalk:
         buffer = pa.py_buffer(data)
@@ -99,34 +99,24 @@ class RocketmqKernel:
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
     ) -> DecodedMessages:
         buffer = pa.py_buffer(data)
-        if buffer.size > MAX_BYTES:
-            raise Bug(
-                f"{buffer.size} bytes were given to one call of the decoder",
-                why=f"it takes {MAX_BYTES}, so that no column passes what Arrow can address",
-                bytes=buffer.size,
-                max_bytes=MAX_BYTES,
-            )
-        output = _Room(buffer.size)
-        names = pa.py_buffer(b"".join(tags) + b"\0")  # never nothing: the kernel looks at it
+        check_size(buffer.size)
+        output = _OutputBuffers(buffer.size)
+        names = pa.py_buffer(b"".join(tags) + b"\0")  # never empty: the kernel reads it
         ends = np.cumsum([len(tag) for tag in tags], dtype=np.int32)
         wanted = _Tags(len(tags), names.address, ends.ctypes.data)
         result = _Sum()
         fault = self._decode(
             buffer.address,
             buffer.size,
-            max(0, min(from_offset, _MAX_INT64)),
-            max(0, min(until_offset, _MAX_INT64)),
+            max(0, as_int64(from_offset)),
+            max(0, as_int64(until_offset)),
             ctypes.addressof(wanted),
             ctypes.addressof(output.struct),
             ctypes.addressof(result),
         )
         found = cast(_StoredNumbers, result)
         if fault == CAPACITY:
-            raise Bug(
-                "the decode kernel ran out of the room it was given",
-                why="its capacities are upper bounds",
-                position=found.end,
-            )
+            raise out_of_capacity(position=found.end)
         if fault:
             raise bad_stored(StoredFault(fault), found.last_offset, found.end)
         return DecodedMessages(output.batch(found), output.codecs(found), _walked(found, 0))
@@ -138,8 +128,8 @@ def _walked(found: _StoredNumbers, fault: int) -> MessageWalk:
     )
 
 
-class _Room:
-    """Buffers for as many rows and headers as there can be in so many bytes."""
+class _OutputBuffers:
+    """Buffers for as many rows and headers as ``size`` bytes can hold."""
 
     def __init__(self, size: int) -> None:
         rows, headers, data = size // SMALLEST, size // _SMALLEST_PROPERTY + 1, size + SLACK
@@ -157,56 +147,18 @@ class _Room:
     def batch(self, found: _StoredNumbers) -> pa.RecordBatch:
         rows = found.rows
         offsets, timestamps, born, stamped, is_born, _ = self._numbers
-        value_offsets, value_data = self._value
         arrays = [
-            _binary(rows, found.key_nulls, self._key, found.key_bytes),
-            pa.Array.from_buffers(
-                columns.VALUE.type,
-                rows,
-                [None, cut(value_offsets, 4 * rows + 4), cut(value_data, found.value_bytes)],
-                0,
-            ),
-            _numbers(columns.OFFSET.type, rows, offsets),
-            _numbers(columns.TIMESTAMP.type, rows, timestamps, found.timestamp_nulls, stamped),
+            binary_array(columns.KEY.type, rows, self._key, found.key_bytes, found.key_nulls),
+            binary_array(columns.VALUE.type, rows, self._value, found.value_bytes),
+            number_array(columns.OFFSET, rows, offsets),
+            number_array(columns.TIMESTAMP, rows, timestamps, found.timestamp_nulls, stamped),
             pa.repeat(pa.scalar(LOG_APPEND_TIME, columns.TIMESTAMP_TYPE.type), rows),
-            self._headers(found),
-            _numbers(columns.TIMESTAMP.type, rows, born, found.born_nulls, is_born),
+            header_column(found, self._lists, self._header_key, self._header_value),
+            number_array(BORN_TIMESTAMP, rows, born, found.born_nulls, is_born),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=STORED)
-
-    def _headers(self, found: _StoredNumbers) -> pa.Array:
-        rows, headers = found.rows, found.headers
-        key_offsets, key_data = self._header_key
-        key_buffers = [
-            None,
-            cut(key_offsets, 4 * headers + 4),
-            cut(key_data, found.header_key_bytes),
-        ]
-        keys = pa.Array.from_buffers(pa.string(), headers, key_buffers, 0)
-        if found.keys_beyond_ascii:
-            keys = as_text(keys)
-        nulls = found.header_value_nulls
-        values = _binary(headers, nulls, self._header_value, found.header_value_bytes)
-        items = pa.StructArray.from_arrays([keys, values], fields=list(columns.HEADER))
-        list_offsets, list_valid = self._lists
-        without = found.rows_without_headers
-        validity = list_valid if without else None
-        lists = [validity, cut(list_offsets, 4 * rows + 4)]
-        return pa.Array.from_buffers(columns.HEADERS.type, rows, lists, without, children=[items])
 
     def codecs(self, found: _StoredNumbers) -> np.ndarray[Any, Any] | None:
         if not found.packed:
             return None
         return np.frombuffer(self._numbers[-1], np.int8, found.rows)
-
-
-def _binary(rows: int, nulls: int, room: list[pa.Buffer], size: int) -> pa.Array:
-    offsets, data, valid = room
-    buffers = [valid if nulls else None, cut(offsets, 4 * rows + 4), cut(data, size)]
-    return pa.Array.from_buffers(pa.binary(), rows, buffers, nulls)
-
-
-def _numbers(
-    kind: pa.DataType, rows: int, data: pa.Buffer, nulls: int = 0, valid: pa.Buffer | None = None
-) -> pa.Array:
-    return pa.Array.from_buffers(kind, rows, [valid if nulls else None, cut(data, 8 * rows)], nulls)

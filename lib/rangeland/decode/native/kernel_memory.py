@@ -1,0 +1,137 @@
+"""What the kernels of all formats share: their structs, their memory, and Arrow arrays of it.
+
+A kernel writes straight into Arrow buffers from the default memory pool. They are allocated at
+their upper bound (memory that is never touched costs nothing) and cut to size afterwards. The
+interpreter's lock is free during a call.
+
+Limit: the input of one call is less than 2 GiB, so that no column exceeds what 32-bit offsets
+can address. Callers cut earlier, by memory (see ``dialects/kafka/records``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from rangeland.decode import columns
+from rangeland.errors import Bug
+
+MAX_BYTES = (1 << 31) - 1
+SLACK = 64
+CAPACITY = 100  # as in kernel.c
+POINTER, INT32, INT64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+
+
+def struct_of(name: str, numbers: str, pointers: str = "") -> type[ctypes.Structure]:
+    fields = [(field, ctypes.c_int64) for field in numbers.split()]
+    fields += [(field, ctypes.c_void_p) for field in pointers.split()]  # type: ignore[misc]
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
+
+
+def function_of(
+    library: ctypes.CDLL, name: str, arguments: Sequence[Any], result: Any = INT32
+) -> ctypes._NamedFuncPointer:
+    found = getattr(library, name)
+    found.argtypes, found.restype = arguments, result
+    return found  # type: ignore[no-any-return]
+
+
+def as_buffer(data: Any) -> pa.Buffer:
+    return data if type(data) is pa.Buffer else pa.py_buffer(data)
+
+
+def as_int64(number: int) -> int:
+    """The nearest number that the kernel accepts: every offset is within its limits."""
+    return max(-1 << 63, min(number, (1 << 63) - 1))
+
+
+def check_size(size: int) -> None:
+    if size > MAX_BYTES:
+        raise Bug(
+            f"{size} bytes were given to one call of the decoder",
+            why=f"it takes {MAX_BYTES}, so that no column exceeds what Arrow can address",
+            bytes=size,
+            max_bytes=MAX_BYTES,
+        )
+
+
+def out_of_capacity(**facts: Any) -> Bug:
+    return Bug(
+        "the decode kernel ran out of the memory it was given",
+        why="its capacities are upper bounds",
+        **facts,
+    )
+
+
+def allocate(*sizes: int) -> list[pa.Buffer]:
+    return [pa.allocate_buffer(size, resizable=True) for size in sizes]
+
+
+def cut(buffer: pa.Buffer, size: int) -> pa.Buffer:
+    if buffer.size != size:
+        buffer.resize(size, shrink_to_fit=True)
+    return buffer
+
+
+def binary_array(
+    kind: pa.DataType, rows: int, buffers: Sequence[pa.Buffer], size: int, nulls: int = 0
+) -> pa.Array:
+    """``buffers``: offsets, data and, where there may be nulls, validity."""
+    offsets, data, *valid = buffers
+    validity = valid[0] if nulls else None
+    return pa.Array.from_buffers(
+        kind, rows, [validity, cut(offsets, 4 * rows + 4), cut(data, size)], nulls
+    )
+
+
+def number_array(
+    field: pa.Field, rows: int, data: pa.Buffer, nulls: int = 0, valid: pa.Buffer | None = None
+) -> pa.Array:
+    values = cut(data, rows * (field.type.bit_width // 8))
+    return pa.Array.from_buffers(field.type, rows, [valid if nulls else None, values], nulls)
+
+
+class HeaderNumbers(Protocol):
+    """The part of a kernel's result that says what headers it has written."""
+
+    rows: int
+    headers: int
+    header_key_bytes: int
+    header_value_bytes: int
+    header_value_nulls: int
+    rows_without_headers: int
+    keys_beyond_ascii: int
+
+
+def header_column(
+    found: HeaderNumbers,
+    lists: Sequence[pa.Buffer],
+    keys: Sequence[pa.Buffer],
+    values: Sequence[pa.Buffer],
+) -> pa.Array:
+    """``lists``: offsets and validity of the rows."""
+    rows, count = found.rows, found.headers
+    names = binary_array(pa.string(), count, keys, found.header_key_bytes)
+    if found.keys_beyond_ascii:
+        names = _as_text(names)
+    contents = binary_array(
+        pa.binary(), count, values, found.header_value_bytes, found.header_value_nulls
+    )
+    items = pa.StructArray.from_arrays([names, contents], fields=list(columns.HEADER))
+    offsets, valid = lists
+    without = found.rows_without_headers
+    buffers = [valid if without else None, cut(offsets, 4 * rows + 4)]
+    return pa.Array.from_buffers(columns.HEADERS.type, rows, buffers, without, children=[items])
+
+
+def _as_text(keys: pa.Array) -> pa.Array:
+    """Header keys that are not all ASCII: unchanged if they are UTF-8."""
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = keys.view(pa.binary())
+        return pa.array([columns.header_key(key.as_py()) for key in raw], pa.string())
+    return keys
