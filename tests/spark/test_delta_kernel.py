@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from rangeland.delta.data_files import FileWriter
-from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, DeltaKernel, Snapshot
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.schema_compatibility import new_table, row_layout
 from rangeland.delta.table_commit import (
     CommittedOutcome,
@@ -26,6 +26,7 @@ from rangeland.delta.table_commit import (
 )
 from rangeland.delta.table_lock import LOCK_PATH
 from rangeland.delta.table_metadata import StoreKind, TableLayout
+from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, Snapshot
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
 from tests.unit.test_delta_files import ROWS, rows

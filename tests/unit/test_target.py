@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rangeland.delta.delta_kernel import AlreadyCommitted, Committed, NotReady
 from rangeland.delta.ledger.event_rows import SCHEMA, missing_columns
 from rangeland.delta.ledger.events import FileEntry
+from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady
 from rangeland.errors import BadRecord, Conflict, RangeLost
 from rangeland.job import Job
 from rangeland.landing import target_table as table_module

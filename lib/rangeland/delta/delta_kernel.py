@@ -17,8 +17,6 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -38,84 +36,13 @@ from rangeland.delta.table_metadata import (
     StoreCapabilities,
     TableMetadata,
 )
+from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
 from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
 ENGINE = "rangeland"
 _CHECKSUM = "CHECKSUM"
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """One version of a table, and Kernel's handle on it. Appending to an older snapshot is
-    safe: Kernel checks the commits made since and refuses what they contradict."""
-
-    path: str
-    version: int
-    _kernel: DeltaKernel = field(repr=False)
-    _java: Any = field(repr=False)
-    is_own: bool = field(default=False, repr=False)
-    """It was made by our own commit: its checksum is known before it is written."""
-
-    @cached_property
-    def metadata(self) -> TableMetadata:
-        """Schema, features and so on: dozens of calls over py4j, so only on demand."""
-        with translated(f"reading the metadata of {self.path}"):
-            return self._kernel.metadata_of(self._java)
-
-    @cached_property
-    def table_id(self) -> str:
-        """Delta's own id of the table: a table that is dropped and created again has another."""
-        with translated(f"reading the metadata of {self.path}"):
-            return str(self._java.getMetadata().getId())
-
-    @cached_property
-    def schema_json(self) -> str:
-        """Delta's ``schemaString``."""
-        with translated(f"reading the metadata of {self.path}"):
-            return str(self._java.getMetadata().getSchemaString())
-
-    def property(self, name: str) -> str | None:
-        """A property of the table, None where it is not set."""
-        with translated(f"reading the metadata of {self.path}"):
-            found = self._java.getMetadata().getConfiguration().get(name)
-            return None if found is None else str(found)
-
-    def transaction_version(self, application: str) -> int | None:
-        """The newest transaction version of an application id, None if there is none."""
-        with translated(f"reading the transactions of {self.path}"):
-            found = self._java.getLatestTransactionVersion(self._kernel.engine, application)
-            return int(found.get()) if found.isPresent() else None
-
-    def files(self) -> Iterator[AddedFile]:
-        """The files this version holds, in no particular order, with their statistics."""
-        return self._kernel.files_of(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """This call made table version ``version``. Its maintenance may still be running.
-    ``snapshot`` is that version, None if commits of others came just before it."""
-
-    version: int
-    snapshot: Snapshot | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class AlreadyCommitted:
-    """The table has this transaction, or a later one of the same application.
-
-    ``transaction_version`` is the newest one; ``version`` is the table's version at which
-    it was read, not the one that the transaction made (see ``table_commit.landed_at``)."""
-
-    version: int
-    transaction_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class NotReady:
-    """The check right before the commit failed: nothing was committed."""
 
 
 def _always() -> bool:

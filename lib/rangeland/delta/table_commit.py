@@ -13,15 +13,10 @@ from dataclasses import dataclass
 import pyarrow.fs as pafs
 
 from rangeland.delta.data_files import store_error
-from rangeland.delta.delta_kernel import (
-    AlreadyCommitted,
-    Committed,
-    DeltaKernel,
-    NotReady,
-    Snapshot,
-)
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_metadata import AddedFile, CommitMetadata
+from rangeland.delta.table_snapshot import AlreadyCommitted, Committed, NotReady, Snapshot
 from rangeland.errors import Conflict, TableRefused
 from rangeland.model import DataFile
 

@@ -303,7 +303,7 @@ class PlanCommitter:
             compression=self.job.sink.compression,
             target_file_bytes=self.job.sink.target_file_bytes,
             prefix=plan.hash[:12],
-            aside=self.target.aside(plan),
+            quarantine=self.target.quarantine_settings(plan),
         )
         tasks, cluster = self.tasks(slices), self._cluster(plan)
         if rate := self.job.limits.broker_bytes_per_second:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rangeland.delta import table_commit
 from rangeland.delta.data_files import foreign_entries
-from rangeland.delta.delta_kernel import DeltaKernel, Snapshot
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine_table import Quarantine, QuarantinedBatch, Wanted
 from rangeland.delta.quarantine_writer import QuarantineWriterSettings
@@ -23,6 +23,7 @@ from rangeland.delta.schema_compatibility import new_table, row_layout
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.store_probe import try_store
 from rangeland.delta.table_metadata import AddedFile, StoreKind, TableLayout, TableMetadata
+from rangeland.delta.table_snapshot import Snapshot
 from rangeland.errors import Bug, Conflict, TableRefused
 from rangeland.job import Job
 from rangeland.model import DataFile
@@ -192,7 +193,7 @@ class TargetTable:
 
     # --- the quarantine beside it --------------------------------------------------
 
-    def aside(self, plan: Plan) -> QuarantineWriterSettings:
+    def quarantine_settings(self, plan: Plan) -> QuarantineWriterSettings:
         """Where tasks of a plan keep what they cannot decode."""
         where = self._quarantine().storage()
         return QuarantineWriterSettings(where, plan.job, plan.application, plan.sequence, plan.hash)

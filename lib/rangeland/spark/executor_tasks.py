@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
     """Where and how a task writes. ``prefix`` identifies the plan in the names of files;
-    ``aside`` is where bytes go that cannot be decoded. Keys to the table's store are in here in
+    bytes that cannot be decoded go to ``quarantine``. Keys to the table's store are in here in
     clear text, and in no ``repr``."""
 
     table: StoreSettings | str
@@ -36,34 +36,36 @@ class WriterSettings:
     compression: str
     target_file_bytes: int
     prefix: str
-    aside: QuarantineWriterSettings | None = None
+    quarantine: QuarantineWriterSettings | None = None
 
 
 class SliceReading:
     """Counts what a task reads of its slices, and quarantines what cannot be decoded. Without
     a quarantine that is only counted."""
 
-    def __init__(self, slices: Sequence[Slice], aside: QuarantineWriterSettings | None) -> None:
+    def __init__(
+        self, slices: Sequence[Slice], quarantine: QuarantineWriterSettings | None
+    ) -> None:
         self._receipts = ReceiptBuilder(slices)
         self._slices = {s.index: s for s in slices}
-        self._aside = QuarantineWriter(aside) if aside is not None else None
+        self._quarantine = QuarantineWriter(quarantine) if quarantine is not None else None
 
     def add(self, chunk: SliceChunk) -> None:
         self._receipts.add(chunk)
-        if chunk.kept is None or self._aside is None:
+        if chunk.kept is None or self._quarantine is None:
             return
         of = self._slices[chunk.slice_index]
         where = Range(of.partition, chunk.from_offset, chunk.until_offset, of.topic_id)
-        self._aside.add(of.index, where, chunk.kept, chunk.leader)
+        self._quarantine.add(of.index, where, chunk.kept, chunk.leader)
 
     def close(self) -> tuple[Receipt, ...]:
         """A receipt for each slice."""
         receipts = self._receipts.receipts()
-        return receipts if self._aside is None else self._aside.close(receipts)
+        return receipts if self._quarantine is None else self._quarantine.close(receipts)
 
     def abort(self) -> None:
-        if self._aside is not None:
-            self._aside.abort()
+        if self._quarantine is not None:
+            self._quarantine.abort()
 
 
 def land_slices(
@@ -72,7 +74,7 @@ def land_slices(
     """Reads the slices to their ends and writes their rows; nothing is visible yet.
 
     Raises what reading or writing raises, after removing its files."""
-    reading = SliceReading(slices, writer.aside)
+    reading = SliceReading(slices, writer.quarantine)
     files = open_writer(writer)
     try:
         with logged_reading(slices):

@@ -53,10 +53,10 @@ def plan_frame(
     tasks: Sequence[Sequence[Slice]],
     cluster: ClusterSettings,
     receipts: Any = None,
-    aside: QuarantineWriterSettings | None = None,
+    quarantine: QuarantineWriterSettings | None = None,
 ) -> DataFrame:
     """The rows of all slices, one Spark partition per task. Every action reads the same
-    offsets again. ``receipts`` is an accumulator of receipts by slice index; ``aside`` is
+    offsets again. ``receipts`` is an accumulator of receipts by slice index; ``quarantine`` is
     where bytes go that cannot be decoded and that a policy quarantines."""
     frozen = [list(task) for task in tasks]
 
@@ -64,7 +64,7 @@ def plan_frame(
         for numbers in batches:
             for number in numbers.column(0).to_pylist():
                 with no_foreign_errors():
-                    yield from frame_batches(frozen[number], cluster, receipts, aside)
+                    yield from frame_batches(frozen[number], cluster, receipts, quarantine)
 
     numbers = spark.range(0, len(frozen), 1, max(1, len(frozen)))
     rows = from_arrow_schema(rows_of(cluster.dialect))
@@ -76,13 +76,13 @@ def frame_batches(
     slices: Sequence[Slice],
     cluster: ClusterSettings,
     receipts: Any = None,
-    aside: QuarantineWriterSettings | None = None,
+    quarantine: QuarantineWriterSettings | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task in batches that a JVM can hold. Without receipts nothing could be
     skipped unnoticed, so only policies apply that need none."""
     if receipts is None:
         cluster = replace(cluster, policy=cluster.policy.without_receipts())
-    reading = SliceReading(slices, aside)
+    reading = SliceReading(slices, quarantine)
     try:
         with logged_reading(slices):
             for chunk in read_slices(slices, cluster):
@@ -134,7 +134,7 @@ def land_transformed(
     filtered. An offset whose rows a transform spreads over several tasks is counted in each,
     so that too few offsets may be counted as filtered."""
     receipts = spark.sparkContext.accumulator({}, ByKey())
-    frame = transform(plan_frame(spark, tasks, cluster, receipts, writer.aside))
+    frame = transform(plan_frame(spark, tasks, cluster, receipts, writer.quarantine))
     written = frame.mapInArrow(logged(_writing(writer, plan.slices, cluster.dialect)), FILES_SCHEMA)
     group = job_group()
 
@@ -194,7 +194,7 @@ def _read_the_rest(
     condition is never true, say, or it joins an empty table. These offsets have no rows then,
     but whether they have markers or damage is only known by reading them."""
     receipts = spark.sparkContext.accumulator({}, ByKey())
-    frame = plan_frame(spark, [[piece] for piece in slices], cluster, receipts, writer.aside)
+    frame = plan_frame(spark, [[piece] for piece in slices], cluster, receipts, writer.quarantine)
     watch(spark, frame.mapInArrow(nothing, "n long").collect, receipts, lambda _: None)
     return dict(receipts.value)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rangeland.delta.arrow_schema import names_in, schema_json
-from rangeland.delta.delta_kernel import Committed, DeltaKernel, Snapshot
+from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.ledger.event_rows import SCHEMA, from_row, missing_columns, to_row
 from rangeland.delta.ledger.events import (
     LOSS,
@@ -34,6 +34,7 @@ from rangeland.delta.ledger.events import (
 from rangeland.delta.ledger.landed_offsets import LandedOffsets, held_by, with_ranges
 from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
 from rangeland.delta.table_path import TablePath
+from rangeland.delta.table_snapshot import Committed, Snapshot
 from rangeland.errors import Bug
 from rangeland.model import DataFile, Partition
 
