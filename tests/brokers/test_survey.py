@@ -244,7 +244,7 @@ def test_a_listener_that_says_nothing_is_given_up_after_the_requests_time() -> N
         error = fails_within(5, settings_of([server], request_ms=500, survey_ms=1_000))
         ended.set()
     assert isinstance(error, Unreachable)
-    assert f"{server}: no whole answer in 500 ms" in str(error)
+    assert f"{server}: no complete answer in 500 ms" in str(error)
 
 
 def say(data: bytes) -> Callable[[socket.socket], None]:

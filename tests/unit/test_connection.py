@@ -132,6 +132,16 @@ def test_an_absurd_length_is_refused_before_memory_is_taken(length: int) -> None
         assert pa.total_allocated_bytes() - before < 1 << 20
 
 
+def test_an_http_port_is_named_as_one() -> None:
+    with (
+        peer(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as address,
+        pytest.raises(NotABroker) as caught,
+    ):
+        BrokerConnection(address, KAFKA, settings_of(address))
+    assert caught.value.what == f"{address} is an HTTP port, not a broker"
+    assert caught.value.why == "it speaks HTTP: its answer begins with HTTP/"
+
+
 def test_a_brokers_answer_above_the_limit_names_the_field_that_raises_it() -> None:
     limit = 1 << 20
     with peer(young(length_of(limit + 1))) as address:
@@ -198,16 +208,18 @@ def test_a_listener_that_closes_and_offers_sasl_requires_a_login(code: int) -> N
 def test_a_listener_that_closes_and_offers_no_sasl_may_be_busy(broker: Reply) -> None:
     with peer(broker) as address, ConnectionPool(settings_of(address)) as brokers:
         for _ in range(2):
-            with pytest.raises(ConnectionClosed, match=r"source\.security\.sasl.*going down"):
+            with pytest.raises(ConnectionClosed, match=r"source\.security\.sasl.*shutting down"):
                 brokers.call(address, METADATA)
         with pytest.raises(Unreachable):
             take_survey(brokers, SurveyRequest(("t",)))
 
 
-def test_a_listener_that_closes_once_is_asked_again() -> None:
+def test_a_listener_that_closes_once_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="rangeland.connection")
     busy, well = young(closing), young(answers_metadata)
     with peer(busy, well) as address, ConnectionPool(settings_of(address)) as brokers:
         assert brokers.call(address, ALL_TOPICS) == NO_TOPICS
+    assert caplog.messages == [f"reconnecting to {address}"]
 
 
 def test_a_listener_that_has_answered_without_a_login_does_not_require_one() -> None:

@@ -121,8 +121,8 @@ def test_an_old_broker_that_closes_has_refused() -> None:
 
 
 def test_an_old_broker_that_is_silent_has_refused_nobody() -> None:
-    silent = Unreachable("no whole answer in 5 ms")
-    with pytest.raises(Unreachable, match="no whole answer"):
+    silent = Unreachable("no complete answer in 5 ms")
+    with pytest.raises(Unreachable, match="no complete answer"):
         converse(login(Credentials("PLAIN", USER, PASSWORD)), SHAKEN, silent, is_old=True)
 
 

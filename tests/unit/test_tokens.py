@@ -81,7 +81,7 @@ def test_connections_made_together_share_a_token_and_a_new_login_takes_another(
         path.write_text(number)
         if number == "two":
             assert fetched(source) == "one"
-            assert fetched(source, anew=True) == "two"
+            assert fetched(source, refresh=True) == "two"
         elif number == "three":
             assert fetched(source) == "two"
             forget_token(source)
@@ -102,7 +102,7 @@ BAD: dict[str, tuple[TokenSource, type[RangelandError], str]] = {
         JobFileError,
         "cannot be started on .*No such file.*every executor",
     ),
-    "a command that prints nothing": (script(""), JobFileError, "it gave nothing"),
+    "a command that prints nothing": (script(""), JobFileError, "its output is empty"),
     "a command that prints more": (
         script(f"print('token:', {TOKEN!r})"),
         JobFileError,
@@ -127,12 +127,12 @@ BAD: dict[str, tuple[TokenSource, type[RangelandError], str]] = {
     "a function that returns no text": (
         TokenSource(function=f"{__name__}:nothing"),
         JobFileError,
-        "it gave nothing",
+        "its output is empty",
     ),
     "a function that returns more": (
         TokenSource(function=f"{__name__}:not_a_token"),
         JobFileError,
-        "gave what is no bearer token",
+        "did not give a valid bearer token",
     ),
 }
 

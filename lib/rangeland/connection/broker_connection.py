@@ -1,9 +1,9 @@
-"""One connection to one broker: how it is greeted, who we are, questions and answers.
+"""One connection to one broker: version negotiation, login, requests and answers.
 
-It is negotiated when made, logs in where the job says so, and says again who we are before that
-ends. A peer that closes without a word is greeted once more in another way, plain or over TLS,
-so that a mistake is told for what it is (``mistakes``). No socket here: ``stream`` has it. It
-decides nothing else: reconnecting and failing over are the callers' business.
+A new connection negotiates its version, logs in if the job says so, and repeats the login before
+it expires. If a peer closes without an answer, the connection is tried once more in another way,
+plain or over TLS, so that a mistake is recognised (``diagnosis``). The socket is in ``stream``.
+Reconnecting and failing over are left to the callers.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from rangeland.model import Address, VersionSupport
 __all__ = ["BrokerConnection", "ConnectionLost"]
 
 OPENING_MS = 3_000
-"""So long an opening is waited for before it is asked whether the broker is too old for one."""
+"""How long the negotiation may take before the broker is tested for being too old for one."""
 
 
 class BrokerConnection:
-    """Connected and negotiated when made; not for several threads at once.
+    """Connected and negotiated when constructed; not for several threads at once.
 
-    Answers are given in the order of the requests, in whatever order they come. After any
-    error it is closed for good. ``was`` is the broker's age as it was when it was asked last:
-    an old one need not be asked again, and a young one that says nothing is busy.
-    ``was_served``: these settings have worked before, so a close is no refusal.
-    ``has_spoken``: this address has answered without TLS before, so it is not tried with TLS."""
+    Answers are returned in the order of the requests, whatever order they arrive in. After any
+    error it is closed for good. ``was`` is the broker's last known version support: an old broker
+    is not tested again, and a young one that does not answer is busy. ``was_served``: these
+    settings have worked before, so a closed connection is not a refusal. ``answers_plainly``: this
+    address has answered without TLS before, so it is not tried with TLS."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class BrokerConnection:
         is_probe: bool = False,
         was: VersionSupport | None = None,
         was_served: bool = False,
-        has_spoken: bool = False,
+        answers_plainly: bool = False,
     ) -> None:
         self.age = VersionSupport.YOUNG if was is None else was
         self.address = address
@@ -63,7 +63,7 @@ class BrokerConnection:
         self._dialect = dialect
         self._is_probe = is_probe
         self._was_served = was_served
-        self._may_want_tls = settings.tls is None and not is_probe and not has_spoken
+        self._may_want_tls = settings.tls is None and not is_probe and not answers_plainly
         self._is_known = self._has_answered = False
         sasl = settings.sasl
         self._proof = None if sasl is None else Authentication(sasl, settings.request_ms)
@@ -88,7 +88,7 @@ class BrokerConnection:
         try:
             stream.shake_hands()
         except ConnectionLost as lost:
-            if self._speaks_plainly():
+            if self._answers_plainly():
                 raise diagnosis.plain_port(self.address) from lost
             raise
         return stream
@@ -97,7 +97,7 @@ class BrokerConnection:
         self.close()
         self._stream = self._connect()
 
-    # --- the greeting -------------------------------------------------------------------
+    # --- version negotiation -------------------------------------------------------------------
 
     def _open(self, was: VersionSupport | None) -> None:
         try:
@@ -113,12 +113,12 @@ class BrokerConnection:
         except ConnectionClosed as closed:
             if self._may_want_tls and speaks_tls(self.address):
                 raise diagnosis.tls_port(self.address) from closed
-            self._open_as_of_old(closed)
+            self._open_as_old(closed)
         except RemoteProtocolError as error:
-            raise self._stranger(error) from error
+            raise self._not_a_broker(error) from error
         except ConnectionLost:
             raise
-        except Unreachable as error:  # its answer was an error that may pass
+        except Unreachable as error:  # it answered with an error that may pass
             raise ConnectionLost(error.what, why=error.why, do=error.do, **error.facts) from error
 
     def _negotiate(self, wait_ms: int | None = None) -> None:
@@ -130,7 +130,7 @@ class BrokerConnection:
             question = self._session.negotiated(self._stream.receive(wait_ms))
 
     def _negotiate_or_ask_age(self) -> None:
-        """One that says nothing to an opening may be busy, or too old for it."""
+        """A broker that does not answer may be busy, or too old for the negotiation."""
         if self._settings.sasl is not None or self._is_probe:
             self._negotiate()
             return
@@ -143,9 +143,9 @@ class BrokerConnection:
             self._ask_age(time.monotonic() + left_ms / 1000)
 
     def _ask_age(self, deadline: float | None = None) -> None:
-        """By a question that old and young brokers answer differently, and not by an opening:
-        where that is not answered, others' requests are lost with it. Only brokers as young as
-        4.0 close at the oldest greeting."""
+        """By a request that old and young brokers answer differently, instead of the negotiation:
+        if that gets no answer, other requests are lost with it. Only brokers from 4.0 on close the
+        connection at the oldest request."""
         self.age = VersionSupport.YOUNG
         try:
             self._greet_as_old(self._session.skip_opening(), deadline)
@@ -161,9 +161,10 @@ class BrokerConnection:
             self._session = self._dialect.open_session(self._settings.client_id)
             self._negotiate()
 
-    def _open_as_of_old(self, closed: ConnectionClosed) -> None:
-        """One that closes may be too old for an opening, or busy, or going down. It is old if it
-        answers what the oldest answer and then, on the same connection, closes at an opening."""
+    def _open_as_old(self, closed: ConnectionClosed) -> None:
+        """A broker that closes may be too old for the negotiation, busy, or shutting down. It is
+        old if it answers the oldest request and then, on the same connection, closes at the
+        negotiation."""
         self.age = VersionSupport.YOUNG
         hello = self._session.skip_opening()
         if not hello or self._settings.sasl is not None:
@@ -180,8 +181,8 @@ class BrokerConnection:
         self._ask_again()
 
     def _ask_again(self) -> None:
-        """Opens on a connection that the oldest greeting was answered on: who closes it now is
-        old, and who does not has been upgraded."""
+        """Negotiates on a connection on which the oldest request was answered: a broker that
+        closes it now is old, and one that does not has been upgraded."""
         session, self.age = self._session, VersionSupport.YOUNG
         self._session = self._dialect.open_session(self._settings.client_id)
         try:
@@ -196,11 +197,11 @@ class BrokerConnection:
         self._session.decode(self._stream.receive(self._settings.request_ms, deadline))
         self._is_known = True
 
-    # --- who we are ---------------------------------------------------------------------
+    # --- login ---------------------------------------------------------------------
 
     def _log_in_surely(self, proof: Authentication) -> None:
-        """Brokers that only close the connection have refused who closes it twice, at the same
-        step: the first time it may be going down."""
+        """Some brokers refuse a login by closing the connection. It is a refusal if they do so
+        twice at the same step: the first time a broker may be shutting down."""
         try:
             self._log_in(proof)
             return
@@ -224,22 +225,22 @@ class BrokerConnection:
             raise ConnectionClosed(error.what, why=error.why, do=error.do, **error.facts) from first
 
     def _log_in(self, proof: Authentication) -> None:
-        """Raises JobFileError for who is not let in, Lost for a connection that breaks or a
-        token that cannot be had now."""
+        """Raises JobFileError if the login is refused, ConnectionLost if the connection breaks or
+        no token is available now."""
         talk = self._dialect.login(proof.credentials())
         try:
-            proof.holds(self._converse(talk))
+            proof.accepted(self._converse(talk))
         except RangelandError as error:
             proof.forget()
             error.facts.setdefault("broker", str(self.address))
             raise
 
     def _renew(self, proof: Authentication) -> None:
-        """As long as what was said last holds, a token that cannot be had can wait."""
+        """While the last login is valid, a token that is unavailable can wait."""
         try:
             self._log_in(proof)
         except TokenUnavailable:
-            if not proof.put_off():
+            if not proof.postpone():
                 self.close()
                 raise
 
@@ -257,16 +258,16 @@ class BrokerConnection:
             lifetime_ms: int | None = done.value
             return lifetime_ms
 
-    # --- questions and answers ----------------------------------------------------------
+    # --- requests and answers ----------------------------------------------------------
 
     def call(self, question: Question) -> Any:
-        """Sends and waits. Raises Lost, or RemoteProtocolError for bytes that make no sense."""
+        """Sends and waits. Raises ConnectionLost, or RemoteProtocolError for invalid bytes."""
         self.send(question)
         return self.receive(question.wait_ms)
 
     def send(self, question: Question) -> None:
-        """Sends without waiting for the answer, which ``receive`` gives later. First says again
-        who we are, where that is about to end."""
+        """Sends without waiting for the answer, which ``receive`` returns later. Logs in again
+        first if the login is about to expire."""
         if self._proof is not None and self._proof.is_due and not self._unanswered:
             self._renew(self._proof)
         request_id, data = self._session.encode(question.request, question.max_version)
@@ -274,8 +275,8 @@ class BrokerConnection:
         self._unanswered.append(request_id)
 
     def receive(self, wait_ms: int | None = None) -> Any:
-        """The answer to the oldest request that has none yet, waited for as long as any, or
-        for ``wait_ms`` if that is longer."""
+        """The answer to the oldest request that has none yet. Waits for ``request_ms``, or for
+        ``wait_ms`` if that is longer."""
         wanted = self._unanswered.popleft()
         try:
             wait_ms = max(self._settings.request_ms, wait_ms or 0)
@@ -289,34 +290,34 @@ class BrokerConnection:
         except RangelandError as error:
             self.close()
             if isinstance(error, RemoteProtocolError):
-                raise self._misunderstood(error) from error
+                raise self._invalid(error) from error
             if isinstance(error, ConnectionClosed) and not self._has_answered:
-                raise self._unwelcome(error) from error
+                raise self._closed_at_once(error) from error
             error.facts.setdefault("broker", str(self.address))
             raise
         self._is_known = self._has_answered = True
         return self._early.pop(wanted)
 
-    def _misunderstood(self, error: RemoteProtocolError) -> RangelandError:
+    def _invalid(self, error: RemoteProtocolError) -> RangelandError:
         error.facts.setdefault("broker", str(self.address))
         length = error.length
         if not self._is_known:
-            return self._stranger(error)
+            return self._not_a_broker(error)
         if length is None or length < 0:
             return error
         limit = self._settings.max_answer_bytes
         return JobFileError(
             f"{self.address} announced an answer of {length} bytes",
-            why=f"at most {limit} are taken at a time",
-            do="raise source.max_answer_bytes if the topic has batches as large as that; if it "
-            "has not, what listens there is no broker, or its data are damaged",
+            why=f"the limit is {limit}",
+            do="raise source.max_answer_bytes if the topic has batches of that size; otherwise "
+            "it is not a broker, or its data is damaged",
             broker=str(self.address),
             length=length,
             max_answer_bytes=limit,
         )
 
-    def _unwelcome(self, error: ConnectionClosed) -> RangelandError:
-        """A close at the very first request: most often one knocked at the wrong port."""
+    def _closed_at_once(self, error: ConnectionClosed) -> RangelandError:
+        """The peer closed at the very first request: most often it is the wrong port."""
         if not self._is_known and self._may_want_tls and speaks_tls(self.address):
             return diagnosis.tls_port(self.address)
         closed = ConnectionClosed(
@@ -325,21 +326,23 @@ class BrokerConnection:
         closed.is_unwelcome = self._is_known and self._settings.sasl is None
         return closed
 
-    def _stranger(self, error: RemoteProtocolError) -> RangelandError:
+    def _not_a_broker(self, error: RemoteProtocolError) -> RangelandError:
         first = error.first_bytes
         if self._settings.tls is None and first[:2] in (b"\x15\x03", b"\x16\x03"):
             return diagnosis.tls_port(self.address)
+        if first == b"HTTP":
+            return diagnosis.http_port(self.address)
         return NotABroker(
-            f"{self.address} does not answer as a broker does",
+            f"{self.address} does not answer like a broker",
             why="; ".join(part for part in (error.what, error.why, error.do) if part),
             do="check host, port and source.security",
             broker=str(self.address),
         )
 
-    # --- what else it may be ------------------------------------------------------------
+    # --- wrong ports ------------------------------------------------------------
 
-    def _speaks_plainly(self) -> bool:
-        """Whether a broker answers there without TLS. It is not told who we are."""
+    def _answers_plainly(self) -> bool:
+        """Whether a broker answers there without TLS. No credentials are sent."""
         wait_ms = min(PROBE_MS, self._settings.request_ms)
         bare = replace(self._settings, tls=None, sasl=None, connect_ms=wait_ms, request_ms=wait_ms)
         try:

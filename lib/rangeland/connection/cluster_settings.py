@@ -1,6 +1,6 @@
-"""How to reach a cluster, as picklable values: what driver and executors both need.
+"""How to reach a cluster, as picklable values for the driver and the executors.
 
-Secrets are in here in the clear, since executors cannot look them up; they are kept out of
+Secrets are included unencrypted, since executors cannot look them up; they are kept out of
 every ``repr``. A settings object is never written to a plan, a ledger or a log.
 """
 
@@ -27,8 +27,8 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class TokenSource:
-    """Where a bearer token comes from, anew for each login; exactly one of the first four is
-    given. The token endpoint is asked for as OAuth 2 calls client credentials."""
+    """Where a bearer token comes from, for each login; exactly one of the first four is given.
+    The token endpoint is used with the client credentials grant of OAuth 2."""
 
     command: tuple[str, ...] = field(default=(), repr=False)
     file: str | None = None
@@ -53,11 +53,10 @@ class SaslSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """``seeds`` are asked first; where the cluster does not name its brokers itself,
-    ``members`` has them by name. ``rack`` is where this client is, if it says.
-    ``rates``: the bytes per second that one task may take of a broker, where that is limited.
-    ``tags``: only messages with one of these are read, all if there are none. ``ages``: what
-    brokers have shown of theirs, so that they are not asked for it again."""
+    """``seeds`` are asked first; ``members`` are the brokers by name, where the cluster does not
+    list them itself. ``rack``: the rack of this client. ``rates``: the bytes per second that one
+    task may read from a broker, if limited. ``tags``: only messages with one of these are read,
+    all if empty. ``ages``: the known version support of brokers, which saves asking again."""
 
     dialect: str
     seeds: tuple[Address, ...]
@@ -76,16 +75,16 @@ class ClusterSettings:
     rack: str = ""
     rates: tuple[tuple[Address, int], ...] = ()
     kept: Mapping[int, QuarantinedBytes] = field(default_factory=dict, repr=False)
-    """Quarantined batches to read in place of a log, by slice; then no broker is asked."""
+    """Quarantined batches to read instead of a log, by slice; then no broker is asked."""
     tags: tuple[str, ...] = ()
     ages: tuple[tuple[Address, VersionSupport], ...] = ()
     compacted: tuple[str, ...] = ()
-    """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers say."""
+    """Topics, or patterns, whose logs may have gaps by compaction, whatever brokers report."""
     asks_registry: bool = False
-    """Whether ZooKeeper may know how topics are cleaned, where brokers do not say."""
+    """Whether ZooKeeper may know the cleanup policy of topics, where brokers do not report it."""
     registered_cleanup: tuple[tuple[str, str], ...] | None = None
-    """What it said, by topic; None where it could not be asked."""
+    """What ZooKeeper reported, by topic; None if it could not be asked."""
 
     def knowing(self, survey: Survey) -> ClusterSettings:
-        """The same, with what a look at the cluster has found out about its brokers."""
+        """The same, with what a survey has found out about the brokers."""
         return replace(self, ages=tuple(survey.ages.items()))

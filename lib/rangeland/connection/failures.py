@@ -1,4 +1,4 @@
-"""Connections that are no good: what ``stream`` and ``broker`` raise, and others decide about."""
+"""Failed connections: what ``stream`` and ``broker_connection`` raise, and callers decide about."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from rangeland.errors import Unreachable
 
 
 class ConnectionLost(Unreachable):
-    """This connection is no good: refused, broken, or silent for too long."""
+    """The connection failed: refused, broken, or without an answer for too long."""
 
 
 class NoAnswer(ConnectionLost):
-    """The peer has not answered in time."""
+    """The peer did not answer in time."""
 
 
 class NotABroker(ConnectionLost):
-    """Whoever listens there speaks another protocol."""
+    """The peer speaks another protocol."""
 
 
 class ConnectionClosed(ConnectionLost):
     """The peer closed the connection. ``is_unwelcome``: at the first request, after it had
-    said that it is a broker, and nobody had logged in."""
+    answered as a broker, and without a login."""
 
     is_unwelcome = False
 
 
 class TokenUnavailable(ConnectionLost):
-    """Who we are cannot be told now: no token is to be had. It may be later."""
+    """A login is not possible now because no token is available. It may be later."""

@@ -1,6 +1,6 @@
-"""What a group's home may do at the edge, over real connections and a real clock.
+"""The connections and the clock of a group backend.
 
-A home has connections of its own: one member's heartbeats go on while another thread reads.
+A backend has its own connections, so a member's heartbeats continue while another thread reads.
 """
 
 from __future__ import annotations

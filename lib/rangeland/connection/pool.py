@@ -1,11 +1,12 @@
-"""Connections by broker, and the old rule of SimpleConsumer: reconnect once, then give up.
+"""Connections by broker, and the rule of SimpleConsumer: reconnect once, then give up.
 
-A broken connection may only mean that the broker closed an idle one, so each call is tried
-a second time on a fresh connection. A second failure is the caller's to judge.
+A broken connection may only mean that the broker closed an idle one, so each call is retried
+once on a new connection. What a second failure means is for the caller to decide.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +19,10 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError
 from rangeland.model import Address, VersionSupport
 
+LOG = logging.getLogger(__name__)
+
 AHEAD = 256
-"""Questions on their way to one broker before an answer is read."""
+"""Requests that are sent to one broker before an answer is read."""
 
 
 class ConnectionPool:
@@ -36,28 +39,28 @@ class ConnectionPool:
 
     @property
     def ages(self) -> dict[Address, VersionSupport]:
-        """What is known of the brokers' ages."""
+        """The known version support of the brokers."""
         return dict(self._ages)
 
     @property
     def was_served(self) -> bool:
-        """Whether any broker has answered a request: then the settings are right, and whatever
-        goes wrong later may pass."""
+        """Whether any broker has answered a request: then the settings are right, and later
+        failures may pass."""
         return bool(self._served)
 
     def call(self, address: Address, question: Question) -> Any:
-        """Raises Lost after the second failure, and what the answer itself raises."""
-        return self._once_more(address, (question,))[0]
+        """Raises ConnectionLost after the second failure, and what the answer itself raises."""
+        return self._call_twice(address, (question,))[0]
 
     def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         """The answers to all, in order, each batch of questions sent before its answers are
-        read. Raises Lost after the second failure of a batch."""
+        read. Raises ConnectionLost after the second failure of a batch."""
         answers: list[Any] = []
         for start in range(0, len(questions), AHEAD):
-            answers += self._once_more(address, questions[start : start + AHEAD])
+            answers += self._call_twice(address, questions[start : start + AHEAD])
         return answers
 
-    def _once_more(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+    def _call_twice(self, address: Address, questions: Sequence[Question]) -> list[Any]:
         fresh = address not in self._open
         is_unwelcome = False
         try:
@@ -67,6 +70,7 @@ class ConnectionPool:
             is_unwelcome = fresh and isinstance(error, ConnectionClosed) and error.is_unwelcome
             if fresh and not is_unwelcome:
                 raise
+        LOG.info("reconnecting to %s", address)
         try:
             return self._call(address, questions)
         except ConnectionLost as error:
@@ -76,8 +80,8 @@ class ConnectionPool:
             raise
 
     def _refuse_without_login(self, address: Address, closed: ConnectionClosed) -> None:
-        """Raises JobFileError where the listener itself says that it requires a login. A close
-        alone does not show it: a busy broker and a load balancer close connections, too."""
+        """Raises JobFileError if the listener itself reports that it requires a login. A closed
+        connection alone proves nothing: busy brokers and load balancers close them, too."""
         questions = self.dialect.ask_mechanisms()
         if address in self._served or not questions:
             return
@@ -96,21 +100,21 @@ class ConnectionPool:
         return self.receive_all(address, questions)
 
     def send_all(self, address: Address, questions: Sequence[Question]) -> None:
-        """Sends without waiting for the answers, which ``receive_all`` gives later."""
+        """Sends without waiting for the answers, which ``receive_all`` returns later."""
         connection = self.connect(address)
         self.requests += len(questions)
         for question in questions:
             connection.send(question)
 
     def receive_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        """The answers to what was sent on the open connection. Raises Lost."""
+        """The answers to what was sent on the open connection. Raises ConnectionLost."""
         connection = self.connect(address)
         answers = [connection.receive(question.wait_ms) for question in questions]
         self._served.add(address)
         return answers
 
     def connect(self, address: Address) -> BrokerConnection:
-        """The open connection to a broker, or a new one. Raises Lost."""
+        """The open connection to a broker, or a new one. Raises ConnectionLost."""
         self._refuse_closed(address)
         connection = self._open.get(address)
         if connection is None:
@@ -124,12 +128,10 @@ class ConnectionPool:
 
     def _refuse_closed(self, address: Address) -> None:
         if self._closed:
-            raise ConnectionLost(
-                f"{address} is not asked any more", why="the connections were closed"
-            )
+            raise ConnectionLost(f"{address} is no longer asked", why="the connections were closed")
 
     def _opened(self, address: Address) -> BrokerConnection:
-        """What a broker is, is remembered as long as it answers as one."""
+        """A broker's version support is remembered as long as it answers."""
         was = self._ages.get(address)
         try:
             connection = BrokerConnection(
@@ -138,22 +140,22 @@ class ConnectionPool:
                 self.settings,
                 was=was,
                 was_served=self.was_served,
-                has_spoken=address in self._served,
+                answers_plainly=address in self._served,
             )
         except (NoAnswer, ConnectionClosed):
-            self._ages.pop(address, None)  # it may be another by now
+            self._ages.pop(address, None)  # another version may be running there now
             raise
         self._ages[address] = connection.age
         return connection
 
     def drop(self, address: Address) -> None:
-        """Forgets a connection that is no good."""
+        """Closes and forgets a failed connection."""
         connection = self._open.pop(address, None)
         if connection is not None:
             connection.close()
 
     def close(self) -> None:
-        """For good: another thread that is still asking gets Lost, and no new connection."""
+        """For good: another thread that still asks gets ConnectionLost, not a new connection."""
         self._closed = True
         for address in list(self._open):
             self.drop(address)

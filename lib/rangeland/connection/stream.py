@@ -1,7 +1,7 @@
 """The only file with a socket: bytes out, whole frames in, each within a deadline.
 
 Foreign errors (OSError, ssl) end here: they become ``ConnectionLost``, which says what was tried,
-or the mistake in the job that they show (``diagnosis``). After any error the socket is closed for
+or the mistake in the job that caused them (``diagnosis``). After any error the socket is closed for
 good. ``broker_connection`` decides what the bytes mean and what to do about a lost peer.
 """
 
@@ -32,13 +32,13 @@ LAST_READS = 16
 
 
 class Stream:
-    """Connected when made, in the clear until hands are shaken. It takes small frames only,
-    until it is told that who sends them is a broker."""
+    """Connected when constructed, unencrypted until the TLS handshake. It accepts only small
+    frames until the peer is known to be a broker."""
 
     def __init__(self, address: Address, settings: ClusterSettings) -> None:
         self._address = address
         self._settings = settings
-        # Files that are not there are said before anybody is asked for a connection.
+        # Missing files are reported before a connection is made.
         self._tls = None if settings.tls is None else tls_context(settings.tls)
         self._was_heard = False
         self._frames = FrameReader(MAX_OPENING_BYTES)
@@ -51,13 +51,13 @@ class Stream:
         except OSError as error:
             raise self._lost("connect to", error) from error
         except (ValueError, OverflowError) as error:
-            # What idna says of a name with an empty label, and sockets of NUL and of port 99999.
+            # Raised by idna for an empty label, and by sockets for NUL and for port 99999.
             named = {*self._settings.seeds, *(at for _, at in self._settings.members)}
             if self._address in named:
                 raise diagnosis.no_host(self._address) from error
             raise ConnectionLost(
                 f"could not connect to {self._address}",
-                why="that is not a host and a port; another broker has named it",
+                why="that is not a host and a port; another broker advertised it",
                 do="check the advertised listeners of the brokers",
                 broker=str(self._address),
             ) from error
@@ -66,7 +66,7 @@ class Stream:
         return plain
 
     def shake_hands(self) -> None:
-        """Goes over to TLS, where the job says so."""
+        """Starts TLS, if the job says so."""
         if self._tls is None:
             return
         plain = self._socket
@@ -80,7 +80,7 @@ class Stream:
             raise diagnosis.no_host(self._address) from error
 
     def take_large_frames(self) -> None:
-        """Who sends them is a broker: as large as the job allows, and some read ahead."""
+        """The peer is a broker: frames as large as the job allows, with read-ahead."""
         self._frames = FrameReader(self._settings.max_answer_bytes, _pooled, AHEAD_BYTES)
 
     def close(self) -> None:
@@ -92,12 +92,12 @@ class Stream:
             self._socket.settimeout(self._settings.request_ms / 1000)
             self._socket.sendall(data)
         except OSError as error:
-            told = self._last_words(error)
+            cause = self._cause_of_close(error)
             self.close()
-            raise self._lost("send to", told) from error
+            raise self._lost("send to", cause) from error
 
     def receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
-        """The next frame. ``deadline`` is that of whoever waits for more than this one."""
+        """The next frame. ``deadline``: that of a caller who waits for more than one frame."""
         frame = self._frames.next()
         if frame is not None:
             return frame
@@ -113,7 +113,7 @@ class Stream:
                     raise ConnectionResetError("the broker closed the connection")
             except TimeoutError as error:
                 self.close()
-                silence = TimeoutError(f"no whole answer in {wait_ms} ms")
+                silence = TimeoutError(f"no complete answer in {wait_ms} ms")
                 raise self._lost("receive from", silence) from error
             except OSError as error:
                 self.close()
@@ -123,14 +123,14 @@ class Stream:
                 self._was_heard = True
                 return frame
 
-    def _last_words(self, error: OSError) -> OSError:
-        """Why a peer hung up that does not take what is sent: an alert of its TLS may have come
-        before, of a client certificate that is missing for one."""
+    def _cause_of_close(self, error: OSError) -> OSError:
+        """Why the peer closed the connection while data was sent: it may have sent a TLS alert
+        before, for example about a missing client certificate."""
         if not isinstance(self._socket, ssl.SSLSocket) or isinstance(error, TimeoutError):
             return error
         try:
             self._socket.settimeout(PROBE_MS / 1000)
-            for _ in range(LAST_READS):  # what was sent before the alert is of no use
+            for _ in range(LAST_READS):  # skips data sent before the alert
                 if not self._socket.recv(POOLED_BYTES):
                     break
         except OSError as alert:
@@ -149,7 +149,7 @@ class Stream:
             mistake = diagnosis.tls_mistake(self._address, failed, tls)
             if mistake is not None and not self._was_heard:
                 return mistake
-            # An alert to a connection that was well has come of something else.
+            # An alert on a connection that has worked has another cause.
             why = failed.reason
             do = "" if self._was_heard else "check source.security.tls and that the port speaks TLS"
         what = f"could not {doing} {self._address}"
@@ -162,7 +162,7 @@ class Stream:
 
 
 def speaks_tls(address: Address) -> bool:
-    """Whether TLS is answered to a TLS greeting. Nothing else is said, nobody trusted."""
+    """Whether the peer answers a TLS handshake with TLS. Nothing else is sent or trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -180,7 +180,7 @@ def speaks_tls(address: Address) -> bool:
 
 
 def _pooled(size: int) -> memoryview:
-    """Memory of Arrow's pool: it is used again, where fresh memory would be zeroed first."""
+    """Memory of Arrow's pool, which is reused; fresh memory would be zeroed first."""
     if size < POOLED_BYTES:
         return memoryview(bytearray(size))
     return memoryview(pa.allocate_buffer(size)).cast("B")

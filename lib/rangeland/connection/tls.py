@@ -1,7 +1,7 @@
-"""The TLS of a connection, from the PEM files of a job. No socket here.
+"""The TLS context of a connection, from the PEM files of a job. No socket here.
 
-Driver and executors each make connections of their own, so each of them needs the files. One
-that is not there, or cannot be used, is an error that names its field and the host.
+The driver and the executors connect separately, so each of them needs the files. A file that is
+missing or unusable is an error that names its field and the host.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from rangeland.errors import JobFileError
 
 
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:
-    """TLS 1.2 or later, the broker's certificate and host checked. Raises JobFileError for a
-    PEM file that cannot be used, naming its field and this host: driver and executors each
-    need all of them."""
+    """TLS 1.2 or later, with the broker's certificate and host verified. Raises JobFileError for
+    an unusable PEM file, naming its field and this host."""
     ca = _pem("ca", tls.ca)
     certificate = _pem("certificate", tls.certificate)
     key = _pem("key", tls.key)
@@ -28,7 +27,7 @@ def tls_context(tls: TlsSettings) -> ssl.SSLContext:
         context.check_hostname = tls.verify_hostname
         if certificate:
             field, path = ("key", key) if key else ("certificate", certificate)
-            # Without a function here OpenSSL would ask a person, and wait.
+            # Without a function OpenSSL would prompt for the password, and wait.
             password = tls.key_password
             context.load_cert_chain(certificate, key, lambda: password or "")
         return context
@@ -37,8 +36,8 @@ def tls_context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 def _pem(field: str, path: str | None) -> str | None:
-    """Where the file is: at its path, or in this process's own folder, which is where Spark
-    puts what was shipped with --files."""
+    """The file at its path, or in the working directory of this process, where Spark puts
+    what was shipped with --files."""
     if path is None:
         return None
     shipped = Path(path).name
@@ -47,9 +46,8 @@ def _pem(field: str, path: str | None) -> str | None:
             return name
     raise JobFileError(
         f"there is no file {path} on {platform.node()}",
-        why="the driver and every executor make connections of their own",
-        do=f"put it there on every host, ship it with --files, or correct "
-        f"source.security.tls.{field}",
+        why="the driver and every executor connect separately",
+        do=f"put it on every host, ship it with --files, or correct source.security.tls.{field}",
         field=field,
         host=platform.node(),
     )

@@ -1,10 +1,10 @@
 """Bearer tokens: from a command, a file, a function, or an OAuth 2 token endpoint.
 
-A token is had where the connection is made, driver or executor, and anew for each login, so
-what brings it must be there too. It is never written anywhere and stands in no error: a
-command's stdout is not repeated, and what looks like a token in its stderr is blotted out.
-Connections of one process that are made together share one: see ``REUSE_S``. Each source has
-its time and its lock: one that hangs holds up nobody but those who wait for it.
+A token is fetched where the connection is made, on the driver or an executor, and again for each
+login, so its source must be available there. It is never stored and never part of an error: a
+command's stdout is not repeated, and what looks like a token in its stderr is masked.
+Connections that one process makes at the same time share a token: see ``REUSE_S``. Each source has
+its own timeout and lock, so one that hangs delays only those who wait for it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ _lock = threading.Lock()
 _locks: dict[TokenSource, threading.Lock] = {}
 
 
-def fetch_token(source: TokenSource, wait_ms: int, *, anew: bool = False) -> str:
-    """Raises JobFileError for a source that does not work, Unreachable for one that may later."""
+def fetch_token(source: TokenSource, wait_ms: int, *, refresh: bool = False) -> str:
+    """``refresh``: a recent token is not reused. Raises JobFileError for a source that does not
+    work, Unreachable for one that may work later."""
     wait_s = wait_ms / 1000
     until = time.monotonic() + wait_s
     with _lock:
@@ -51,7 +52,7 @@ def fetch_token(source: TokenSource, wait_ms: int, *, anew: bool = False) -> str
     try:
         with _lock:
             taken_at, token = _kept.get(source, (-REUSE_S - 1.0, ""))
-        if not anew and time.monotonic() - taken_at <= REUSE_S:
+        if not refresh and time.monotonic() - taken_at <= REUSE_S:
             return token
         token = _in_time(source, max(0.0, until - time.monotonic()))
         with _lock:
@@ -62,14 +63,14 @@ def fetch_token(source: TokenSource, wait_ms: int, *, anew: bool = False) -> str
 
 
 def forget_token(source: TokenSource) -> None:
-    """It was refused: the next login fetches another."""
+    """It was refused: the next login fetches another one."""
     with _lock:
         _kept.pop(source, None)
 
 
 def _in_time(source: TokenSource, wait_s: float) -> str:
-    """In a thread of its own, which is left alone when its time is up: a file system, a server
-    that trickles or a function may take any time. Commands can be ended."""
+    """In a separate thread, which is abandoned at the timeout: a file system, a slow server or a
+    function may take any time. Commands can be killed."""
     if source.command:
         return _fetched(source, wait_s)
     done: list[str | BaseException] = []
@@ -77,7 +78,7 @@ def _in_time(source: TokenSource, wait_s: float) -> str:
     def work() -> None:
         try:
             done.append(_fetched(source, wait_s))
-        except BaseException as error:  # raised where it is waited for, whatever it is
+        except BaseException as error:  # raised again in the waiting thread
             done.append(error)
 
     thread = threading.Thread(target=work, name="rangeland-token", daemon=True)
@@ -94,7 +95,7 @@ def _too_slow(source: TokenSource, wait_s: float) -> Unreachable:
     return Unreachable(
         f"{_name(source)} gave no token",
         why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
-        do=f"see why it takes so long, or raise source.timeouts.request_ms ({FIELD})",
+        do=f"find out why it takes so long, or raise source.timeouts.request_ms ({FIELD})",
     )
 
 
@@ -109,10 +110,10 @@ def _name(source: TokenSource) -> str:
 
 
 def _fetched(source: TokenSource, wait_s: float) -> str:
-    return _checked(_brought(source, wait_s), _name(source))
+    return _checked(_raw_token(source, wait_s), _name(source))
 
 
-def _brought(source: TokenSource, wait_s: float) -> str:
+def _raw_token(source: TokenSource, wait_s: float) -> str:
     if source.command:
         return _from_command(source.command, wait_s)
     if source.file is not None:
@@ -130,18 +131,18 @@ def _from_command(command: tuple[str, ...], wait_s: float) -> str:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=wait_s, check=False
         )
     except subprocess.TimeoutExpired:
-        pass  # it has what came out so far, and is no cause of what is raised below
+        pass  # it contains the output so far, so it must not be the cause of what is raised below
     except (OSError, ValueError) as error:
         raise JobFileError(
             f"the command {command[0]} cannot be started on {platform.node()}",
             why=getattr(error, "strerror", None) or type(error).__name__,
-            do=f"correct {field}; it must be there on the driver and on every executor",
+            do=f"correct {field}; it must exist on the driver and on every executor",
         ) from None
     if done is None:
         raise Unreachable(
             f"the command {command[0]} gave no token",
             why=f"it did not end within {wait_s:.3g} s on {platform.node()}",
-            do=f"see why it takes so long, or raise source.timeouts.request_ms ({field})",
+            do=f"find out why it takes so long, or raise source.timeouts.request_ms ({field})",
         )
     if done.returncode == 0:
         return done.stdout.decode("utf-8", errors="replace")
@@ -157,7 +158,7 @@ def _command_failed(
         f"the command {command[0]} gave no token",
         why=f"it ended with {code} on {platform.node()}" + (f": {said}" if said else ""),
         do=f"run it by hand as this user, then correct {FIELD}.command; a command that ends with "
-        f"{TRY_LATER} is tried again later",
+        f"{TRY_LATER} is retried later",
         code=code,
     )
 
@@ -176,13 +177,13 @@ def _from_file(path: str) -> str:
         with Path(path).open("rb") as file:
             return file.read(MAX_ANSWER_BYTES).decode("utf-8")
     except UnicodeDecodeError:
-        pass  # raised below, since this one holds the token
+        pass  # raised below without its cause, which contains the token
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
     raise JobFileError(
         f"the token file {path} cannot be read on {platform.node()}",
         why=why,
-        do=f"make it readable there, on the driver and on every executor, or correct {FIELD}.file",
+        do=f"make it readable on the driver and on every executor, or correct {FIELD}.file",
     )
 
 
@@ -194,7 +195,7 @@ def _from_function(name: str) -> str:
     except RangelandError:
         raise
     except (Exception, SystemExit) as error:
-        # Whatever it says may have the token in it, and so may the frames it came through.
+        # Its message and its traceback may contain the token.
         kind = type(error).__name__
     raise JobFileError(
         f"the function {name} gave no token",
@@ -211,7 +212,7 @@ def _imported(name: str) -> Callable[[], Any]:
     except (ImportError, AttributeError) as error:
         why = str(error)
     except (Exception, SystemExit) as error:
-        # What a module does at its import may have to do with a token, too.
+        # The import of a module may handle a token, too.
         why = f"its module raised {type(error).__name__}"
     raise JobFileError(
         f"the function {name} cannot be imported on {platform.node()}",
@@ -237,15 +238,15 @@ def _from_endpoint(source: TokenSource, wait_s: float) -> str:
     kind = Unreachable if status >= 500 or status == 429 else JobFileError
     raise kind(
         f"the token endpoint {_without_query(url)} gave no token",
-        why=f"it answered {status}, {_blotted(said, source)}",
+        why=f"it answered {status}, {_masked(said, source)}",
         do=f"check endpoint, client_id, client_secret and scope in {FIELD}",
         status=status,
     )
 
 
 def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, bytes]:
-    """Status and body of the answer. No other place is gone to than the one that was named:
-    no redirect is followed, and a proxy only gets what it cannot read."""
+    """Status and body of the answer. Only the configured address is contacted: redirects are not
+    followed, and a proxy is used only if it cannot read the request."""
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.request import (
@@ -257,16 +258,16 @@ def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, by
         build_opener,
     )
 
-    class Staying(HTTPRedirectHandler):
+    class NoRedirect(HTTPRedirectHandler):
         def redirect_request(self, *asked: Any) -> None:
-            """Then the answer itself, 302 or so, is what it ends with."""
+            """The answer itself, such as 302, is the result."""
 
     is_safe = url.lower().startswith("https:")
     own: BaseHandler = (
         HTTPSHandler(context=tls_context(TlsSettings(ca=ca))) if is_safe else ProxyHandler({})
     )
     try:
-        with build_opener(own, Staying()).open(Request(url, form), timeout=wait_s) as answer:
+        with build_opener(own, NoRedirect()).open(Request(url, form), timeout=wait_s) as answer:
             return answer.status, answer.read(MAX_ANSWER_BYTES)
     except HTTPError as error:
         with error:
@@ -275,7 +276,7 @@ def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, by
         cause = getattr(error, "reason", error)
         kind = JobFileError if getattr(cause, "verify_code", 0) else Unreachable
         why = _why_silent(cause)
-    # Not from there: what is not HTTP is quoted by the error that says so.
+    # Without its cause, which quotes an answer that is not HTTP.
     raise kind(
         f"the token endpoint {_without_query(url)} does not answer",
         why=why,
@@ -284,17 +285,17 @@ def _post(url: str, form: bytes, wait_s: float, ca: str | None) -> tuple[int, by
 
 
 def _answered(body: bytes) -> tuple[str, str]:
-    """The token, and what is wrong: RFC 6749 5.2 has that in ``error``. Nothing else of the
-    answer is repeated."""
+    """The token, and the error (``error`` of RFC 6749, 5.2). Nothing else of the answer is
+    repeated."""
     try:
-        told = JsonFields.parse(body, max_bytes=MAX_ANSWER_BYTES)
-        return told.text("access_token", ""), told.text("error", "")[:80] or "no access_token"
+        fields = JsonFields.parse(body, max_bytes=MAX_ANSWER_BYTES)
+        return fields.text("access_token", ""), fields.text("error", "")[:80] or "no access_token"
     except Unreadable:
         return "", "no access_token"
 
 
-def _blotted(text: str, source: TokenSource) -> str:
-    """Without the secret that was sent there, and without what looks like one."""
+def _masked(text: str, source: TokenSource) -> str:
+    """Without the secret that was sent, and without what looks like one."""
     if source.client_secret:
         text = text.replace(source.client_secret, "...")
     return _LOOKS_SECRET.sub("...", text)
@@ -307,7 +308,7 @@ def _without_query(url: str) -> str:
 
 
 def _why_silent(cause: object) -> str:
-    """In words that never repeat the address: those of ``http.client`` do."""
+    """Never with the address, which messages of ``http.client`` repeat."""
     if isinstance(cause, OSError):
         return str(cause) or type(cause).__name__
     return type(cause).__name__
@@ -318,9 +319,9 @@ def _checked(text: str, origin: str) -> str:
     if _TOKEN.fullmatch(token):
         return token
     raise JobFileError(
-        f"{origin} gave what is no bearer token",
+        f"{origin} did not give a valid bearer token",
         why=f"it has {len(token)} characters, and some that RFC 6750 does not allow"
         if token
-        else "it gave nothing",
-        do=f"have it give the token alone, nothing around it ({FIELD})",
+        else "its output is empty",
+        do=f"have it output the token and nothing else ({FIELD})",
     )
