@@ -23,7 +23,7 @@ from rangeland.decode.columns import row_schema
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.groups.kafka.group_backend import open_home
+from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Counts, Isolation, LogState, Range, Receipt, Slice, Survey
 from rangeland.planning.slices import Slicing, cut
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
@@ -49,7 +49,7 @@ def settings_of(bootstrap: Sequence[str], **changed: Any) -> ClusterSettings:
 def look(settings: ClusterSettings, **wanted: Any) -> Survey:
     edge = BrokerGroupIO(settings)
     with ConnectionPool(settings) as brokers, closing(edge):
-        return take_survey(brokers, SurveyRequest(**wanted), home=open_home(edge))
+        return take_survey(brokers, SurveyRequest(**wanted), home=open_backend(edge))
 
 
 def slices_of(survey: Survey, target_bytes: int = 128 << 20) -> list[Slice]:

@@ -18,7 +18,7 @@ import pytest
 from rangeland.connection.group_io import BrokerGroupIO
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import Fenced, GroupBackend, HeartbeatStatus, JoinRequest, Membership
-from rangeland.groups.kafka.group_backend import open_home
+from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Partition
 from rangeland.testing.client_library import admin, consumer, library
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
@@ -75,7 +75,7 @@ class Drivers:
         return tuple(Partition(self.topic, number) for number in range(4))
 
     def driver(self) -> Driver:
-        self.homes.append(open_home(BrokerGroupIO(settings_of(self.bootstrap))))
+        self.homes.append(open_backend(BrokerGroupIO(settings_of(self.bootstrap))))
         return Driver(self.homes[-1])
 
     def joining(self, **changed: Any) -> JoinRequest:

@@ -20,7 +20,7 @@ from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import Fenced, GroupBackend, HeartbeatStatus, JoinRequest, Membership
 from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.groups.rocketmq import group_requests as g
-from rangeland.groups.rocketmq.group_backend import open_home
+from rangeland.groups.rocketmq.group_backend import open_backend
 from rangeland.model import Partition
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster
@@ -83,7 +83,7 @@ class Drivers:
     def home(self) -> tuple[BrokerGroupIO, GroupBackend]:
         edge = BrokerGroupIO(settings_of(self.cluster))
         self.started.append(edge)
-        return edge, open_home(edge)
+        return edge, open_backend(edge)
 
     def first(self) -> Driver:
         edge, home = self.home()
@@ -150,7 +150,7 @@ def test_who_is_seen_to_die_is_taken_over_from_at_once_and_fenced(drivers: Drive
     cut_off(second.edge)  # what a broker notices of a process that is killed
     wait_until(lambda: bool(first.step()) and first.owned == set(drivers.partitions))
     # It lives after all, and connects again.
-    with pytest.raises(Fenced, match="does not list it as a member"):
+    with pytest.raises(Fenced, match="no longer lists it as a member"):
         second.place.commit({drivers.partitions[3]: 1})
     assert second.place.beat() is HeartbeatStatus.LOST
     assert set(first.home.offsets(drivers.group, drivers.partitions).values()) == {None}
@@ -268,7 +268,7 @@ def test_a_place_is_lost_and_found_when_a_master_begins_anew(topic: str) -> None
         cluster.create_topic(topic, 2)
         partitions = (Partition(topic, 0, "broker-a"), Partition(topic, 1, "broker-a"))
         edge = BrokerGroupIO(settings_of(cluster))
-        home = open_home(edge)
+        home = open_backend(edge)
         place = home.join(JoinRequest("g", "nightly", partitions))
         place.commit(dict.fromkeys(partitions, 3))
         with RocketmqClient(cluster.address("broker-a-slave")) as client:
@@ -290,7 +290,7 @@ def test_brokers_that_make_no_groups_take_neither_members_nor_offsets(topic: str
         cluster.create_topic(topic, 1)
         partition = Partition(topic, 0, "broker-a")
         edge = BrokerGroupIO(settings_of(cluster))
-        home = open_home(edge)
+        home = open_backend(edge)
         with pytest.raises(JobFileError, match="do not take members of group g"):
             home.join(JoinRequest("g", "nightly", (partition,)))
         with pytest.raises(JobFileError, match="create the group g"):

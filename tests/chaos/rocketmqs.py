@@ -13,7 +13,7 @@ import yaml
 from rangeland import Job
 from rangeland.dialects.rocketmq.messages import max_offset
 from rangeland.groups.backend import GroupBackend
-from rangeland.groups.backend_choice import open_home
+from rangeland.groups.backend_choice import open_backend
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.testing.rocketmq_clients import RocketmqClient
@@ -51,7 +51,7 @@ def write_job(written: Written, folder: Path, **source: Any) -> Path:
 def group_of(job: Path) -> Iterator[tuple[GroupBackend, str]]:
     found = Job.load(job)
     assert found.group is not None
-    home = open_home(found, cluster_settings(found))
+    home = open_backend(found, cluster_settings(found))
     try:
         yield home, found.group.id
     finally:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from rangeland import Job
-from rangeland.groups.backend_choice import open_home
+from rangeland.groups.backend_choice import open_backend
 from rangeland.job.source_settings import cluster_settings
 from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
@@ -81,7 +81,7 @@ def offsets(job: Path) -> dict[str, int | None]:
     found = Job.load(job)
     assert found.group is not None
     (topic,) = found.source.topics
-    home = open_home(found, cluster_settings(found))
+    home = open_backend(found, cluster_settings(found))
     try:
         partitions = [Partition(topic, int(w[2:]), w[0]) for w in WHICH]
         given = home.offsets(found.group.id, partitions)
@@ -95,7 +95,7 @@ def wait_for_owner(job: Path, driver_count: int) -> None:
     found = Job.load(job)
     assert found.group is not None
     deadline = time.monotonic() + PATIENCE_S
-    home = open_home(found, cluster_settings(found))
+    home = open_backend(found, cluster_settings(found))
     try:
         while True:
             owners = home.view(found.group.id).owners

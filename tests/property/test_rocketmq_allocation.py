@@ -76,7 +76,7 @@ def test_shares_are_those_counted_by_hand(queues: int, clients: int, runs: list[
 
 @pytest.mark.parametrize("lists", [([], ["a"], "a"), ([1], [], "a"), ([1], ["a"], "")])
 def test_nothing_to_share_is_an_error(lists: tuple[list[int], list[str], str]) -> None:
-    with pytest.raises(LocalProtocolError, match="cannot be shared out"):
+    with pytest.raises(LocalProtocolError, match="cannot be assigned"):
         allocate(*lists)
 
 

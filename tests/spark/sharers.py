@@ -127,7 +127,7 @@ class Driver(NoProgress):
 
 
 class Homes:
-    """Stands in for ``open_home``: each driver has a home of its own, named after it."""
+    """Stands in for ``open_backend``: each driver has a home of its own, named after it."""
 
     def __init__(self) -> None:
         self.groups = Groups()

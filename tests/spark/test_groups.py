@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Message
 
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import GroupBackend
-from rangeland.groups.backend_choice import open_home
+from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.mirror_now import push
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings
@@ -40,7 +40,7 @@ def job(kafka: KafkaCluster, topic: str, table: str) -> Job:
 
 @contextmanager
 def home_of(job: Job) -> Iterator[GroupBackend]:
-    home = open_home(job, cluster_settings(job))
+    home = open_backend(job, cluster_settings(job))
     try:
         yield home
     finally:
@@ -166,7 +166,7 @@ def test_status_without_the_home_shows_the_rest(
     def away(*_: object) -> GroupBackend:
         raise Unreachable("the coordinator is away")
 
-    monkeypatch.setattr(job_status, "open_home", away)
+    monkeypatch.setattr(job_status, "open_backend", away)
     shown = job_status.status(job, spark, NoProgress()).to_json()
     assert [p["checkpoint"] for p in shown["partitions"]] == [COUNT, COUNT]
     assert [p["group_offset"] for p in shown["partitions"]] == [None, None]

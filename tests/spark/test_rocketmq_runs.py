@@ -17,7 +17,7 @@ import rangeland
 from rangeland import run
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.groups.backend import GroupBackend
-from rangeland.groups.backend_choice import open_home
+from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.mirror_now import push
 from rangeland.job import Job
 from rangeland.job.located_values import parse_job_text
@@ -61,7 +61,7 @@ def group_id(job: Job) -> str:
 
 @contextmanager
 def home_of(job: Job) -> Iterator[GroupBackend]:
-    home = open_home(job, cluster_settings(job))
+    home = open_backend(job, cluster_settings(job))
     try:
         yield home
     finally:

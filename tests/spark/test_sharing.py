@@ -44,7 +44,7 @@ EACH = {f"p{n}": range(COUNT) for n in range(4)}
 @pytest.fixture
 def homes(monkeypatch: pytest.MonkeyPatch) -> Homes:
     found = Homes()
-    monkeypatch.setattr(lease, "open_home", found.open)
+    monkeypatch.setattr(lease, "open_backend", found.open)
     return found
 
 

@@ -18,7 +18,7 @@ from rangeland.dialects.rocketmq.routes import MAX_QUEUES, read_route
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.fetch.fetch_loop import FetchLoop
 from rangeland.fetch.loop_actions import SendFetch, WaitUntil
-from rangeland.groups.kafka.group_backend import open_home
+from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.model import Address, Leader, LogState, Partition, Range
 from rangeland.planning.byte_estimate import MOST_BYTES, with_estimate
 from rangeland.planning.slices import MAX_SLICES, Slicing, cut
@@ -199,4 +199,4 @@ def test_an_address_that_no_socket_takes_is_a_broker_that_cannot_be_reached(
 def test_a_coordinator_that_describes_no_group_is_not_taken_for_one_without_members() -> None:
     edge = ScriptedEdge([found(), (m.DescribeGroupsRequest, m.DescribeGroupsResponse(groups=()))])
     with pytest.raises(RemoteProtocolError, match="described 0"):
-        open_home(edge).view("g")
+        open_backend(edge).view("g")

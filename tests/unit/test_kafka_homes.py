@@ -10,7 +10,7 @@ import pytest
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import Conflict, JobFileError, Unreachable
 from rangeland.groups.backend import GroupBackend, JoinRequest
-from rangeland.groups.kafka.group_backend import open_home
+from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
     owner_of,
@@ -42,7 +42,7 @@ def said(owner: str = "") -> bytes:
 
 def a_home(*script: tuple[type[Any], Any]) -> tuple[ScriptedEdge, GroupBackend]:
     edge = ScriptedEdge(list(script))
-    return edge, open_home(edge)
+    return edge, open_backend(edge)
 
 
 # --- the coordinator ----------------------------------------------------------------------
@@ -86,9 +86,7 @@ def test_a_coordinator_that_is_being_made_is_looked_up_again() -> None:
 
 def test_a_coordinator_that_never_is_ready_is_unreachable_in_time() -> None:
     edge, home = a_home(found(), *[fetched(whole="COORDINATOR_LOAD_IN_PROGRESS")] * 1000)
-    with pytest.raises(
-        Unreachable, match="at home:9 does not do what it is asked: COORDINATOR_LOAD_IN_PROGRESS"
-    ):
+    with pytest.raises(Unreachable, match="at home:9 is not ready: COORDINATOR_LOAD_IN_PROGRESS"):
         home.offsets("g", ALL)
     assert 30_000 <= edge.clock_ms < 31_000
 

@@ -10,7 +10,7 @@ import pytest
 from rangeland.dialects.kafka import messages as m
 from rangeland.errors import Conflict, JobFileError, Unreachable
 from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, Membership
-from rangeland.groups.kafka.group_backend import open_home
+from rangeland.groups.kafka.group_backend import open_backend
 from rangeland.groups.kafka.subscriptions import (
     assignment_bytes,
     owner_of,
@@ -42,7 +42,7 @@ OVER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
 def a_join(*script: tuple[type[Any], Any], joining: JoinRequest = JOINING) -> Any:
     """The edge, and what comes of a join into an empty group with these answers."""
     edge = ScriptedEdge([found(), described(state="Empty"), *script])
-    return edge, open_home(edge).join(joining)
+    return edge, open_backend(edge).join(joining)
 
 
 def a_place() -> tuple[ScriptedEdge, Membership]:
@@ -143,13 +143,16 @@ def test_a_sync_of_a_member_that_is_not_known_joins_anew() -> None:
 
 def test_a_group_that_does_not_come_to_rest_is_unreachable() -> None:
     endless = [joined(), synced(code="REBALANCE_IN_PROGRESS")] * 400
-    with pytest.raises(Unreachable, match="does not come to rest"):
+    with pytest.raises(Unreachable, match="did not settle"):
         a_join(*endless)
 
 
 @pytest.mark.parametrize(
     ("code", "remedy"),
-    [("INCONSISTENT_GROUP_PROTOCOL", "use one assignment"), ("GROUP_MAX_SIZE_REACHED", "fewer")],
+    [
+        ("INCONSISTENT_GROUP_PROTOCOL", "use the same assignment"),
+        ("GROUP_MAX_SIZE_REACHED", "fewer"),
+    ],
 )
 def test_a_group_that_takes_no_such_member_is_a_conflict(code: str, remedy: str) -> None:
     with pytest.raises(Conflict, match=f"assignment range: {code}.*{remedy}"):
@@ -350,7 +353,7 @@ def test_who_leaves_owns_nothing_and_leaves_once() -> None:
     assert (place.owned, place.member_id) == (frozenset(), "")
     (asked,) = edge.asked
     assert (asked[1].request.member_id, asked[1].max_version) == ("me", 2)
-    with pytest.raises(Fenced, match="does not hold its place"):
+    with pytest.raises(Fenced, match="is no longer a member"):
         place.commit({ALL[0]: 7})
 
 

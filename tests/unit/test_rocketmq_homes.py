@@ -14,7 +14,7 @@ from rangeland.errors import (
 from rangeland.groups.backend import GroupBackend, JoinRequest
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.client_ids import client_id
-from rangeland.groups.rocketmq.group_backend import open_home
+from rangeland.groups.rocketmq.group_backend import open_backend
 from rangeland.model import Partition
 from tests.fakes.rocketmq import MASTERS, SEEDS, Cluster, FakeEdge
 
@@ -28,7 +28,7 @@ JAVA = "10.0.0.9@12#77"
 def a_home(cluster: Cluster | None = None) -> tuple[Cluster, FakeEdge, GroupBackend]:
     cluster = cluster or Cluster()
     edge = cluster.edge("home")
-    return cluster, edge, open_home(edge)
+    return cluster, edge, open_backend(edge)
 
 
 def test_a_home_is_named_by_its_name_servers_and_closes_its_edge() -> None:

@@ -13,7 +13,7 @@ from rangeland.errors import Conflict, JobFileError, RemoteProtocolError, Unreac
 from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest, Membership
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.groups.rocketmq.client_ids import client_id, job_of
-from rangeland.groups.rocketmq.group_backend import open_home
+from rangeland.groups.rocketmq.group_backend import open_backend
 from rangeland.model import Address, Partition
 from tests.fakes.rocketmq import LOCK_MS, MASTERS, SLAVES, Cluster, FakeEdge
 
@@ -31,7 +31,7 @@ class Driver:
         self.cluster = cluster
         self.edge: FakeEdge = cluster.edge(host)
         self.joining = replace(JOINING, host=host, **changed)
-        self.home = open_home(self.edge)
+        self.home = open_backend(self.edge)
         self.place: Membership
 
     def join(self, meanwhile: Callable[[], None] = lambda: None) -> Driver:
@@ -218,7 +218,7 @@ def test_a_driver_that_was_held_for_dead_finds_its_place_lost() -> None:
     cluster, first, second = pair()
     cluster.drop(second.edge)
     first.step()
-    with pytest.raises(Fenced, match="does not list it as a member"):
+    with pytest.raises(Fenced, match="no longer lists it as a member"):
         second.place.commit({B0: 5})
     assert (second.place.beat(), cluster.offsets) == (HeartbeatStatus.LOST, {})
 
@@ -370,7 +370,7 @@ def test_nothing_is_written_after_locks_have_ended() -> None:
 def test_nothing_is_written_by_who_has_left() -> None:
     driver = Driver(Cluster()).join()
     driver.place.leave()
-    with pytest.raises(Fenced, match="does not hold its place") as caught:
+    with pytest.raises(Fenced, match="is no longer a member") as caught:
         driver.place.commit({A0: 5})
     assert caught.value.facts["member"] == driver.place.member_id
 

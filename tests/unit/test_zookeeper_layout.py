@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rangeland.errors import JobFileError, RemoteProtocolError
-from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, occupied
+from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, group_in_use
 from rangeland.groups.zookeeper.znode_layout import (
     ids_path,
     member_name,
@@ -225,17 +225,17 @@ def test_a_stranger_is_who_reads_the_same_topics_for_another_end() -> None:
         "g_reads-elsewhere": frozenset({"clicks"}),
         "g_reads-all": None,
     }
-    census = ZooKeeperGroupView("g", "j", topics, {JAFKA: other})
-    assert census.drivers() == (mine,)
-    assert [h.member_id for h in census.strangers([JAFKA])] == sorted([other, "g_reads-all"])
-    held = {h.member_id: h.partitions for h in census.strangers([JAFKA])}
+    view = ZooKeeperGroupView("g", "j", topics, {JAFKA: other})
+    assert view.drivers() == (mine,)
+    assert [h.member_id for h in view.strangers([JAFKA])] == sorted([other, "g_reads-all"])
+    held = {h.member_id: h.partitions for h in view.strangers([JAFKA])}
     assert held == {other: {JAFKA}, "g_reads-all": frozenset()}
 
 
 def test_who_stands_in_the_way_is_named_with_what_it_owns() -> None:
     owned = {Partition("orders", n, "1"): "g_c" for n in range(10)}
-    census = ZooKeeperGroupView("g", "j", {"g_c": None}, owned)
-    error = occupied("g", census.strangers([JAFKA]), "x")
+    view = ZooKeeperGroupView("g", "j", {"g_c": None}, owned)
+    error = group_in_use("g", view.strangers([JAFKA]), "x")
     assert "g_c (owns orders/1-0, orders/1-1" in str(error)
     assert "and 2 more" in str(error)
     assert len(error.facts["partitions"]["g_c"]) == 10

@@ -1,10 +1,10 @@
-"""What a group does for a batch, whoever keeps it: claim, assign, keep offsets.
+"""What a group does for a batch: it claims partitions, assigns them and stores offsets.
 
-Three homes, one idea. A *home* is where a group lives: Kafka's coordinator, ZooKeeper,
-RocketMQ's brokers. A *membership* is one driver's place in the group: while it holds, its
-partitions are nobody else's. Landing never depends on any of it.
+A *backend* keeps groups: Kafka's coordinator, ZooKeeper, or RocketMQ's brokers. A *membership*
+is one driver's membership in a group: while it holds, no other member has its partitions.
+Landing each record once never depends on any of it.
 
-A home's code is of its dialect and has no socket and no clock: it asks through an ``GroupIO``.
+The backends of Kafka and RocketMQ have no socket and no clock: they ask through a ``GroupIO``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rangeland.model import Address, Partition
 
 
 class HeartbeatStatus(Enum):
-    """What a heartbeat says."""
+    """The result of a heartbeat."""
 
     HOLDS = "holds"
     REBALANCING = "rebalancing"
-    """Members come or go: give up what is held and ``rejoin``."""
+    """Members join or leave: give up all partitions and ``rejoin``."""
     LOST = "lost"
-    """Others may hold its partitions by now: nothing may be committed; ``rejoin`` as new."""
+    """Others may hold its partitions now: commit nothing, and ``rejoin`` as a new member."""
 
 
 class Fenced(Conflict):
-    """This driver has lost its place in the group: what it wanted to write is refused."""
+    """This driver is no longer a member of the group, so its commit is refused."""
 
     data = "what is landed stays landed; the group's offsets were not touched"
     retry = "yes, the next run mirrors the checkpoint"
@@ -39,7 +39,7 @@ class Fenced(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member as the group's home shows it. ``is_ours``: a driver of the same job."""
+    """One member as the backend shows it. ``is_ours``: a driver of the same job."""
 
     member_id: str
     client_id: str = ""
@@ -50,7 +50,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """``state``: empty, stable, rebalancing or unknown to the home (``absent``)."""
+    """``state``: empty, stable, rebalancing, or absent if the backend does not know the group."""
 
     state: str
     members: tuple[GroupMember, ...] = ()
@@ -62,7 +62,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What a driver says when it joins. ``partitions`` are all that the job reads: each
+    """What a driver sends when it joins. ``partitions`` are all partitions of the job: each
     member names the same. ``assignment`` is range, roundrobin or sticky."""
 
     group: str
@@ -76,7 +76,7 @@ class JoinRequest:
 
 
 class Membership(Protocol):
-    """One driver's place. Only ``beat`` may be called from another thread than the rest."""
+    """One driver's membership. Only ``beat`` may be called from a second thread."""
 
     @property
     def member_id(self) -> str: ...
@@ -84,63 +84,63 @@ class Membership(Protocol):
     def generation(self) -> int: ...
     @property
     def owned(self) -> frozenset[Partition]:
-        """Of this generation; empty for a member that there is no work for."""
+        """The partitions of this generation; empty if there are fewer partitions than members."""
 
     @property
     def beat_ms(self) -> int:
         """How often ``beat`` is to be called."""
 
     def beat(self) -> HeartbeatStatus:
-        """One heartbeat. Raises Unreachable while the home cannot be asked."""
+        """Sends one heartbeat. Raises Unreachable while the backend does not answer."""
 
     def rejoin(self) -> None:
-        """Takes part in the rebalance; whoever calls it has given up all it held. Returns
+        """Takes part in the rebalance; the caller has given up all partitions. Returns
         with a new generation and its partitions. Raises Unreachable or Conflict."""
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """The group's next offsets. Raises Fenced where this generation is over, Unreachable
-        where the home cannot be asked. Nothing is committed then, or it is not known."""
+        """Writes the group's next offsets. Raises Fenced if this generation is over, and
+        Unreachable if the backend does not answer: then it is not known what was written."""
 
     def leave(self) -> None:
-        """Gives its partitions back at once. What fails here ends with the session."""
+        """Releases its partitions at once, or when the session ends if that fails."""
 
 
 class GroupBackend(Protocol):
-    """Where groups live. Raises Unreachable where it cannot be asked."""
+    """Keeps groups. Every method raises Unreachable if it gets no answer."""
 
     @property
     def name(self) -> str:
         """For sentences: ``the coordinator of group g at 127.0.0.1:9092``."""
 
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
-        """What the group has committed; None where it has nothing."""
+        """The committed offset of each partition; None if there is none."""
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """For a group that nobody is a member of. Raises Conflict naming the members where
-        somebody is."""
+        """Writes offsets of a group without members. Raises Conflict, naming the members, if it
+        has any."""
 
     def view(self, group: str) -> GroupView: ...
 
     def join(self, joining: JoinRequest) -> Membership:
-        """Raises Conflict naming who is there where a consumer that is no driver of this job
-        holds partitions, Unreachable where the home cannot be asked."""
+        """Raises Conflict, naming the consumers, if any that is not a driver of this job
+        holds partitions."""
 
     def close(self) -> None: ...
 
 
 class GroupIO(Protocol):
-    """What a home may do at the edge."""
+    """The I/O that a backend may use."""
 
     @property
     def seeds(self) -> tuple[Address, ...]: ...
     def ask(self, address: Address, question: Question) -> Any:
-        """Raises Unreachable once a reconnect did not help."""
+        """Raises Unreachable if a reconnect did not help."""
 
     def ask_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
-        """All of them on their way at once; the answers in the same order."""
+        """Sends all questions before it reads answers; returns them in the same order."""
 
     def pause(self, pause_ms: int) -> None: ...
     def now_ms(self) -> int:
-        """Never runs backwards; says nothing about the time of day."""
+        """A monotonic clock; unrelated to the time of day."""
 
     def close(self) -> None: ...

@@ -14,7 +14,7 @@ from rangeland.job import Job
 from rangeland.job.source_settings import groups_in_zookeeper
 
 
-def open_home(job: Job, settings: ClusterSettings) -> GroupBackend:
+def open_backend(job: Job, settings: ClusterSettings) -> GroupBackend:
     """The backend of this job's groups. Raises Unreachable where it cannot be
     reached, JobFileError where this dialect's groups need a ZooKeeper and the job names none."""
     if groups_in_zookeeper(job):
@@ -37,4 +37,4 @@ def broker_groups(settings: ClusterSettings) -> GroupBackend:
             do="set source.zookeeper",
         )
     backend = importlib.import_module(f"rangeland.groups.{settings.dialect}.group_backend")
-    return cast(GroupBackend, backend.open_home(BrokerGroupIO(settings)))
+    return cast(GroupBackend, backend.open_backend(BrokerGroupIO(settings)))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.errors import JobFileError
-from rangeland.groups.backend_choice import open_home
+from rangeland.groups.backend_choice import open_backend
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, registry_of
 from rangeland.model import Isolation, Survey
@@ -32,7 +32,7 @@ def survey_of(
     settings = settings or cluster_settings(job)
     if isolation is not None:
         settings = replace(settings, isolation=isolation)
-    home = open_home(job, settings) if wanted.groups else None
+    home = open_backend(job, settings) if wanted.groups else None
     try:
         with ConnectionPool(settings) as brokers:
             if wanted.topic_pattern and not brokers.dialect.capabilities.has_metadata:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import RangelandError, RemoteProtocolError, Unreachable
 from rangeland.groups.backend import Fenced, GroupBackend, GroupView, JoinRequest
-from rangeland.groups.backend_choice import open_home
+from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices
 from rangeland.job import Group, Job
@@ -235,7 +235,7 @@ def claimed(
         return
     step(f"joining the group {job.group.id}")
     try:
-        backend = open_home(job, settings)
+        backend = open_backend(job, settings)
     except Unreachable as error:
         warn(_alone(job.group, error))
         yield None

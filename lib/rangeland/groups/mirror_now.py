@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupBackend, GroupView
-from rangeland.groups.backend_choice import open_home
+from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.job_survey import survey_of
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, positions
 from rangeland.job import Group, Job
@@ -99,7 +99,7 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     cluster, logs = cluster.knowing(survey), survey.logs
     checkpoint = positions(standing.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
-    home = open_home(job, cluster)
+    home = open_backend(job, cluster)
     try:
         found = _push(home, group.id, checkpoint)
         name = home.name

@@ -15,7 +15,7 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
-from rangeland.groups.backend_choice import open_home
+from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
 from rangeland.job.source_settings import cluster_settings, exposed
@@ -132,7 +132,7 @@ def _group(
     name = job.group.id
     progress.step(f"asking for the group {name}")
     try:
-        home = open_home(job, cluster)
+        home = open_backend(job, cluster)
         try:
             view, offsets = home.view(name), home.offsets(name, partitions)
             return GroupStatus(name, home.name, view.state, view.members), offsets

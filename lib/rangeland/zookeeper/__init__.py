@@ -1,6 +1,6 @@
-"""What is spoken with ZooKeeper: a registry of brokers, and a home for consumer groups.
+"""ZooKeeper: its client, its nodes as values, and the registry of brokers.
 
-The only room that knows kazoo, and of the driver only: nothing that executors import may
-import it. ``client`` is the edge; ``registry`` and ``group`` act through it; ``ensemble``,
-``nodes``, ``layout`` and ``assignment`` are pure.
+Only the driver uses it: nothing that executors import may import it. ``zookeeper_client`` is
+the only module that imports kazoo, ``broker_registry`` reads through it, and ``connect_string``
+and ``znodes`` are pure. Groups in ZooKeeper are in ``groups.zookeeper``.
 """

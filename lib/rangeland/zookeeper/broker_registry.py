@@ -1,12 +1,12 @@
-"""Which brokers and partitions are registered in ZooKeeper: Jafka's way, and Kafka's.
+"""The brokers and partitions that are registered in ZooKeeper, by Jafka or by Kafka.
 
 Jafka: ``/brokers/ids/<id>`` is ``creator:host:port:autocreate``, with ``#`` for ``:`` in the
 first two; ``/brokers/topics/<topic>/<id>`` is the number of that broker's partitions. Kafka:
-both are JSON, and a topic's partitions are the cluster's. Which of the two it is shows in
-each node. Brokers hold their nodes by their sessions, so one that is stopped is not there;
-of Jafka its partitions are not either.
+both are JSON, and a topic's partitions are the cluster's. Each node shows which of the two it
+is. Brokers' nodes are ephemeral, so a stopped broker is not registered, and in Jafka neither are
+its partitions.
 
-Reading is one function; all that is read goes through pure ones.
+One function reads; pure ones parse what it has read.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONFIGS = "/config/topics"
 MAX_PARTITIONS = 65_536
-"""Of a topic, at one of Jafka's brokers. A larger number is not believed."""
+"""Of a topic on one Jafka broker. A larger number is refused."""
 ALL_BROKERS = ""
-"""In place of a broker's name, where partitions are not numbered per broker."""
+"""Stands for the broker's name if partitions are not numbered per broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
     """What is registered now, which may be nothing. ``topics`` maps a topic to the number of
-    its partitions by broker; by `ALL_BROKERS` where they are the cluster's. ``source`` is
-    the ZooKeeper, for sentences."""
+    its partitions by broker, or by `ALL_BROKERS` if they are the cluster's. ``source`` names
+    the ZooKeeper in messages."""
 
     brokers: dict[str, Address] = field(default_factory=dict)
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
     source: str = ""
 
     def partitions(self, topic: str) -> tuple[Partition, ...]:
-        """In order; empty for a topic that is not there."""
+        """Sorted; empty for an unknown topic."""
         counts = self.topics.get(topic, {})
         return tuple(sorted(Partition(topic, n, b) for b, c in counts.items() for n in range(c)))
 
     @property
     def absent(self) -> frozenset[str]:
-        """Brokers that still have partitions here and are not registered themselves: they
-        have just stopped or are about to come."""
+        """Brokers with partitions that are not registered themselves: they have just stopped or
+        are just starting."""
         named = {broker for counts in self.topics.values() for broker in counts}
         return frozenset(named - self.brokers.keys() - {ALL_BROKERS})
 
     def __str__(self) -> str:
-        """What was seen, for sentences."""
+        """What was found, for messages."""
         there = ", ".join(f"{name} at {address}" for name, address in sorted(self.brokers.items()))
         gone = f"; partitions of {', '.join(sorted(self.absent))} without the broker" * bool(
             self.absent
@@ -65,8 +65,8 @@ class Registry:
 
 
 def read_registry(zookeeper: str, *, connect_ms: int = 10_000) -> Registry:
-    """Raises Unreachable; JobFileError where the text cannot be read, or where no broker has
-    ever registered; RemoteProtocolError for a node that is neither Jafka's nor Kafka's."""
+    """Raises Unreachable; JobFileError for an invalid connect string, or if no broker has ever
+    registered; RemoteProtocolError for a node that is neither Jafka's nor Kafka's."""
     client = connect(zookeeper, connect_ms=connect_ms)
     try:
         return registry_seen_by(client)
@@ -77,8 +77,8 @@ def read_registry(zookeeper: str, *, connect_ms: int = 10_000) -> Registry:
 def read_cleanup_policies(
     zookeeper: str, topics: Sequence[str], *, connect_ms: int = 10_000
 ) -> dict[str, str]:
-    """The ``cleanup.policy`` that Kafka's topics have of their own; of the others the brokers'
-    default holds, which is not kept here. Raises Unreachable."""
+    """The ``cleanup.policy`` of the Kafka topics that override the brokers' default; the default
+    itself is not in ZooKeeper. Raises Unreachable."""
     client = connect(zookeeper, connect_ms=connect_ms)
     try:
         nodes = client.read_all(f"{CONFIGS}/{topic}" for topic in topics)
@@ -97,7 +97,7 @@ def registry_seen_by(client: ZooKeeper) -> Registry:
     nodes = client.read_all(f"{IDS}/{name}" for name in ids)
     brokers = {name: nodes[f"{IDS}/{name}"] for name in ids}
     return Registry(
-        # Between the two looks a broker may have gone.
+        # Between the two reads a broker may have stopped.
         {name: parse_broker(name, node.content) for name, node in brokers.items() if node},
         _read_topics(client, topics or []),
         str(client),
@@ -118,7 +118,7 @@ def _read_topics(client: ZooKeeper, topics: Sequence[str]) -> dict[str, dict[str
             found[topic] = _counts(topic, of_topic)
         elif (node := contents[path]) is not None:
             found[topic] = {ALL_BROKERS: parse_kafka_topic(topic, node.content)}
-    # A topic whose brokers are all gone keeps its node, and is not there.
+    # A topic whose brokers have all stopped keeps its node, but has no partitions.
     return {topic: by_broker for topic, by_broker in found.items() if by_broker}
 
 
@@ -126,7 +126,7 @@ def _counts(topic: str, nodes: Mapping[str, Znode | None]) -> dict[str, int]:
     return {b: parse_partition_count(topic, b, n.content) for b, n in nodes.items() if n}
 
 
-# --- what the nodes say -----------------------------------------------------------------
+# --- contents of nodes ------------------------------------------------------------------
 
 
 def parse_broker(name: str, content: bytes) -> Address:
@@ -147,7 +147,7 @@ def parse_partition_count(topic: str, broker: str, content: bytes) -> int:
 
 
 def parse_kafka_topic(topic: str, content: bytes) -> int:
-    """How many partitions a topic of Kafka's has. Raises RemoteProtocolError."""
+    """How many partitions a Kafka topic has. Raises RemoteProtocolError."""
     path = f"{TOPICS}/{topic}"
     text = _text(path, content)
     try:
@@ -160,7 +160,7 @@ def parse_kafka_topic(topic: str, content: bytes) -> int:
 
 
 def parse_cleanup_policy(topic: str, content: bytes) -> str:
-    """From a Kafka topic's configuration; empty where it has none of its own. Raises
+    """From a Kafka topic's configuration; empty if it does not override the default. Raises
     RemoteProtocolError."""
     path = f"{CONFIGS}/{topic}"
     text = _text(path, content)
@@ -173,7 +173,7 @@ def parse_cleanup_policy(topic: str, content: bytes) -> str:
 
 def _jafka_broker(path: str, text: str) -> Address:
     parts = [part.replace("#", ":") for part in text.split(":")]
-    # The last part, whether topics come into being by themselves, is not there in old ones.
+    # The last part, whether topics are created automatically, is missing in old brokers' nodes.
     expected = "creator:host:port:autocreate"
     if len(parts) not in (3, 4):
         _reject(path, text, expected)
@@ -190,7 +190,7 @@ def _kafka_broker(path: str, text: str) -> Address:
         host, port = said.text("host", ""), said.number("port", -1, MAX_PORT, default=-1)
         endpoints = said.values("endpoints", ())
         if (not host or port == -1) and endpoints:
-            # Only the plain listener has fields of its own.
+            # Only the plain listener has its own fields.
             host, port = _endpoint(endpoints[0])
         return _address(host, whole(port, "the port", 1, MAX_PORT))
     except Unreadable:
@@ -231,7 +231,7 @@ def _reject(path: str, text: str, expected: str) -> NoReturn:
     raise RemoteProtocolError(
         f"the node {path} in ZooKeeper cannot be read",
         why=f"it holds {shown!r}, not {expected}",
-        do="see whether brokers of another kind are registered there; remove the node if "
+        do="check whether brokers of another kind are registered there; remove the node if "
         "nobody owns it",
         path=path,
         content=shown,
@@ -239,15 +239,15 @@ def _reject(path: str, text: str, expected: str) -> NoReturn:
 
 
 def _no_registry(client: ZooKeeper) -> JobFileError:
-    """Names what is there, since a missing chroot is the usual cause."""
+    """Lists what is there, since a missing chroot is the usual cause."""
     root = [name for name in client.children("/") or [] if name != "zookeeper"]
     registries = client.children_of(f"/{name}{IDS}" for name in root)
     likely = [path.removesuffix(IDS) for path, ids in registries.items() if ids is not None]
     if likely:
-        hint = f"{client.ensemble}{likely[0]} has brokers: is that meant"
+        hint = f"{client.ensemble}{likely[0]} has brokers"
         do = f"write source.zookeeper: {client.ensemble}{likely[0]}"
     else:
-        hint = f"there are: {', '.join(root)}" if root else "there is nothing in it"
+        hint = f"there are: {', '.join(root)}" if root else "it is empty"
         do = "correct source.zookeeper, or start the brokers"
     return JobFileError(
         f"no broker has ever registered in {client}",

@@ -1,7 +1,7 @@
-"""Where a ZooKeeper is: ``host:port,host:port/chroot``, read from a job file's text.
+"""ZooKeeper's connect string, ``host:port,host:port/chroot``, as in a job file.
 
-Pure. The port may be left out, as in ZooKeeper's own tools, and an IPv6 host stands in
-brackets. The chroot is the node under which everything of one cluster is kept.
+Pure. The port may be left out, as in ZooKeeper's own tools, and an IPv6 host is in brackets.
+The chroot is the node below which everything of one cluster is kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ConnectString:
 
 
 def read_ensemble(text: str) -> ConnectString:
-    """Raises JobFileError, saying which part of the text is wrong."""
+    """Raises JobFileError, naming the part of the text that is wrong."""
     servers, slash, rest = text.strip().partition("/")
     parts = rest.rstrip("/").split("/") if rest.strip("/") else []
     if any(part in ("", ".", "..") or part != part.strip() for part in parts):
@@ -53,7 +53,7 @@ def _read_server(text: str, server: str) -> Address:
 
 
 def _unreadable(text: str, why: str) -> JobFileError:
-    if "@" in text:  # what stands before it may be a password
+    if "@" in text:  # what precedes it may be a password
         text, why = "the address", "user and password do not belong in it"
     return JobFileError(
         f"{text} does not say where the ZooKeeper is",

@@ -1,4 +1,4 @@
-"""Nodes as ZooKeeper keeps them, and what a transaction can do to them: values only."""
+"""ZooKeeper's nodes, and the operations of a transaction: values only."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """``created`` is the number of the transaction that made it: another node of the same
-    path has another. ``session`` is that which holds it, 0 for a persistent node."""
+    """``created`` is the number of the transaction that created it: a later node of the same
+    path has another. ``session`` is the owner of an ephemeral node, 0 for a persistent one."""
 
     content: bytes
     version: int
@@ -38,7 +38,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """``version`` -1: whatever it is."""
+    """``version`` -1: any version."""
 
     path: str
     version: int = -1
@@ -51,14 +51,14 @@ class Reason(Enum):
     """Why a transaction was not applied."""
 
     ABSENT = "there is no such node"
-    EXISTS = "the node is there already"
+    EXISTS = "the node exists already"
     CHANGED = "the node has another version"
     NOT_EMPTY = "there are nodes below it"
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The first operation of a transaction that could not be done; none of them was."""
+    """The first operation that made a transaction fail; none was applied."""
 
     operation: Operation
     reason: Reason

@@ -1,12 +1,12 @@
-"""The one door to ZooKeeper: a session, what can be asked through it, and its end.
+"""The ZooKeeper client: one session, its requests, and its end.
 
-kazoo is known here only. Its exceptions become Unreachable, Conflict or JobFileError; what
-is no error (no such node, a transaction that did not apply) is told in values; what it
-would log is kept, and is the *why* of an Unreachable.
+This is the only module that imports kazoo. Its exceptions become Unreachable, Conflict or
+JobFileError; what is not an error (no such node, a transaction that was not applied) is
+returned as a value; its last log message becomes the *why* of an Unreachable.
 
-Each call has a deadline. A connection that is lost meanwhile is waited for and the call is
-sent again, so a transaction may have been applied although its second try is refused:
-whoever sends one must be able to tell. A session that has ended shows in ``session``.
+Each call has a deadline. If the connection is lost, the call waits for it and is sent again, so
+a transaction may have been applied although its second try is refused: callers must be able to
+tell. ``session`` shows that a session has ended.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ from rangeland.zookeeper.znodes import (
 )
 
 CLOSE_TIMEOUT_S = 2.0
-# Requests that are under way at once: thousands are fine, hundreds of thousands are not.
+# Requests in flight at once: thousands are fine, hundreds of thousands are not.
 _AT_ONCE = 1000
 _PASSING = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
+_logger = logging.getLogger(__name__)
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 
@@ -66,8 +67,8 @@ _REASONS: dict[type[KazooException], Reason] = {
 
 
 class ZooKeeper:
-    """A session, made by ``connect``. A lost connection is made again by itself; after its
-    session has ended, a new one begins. All calls may be made from any thread."""
+    """A session, opened by ``connect``. It reconnects by itself; after its session has ended,
+    a new one begins. Thread-safe."""
 
     def __init__(self, ensemble: ConnectString, *, connect_ms: int, session_ms: int) -> None:
         self.ensemble = ensemble
@@ -91,7 +92,7 @@ class ZooKeeper:
     # --- life --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Raises Unreachable, or JobFileError where the chroot is not there."""
+        """Raises Unreachable, or JobFileError if the chroot does not exist."""
         self._kazoo.start_async()
         try:
             self._ask(
@@ -102,18 +103,18 @@ class ZooKeeper:
             raise
 
     def close(self) -> None:
-        """Ends the session, so that what it holds is free at once. Where the server does not
-        answer, the session ends by itself, later; nobody waits for that."""
+        """Ends the session, so that its ephemeral nodes disappear at once. If the server does not
+        answer, the session times out later; nobody waits for that."""
         self._is_closed = True
-        # kazoo waits for as long as a session lasts where the server is silent.
+        # If the server is silent, kazoo waits for as long as a session lasts.
         ending = threading.Thread(target=self._end, name="zookeeper-close", daemon=True)
         ending.start()
         ending.join(CLOSE_TIMEOUT_S)
 
     @property
     def session(self) -> int | None:
-        """The session's number; None between the end of one and the begin of the next. It
-        stays while the connection is lost, since the session may live on."""
+        """The session's number; None between the end of one and the beginning of the next. It
+        stays while the connection is lost, since the session may still be alive."""
         return None if self._session is None else self._session[0]
 
     @property
@@ -125,22 +126,22 @@ class ZooKeeper:
     def is_connected(self) -> bool:
         return self._connected.is_set()
 
-    # --- what can be asked -------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------
 
     def read(self, path: str) -> Znode | None:
-        """None where there is no such node."""
+        """None if there is no such node."""
         return self.read_all([path])[path]
 
     def read_all(
         self, paths: Iterable[str], within_ms: int | None = None
     ) -> dict[str, Znode | None]:
-        """All of them in one round, not in one moment. Raises Unreachable."""
+        """Reads all in one round, but not at one moment. Raises Unreachable."""
         wanted = list(paths)
         answers = self._ask_all("read", self._kazoo.get_async, wanted, within_ms)
         return {p: _node(a) for p, a in zip(wanted, answers, strict=True)}
 
     def children(self, path: str, within_ms: int | None = None) -> list[str] | None:
-        """The names below a node, sorted; None where there is no such node."""
+        """The names of a node's children, sorted; None if there is no such node."""
         return self.children_of([path], within_ms)[path]
 
     def children_of(
@@ -154,23 +155,24 @@ class ZooKeeper:
         }
 
     def last_changes(self, paths: Iterable[str], within_ms: int | None = None) -> dict[str, int]:
-        """The number of the last transaction that made or removed a node right below each;
-        -1 where there is no such node."""
+        """The number of the last transaction that created or removed a child of each node; -1 if
+        there is no such node."""
         wanted = list(paths)
-        stats = self._ask_all("look at", self._kazoo.exists_async, wanted, within_ms)
+        stats = self._ask_all("read", self._kazoo.exists_async, wanted, within_ms)
         return {p: -1 if s is None else s.pzxid for p, s in zip(wanted, stats, strict=True)}
 
     def catch_up(self) -> None:
-        """What is read from now on is at least as new as what anyone has been told till now."""
+        """Later reads are at least as new as anything that any client has read so far."""
         self._ask("catch up with", lambda: [self._kazoo.sync_async("/")])
 
     def make(self, paths: Iterable[str]) -> None:
-        """Makes persistent nodes, with their parents, where they are not there."""
+        """Creates missing persistent nodes, with their parents."""
         wanted = sorted(set(paths))
-        self._ask_all("make", self._kazoo.ensure_path_async, wanted)
+        self._ask_all("create", self._kazoo.ensure_path_async, wanted)
 
     def apply(self, operations: Sequence[Operation]) -> Refused | None:
-        """All operations in one transaction, or none and which of them could not be done."""
+        """Applies all operations in one transaction; otherwise none, and returns the one that
+        failed."""
 
         def send() -> list[Any]:
             transaction = self._kazoo.transaction()
@@ -184,7 +186,7 @@ class ZooKeeper:
                 return Refused(operation, _REASONS[type(result)])
         return None
 
-    # --- how it is done ----------------------------------------------------------------
+    # --- sending and errors ------------------------------------------------------------
 
     def _ask_all(
         self,
@@ -207,8 +209,8 @@ class ZooKeeper:
         within_ms: int | None = None,
         check: Callable[[list[Any]], None] | None = None,
     ) -> list[Any]:
-        """Sends until answers come or the time is up. Answers that are no node, a node too
-        much and the like are among what it returns."""
+        """Sends until answers arrive or the time is up. A missing or an existing node is an
+        answer."""
         limit_s = self._timeout_s if within_ms is None else min(self._timeout_s, within_ms / 1000)
         deadline = time.monotonic() + limit_s
         while not self._is_closed and (left := deadline - time.monotonic()) > 0:
@@ -219,7 +221,7 @@ class ZooKeeper:
             except ConnectionClosedError:
                 if self._is_closed:
                     break
-                time.sleep(0.02)  # kazoo says so between two connections, too
+                time.sleep(0.02)  # kazoo also raises this between two connections
             except _PASSING:
                 continue
             except KazooTimeoutError:
@@ -238,8 +240,8 @@ class ZooKeeper:
         if self.ensemble.chroot and answers[0] is None:
             raise JobFileError(
                 f"{self} has no {self.ensemble.chroot}",
-                why="the path is not there",
-                do="correct the path in source.zookeeper, or start the brokers that make it",
+                why="the path does not exist",
+                do="correct the path in source.zookeeper, or start the brokers that create it",
                 zookeeper=str(self.ensemble),
             )
 
@@ -259,20 +261,20 @@ class ZooKeeper:
         return Unreachable(
             f"could not {what} {self}",
             why=why,
-            do="see that it is up and can be reached from here, then run again",
+            do="check that it is up and can be reached from here, then run again",
             zookeeper=str(self.ensemble),
         )
 
     def _forbidden(self, what: str) -> Conflict:
         return Conflict(
             f"not allowed to {what} {self}",
-            why="its access list does not let this client",
-            do="let whoever keeps the ZooKeeper give read and write access there",
+            why="its access list does not allow this client",
+            do="ask the ZooKeeper's operator for read and write access there",
             zookeeper=str(self.ensemble),
         )
 
     def _on_state(self, state: str) -> None:
-        """Called by kazoo's own thread, which must not wait here."""
+        """Called by kazoo's own thread, which must not block here."""
         if state == KazooState.CONNECTED:
             self._session = self._kazoo.client_id
             self._complaints.last = ""
@@ -280,10 +282,11 @@ class ZooKeeper:
             return
         self._connected.clear()
         if state == KazooState.LOST:
+            _logger.warning("session lost", extra={"zookeeper": str(self.ensemble)})
             self._session = None
 
     def _end(self) -> None:
-        # Whatever goes wrong at the end of a session that nobody needs is nobody's.
+        # An error at the end of a session that is no longer needed does not matter.
         try:
             self._kazoo.stop()
             self._kazoo.close()
@@ -295,8 +298,8 @@ def connect(
     zookeeper: str, *, connect_ms: int = 10_000, session_ms: int | None = None
 ) -> ZooKeeper:
     """A session with ``host:port[,host:port...][/chroot]``. ``connect_ms`` is the deadline of
-    this and of each later call. ``session_ms`` matters to who holds nodes by it. Raises
-    Unreachable; JobFileError where the text cannot be read or the chroot is not there."""
+    this and of each later call. ``session_ms`` matters for ephemeral nodes. Raises Unreachable;
+    JobFileError for an invalid text or a missing chroot."""
     client = ZooKeeper(
         read_ensemble(zookeeper), connect_ms=connect_ms, session_ms=session_ms or connect_ms
     )
@@ -327,8 +330,8 @@ _ADD: dict[type[Operation], Callable[[Any, Any], None]] = {
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Gives a server up in time to try the others: kazoo gives each as long as a session
-    lasts."""
+    """Gives up on a server early enough to try the others: kazoo waits for each as long as a
+    session lasts."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__()
@@ -339,7 +342,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
 
 class _Complaints(logging.Handler):
-    """Keeps the last thing kazoo had to say about its connection, and prints nothing."""
+    """Keeps kazoo's last message about its connection, and prints nothing."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

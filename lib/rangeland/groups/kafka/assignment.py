@@ -1,11 +1,11 @@
-"""Who reads what: the group leader's arithmetic. Pure, and the same for the same input.
+"""The group leader's assignment of partitions to members. Pure and deterministic.
 
-*range* and *roundrobin* give what Kafka's RangeAssignor and RoundRobinAssignor give when no
-racks are named: any member may lead the group, so all must agree. *sticky* keeps what
-Kafka's StickyAssignor promises (KIP-54): balance first, and of all balanced assignments one
-that takes the fewest partitions away. Which of several such it is may differ from Kafka's.
+*range* and *roundrobin* equal Kafka's RangeAssignor and RoundRobinAssignor without racks: any
+member may lead the group, so all must agree. *sticky* keeps the promises of Kafka's
+StickyAssignor (KIP-54): a balanced assignment that moves as few partitions as possible. If
+there are several of those, the choice may differ from Kafka's.
 
-Members sort by their instance id where they have one, then by member id, as Kafka sorts them.
+Members are sorted by instance id if they have one, then by member id, as in Kafka.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Assignment = dict[str, list[Partition]]
 
 @dataclass(frozen=True, slots=True)
 class SubscribedMember:
-    """What one member said. ``held`` of ``generation`` (-1: none) is what it comes from."""
+    """One member's subscription. ``held`` are its partitions in ``generation`` (-1: none)."""
 
     topics: frozenset[str]
     held: frozenset[Partition] = frozenset()
@@ -35,8 +35,8 @@ Members = Mapping[str, SubscribedMember]
 
 
 def assign(strategy: str, partitions: Iterable[Partition], members: Members) -> Assignment:
-    """Every partition that somebody subscribes to, at exactly one of its subscribers; all
-    members are in the answer. Raises JobFileError for a strategy that is not known."""
+    """Every partition with a subscriber, at exactly one of its subscribers; all members are in
+    the result. Raises JobFileError for an unknown strategy."""
     if strategy not in STRATEGIES:
         raise JobFileError(
             f"there is no assignment {strategy}",
@@ -49,15 +49,15 @@ def assign(strategy: str, partitions: Iterable[Partition], members: Members) -> 
 
 
 def _ordered(members: Members) -> list[str]:
-    def place(member_id: str) -> tuple[bool, str, str]:
+    def rank(member_id: str) -> tuple[bool, str, str]:
         instance = members[member_id].instance_id
         return instance is None, instance or "", member_id
 
-    return sorted(members, key=place)
+    return sorted(members, key=rank)
 
 
 def _range(partitions: list[Partition], members: Members) -> Assignment:
-    """Each topic by itself, in consecutive pieces; the first members get the longer ones."""
+    """Each topic separately, in consecutive runs; the first members get the longer ones."""
     found: Assignment = {member: [] for member in members}
     ordered = _ordered(members)
     for topic in sorted({partition.topic for partition in partitions}):
@@ -73,8 +73,8 @@ def _range(partitions: list[Partition], members: Members) -> Assignment:
 
 
 def _roundrobin(partitions: list[Partition], members: Members) -> Assignment:
-    """All partitions in order, dealt to the members in turn; who does not subscribe to a
-    topic is passed over."""
+    """All partitions in order, to each member in turn; a member that does not subscribe to the
+    topic is skipped."""
     found: Assignment = {member: [] for member in members}
     ordered = _ordered(members)
     turn = 0
@@ -90,9 +90,9 @@ def _roundrobin(partitions: list[Partition], members: Members) -> Assignment:
 
 
 def _sticky(partitions: list[Partition], members: Members) -> Assignment:
-    """Keep, deal out, even out. The last step moves a partition only from the fullest member
-    that can give one up to the emptiest that takes it, and only while that evens them out; so
-    no place is filled that somebody who had to give could have kept."""
+    """Keeps what members have, assigns the rest, then balances. The last step moves a partition
+    only from the fullest member that can give one up to the emptiest that takes it, and only
+    while that improves the balance; so no partition is moved without need."""
     found = _kept(partitions, members)
     kept = {member: frozenset(held) for member, held in found.items()}
     ordered = _ordered(members)
@@ -112,8 +112,8 @@ def _sticky(partitions: list[Partition], members: Members) -> Assignment:
 
 
 def _kept(partitions: list[Partition], members: Members) -> Assignment:
-    """What each member had and may keep. Where two say they had the same partition, the one
-    of the later generation is right; of the same generation, neither is believed."""
+    """What each member had and may keep. If two claim the same partition, the later generation
+    wins; within one generation neither does."""
     claims: dict[Partition, list[str]] = {partition: [] for partition in partitions}
     for member_id, member in members.items():
         for partition in member.held:
@@ -135,8 +135,8 @@ def _emptiest(members: list[str], found: Assignment) -> str:
 def _next_move(
     found: Assignment, takers: Mapping[str, list[str]], kept: Mapping[str, frozenset[Partition]]
 ) -> tuple[str, str, Partition] | None:
-    """Who gives what to whom; None once nothing evens out any more. What a member had goes
-    last."""
+    """Giver, taker and partition of the next move; None if no move improves the balance.
+    Partitions that a member had before are moved last."""
     for giver in sorted(found, key=lambda member: (-len(found[member]), member)):
         for topic in sorted({partition.topic for partition in found[giver]}):
             taker = _emptiest(takers[topic], found)

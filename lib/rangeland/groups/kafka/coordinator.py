@@ -1,8 +1,8 @@
-"""Where a group is kept: found through the seeds, asked, found again when it has moved.
+"""Finds a group's coordinator through the seeds, asks it, and finds it again when it has moved.
 
-A coordinator that moves or is not ready yet is asked again after a pause, until the asker's
-patience is over; then it is ``Unreachable``. What else it says is the asker's to judge, and
-``refusal`` turns what nobody expects into an error. Everything goes through the ``GroupIO``.
+A coordinator that is moving or not ready is asked again after a pause, until the caller's
+patience is over; then it is ``Unreachable``. Callers judge all other codes, and ``refusal``
+turns unexpected ones into errors. All I/O goes through the ``GroupIO``.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _LAST_BY_ONE_KEY: Final = 3
 
 
 def ask_coordinator(group: str) -> Question:
-    # Up to version 3 the key stands alone, which any broker that is still run understands.
+    # Up to version 3 there is one key, which every broker that is still in use understands.
     return Question(m.FindCoordinatorRequest(key=group), max_version=_LAST_BY_ONE_KEY)
 
 
 class CoordinatorClient:
-    """The coordinators of groups, as far as they are known. Not for several threads at once."""
+    """The known coordinators of groups. Not thread-safe."""
 
     def __init__(self, edge: GroupIO) -> None:
         self.edge = edge
         self._known: dict[str, Address] = {}
 
     def of(self, group: str) -> Address | None:
-        """The one that was asked last."""
+        """The coordinator that was asked last."""
         return self._known.get(group)
 
     def ask(
@@ -45,22 +45,22 @@ class CoordinatorClient:
         code_of: Callable[[Any], int],
         patience_ms: int,
     ) -> tuple[Any, ErrorCode]:
-        """The answer and its code, which is none of those that pass by themselves. Raises
-        Unreachable once they have not passed for ``patience_ms``."""
+        """The answer and its code, which is never one that may pass. Raises Unreachable if such
+        a code has not passed for ``patience_ms``."""
         deadline_ms = self.edge.now_ms() + patience_ms
         while True:
             try:
                 answer = self.edge.ask(self._find(group), question)
             except Unreachable as error:
-                trouble: RangelandError = error
+                last_error: RangelandError = error
                 self._known.pop(group, None)
             else:
                 code = judge(code_of(answer))
                 if not code.verdict.may_pass:
                     return answer, code
-                trouble = self._not_ready(group, code)
+                last_error = self._not_ready(group, code)
             if self.edge.now_ms() >= deadline_ms:
-                raise trouble
+                raise last_error
             self.edge.pause(PAUSE_MS)
 
     def _not_ready(self, group: str, code: ErrorCode) -> Unreachable:
@@ -68,7 +68,7 @@ class CoordinatorClient:
         if code.verdict is ErrorMeaning.FIND_LEADER:
             self._known.pop(group, None)
         return Unreachable(
-            f"the coordinator of group {group} at {address} does not do what it is asked",
+            f"the coordinator of group {group} at {address} is not ready",
             why=f"{code.name}: {code.description}",
             do="try again in a moment",
             group=group,
@@ -77,8 +77,8 @@ class CoordinatorClient:
         )
 
     def _find(self, group: str) -> Address:
-        """The coordinator as it is known, or as the first seed that knows it says. Raises
-        Unreachable where none does."""
+        """The known coordinator, or the one that the first seed with an answer names. Raises
+        Unreachable if none answers."""
         if group not in self._known:
             self._known[group] = self._look_up(group)
         return self._known[group]
@@ -98,7 +98,7 @@ class CoordinatorClient:
                 raise refusal(code, group, "the coordinator was asked for")
             tried[str(seed)] = f"{code.name}: {code.description}"
         raise Unreachable(
-            f"the coordinator of group {group} is not to be had",
+            f"the coordinator of group {group} could not be found",
             why="; ".join(f"{seed}: {why}" for seed, why in tried.items()),
             do="try again in a moment",
             group=group,
@@ -116,8 +116,8 @@ _REMEDIES: Final = {
 
 
 def refusal(code: ErrorCode, group: str, when: str) -> RangelandError:
-    """What a code means that nobody was prepared for: the same would be refused again, or
-    the coordinator has failed. ``when`` is a whole sentence without its end."""
+    """The error for a code that the caller does not handle: either the same request would be
+    refused again, or the coordinator has failed. ``when`` is a clause for the message."""
     why = f"{code.name}: {code.description}, when {when}"
     facts: dict[str, Any] = {"group": group, "code": code.name}
     if code.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):

@@ -1,11 +1,11 @@
-"""Kafka's home of groups: the coordinator on one of the brokers.
+"""Groups kept by Kafka: by the coordinator on one of the brokers.
 
-Who is a driver of the same job says so in the user data of its subscription; while a group
-shares out anew the coordinator shows no subscriptions, and the client id must do. Groups of
-the newer kind, whose coordinator assigns by itself, are looked at too: a batch does not
-join them, but it must not overlook a consumer there.
+A driver names its job in the user data of its subscription. During a rebalance the coordinator
+shows no subscriptions, so the client id has to identify it. Groups of the newer protocol, whose
+coordinator assigns partitions itself, are read too: a batch does not join them, but it must not
+overlook their consumers.
 
-One lock guards all of it, since heartbeats come from another thread.
+One lock guards everything, since heartbeats come from another thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rangeland.groups.kafka.subscriptions import owner_of, read_assignment, read
 from rangeland.model import Partition
 
 PATIENCE_MS: Final = 30_000
-"""How long a coordinator may be moving or loading before a question is given up."""
+"""How long a coordinator may be moving or loading before a request fails."""
 
 REBALANCING: Final = "rebalancing"
 ABSENT: Final = "absent"
@@ -51,14 +51,14 @@ _HAS_MEMBERS: Final = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_
 _DEFAULT_CLIENT_ID: Final = "rangeland"
 
 
-def open_home(edge: GroupIO) -> KafkaGroups:
-    """The home of all groups of the cluster that ``edge`` reaches."""
+def open_backend(edge: GroupIO) -> KafkaGroups:
+    """The backend of all groups of the cluster that ``edge`` reaches."""
     return KafkaGroups(edge)
 
 
 class KafkaGroups:
-    """A ``groups.Home``. A driver has one, and one membership of it at a time: a join blocks
-    whoever else asks."""
+    """A ``GroupBackend``. A driver has one, with one membership at a time: a join blocks all
+    other calls."""
 
     def __init__(self, edge: GroupIO) -> None:
         self._edge = edge
@@ -90,26 +90,26 @@ class KafkaGroups:
         with self._lock:
             _, code = self._ask(group, ask_commit(group, offsets), code_of_commit)
             if code.name in _HAS_MEMBERS:
-                raise self._taken(group, self.view(group).members)
+                raise self._in_use(group, self.view(group).members)
         if code.verdict is not ErrorMeaning.OK:
             raise refusal(code, group, "its offsets were committed")
 
     def view(self, group: str) -> GroupView:
-        """``is_ours`` means the job that joined this group here, or any job of this library
-        where none has."""
+        """``is_ours`` refers to the job that joined this group through this backend, or to any job
+        of this library if none has."""
         with self._lock:
             question = Question(m.DescribeGroupsRequest(groups=(group,)))
             try:
                 answer, code = self._ask(group, question, _code_of)
             except UnsupportedRequest:
-                return GroupView(ABSENT)  # before 0.9 coordinators kept offsets, and no members
+                return GroupView(ABSENT)  # before 0.9, coordinators kept offsets but no members
             if code.name == "GROUP_ID_NOT_FOUND":
                 return self._newer_view(group)
         if code.verdict is not ErrorMeaning.OK:
             raise refusal(code, group, "its members were asked for")
         (found,) = answer.groups
         is_consumers = found.protocol_type == m.PROTOCOL_TYPE
-        members = tuple(self._holder(group, x, is_consumers) for x in found.members)
+        members = tuple(self._member(group, x, is_consumers) for x in found.members)
         return GroupView(_STATES.get(found.group_state, REBALANCING), members)
 
     def join(self, joining: JoinRequest) -> Membership:
@@ -118,12 +118,12 @@ class KafkaGroups:
             self._joined[group] = joining
             strangers = [x for x in self._settled(joining).members if not x.is_ours]
             if strangers:
-                raise self._taken(group, strangers)
+                raise self._in_use(group, strangers)
             member = KafkaMember(
                 self._coordinators,
                 self._lock,
                 joining,
-                lambda code: self._kept_out(joining, code),
+                lambda code: self._not_admitted(joining, code),
             )
             member.rejoin()
             return member
@@ -131,11 +131,11 @@ class KafkaGroups:
     def close(self) -> None:
         self._edge.close()
 
-    # --- who is there ------------------------------------------------------------------
+    # --- members -----------------------------------------------------------------------
 
     def _settled(self, joining: JoinRequest) -> GroupView:
-        """Who is in the group; if there may be others than drivers of this job, not before
-        its rebalance is over or has taken too long."""
+        """The group's members. If some may not be drivers of this job, waits until the rebalance
+        is over or has taken too long."""
         deadline_ms = self._edge.now_ms() + joining.rebalance_ms
         while True:
             seen = self.view(joining.group)
@@ -168,7 +168,7 @@ class KafkaGroups:
         )
         return GroupView(_STATES.get(found.group_state, REBALANCING), members)
 
-    def _holder(self, group: str, member: m.DescribedMember, is_consumer: bool) -> GroupMember:
+    def _member(self, group: str, member: m.DescribedMember, is_consumer: bool) -> GroupMember:
         held = read_assignment(member.member_assignment) if is_consumer else frozenset()
         return GroupMember(
             member_id=member.member_id,
@@ -189,24 +189,24 @@ class KafkaGroups:
         joined = self._joined.get(group)
         return member.client_id == (joined.client_id if joined else _DEFAULT_CLIENT_ID)
 
-    # --- how it is said ----------------------------------------------------------------
+    # --- requests and errors -----------------------------------------------------------
 
     def _ask(self, group: str, question: Question, code_of: Any) -> tuple[Any, ErrorCode]:
         self._asked = group
         return self._coordinators.ask(group, question, code_of, PATIENCE_MS)
 
-    def _taken(self, group: str, members: Sequence[GroupMember]) -> Conflict:
+    def _in_use(self, group: str, members: Sequence[GroupMember]) -> Conflict:
         return Conflict(
             f"group {group} is in use",
-            why=_named(members) or "it has members, who have left by now",
-            do="stop them, or give the job a group of its own (group.id)",
+            why=_named(members) or "it had members, which have left since",
+            do="stop them, or give the job its own group (group.id)",
             group=group,
             members=[_facts(member) for member in members],
         )
 
-    def _kept_out(self, joining: JoinRequest, code: ErrorCode) -> Conflict:
+    def _not_admitted(self, joining: JoinRequest, code: ErrorCode) -> Conflict:
         members = self.view(joining.group).members
-        remedy = "let all its members use one assignment, or give the job a group of its own"
+        remedy = "let all its members use the same assignment, or give the job its own group"
         if code.name == "GROUP_MAX_SIZE_REACHED":
             remedy = "start fewer drivers, or raise the brokers' group.max.size"
         return Conflict(
@@ -225,7 +225,7 @@ def _code_of(answer: m.DescribeGroupsResponse | m.ConsumerGroupDescribeResponse)
         raise RemoteProtocolError(
             "the coordinator was asked about one group",
             why=f"it described {len(answer.groups)}",
-            do="Check that the servers are Kafka's brokers, then try again",
+            do="check that the servers are Kafka brokers, then try again",
         )
     return answer.groups[0].error_code
 

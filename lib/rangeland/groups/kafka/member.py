@@ -1,16 +1,17 @@
-"""One driver's place in a Kafka group: join, sync, beat, commit, leave.
+"""One driver's membership in a Kafka group: join, sync, heartbeat, commit, leave.
 
-The order is the classic group protocol's. A member joins until it holds: it is given an id,
-joins with it, and syncs; the leader computes everybody's share first. What it held goes along
-when it joins again, so that a sticky assignment can give it back. A generation that is over
-is never committed in: that is the fence.
+This is the classic group protocol. A member gets an id, joins with it, and syncs; the group's
+leader computes the assignment in between. When a member joins again it names the partitions
+that it had, so that a sticky assignment can return them. Offsets are never committed in a
+generation that is over: that is the fence.
 
-Nothing here has a socket or a clock. A lock, shared with the home, keeps heartbeats of
-another thread from mixing with anything else; a beat waits while its member joins.
+Nothing here has a socket or a clock. A lock, shared with the backend, keeps heartbeats of
+another thread from mixing with other requests; a heartbeat waits while its member joins.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -33,10 +34,12 @@ from rangeland.groups.kafka.subscriptions import (
 )
 from rangeland.model import Partition
 
+_logger = logging.getLogger(__name__)
+
 JOIN_SLACK_MS: Final = 5_000
-"""How much later than the rebalance's own time the answer to a join may come."""
+"""How much later than the rebalance timeout the answer to a join may come."""
 LONGEST_BEAT_MS: Final = 3_000
-"""A member that joins waits for the others to hear of it at their next beat."""
+"""A joining member waits until the others learn of it with their next heartbeat."""
 BEATS_PER_SESSION: Final = 3
 _LAST_WITH_ONE_MEMBER: Final = 2
 
@@ -46,11 +49,11 @@ _OVER: Final = frozenset(
 _CONFLICTS: Final = frozenset({"INCONSISTENT_GROUP_PROTOCOL", "GROUP_MAX_SIZE_REACHED"})
 
 Explain = Callable[[ErrorCode], RangelandError]
-"""Makes a Conflict that names the group's members, of the code that keeps us out."""
+"""Makes a Conflict that names the group's members from the code that refused us."""
 
 
 class KafkaMember:
-    """A ``groups.Membership``. Holds nothing before its first ``rejoin``."""
+    """A ``Membership``. Holds nothing before its first ``rejoin``."""
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class KafkaMember:
                     return
                 if edge.now_ms() >= deadline_ms:
                     raise Unreachable(
-                        f"group {self._joining.group} does not come to rest",
+                        f"group {self._joining.group} did not settle",
                         why=f"members came and went for {2 * self._joining.rebalance_ms} ms",
                         do="try again in a moment",
                         group=self._joining.group,
@@ -105,7 +108,7 @@ class KafkaMember:
                     )
 
     def _join(self) -> m.JoinGroupResponse | None:
-        """None: the coordinator wants it said again, with the member id that is kept now."""
+        """None: join again, with the member id that is stored now."""
         joining = self._joining
         topics = {partition.topic for partition in joining.partitions}
         said = subscription_bytes(topics, self._held, self._generation, owner_of(joining.job))
@@ -125,11 +128,11 @@ class KafkaMember:
         if code.name == "MEMBER_ID_REQUIRED":
             self._member_id = answer.member_id
         else:
-            self._join_anew_or_raise(code, "a member joined")
+            self._rejoin_or_raise(code, "a member joined")
         return None
 
     def _sync(self, joined: m.JoinGroupResponse) -> bool:
-        """Whether the member holds its share now. False: join again."""
+        """Whether the member has its assignment now. False: join again."""
         leads = joined.leader == joined.member_id and not joined.skip_assignment
         shares = self._shares(joined) if leads else {}
         request = m.SyncGroupRequest(
@@ -145,15 +148,16 @@ class KafkaMember:
         )
         answer, code = self._ask(request, self._joining.rebalance_ms, self._joining.rebalance_ms)
         if code.verdict is not ErrorMeaning.OK:
-            self._join_anew_or_raise(code, "a member asked for its share")
+            self._rejoin_or_raise(code, "a member asked for its assignment")
             return False
         self._generation = joined.generation_id
-        # Another client that leads may give us partitions that the job leaves out.
+        # If another client leads, it may assign partitions that the job leaves out.
         self._held = read_assignment(answer.assignment) & frozenset(self._joining.partitions)
         self._holds = True
+        _logger.info("joined the group", extra=self._log_fields(partitions=len(self._held)))
         return True
 
-    def _join_anew_or_raise(self, code: ErrorCode, when: str) -> None:
+    def _rejoin_or_raise(self, code: ErrorCode, when: str) -> None:
         if code.name in _CONFLICTS:
             raise self._explain(code)
         if code.name in _OVER:
@@ -163,8 +167,8 @@ class KafkaMember:
         self._coordinators.edge.pause(PAUSE_MS)
 
     def _shares(self, joined: m.JoinGroupResponse) -> Assignment:
-        """Everybody's share. Members of other kinds have a right to all of their topics: what
-        the job leaves out is shared among them alone."""
+        """The assignment of all members. Consumers that are not our drivers expect all of their
+        topics: the partitions that the job leaves out are assigned among them only."""
         joining = self._joining
         strategy = joined.protocol_name or joining.assignment
         members = {
@@ -193,7 +197,7 @@ class KafkaMember:
             for part in topic.partitions
         }
 
-    # --- while it holds ----------------------------------------------------------------
+    # --- while it is a member ----------------------------------------------------------
 
     def beat(self) -> HeartbeatStatus:
         with self._lock:
@@ -208,6 +212,7 @@ class KafkaMember:
             if code.verdict is ErrorMeaning.OK:
                 return HeartbeatStatus.HOLDS
             if code.name == "REBALANCE_IN_PROGRESS":
+                _logger.info("the group is rebalancing", extra=self._log_fields())
                 return HeartbeatStatus.REBALANCING
             if code.name in _OVER:
                 self._forget(code)
@@ -217,18 +222,18 @@ class KafkaMember:
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         with self._lock:
             if not self._holds:
-                raise self._fenced("it does not hold its place any more")
+                raise self._fenced("it is no longer a member")
             if not offsets:
                 return
             group = self._joining.group
             question = ask_commit(group, offsets, self._generation, self._member_id)
-            # No heartbeat goes out meanwhile, so this must end well within the session.
+            # No heartbeat is sent meanwhile, so this must end well within the session.
             patience_ms = self._joining.session_ms // BEATS_PER_SESSION
             deadline_ms = self._coordinators.edge.now_ms() + patience_ms
             while True:
                 _, code = self._coordinators.ask(group, question, code_of_commit, patience_ms)
-                # Old coordinators say so to members of any generation, newer ones only to one
-                # that has not synced: which it is shows once the others have their shares.
+                # Old coordinators answer this in any generation, newer ones only to a member that
+                # has not synced: which it is shows once the others have their assignments.
                 if code.name != "REBALANCE_IN_PROGRESS":
                     break
                 if self._coordinators.edge.now_ms() >= deadline_ms:
@@ -240,6 +245,7 @@ class KafkaMember:
                 raise fenced
             if code.verdict is not ErrorMeaning.OK:
                 raise refusal(code, group, "a member committed its offsets")
+            _logger.info("committed offsets", extra=self._log_fields(partitions=len(offsets)))
 
     def leave(self) -> None:
         with self._lock:
@@ -254,10 +260,10 @@ class KafkaMember:
                     self._joining.group, question, lambda answer: answer.error_code, self.beat_ms
                 )
             except RangelandError:
-                # The session ends by itself: whatever went wrong here, we are gone.
-                return
+                return  # the session ends by itself
+            _logger.info("left the group", extra=self._log_fields(member=leaving))
 
-    # --- how it is done ----------------------------------------------------------------
+    # --- requests and errors -----------------------------------------------------------
 
     def _ask(
         self, request: Any, patience_ms: int, rebalance_ms: int | None = None
@@ -271,14 +277,21 @@ class KafkaMember:
         )
 
     def _forget(self, code: ErrorCode) -> None:
-        """What was held is void. With a wrong generation the member itself may still be known:
-        under its old id it replaces itself, under a new one all would wait for the old."""
+        """All partitions are lost. With a wrong generation the coordinator may still know the
+        member: under its old id it replaces itself, under a new id all would wait for the old."""
+        _logger.warning("lost the membership: %s", code.name, extra=self._log_fields())
         self._holds = False
         if code.name != "ILLEGAL_GENERATION":
             self._member_id = m.UNKNOWN_MEMBER
 
+    def _log_fields(self, **more: object) -> dict[str, object]:
+        generation = self._generation
+        known = {"group": self._joining.group, "member": self._member_id, "generation": generation}
+        return {**known, **more}
+
     def _fenced(self, why: str) -> Fenced:
         joining = self._joining
+        _logger.warning("fenced: %s", why, extra=self._log_fields())
         return Fenced(
             f"member {self._member_id or '(none)'} of group {joining.group} is fenced"
             f" in generation {self._generation}",

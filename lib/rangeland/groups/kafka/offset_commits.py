@@ -1,7 +1,7 @@
-"""A group's offsets as questions and answers: commit them, fetch them.
+"""Requests that commit and fetch a group's offsets, and their answers.
 
-Pure. -1 on the wire means that there is none, and ends here. Error codes of partitions are
-brought down to the one that decides: what is said of the group is said of each of them.
+Pure. -1 on the wire means that there is no offset; it does not leave this module. The error
+codes of partitions are reduced to one: brokers repeat an error of the group for each partition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def ask_commit(
     generation: int = m.NO_GENERATION,
     member_id: str = m.UNKNOWN_MEMBER,
 ) -> Question:
-    """``offsets`` are the next ones to be read. As it stands: by nobody who is a member."""
+    """``offsets`` are the next ones to be read. By default the sender is not a member."""
     topics: dict[str, list[m.CommitPartition]] = {}
     for partition, offset in sorted(offsets.items()):
         part = m.CommitPartition(partition_index=partition.number, committed_offset=offset)
@@ -42,7 +42,7 @@ def code_of_commit(answer: m.OffsetCommitResponse) -> int:
 
 
 def ask_group_offsets(group: str, partitions: Sequence[Partition]) -> Question:
-    """Offsets that an open transaction may still change are an error that passes."""
+    """Offsets that an open transaction may still change are reported as a retriable error."""
     topics: dict[str, list[int]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition.number)
@@ -63,7 +63,7 @@ def code_of_group_offsets(answer: m.OffsetFetchResponse) -> int:
 
 
 def read_group_offsets(answer: m.OffsetFetchResponse) -> dict[Partition, int | None]:
-    """None: the group has committed nothing there."""
+    """None: the group has no committed offset there."""
     return {
         Partition(topic.name, part.partition_index): (
             part.committed_offset if part.committed_offset >= 0 else None
@@ -74,7 +74,7 @@ def read_group_offsets(answer: m.OffsetFetchResponse) -> dict[Partition, int | N
 
 
 def _deciding(codes: Iterable[int]) -> int:
-    """The first that does not pass by itself, or else the first that is one at all, or 0."""
+    """The first error that is not retriable, else the first error, else 0."""
     failed = [code for code in codes if judge(code).verdict is not ErrorMeaning.OK]
     lasting = [code for code in failed if not judge(code).verdict.may_pass]
     return next(iter(lasting or failed), 0)

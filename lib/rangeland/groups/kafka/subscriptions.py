@@ -1,9 +1,8 @@
-"""What members of a group say to each other, as values: Kafka's consumer protocol.
+"""What members of a group send each other: Kafka's consumer protocol, as values.
 
-Bytes of other clients are read as far as they are understood: a subscription that makes no
-sense subscribes to nothing, an assignment that makes none holds nothing. Our own members
-say in their user data which job they work for, behind what Kafka's StickyAssignor writes
-there, so that any client may lead the group.
+Bytes of other clients are read as far as possible: an invalid subscription subscribes to
+nothing, an invalid assignment holds nothing. Our members name their job in their user data,
+after what Kafka's StickyAssignor writes there, so that any client may lead the group.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rangeland.wire.encoding import decode, decode_from, encode, spec_of
 OWNER_PREFIX = "rangeland/"
 
 _SENT_VERSION = 1
-"""The first that has what is held. Older clients read its beginning, newer ones all of it."""
+"""The first version that has owned partitions. Older clients read its beginning."""
 
 _STICKY = "sticky"
 T = TypeVar("T")
@@ -33,7 +32,7 @@ def owner_of(job: str) -> str:
 def subscription_bytes(
     topics: Iterable[str], held: Iterable[Partition], generation: int, owner: str
 ) -> bytes:
-    """``held`` of ``generation`` (-1: none) is what the member comes from."""
+    """``held`` are the partitions that the member had in ``generation`` (-1: none)."""
     owned = _by_topic(held)
     user_data = m.StickyUserData(previous_assignment=owned, generation=generation, owner=owner)
     said = m.ConsumerProtocolSubscription(
@@ -45,7 +44,7 @@ def subscription_bytes(
 def read_subscription(
     data: bytes, strategy: str, instance_id: str | None = None
 ) -> SubscribedMember:
-    """As the assignor of ``strategy`` must see it: the sticky one believes the user data."""
+    """As the assignor of ``strategy`` must see it: the sticky one uses the user data."""
     said = _read_headed(m.ConsumerProtocolSubscription, data)
     if said is None:
         return SubscribedMember(frozenset(), instance_id=instance_id)
@@ -57,7 +56,7 @@ def read_subscription(
 
 
 def read_owner(data: bytes) -> str:
-    """Whose driver sent this subscription: ``rangeland/<job>``; empty for all others."""
+    """The job of the driver that sent this subscription, as ``rangeland/<job>``; else empty."""
     said = _read_headed(m.ConsumerProtocolSubscription, data)
     owner = "" if said is None else _user_data(said.user_data).owner
     return owner if owner.startswith(OWNER_PREFIX) else ""
@@ -68,7 +67,7 @@ def assignment_bytes(partitions: Iterable[Partition]) -> bytes:
 
 
 def read_assignment(data: bytes) -> frozenset[Partition]:
-    """Empty too for a member that was left out, whose assignment has no bytes at all."""
+    """Also empty for a member without any assignment, which is sent as no bytes at all."""
     said = _read_headed(m.ConsumerProtocolAssignment, data)
     return frozenset(() if said is None else _flat(said.assigned_partitions))
 
@@ -79,7 +78,7 @@ def _headed(message: Any) -> bytes:
 
 
 def _read_headed(cls: type[T], data: bytes) -> T | None:
-    """A version that is newer than all we know begins like the newest that we know."""
+    """A version that is newer than ours begins like our newest one."""
     try:
         header, start = decode_from(m.ConsumerProtocolHeader, 0, data)
         version = max(0, min(header.version, spec_of(cls).versions[1]))
@@ -89,7 +88,7 @@ def _read_headed(cls: type[T], data: bytes) -> T | None:
 
 
 def _user_data(data: bytes | None) -> m.StickyUserData:
-    """No version stands before it: the longest layout that fits all bytes is the right one."""
+    """It has no version: the newest layout that fits all bytes is the right one."""
     for version in (2, 1, 0):
         try:
             return decode(m.StickyUserData, version, data or b"")

@@ -1,8 +1,8 @@
-"""The ids that clients of a group go by, and how a driver's shows whose it is.
+"""The ids of a group's clients; a driver's id names its job.
 
-Upstream's ids are ``<ip>@<process>#<time>``, and groups share by the order of these texts. A
-driver's is ``<host>@<process>#rangeland.<job>#<unique>``: another driver of the same job knows
-it by that, and a person too.
+Upstream's ids are ``<ip>@<process>#<time>``, and groups assign queues in the order of these
+texts. A driver's is ``<host>@<process>#rangeland.<job>#<unique>``, so that other drivers of the
+job, and people, recognise it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ def client_id(host: str, process: int, job: str, unique: str) -> str:
 
 
 def job_of(client: str) -> str:
-    """The job that a driver runs, empty for whoever is no driver."""
+    """The job of a driver; empty for other clients."""
     found = _DRIVER.fullmatch(client)
     return found.group(1) if found else ""

@@ -1,11 +1,11 @@
-"""RocketMQ's home of groups: the masters of the brokers that have a group's queues.
+"""Groups kept by RocketMQ: by the masters of the brokers that have the group's queues.
 
-Nobody coordinates: each broker lists who sends it heartbeats, keeps offsets of its own queues
-and gives out locks on them, and each client computes by the same rule what is its own. So who
-holds what is computed here too, as long as the group is one of drivers; of other consumers it
-is what upstream's own rule would give them.
+There is no coordinator: each broker lists the clients that send it heartbeats, stores offsets
+of its own queues and grants locks on them, and each client computes the assignment by the same
+rule. So assignments are computed here too; for other consumers the result is what upstream's
+own rule would give them.
 
-One lock guards all of it, since heartbeats come from another thread.
+One lock guards everything, since heartbeats come from another thread.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from rangeland.groups.rocketmq.member import RocketmqMember
 from rangeland.groups.rocketmq.membership_view import (
     RocketmqGroupView,
     brokers_of,
-    occupied,
-    take_census,
+    group_in_use,
+    read_group,
 )
 from rangeland.model import Partition
 
 ABSENT: Final = "absent"
 
 
-def open_home(edge: GroupIO) -> RocketmqGroups:
-    """The home of all groups of the brokers that ``edge``'s name servers know."""
+def open_backend(edge: GroupIO) -> RocketmqGroups:
+    """The backend of all groups of the brokers that ``edge``'s name servers know."""
     return RocketmqGroups(edge)
 
 
 class RocketmqGroups:
-    """A ``groups.Home``. A driver has one, and one membership of it at a time: brokers know a
-    member by its connection. A join blocks whoever else asks."""
+    """A ``GroupBackend``. A driver has one, with one membership at a time: brokers identify a
+    member by its connection. A join blocks all other calls."""
 
     def __init__(self, edge: GroupIO) -> None:
         self._edge = edge
@@ -65,34 +65,33 @@ class RocketmqGroups:
             return read_offsets(self._masters, group, partitions)
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """Nobody is held off meanwhile: who joins between the look and the writing is not
-        seen. Raises JobFileError where the brokers may not make a group that they do not
-        know."""
+        """A client that joins between the check and the write is not noticed. Raises
+        JobFileError if the group is unknown and the brokers may not create it."""
         with self._lock:
             brokers = brokers_of(offsets)
-            if there := take_census(self._masters, group, brokers, PATIENCE_MS).clients:
-                raise occupied(group, there, "the offsets were not written")
+            if there := read_group(self._masters, group, brokers, PATIENCE_MS).clients:
+                raise group_in_use(group, there, "the offsets were not written")
             write_offsets(self._masters, group, offsets, "rangeland")
 
     def view(self, group: str) -> GroupView:
-        """``is_ours`` means the job that joined this group here, or any job of this library
-        where none has. Only brokers that have met the group or were asked for its offsets are
-        looked at."""
+        """``is_ours`` refers to the job that joined this group through this backend, or to any job
+        of this library if none has. Only brokers that know the group, or were asked for its
+        offsets, are queried."""
         with self._lock:
             has_met_brokers, brokers = self._brokers(group)
-            census = take_census(self._masters, group, brokers, PATIENCE_MS)
-            if not census.clients:
+            view = read_group(self._masters, group, brokers, PATIENCE_MS)
+            if not view.clients:
                 return GroupView("empty" if has_met_brokers else ABSENT)
-            held = shares(self._queues(group, census), census.ids)
-            members = tuple(self._holder(group, c, held[c.client_id]) for c in census.clients)
-            return GroupView(self._state(group, census), members)
+            held = shares(self._queues(group, view), view.ids)
+            members = tuple(self._member(group, c, held[c.client_id]) for c in view.clients)
+            return GroupView(self._state(group, view), members)
 
     def join(self, joining: JoinRequest) -> Membership:
         """Raises JobFileError for an assignment other than range."""
         if joining.assignment != "range":
             raise JobFileError(
                 f"group {joining.group} cannot share partitions by {joining.assignment}",
-                why="brokers of this dialect leave it to members, and all share by runs",
+                why="brokers of this dialect leave it to the members, which all use range",
                 do="leave group.assignment out",
                 group=joining.group,
             )
@@ -110,11 +109,11 @@ class RocketmqGroups:
     def close(self) -> None:
         self._edge.close()
 
-    # --- who is there ------------------------------------------------------------------
+    # --- members -----------------------------------------------------------------------
 
     def _brokers(self, group: str) -> tuple[bool, dict[str, str]]:
-        """Where to look for a group, and whether any broker has ever had a member of it. Who
-        has joined looks where it joined, and nowhere else."""
+        """Which brokers to ask for a group, and whether any broker has ever had a member of it.
+        After a join these are the brokers of the joined partitions only."""
         if group in self._joined:
             return True, brokers_of(self._joined[group][0].partitions)
         retries = f"{g.RETRY_PREFIX}{group}"
@@ -122,19 +121,20 @@ class RocketmqGroups:
         met = dict.fromkeys(route.brokers if route else (), retries)
         return bool(met), brokers_of(self._asked.get(group, ())) | met
 
-    def _queues(self, group: str, census: RocketmqGroupView) -> Iterable[Partition]:
-        """What the members share: what a driver here says, or all that is subscribed to."""
+    def _queues(self, group: str, view: RocketmqGroupView) -> Iterable[Partition]:
+        """The queues that the members share: those of a joined driver, or of all subscribed
+        topics."""
         if group in self._joined:
             return self._joined[group][0].partitions
-        routes = {topic: self._masters.route(topic) for topic in sorted(census.topics)}
+        routes = {topic: self._masters.route(topic) for topic in sorted(view.topics)}
         return [q for topic, route in routes.items() if route for q in route.leaders(topic)]
 
-    def _state(self, group: str, census: RocketmqGroupView) -> str:
+    def _state(self, group: str, view: RocketmqGroupView) -> str:
         _, member = self._joined.get(group, (None, None))
-        is_stable = census.is_agreed if member is None else member.is_settled(census)
+        is_stable = view.is_agreed if member is None else member.is_settled(view)
         return "stable" if is_stable else "rebalancing"
 
-    def _holder(self, group: str, client: g.GroupClient, held: Iterable[Partition]) -> GroupMember:
+    def _member(self, group: str, client: g.GroupClient, held: Iterable[Partition]) -> GroupMember:
         joining, _ = self._joined.get(group, (None, None))
         job = job_of(client.client_id)
         return GroupMember(

@@ -1,7 +1,7 @@
-"""What is asked about groups, one line of the protocol each, and what their answers hold.
+"""RocketMQ's requests about groups, and what their answers hold.
 
-As in ``messages``. Brokers tie a client to the connection that its heartbeats come by, while
-locks belong to whatever client id is named: both facts are used.
+Brokers tie a client to the connection of its heartbeats, while locks belong to the client id
+that a request names: both facts are used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROUP_NOT_EXIST: Final = 26
 NOBODY_ONLINE: Final = 206
 
 RETRY_PREFIX: Final = "%RETRY%"
-"""Before a group's name: the topic that a broker makes when a member of it first appears."""
+"""Prefix of the topic that a broker creates for a group when its first member appears."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class GroupClient:
 
 @dataclass(frozen=True, slots=True)
 class GroupConnections:
-    """``topics`` are what the group subscribes to, by its latest heartbeat."""
+    """``topics`` are the group's subscriptions, according to its latest heartbeat."""
 
     clients: tuple[GroupClient, ...] = ()
     topics: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class GroupConnections:
 
 
 def query_offset(group: str, queue: Partition) -> RemotingRequest:
-    """Without the last field a broker says 0 where it has nothing."""
+    """Without the last field a broker answers 0 if it has no offset."""
     fields = fields_of(
         consumerGroup=group, topic=queue.topic, queueId=queue.number, setZeroIfNotFound=False
     )
@@ -66,7 +66,7 @@ def update_offset(group: str, queue: Partition, offset: int) -> RemotingRequest:
     return RemotingRequest(UPDATE_OFFSET, fields, about=queue)
 
 
-# --- who is there -----------------------------------------------------------------------
+# --- members ----------------------------------------------------------------------------
 
 
 def connections(group: str) -> RemotingRequest:
@@ -74,8 +74,8 @@ def connections(group: str) -> RemotingRequest:
 
 
 def heartbeat(client: str, group: str, topics: Collection[str]) -> RemotingRequest:
-    """Makes the client a member, and the group where there is none and the broker may. The
-    subscriptions count for all of the group."""
+    """Makes the client a member, and creates the group if the broker may. The subscriptions
+    apply to the whole group."""
     subscriptions = [
         {
             "classFilterMode": False,
@@ -101,7 +101,7 @@ def heartbeat(client: str, group: str, topics: Collection[str]) -> RemotingReque
 
 
 def unregister(client: str, group: str) -> RemotingRequest:
-    """Takes the connection that it comes by out of the group."""
+    """Removes the connection that sends it from the group."""
     return RemotingRequest(UNREGISTER, fields_of(clientID=client, consumerGroup=group))
 
 
@@ -127,13 +127,13 @@ def _connections(found: JsonFields) -> GroupConnections:
 
 
 def lock(client: str, group: str, queues: Collection[Partition]) -> RemotingRequest:
-    """Takes queues that nobody has locked, or nobody any more, and renews those that the
-    client has. A lock ends a minute after that, and when the broker does."""
+    """Locks queues that are free, and renews the client's own locks. A lock expires after a
+    minute, and when the broker stops."""
     return RemotingRequest(LOCK, {}, _locking(client, group, queues))
 
 
 def unlock(client: str, group: str, queues: Collection[Partition]) -> RemotingRequest:
-    """Of these, the ones that the named client has locked."""
+    """Releases those of the queues that the named client has locked."""
     return RemotingRequest(UNLOCK, {}, _locking(client, group, queues))
 
 

@@ -1,10 +1,10 @@
-"""Where a group is kept: on the masters of the brokers that have its queues.
+"""The masters of the brokers that have a group's queues: they keep the group.
 
-Name servers say which brokers there are and where they listen. A master that does not answer
-is looked up again, and one that has too much to do is asked again, until the asker's patience
-is over; then it is ``Unreachable``. Offsets of many queues are asked for, or written, in one go
-for each master. Slaves hear that a client is there, and nothing else: an
-offset that is written to a slave stays there. Everything goes through the ``GroupIO``.
+Name servers list brokers and their addresses. A master that does not answer is looked up
+again, and a busy one is asked again, until the caller's patience is over; then it is
+``Unreachable``. Offsets of many queues are read or written in one round per master. Slaves only
+receive heartbeats: an offset that is written to a slave stays there. All I/O goes through the
+``GroupIO``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rangeland.model import Address, Partition
 
 PAUSE_MS: Final = 250
 PATIENCE_MS: Final = 10_000
-"""How long a master may be away or busy before a question is given up."""
+"""How long a master may be down or busy before a request fails."""
 
 
 class MasterBrokers:
-    """The masters of brokers, as far as they are known. Not for several threads at once."""
+    """The known masters of brokers. Not thread-safe."""
 
     def __init__(self, edge: GroupIO) -> None:
         self.edge = edge
@@ -38,48 +38,48 @@ class MasterBrokers:
     def ask(
         self, broker: str, topic: str, request: m.RemotingRequest, patience_ms: int = PATIENCE_MS
     ) -> tuple[m.RemotingResponse, ErrorCode]:
-        """The answer and its code, which is none of those that pass by themselves. ``topic``:
-        one that the broker has queues of. Raises Unreachable."""
+        """The answer and its code, which is never one that may pass. ``topic``: any topic that the
+        broker has queues of. Raises Unreachable."""
         deadline_ms = self.edge.now_ms() + patience_ms
         while True:
             try:
                 address = self._master(broker, topic)
                 answer: m.RemotingResponse = self.edge.ask(address, Question(request))
             except Unreachable as error:
-                trouble = error
+                last_error = error
                 self._addresses.pop(broker, None)
             else:
                 code = judge(answer.code)
                 if not code.verdict.may_pass:
                     return answer, code
-                trouble = _not_ready(broker, address, code, answer.remark)
+                last_error = _not_ready(broker, address, code, answer.remark)
                 if code.verdict is ErrorMeaning.FIND_LEADER:
                     self._addresses.pop(broker, None)
             if self.edge.now_ms() >= deadline_ms:
-                raise trouble
+                raise last_error
             self.edge.pause(PAUSE_MS)
 
     def ask_each(
         self, requests: Sequence[m.RemotingRequest], patience_ms: int = PATIENCE_MS
     ) -> list[tuple[m.RemotingResponse, ErrorCode]]:
-        """As ``ask``, about queues: those of a broker in one go. What that does not settle is
-        asked once more by itself. Raises Unreachable."""
+        """As ``ask``, for requests about queues: those of one broker in one round. A request that
+        fails there is sent again alone. Raises Unreachable."""
         settled: dict[int, tuple[m.RemotingResponse, ErrorCode]] = {}
-        for broker, places in _by_broker(requests).items():
-            questions = [Question(requests[place]) for place in places]
+        for broker, indexes in _by_broker(requests).items():
+            questions = [Question(requests[index]) for index in indexes]
             try:
-                address = self._master(broker, _queue(requests[places[0]]).topic)
+                address = self._master(broker, _queue(requests[indexes[0]]).topic)
                 answers: list[m.RemotingResponse] = self.edge.ask_all(address, questions)
             except Unreachable:
                 self._addresses.pop(broker, None)
                 continue
-            for place, answer in zip(places, answers, strict=True):
+            for index, answer in zip(indexes, answers, strict=True):
                 code = judge(answer.code)
                 if not code.verdict.may_pass:
-                    settled[place] = answer, code
+                    settled[index] = answer, code
         return [
-            settled.get(place) or self._ask_alone(request, patience_ms)
-            for place, request in enumerate(requests)
+            settled.get(index) or self._ask_alone(request, patience_ms)
+            for index, request in enumerate(requests)
         ]
 
     def _ask_alone(
@@ -89,13 +89,13 @@ class MasterBrokers:
         return self.ask(queue.broker, queue.topic, request, patience_ms)
 
     def slaves(self, brokers: Collection[str]) -> list[Address]:
-        """Of brokers that were asked before."""
+        """The slaves of brokers that were asked before."""
         known = [self._addresses.get(broker, {}) for broker in brokers]
         return [listed[number] for listed in known for number in sorted(listed) if number != MASTER]
 
     def route(self, topic: str) -> TopicRoute | None:
-        """None: the topic is unknown to all name servers that answer. Raises Unreachable where
-        none does."""
+        """None: the topic is unknown to all name servers that answer. Raises Unreachable if none
+        answers."""
         tried: dict[str, str] = {}
         is_unknown = False
         for seed in self.edge.seeds:
@@ -130,7 +130,7 @@ class MasterBrokers:
         if MASTER not in listed:
             raise Unreachable(
                 f"broker {broker} has no master",
-                why="the name servers do not know of one",
+                why="the name servers list none",
                 do="start it, or try again in a moment",
                 broker=broker,
                 topic=topic,
@@ -144,10 +144,10 @@ def _queue(request: m.RemotingRequest | m.Pull) -> Partition:
 
 
 def _by_broker(requests: Sequence[m.RemotingRequest]) -> dict[str, list[int]]:
-    """The places of the requests."""
+    """The indexes of the requests."""
     found: dict[str, list[int]] = {}
-    for place, request in enumerate(requests):
-        found.setdefault(_queue(request).broker, []).append(place)
+    for index, request in enumerate(requests):
+        found.setdefault(_queue(request).broker, []).append(index)
     return found
 
 
@@ -169,17 +169,17 @@ def read_offsets(
 def write_offsets(
     masters: MasterBrokers, group: str, offsets: Mapping[Partition, int], me: str
 ) -> None:
-    """Makes the group where there is none. ``me`` is a client id of nobody who is a member
-    over another connection."""
+    """Creates the group if there is none. ``me`` must not be the client id of a member with
+    another connection."""
     requests = [g.update_offset(group, queue, offset) for queue, offset in sorted(offsets.items())]
     requests, later = _firsts(requests)
     answers = _written(masters, group, requests)
     asked = zip(requests, answers, strict=True)
     if strange := [r for r, answer in asked if answer.code == g.GROUP_NOT_EXIST]:
-        # A broker makes a group that it has to look at for whoever takes his leave from it,
-        # and nobody has to join for that.
-        for broker, places in _by_broker(strange).items():
-            masters.ask(broker, _queue(strange[places[0]]).topic, g.unregister(me, group))
+        # A broker creates an unknown group when a client unregisters from it, without anybody
+        # having to join.
+        for broker, indexes in _by_broker(strange).items():
+            masters.ask(broker, _queue(strange[indexes[0]]).topic, g.unregister(me, group))
         answers = _written(masters, group, strange)
     for answer in (*answers, *_written(masters, group, later)):
         if answer.code == g.GROUP_NOT_EXIST:
@@ -189,22 +189,22 @@ def write_offsets(
 def _firsts(
     requests: Sequence[m.RemotingRequest],
 ) -> tuple[list[m.RemotingRequest], list[m.RemotingRequest]]:
-    """One of each broker and topic, to be answered before the others are sent. A broker of
-    5.5.0 loses one of two offsets that are the first of a group and topic and that come at
-    once: ``ConsumerOffsetManager.commitOffset`` makes their map without a lock."""
+    """One request for each broker and topic, to be answered before the others are sent. A broker
+    of 5.5.0 loses one of two concurrent offsets that are the first of a group and topic:
+    ``ConsumerOffsetManager.commitOffset`` creates their map without a lock."""
     queues = [_queue(request) for request in requests]
     first = {(queue.broker, queue.topic): n for n, queue in reversed([*enumerate(queues)])}
-    places = set(first.values())
+    indexes = set(first.values())
     return (
-        [request for n, request in enumerate(requests) if n in places],
-        [request for n, request in enumerate(requests) if n not in places],
+        [request for n, request in enumerate(requests) if n in indexes],
+        [request for n, request in enumerate(requests) if n not in indexes],
     )
 
 
 def _written(
     masters: MasterBrokers, group: str, requests: Sequence[m.RemotingRequest]
 ) -> list[m.RemotingResponse]:
-    """The answers, which are successes or say that there is no such group."""
+    """The answers: success, or that there is no such group."""
     answers = [answer for answer, _ in masters.ask_each(requests)]
     for answer in answers:
         if answer.code not in (SUCCESS, g.GROUP_NOT_EXIST):
@@ -217,12 +217,12 @@ def _not_written(answer: m.RemotingResponse, group: str) -> RangelandError:
     return refusal(judge(answer.code), answer.remark, group, when)
 
 
-# --- how it is said ---------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------
 
 
 def _not_ready(broker: str, address: Address, code: ErrorCode, remark: str) -> Unreachable:
     return Unreachable(
-        f"the master of {broker} at {address} does not do what it is asked",
+        f"the master of {broker} at {address} is not ready",
         why=f"{code.name}: {remark or code.description}",
         do="try again in a moment",
         broker=broker,
@@ -239,8 +239,8 @@ _REMEDIES: Final = {
 
 
 def refusal(code: ErrorCode, remark: str, group: str, when: str) -> RangelandError:
-    """What a code means that nobody was prepared for: the same would be refused again, or
-    the broker has failed. ``when`` is a whole sentence without its end."""
+    """The error for a code that the caller does not handle: either the same request would be
+    refused again, or the broker has failed. ``when`` is a clause for the message."""
     why = f"{code.name}: {remark or code.description}, when {when}"
     facts: dict[str, Any] = {"group": group, "code": code.name}
     if code.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):

@@ -1,22 +1,23 @@
-"""One driver's place in a RocketMQ group: heartbeats, a share by the rule, a lock on each queue.
+"""One driver's membership in a RocketMQ group: heartbeats, an assignment, a lock on each queue.
 
-Joining: look who is there, send heartbeats, look again, take the share that the rule gives,
-and lock it on the masters. Members give up what is no longer theirs when they notice that
-somebody came, so a lock that is not to be had is waited for. Whoever is no driver of this job
-is a Conflict, and nothing of this driver stays behind.
+To join, a driver lists the members, sends heartbeats, lists them again, computes its
+assignment, and locks those queues at the masters. Other members release queues when they notice
+that a member came, so a lock that is taken is waited for. A member that is not a driver of this
+job is a Conflict, and this driver then leaves without a trace.
 
-There is no generation here: the fence is the lock. Brokers keep locks for a minute after they
-were last renewed, in memory, and tell nobody who has one. A lock of a driver that is seen to
-be gone is given back in its name: should it live after all, it finds that it has lost.
-Gone is whose connection has ended, or who was silent on it for as long as the brokers say (two
-minutes, if nobody has changed it); a session's length is not theirs to know.
+There is no generation here: the lock is the fence. Brokers keep locks in memory, for a minute
+after the last renewal, and do not tell who has one. The locks of a driver that has disappeared
+are released in its name: if it is alive after all, it finds that it has lost them. A driver has
+disappeared if its connection has ended, or was silent for as long as the brokers allow (two
+minutes by default); brokers do not know a session's length.
 
-Nothing here has a socket or a clock. A lock of its own, shared with the home, keeps heartbeats
-of another thread from mixing with anything else; a beat waits while its member joins.
+Nothing here has a socket or a clock. A lock, shared with the backend, keeps heartbeats of
+another thread from mixing with other requests; a heartbeat waits while its member joins.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
@@ -33,16 +34,18 @@ from rangeland.groups.rocketmq.masters import PATIENCE_MS, MasterBrokers, refusa
 from rangeland.groups.rocketmq.membership_view import (
     RocketmqGroupView,
     brokers_of,
+    described,
     facts,
-    occupied,
-    take_census,
-    told,
+    group_in_use,
+    read_group,
 )
 from rangeland.model import Address, Partition
 
+_logger = logging.getLogger(__name__)
+
 BEAT_MS: Final = 3_000
 LOCK_MS: Final = 60_000
-"""How long a broker keeps a lock that is not renewed, unless its own setting says otherwise."""
+"""How long a broker keeps a lock that is not renewed, by default."""
 SLACK_MS: Final = 1_000
 RETRY_MS: Final = 500
 """Between tries to join."""
@@ -50,7 +53,7 @@ _MISSES: Final = 3
 
 
 class RocketmqMember:
-    """A ``groups.Membership``. Holds nothing before its first ``rejoin``."""
+    """A ``Membership``. Holds nothing before its first ``rejoin``."""
 
     def __init__(
         self, masters: MasterBrokers, lock: threading.RLock, joining: JoinRequest, client_id: str
@@ -62,12 +65,12 @@ class RocketmqMember:
         self._brokers = brokers_of(joining.partitions)
         self._generation = 0
         self._holds = False
-        self._is_known = False  # to some broker, as far as we know
-        self._ids: tuple[str, ...] = ()  # all members, when the share was computed
-        self._locked: frozenset[Partition] = frozenset()  # what may have to be given back
+        self._is_known = False  # some broker may list this member
+        self._ids: tuple[str, ...] = ()  # all members of the assignment
+        self._locked: frozenset[Partition] = frozenset()  # what may have to be released
         self._locked_at_ms = 0
-        self._drivers: set[str] = set()  # all that were ever seen
-        self._silent: set[Address] = set()  # slaves
+        self._drivers: set[str] = set()  # all drivers ever seen
+        self._silent: set[Address] = set()  # slaves without an answer
 
     @property
     def member_id(self) -> str:
@@ -85,49 +88,50 @@ class RocketmqMember:
     def beat_ms(self) -> int:
         return max(1, min(BEAT_MS, self._joining.session_ms // 3))
 
-    def is_settled(self, census: RocketmqGroupView) -> bool:
-        """Whether its share is still that of the members who are there now."""
-        is_agreed = census.is_agreed and census.lists_everywhere(self._id)
-        return self._holds and is_agreed and census.ids == self._ids
+    def is_settled(self, view: RocketmqGroupView) -> bool:
+        """Whether its assignment still matches the current members."""
+        is_agreed = view.is_agreed and view.lists_everywhere(self._id)
+        return self._holds and is_agreed and view.ids == self._ids
 
     # --- joining -----------------------------------------------------------------------
 
     def rejoin(self) -> None:
-        """Raises JobFileError where a broker does not take members of the group."""
+        """Raises JobFileError if a broker does not accept members of the group."""
         with self._lock:
             self._holds = False
             self._silent.clear()
             edge = self._masters.edge
             began_ms, misses = edge.now_ms(), 0
             while True:
-                census = self._announced()
-                misses = 0 if census.lists_everywhere(self._id) else misses + 1
+                view = self._announce()
+                misses = 0 if view.lists_everywhere(self._id) else misses + 1
                 if misses >= _MISSES:
                     self.leave()
-                    raise self._not_taken(census)
-                obstacle = self._unsettled(census) or self._claim(census)
+                    raise self._not_taken(view)
+                obstacle = self._unsettled(view) or self._claim(view)
                 if obstacle is None:
                     self._generation += 1
                     self._holds = True
+                    _logger.info("joined the group", extra=self._log_fields(self._locked))
                     return
-                if edge.now_ms() - began_ms >= self._patience_ms(census):
+                if edge.now_ms() - began_ms >= self._patience_ms(view):
                     self.leave()
                     raise obstacle
+                _logger.debug("waiting to join: %s", obstacle, extra=self._log_fields(()))
                 edge.pause(RETRY_MS)
 
-    def _patience_ms(self, census: RocketmqGroupView) -> int:
-        """A lock in a group with nobody else in it is one that a dead client has left behind,
-        and ends by itself."""
-        others = set(census.ids) - {self._id}
+    def _patience_ms(self, view: RocketmqGroupView) -> int:
+        """If nobody else is in the group, a lock is left from a dead client and expires."""
+        others = set(view.ids) - {self._id}
         return self._joining.rebalance_ms if others else self._orphans_ms
 
     @property
     def _orphans_ms(self) -> int:
         return max(self._joining.rebalance_ms, LOCK_MS + SLACK_MS)
 
-    def _announced(self) -> RocketmqGroupView:
-        """Who is there, after all brokers have heard of this member. Nobody hears of it
-        before it is known that no stranger is there."""
+    def _announce(self) -> RocketmqGroupView:
+        """The members, after all brokers have been told about this one. It is not announced
+        before it is known that all members are drivers of this job."""
         if not self._is_known:
             self._look(PATIENCE_MS)
             self._is_known = True
@@ -136,80 +140,84 @@ class RocketmqMember:
 
     def _look(self, patience_ms: int) -> RocketmqGroupView:
         joining = self._joining
-        census = take_census(self._masters, joining.group, self._brokers, patience_ms)
-        if not self._holds and (strangers := census.strangers(joining.job)):
+        view = read_group(self._masters, joining.group, self._brokers, patience_ms)
+        if not self._holds and (strangers := view.strangers(joining.job)):
             self.leave()
-            raise occupied(
+            raise group_in_use(
                 joining.group, strangers, f"job {joining.job} cannot claim its partitions"
             )
-        self._drivers |= {c for c in census.ids if job_of(c) == joining.job}
-        return census
+        self._drivers |= {c for c in view.ids if job_of(c) == joining.job}
+        return view
 
     def _send_heartbeats(self, patience_ms: int) -> None:
         topics = {partition.topic for partition in self._joining.partitions}
         request = g.heartbeat(self._id, self._joining.group, topics)
         for broker in self._brokers:
             self._ask(broker, request, "a member sent its heartbeat", patience_ms)
-        self._tell_slaves(self._masters.slaves(self._brokers), request)
+        self._send_to_slaves(self._masters.slaves(self._brokers), request)
 
-    def _claim(self, census: RocketmqGroupView) -> Conflict | None:
-        """None once all of the share is locked, and nothing else; otherwise what is not."""
-        by_rule = shares(self._joining.partitions, census.ids)
+    def _claim(self, view: RocketmqGroupView) -> Conflict | None:
+        """None once exactly the assigned queues are locked; otherwise the obstacle."""
+        by_rule = shares(self._joining.partitions, view.ids)
         share = frozenset(by_rule.get(self._id, ()))
         self._give_back(self._id, self._locked - share)
         self._locked = share
         asked_at_ms = self._masters.edge.now_ms()
         missing = share - self._take(share, PATIENCE_MS)
-        if missing and (gone := self._drivers - set(census.ids)):
+        if missing and (gone := self._drivers - set(view.ids)):
             for dead in sorted(gone):
                 self._give_back(dead, missing)
             missing -= self._take(missing, PATIENCE_MS)
         if missing:
-            return self._blocked(missing, census)
+            return self._blocked(missing, view)
         self._locked_at_ms = asked_at_ms
-        self._ids = census.ids
+        self._ids = view.ids
         return None
 
-    # --- while it holds ----------------------------------------------------------------
+    # --- while it is a member ----------------------------------------------------------
 
     def beat(self) -> HeartbeatStatus:
         with self._lock:
             if not self._holds:
                 return HeartbeatStatus.LOST
-            census = self._look(self.beat_ms)
-            # Only its own heartbeats list it, and each comes after such a look: so whoever is
-            # not listed here has been away, and others have seen that.
-            if not census.lists_everywhere(self._id) or not self._is_locked_in_time:
-                return self._lose()
+            view = self._look(self.beat_ms)
+            # Only its own heartbeats list it, and each follows such a check: a member that is
+            # not listed has been away, and others have seen that.
+            if not view.lists_everywhere(self._id) or not self._is_locked_in_time:
+                return self._mark_lost()
             self._send_heartbeats(self.beat_ms)
             asked_at_ms = self._masters.edge.now_ms()
             if self._take(self._locked, self.beat_ms) != self._locked:
-                return self._lose()
+                return self._mark_lost()
             self._locked_at_ms = asked_at_ms
-            return HeartbeatStatus.HOLDS if census.ids == self._ids else HeartbeatStatus.REBALANCING
+            if view.ids == self._ids:
+                return HeartbeatStatus.HOLDS
+            _logger.info("the group is rebalancing", extra=self._log_fields(self._locked))
+            return HeartbeatStatus.REBALANCING
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Writes nothing unless each queue's lock is this member's, just renewed. Brokers do
-        not hold an offset against a lock: one that is lost between the two requests is not
-        noticed, nor one that another driver had and gave back since the last beat. What is
-        written then is a checkpoint that has landed, perhaps not the latest; the next run
-        mirrors that one."""
+        """Writes nothing unless this member has just renewed the lock of each queue. Brokers do
+        not check offsets against locks: a lock that is lost between the two requests is not
+        noticed, nor one that another driver had and released since the last heartbeat. The
+        offset is then a checkpoint that has landed, perhaps not the latest; the next run
+        mirrors the latest."""
         with self._lock:
             if not self._holds:
-                raise self._fenced("it does not hold its place any more")
+                raise self._fenced("it is no longer a member")
             if strange := sorted(offsets.keys() - self._locked):
                 raise self._fenced(f"{strange[0]} is not among its partitions")
             if not offsets:
                 return
             if why := self._why_lost(offsets):
-                self._lose()
+                self._mark_lost()
                 raise self._fenced(why)
             write_offsets(self._masters, self._joining.group, offsets, self._id)
+            _logger.info("committed offsets", extra=self._log_fields(offsets))
 
     def _why_lost(self, queues: Collection[Partition]) -> str:
-        """Empty where all of them are locked for this member."""
+        """Empty if this member has locked all of them."""
         if not self._look(PATIENCE_MS).lists_everywhere(self._id):
-            return "a broker does not list it as a member any more"
+            return "a broker no longer lists it as a member"
         if not self._is_locked_in_time:
             return f"its locks were not renewed for {LOCK_MS} ms"
         if missing := sorted(set(queues) - self._take(queues, PATIENCE_MS)):
@@ -220,7 +228,8 @@ class RocketmqMember:
     def _is_locked_in_time(self) -> bool:
         return self._masters.edge.now_ms() - self._locked_at_ms < LOCK_MS
 
-    def _lose(self) -> HeartbeatStatus:
+    def _mark_lost(self) -> HeartbeatStatus:
+        _logger.warning("lost the membership", extra=self._log_fields(self._locked))
         self._holds = False
         return HeartbeatStatus.LOST
 
@@ -233,16 +242,17 @@ class RocketmqMember:
             self._is_known = False
             slaves = self._masters.slaves(self._brokers)
             for broker, some in _by_broker(queues):
-                self._tell(broker, g.unlock(self._id, self._joining.group, some))
+                self._send_best_effort(broker, g.unlock(self._id, self._joining.group, some))
             request = g.unregister(self._id, self._joining.group)
             for broker in self._brokers:
-                self._tell(broker, request)
-            self._tell_slaves(slaves, request)
+                self._send_best_effort(broker, request)
+            self._send_to_slaves(slaves, request)
+            _logger.info("left the group", extra=self._log_fields(queues))
 
-    # --- how it is done ----------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------
 
     def _take(self, queues: Collection[Partition], patience_ms: int) -> frozenset[Partition]:
-        """Those of them that are locked for this member now."""
+        """The queues that this member has locked now."""
         taken: frozenset[Partition] = frozenset()
         for broker, some in _by_broker(queues):
             request = g.lock(self._id, self._joining.group, some)
@@ -264,69 +274,71 @@ class RocketmqMember:
             raise refusal(code, answer.remark, self._joining.group, when)
         return answer
 
-    def _tell(self, broker: str, request: m.RemotingRequest) -> None:
+    def _send_best_effort(self, broker: str, request: m.RemotingRequest) -> None:
         try:
             self._masters.ask(broker, self._brokers[broker], request, patience_ms=0)
         except RangelandError:
-            # The connection's end tells it, and locks end by themselves.
-            return
+            return  # the connection ends, and locks expire
 
-    def _tell_slaves(self, slaves: Collection[Address], request: m.RemotingRequest) -> None:
+    def _send_to_slaves(self, slaves: Collection[Address], request: m.RemotingRequest) -> None:
         for slave in slaves:
             if slave in self._silent:
                 continue
             try:
                 self._masters.edge.ask(slave, Question(request))
             except RangelandError:
-                # Slaves show members to whoever asks them; nothing here depends on it.
+                # Slaves only show members to tools; nothing here depends on them.
                 self._silent.add(slave)
 
-    # --- how it is said ----------------------------------------------------------------
+    # --- errors ------------------------------------------------------------------------
 
-    def _unsettled(self, census: RocketmqGroupView) -> Conflict | None:
-        if census.is_agreed and census.lists_everywhere(self._id):
+    def _unsettled(self, view: RocketmqGroupView) -> Conflict | None:
+        if view.is_agreed and view.lists_everywhere(self._id):
             return None
         return Conflict(
             f"group {self._joining.group} did not settle",
             why=f"its brokers show different members, for {self._joining.rebalance_ms} ms; there"
-            f" were {told(census.clients)}",
-            do="see who joins and leaves it, and that all members reach all brokers",
+            f" were {described(view.clients)}",
+            do="check who joins and leaves it, and that all members reach all brokers",
             group=self._joining.group,
-            members=facts(census.clients),
+            members=facts(view.clients),
         )
 
-    def _blocked(self, queues: Collection[Partition], census: RocketmqGroupView) -> Conflict:
+    def _blocked(self, queues: Collection[Partition], view: RocketmqGroupView) -> Conflict:
         queue, group = min(queues), self._joining.group
-        others = [client for client in census.clients if client.client_id != self._id]
-        who = told(others) if others else "nobody who is in the group"
+        others = [client for client in view.clients if client.client_id != self._id]
+        who = described(others) if others else "none"
         return Conflict(
             f"{queue} could not be claimed in group {group}",
-            why=f"another client holds its lock after {self._patience_ms(census)} ms; others in "
+            why=f"another client holds its lock after {self._patience_ms(view)} ms; others in "
             f"the group: {who}",
-            do="see what those do; a lock ends a minute after its client",
+            do="check what they do; a lock expires a minute after its client ended",
             group=group,
             partition=str(queue),
             members=facts(others),
         )
 
-    def _not_taken(self, census: RocketmqGroupView) -> JobFileError:
+    def _not_taken(self, view: RocketmqGroupView) -> JobFileError:
         group = self._joining.group
         missing = [
-            b
-            for b in self._brokers
-            if not RocketmqGroupView({b: census.seen[b]}).ids.count(self._id)
+            b for b in self._brokers if not RocketmqGroupView({b: view.seen[b]}).ids.count(self._id)
         ]
         return JobFileError(
             f"the brokers do not take members of group {group}",
-            why=f"{', '.join(missing)} took its heartbeats {_MISSES} times and does not list it",
+            why=f"{', '.join(missing)} accepted {_MISSES} heartbeats and does not list the member",
             do=f"create the group {group}, or let the brokers do it (autoCreateSubscriptionGroup)"
-            ", and see that rejectPullConsumerEnable is off",
+            ", and check that rejectPullConsumerEnable is off",
             group=group,
             brokers=missing,
         )
 
+    def _log_fields(self, queues: Collection[Partition]) -> dict[str, object]:
+        fields = {"group": self._joining.group, "member": self._id, "partitions": len(queues)}
+        return {**fields, "generation": self._generation}
+
     def _fenced(self, why: str) -> Fenced:
         joining = self._joining
+        _logger.warning("fenced: %s", why, extra=self._log_fields(self._locked))
         return Fenced(
             f"member {self._id} of group {joining.group} is fenced",
             why=why,

@@ -1,7 +1,7 @@
-"""Who is in a group, as each of its brokers shows it.
+"""A group's members, as each of its brokers shows them.
 
-Every broker has a list of its own: who sends it heartbeats. They agree once all members have
-reached all brokers, and only then is there one answer to who gets what.
+Every broker lists the clients that send it heartbeats. The lists agree once all members have
+reached all brokers, and only then is the assignment the same for all.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class RocketmqGroupView:
-    """``seen`` by broker."""
+    """``seen``: the connections that each broker lists."""
 
     seen: Mapping[str, g.GroupConnections]
 
     @property
     def clients(self) -> tuple[g.GroupClient, ...]:
-        """Each once, in upstream's order."""
+        """Each client once, in upstream's order."""
         by_id = {c.client_id: c for found in self.seen.values() for c in found.clients}
         return tuple(by_id[client] for client in in_order(by_id))
 
@@ -43,7 +43,7 @@ class RocketmqGroupView:
 
     @property
     def is_agreed(self) -> bool:
-        """Of the brokers that know of any members."""
+        """Whether all brokers that list any members list the same ones."""
         lists = {frozenset(c.client_id for c in found.clients) for found in self.seen.values()}
         return len(lists - {frozenset()}) <= 1
 
@@ -53,12 +53,12 @@ class RocketmqGroupView:
         )
 
     def strangers(self, job: str) -> list[g.GroupClient]:
-        """Whoever is no driver of the job. A group has one set of subscriptions, so what each
-        of them reads is not known; the group would give it a share of all."""
+        """Members that are not drivers of the job. A group has one set of subscriptions, so the
+        topics of each member are not known; the group would assign it queues of all."""
         return [client for client in self.clients if job_of(client.client_id) != job]
 
 
-def take_census(
+def read_group(
     masters: MasterBrokers, group: str, brokers: Mapping[str, str], patience_ms: int
 ) -> RocketmqGroupView:
     """``brokers``: each with one of its topics. Raises Unreachable."""
@@ -80,24 +80,24 @@ def brokers_of(partitions: Iterable[Partition]) -> dict[str, str]:
 # --- sentences --------------------------------------------------------------------------
 
 
-def occupied(group: str, there: Sequence[g.GroupClient], what: str) -> Conflict:
-    """Somebody is in the group who stands in the way; ``what`` was not done for that."""
+def group_in_use(group: str, there: Sequence[g.GroupClient], what: str) -> Conflict:
+    """The error for members that are in the way; ``what`` was not done because of them."""
     return Conflict(
         f"{what}: group {group} is in use",
-        why=f"it has {told(there)}",
-        do="stop that consumer, or give the job a group of its own (group.id)",
+        why=f"it has {described(there)}",
+        do="stop that consumer, or give the job its own group (group.id)",
         group=group,
         members=facts(there),
     )
 
 
-def told(clients: Sequence[g.GroupClient]) -> str:
+def described(clients: Sequence[g.GroupClient]) -> str:
     """``client 10.0.0.7@88#4711 (host 10.0.0.7, JAVA)``, and so on."""
     more = f" and {len(clients) - _SHOWN} more" if len(clients) > _SHOWN else ""
-    return "; ".join(_told(each) for each in clients[:_SHOWN]) + more
+    return "; ".join(_described(each) for each in clients[:_SHOWN]) + more
 
 
-def _told(client: g.GroupClient) -> str:
+def _described(client: g.GroupClient) -> str:
     where = ", ".join(filter(None, (client.host and f"host {client.host}", client.language)))
     return f"client {client.client_id}{f' ({where})' if where else ''}"
 

@@ -1,7 +1,7 @@
-"""Who gets which partitions: upstream's range assignment, as arithmetic.
+"""Which member gets which partitions: upstream's range assignment.
 
 Per topic, the sorted partitions are cut into as many runs as there are members that read
-it; the first few are one longer. Partitions of one broker thus stay together. The order is
+it; the first few are one longer. So partitions of one broker stay together. The order is
 upstream's, so that its consumers and these drivers agree: members by the names of their
 threads; partitions of a broker as text (``1-10`` before ``1-2``), a cluster's by number.
 Upstream: Jafka ``ZookeeperConsumerConnector.rebalance``, Kafka 0.8 ``RangeAssignor``.
@@ -19,17 +19,17 @@ from rangeland.model import Partition
 def assign_ranges(
     members: Iterable[str], partitions: Iterable[Partition]
 ) -> dict[str, frozenset[Partition]]:
-    """All members, with what is theirs, which may be nothing. Each reads all topics."""
-    seats = sorted(set(members), key=lambda member: member + THREAD)
+    """The partitions of each member, which may be none. Every member reads all topics."""
+    ordered_members = sorted(set(members), key=lambda member: member + THREAD)
     by_topic: dict[str, list[Partition]] = defaultdict(list)
     for partition in set(partitions):
         by_topic[partition.topic].append(partition)
-    theirs: dict[str, set[Partition]] = {member: set() for member in seats}
+    assigned: dict[str, set[Partition]] = {member: set() for member in ordered_members}
     for of_topic in by_topic.values():
         ordered = in_order(of_topic)
-        for index, member in enumerate(seats):
-            theirs[member].update(_run(ordered, index, len(seats)))
-    return {member: frozenset(owned) for member, owned in theirs.items()}
+        for index, member in enumerate(ordered_members):
+            assigned[member].update(_run(ordered, index, len(ordered_members)))
+    return {member: frozenset(owned) for member, owned in assigned.items()}
 
 
 def in_order(partitions: Iterable[Partition]) -> list[Partition]:

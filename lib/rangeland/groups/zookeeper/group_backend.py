@@ -1,8 +1,7 @@
-"""Groups that live in ZooKeeper: Jafka's, and those of Kafka's old consumers.
+"""Groups kept in ZooKeeper: Jafka's, and those of Kafka's old consumers.
 
-A home has a session for what it reads and for offsets of groups that nobody is in; each
-membership has one of its own. It connects when it is first asked something, and whoever
-joined through it has left when it is closed.
+A backend has one session to read, and to write offsets of groups without members; each
+membership has its own. It connects at the first request. Closing it ends its memberships.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupView, JoinRequest
-from rangeland.groups.zookeeper.member import ZooKeeperMember, setting, stuck
-from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, occupied, take_census
+from rangeland.groups.zookeeper.member import ZooKeeperMember, offsets_not_written, setting
+from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, group_in_use, read_group
 from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, parent, read_offset
 from rangeland.model import Partition
 from rangeland.zookeeper.connect_string import read_ensemble
@@ -24,8 +23,8 @@ _TRIES = 10
 
 
 class ZooKeeperGroups:
-    """See ``groups.Home``. ``job`` tells in ``view`` whose drivers are ours. Raises
-    JobFileError where ``zookeeper`` cannot be read."""
+    """A ``GroupBackend``. ``job`` decides in ``view`` which drivers are ours. Raises
+    JobFileError if ``zookeeper`` is not a valid connect string."""
 
     def __init__(self, zookeeper: str, job: str = "", *, connect_ms: int = 10_000) -> None:
         self._zookeeper = str(read_ensemble(zookeeper))
@@ -39,7 +38,7 @@ class ZooKeeperGroups:
         return f"the ZooKeeper at {self._zookeeper}"
 
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
-        """Raises RemoteProtocolError for a node that holds no offset."""
+        """Raises RemoteProtocolError for a node without an offset."""
         paths = {p: offset_path(group, p) for p in partitions}
         nodes = self._connected().read_all(paths.values())
         found: dict[Partition, int | None] = {}
@@ -49,15 +48,15 @@ class ZooKeeperGroups:
         return found
 
     def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """All or nothing for up to 500 partitions; above that in several transactions."""
+        """All or nothing for up to 500 partitions; more take several transactions."""
         partitions = sorted(offsets)
         for first in range(0, len(partitions), _PER_TRANSACTION):
             some = partitions[first : first + _PER_TRANSACTION]
             self._commit(group, {p: offsets[p] for p in some})
 
     def view(self, group: str) -> GroupView:
-        census = self._census(group)
-        return GroupView("absent") if census is None else GroupView(census.state, census.holders())
+        view = self._read_group(group)
+        return GroupView("absent") if view is None else GroupView(view.state, view.holders())
 
     def join(self, joining: JoinRequest) -> ZooKeeperMember:
         """Raises JobFileError for an assignment other than range."""
@@ -83,7 +82,7 @@ class ZooKeeperGroups:
         return membership
 
     def close(self) -> None:
-        # A session that was not ended would hold its partitions as long as this process runs.
+        # An open session would hold its partitions as long as this process runs.
         for membership in self._memberships:
             membership.leave()
         self._memberships.clear()
@@ -91,15 +90,15 @@ class ZooKeeperGroups:
             self._session.close()
             self._session = None
 
-    # --- how it is done ----------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------
 
     def _connected(self) -> ZooKeeper:
         if self._session is None:
             self._session = connect(self._zookeeper, connect_ms=self._connect_ms)
         return self._session
 
-    def _census(self, group: str) -> ZooKeeperGroupView | None:
-        return take_census(self._connected(), group, self._job)
+    def _read_group(self, group: str) -> ZooKeeperGroupView | None:
+        return read_group(self._connected(), group, self._job)
 
     def _commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
         refused: Refused | None = None
@@ -109,11 +108,11 @@ class ZooKeeperGroups:
                 return
             if refused.reason is Reason.NOT_EMPTY:
                 raise self._in_use(group)
-        raise stuck(group, refused, _TRIES)
+        raise offsets_not_written(group, refused, _TRIES)
 
     def _committing(self, group: str, offsets: Mapping[Partition, int]) -> list[Operation]:
-        """A node that has others below it cannot be deleted: so the transaction itself sees
-        to it that nobody is registered, and nobody can register meanwhile."""
+        """A node with children cannot be deleted: so the transaction itself ensures that nobody
+        is registered, and nobody can register meanwhile."""
         zookeeper, ids = self._connected(), ids_path(group)
         written = zookeeper.read_all(offset_path(group, p) for p in offsets)
         missing = [parent(path) for path, node in written.items() if node is None]
@@ -122,6 +121,6 @@ class ZooKeeperGroups:
         return nobody_is_in + [setting(group, p, o, written) for p, o in offsets.items()]
 
     def _in_use(self, group: str) -> Conflict:
-        census = self._census(group)
-        members = census.holders() if census else ()
-        return occupied(group, members, "the offsets were not written")
+        view = self._read_group(group)
+        members = view.holders() if view else ()
+        return group_in_use(group, members, "the offsets were not written")

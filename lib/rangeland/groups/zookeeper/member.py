@@ -1,20 +1,22 @@
-"""One driver's place in a group that ZooKeeper keeps, by upstream's rules and one more.
+"""One driver's membership in a group kept in ZooKeeper: upstream's rules, and a fence.
 
-Joining: register, look who is there, take the share that range assignment gives among them,
-all of it in one transaction, and look again: if members came or went meanwhile, give it
-back and start over; so too while an old owner still holds a piece. Whoever is no driver of
-this job and reads its topics is a Conflict, and nothing of this driver stays behind.
+To join, a driver registers, lists the members, claims the partitions that range assignment
+gives it in one transaction, and lists the members again. If members came or left meanwhile, or
+an old owner still holds a partition, it releases everything and starts over. A member that
+reads the job's topics and is not a driver of this job is a Conflict, and this driver then
+leaves without a trace.
 
-The one more is a fence. Upstream commits blindly; here a commit is one transaction with
-checks that this member is still registered (its node is of its session, and its name is
-used once) and that each owner's node is still the one it made. A new owner's node of the
-same path has another number of creation, and if it is upstream's another version, too.
+The fence is ours: upstream commits without any check. Here a commit is one transaction which
+checks that this member is still registered (its node is of its session, and its name is used
+only once) and that each owner's node is still the one it made. A new owner's node of the same
+path has another creation number, and another version if upstream made it.
 
-A membership is a session of its own: leaving is ending it, which frees all at once.
+Each membership has its own session: ending it releases everything at once.
 """
 
 from __future__ import annotations
 
+import logging
 import platform
 import time
 import uuid
@@ -25,10 +27,10 @@ from typing import TypeVar
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
 from rangeland.groups.zookeeper.assignment import assign_ranges
-from rangeland.groups.zookeeper.membership_view import occupied, take_census
+from rangeland.groups.zookeeper.membership_view import group_in_use, read_group
 from rangeland.groups.zookeeper.znode_layout import (
     THREAD,
-    holder,
+    group_member,
     ids_path,
     member_name,
     offset_path,
@@ -41,8 +43,10 @@ from rangeland.model import Partition
 from rangeland.zookeeper.znodes import Check, Create, Delete, Operation, Refused, Write, Znode
 from rangeland.zookeeper.zookeeper_client import ZooKeeper
 
+_logger = logging.getLogger(__name__)
+
 BEAT_MS = 3_000
-# A transaction is one message, and servers take none above a megabyte.
+# A transaction is one message, and servers accept up to a megabyte.
 _PER_TRANSACTION = 500
 _TRIES = 10
 
@@ -50,9 +54,9 @@ _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
-class _ClaimedPartition:
-    """What this member has been given, and what it was computed from. ``claims`` are the
-    numbers of creation of its owner nodes; ``ids`` is all the group as it was."""
+class _HeldClaims:
+    """What this member has claimed, and for which group. ``claims`` are the creation numbers of
+    its owner nodes; ``ids`` are all members at that time."""
 
     session: int
     member_id: str
@@ -61,17 +65,17 @@ class _ClaimedPartition:
 
 
 class ZooKeeperMember:
-    """See ``groups.Membership``. Only a member after ``rejoin`` has returned once."""
+    """A ``Membership``. It is a member only after ``rejoin`` has returned once."""
 
     def __init__(self, open_session: Callable[[], ZooKeeper], joining: JoinRequest) -> None:
         self._open = open_session
         self._joining = joining
         self._zookeeper: ZooKeeper | None = None
-        self._registered: _ClaimedPartition | None = None  # without claims
-        self._place: _ClaimedPartition | None = None
-        self._held: frozenset[Partition] = frozenset()  # what may have to be given back
+        self._registered: _HeldClaims | None = None  # without claims
+        self._lease: _HeldClaims | None = None
+        self._held: frozenset[Partition] = frozenset()  # what may have to be released
         self._generation = 0
-        self._seen: tuple[object, ...] = ()  # what the last beat found in order
+        self._seen: tuple[object, ...] = ()  # what the last heartbeat found to be intact
 
     @property
     def member_id(self) -> str:
@@ -83,56 +87,56 @@ class ZooKeeperMember:
 
     @property
     def owned(self) -> frozenset[Partition]:
-        return frozenset(self._place.claims) if self._place else frozenset()
+        return frozenset(self._lease.claims) if self._lease else frozenset()
 
     @property
     def beat_ms(self) -> int:
-        """The session is kept alive without it: beats are for seeing changes soon."""
+        """The session stays alive without heartbeats: they notice changes early."""
         return max(1, min(BEAT_MS, self._joining.session_ms // 3))
 
     # --- beat --------------------------------------------------------------------------
 
     def beat(self) -> HeartbeatStatus:
-        zookeeper, place = self._zookeeper, self._place
+        zookeeper, lease = self._zookeeper, self._lease
         if zookeeper is None:
             return HeartbeatStatus.LOST
-        if place is None:
+        if lease is None:
             return HeartbeatStatus.REBALANCING
         try:
-            return self._standing(zookeeper, place)
+            return self._status(zookeeper, lease)
         except Unreachable:
             if self._zookeeper is not zookeeper:  # left meanwhile
                 return HeartbeatStatus.LOST
             raise
 
-    def _standing(self, zookeeper: ZooKeeper, place: _ClaimedPartition) -> HeartbeatStatus:
-        if zookeeper.session != place.session:
+    def _status(self, zookeeper: ZooKeeper, lease: _HeldClaims) -> HeartbeatStatus:
+        if zookeeper.session != lease.session:
             return HeartbeatStatus.LOST
         within_ms = max(1_000, self._joining.session_ms // 3)
         ids = zookeeper.children(ids_path(self._joining.group), within_ms)
-        is_whole = self._is_whole(zookeeper, place, within_ms)
-        is_registered = zookeeper.session == place.session and place.member_id in (ids or ())
+        is_whole = self._is_whole(zookeeper, lease, within_ms)
+        is_registered = zookeeper.session == lease.session and lease.member_id in (ids or ())
         if not (is_whole and is_registered):
             return HeartbeatStatus.LOST
         return (
-            HeartbeatStatus.HOLDS if tuple(ids or ()) == place.ids else HeartbeatStatus.REBALANCING
+            HeartbeatStatus.HOLDS if tuple(ids or ()) == lease.ids else HeartbeatStatus.REBALANCING
         )
 
-    def _is_whole(self, zookeeper: ZooKeeper, place: _ClaimedPartition, within_ms: int) -> bool:
-        """All owner nodes are its own. They are looked at only if any came or went since."""
-        folders = {parent(self._owner_path(p)) for p in place.claims}
+    def _is_whole(self, zookeeper: ZooKeeper, lease: _HeldClaims, within_ms: int) -> bool:
+        """Whether all owner nodes are its own. They are read only after a change."""
+        folders = {parent(self._owner_path(p)) for p in lease.claims}
         changes = zookeeper.last_changes(sorted(folders), within_ms)
-        if self._seen != (place, changes):
-            owners = zookeeper.read_all(map(self._owner_path, place.claims), within_ms)
-            if self._taken(place, owners):
+        if self._seen != (lease, changes):
+            owners = zookeeper.read_all(map(self._owner_path, lease.claims), within_ms)
+            if self._taken(lease, owners):
                 return False
-            self._seen = (place, changes)
+            self._seen = (lease, changes)
         return True
 
     # --- rejoin ------------------------------------------------------------------------
 
     def rejoin(self) -> None:
-        self._place = None
+        self._lease = None
         deadline = time.monotonic() + self._joining.rebalance_ms / 1000
         if self._zookeeper is None:
             self._zookeeper = self._open()
@@ -140,14 +144,16 @@ class ZooKeeperMember:
             obstacle = self._try_to_join(self._zookeeper)
             if obstacle is None:
                 self._generation += 1
+                _logger.info("joined the group", extra=self._log_fields())
                 return
             if time.monotonic() + wait_s > deadline:
                 self.leave()
                 raise obstacle
+            _logger.debug("waiting to join: %s", obstacle, extra=self._log_fields())
             time.sleep(wait_s)
 
     def _try_to_join(self, zookeeper: ZooKeeper) -> Conflict | Unreachable | None:
-        """None when it is done; otherwise what stood in the way this time."""
+        """None when it has joined; otherwise the obstacle."""
         self._release(zookeeper)
         me = self._register(zookeeper)
         if me is None:
@@ -163,16 +169,16 @@ class ZooKeeperMember:
         if self._look(zookeeper)[0] != ids or zookeeper.session != me.session:
             self._release(zookeeper)
             return self._unsettled("members came or went each time")
-        self._place = _ClaimedPartition(me.session, me.member_id, ids, claims)
+        self._lease = _HeldClaims(me.session, me.member_id, ids, claims)
         return None
 
-    def _register(self, zookeeper: ZooKeeper) -> _ClaimedPartition | None:
-        """A name is used once: an old one may be in a transaction that is still to come."""
+    def _register(self, zookeeper: ZooKeeper) -> _HeldClaims | None:
+        """A name is used only once: a delayed transaction may contain the old one."""
         old = self._registered
         if old is not None and old.session == zookeeper.session:
             return old
         self._registered = None
-        self._look(zookeeper)  # before anything is written
+        self._look(zookeeper)  # raises Conflict before anything is written
         group, now_ms = self._joining.group, int(time.time() * 1000)
         host = self._joining.host or platform.node()
         name = member_name(group, self._joining.job, host, now_ms, uuid.uuid4().hex[:8])
@@ -182,33 +188,33 @@ class ZooKeeperMember:
         zookeeper.apply([Create(path, registration(self._joining.partitions, now_ms), True)])
         node = zookeeper.read(path)
         if node is not None:
-            self._registered = _ClaimedPartition(node.session, name)
+            self._registered = _HeldClaims(node.session, name)
         return self._registered
 
     def _look(self, zookeeper: ZooKeeper) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """All that are registered, and the drivers of this job among them. Raises Conflict,
-        and has left, where there is a stranger."""
+        """All registered members, and the drivers of this job among them. If others are there, it
+        leaves and raises Conflict."""
         group, job = self._joining.group, self._joining.job
-        census = take_census(zookeeper, group, job)
-        if census is None:
+        view = read_group(zookeeper, group, job)
+        if view is None:
             return (), ()
-        if strangers := census.strangers(self._joining.partitions):
+        if strangers := view.strangers(self._joining.partitions):
             self.leave()
-            raise occupied(group, strangers, f"job {job} cannot claim its partitions")
-        return census.ids, census.drivers()
+            raise group_in_use(group, strangers, f"job {job} cannot claim its partitions")
+        return view.ids, view.drivers()
 
     # --- claims ------------------------------------------------------------------------
 
     def _claim(
-        self, zookeeper: ZooKeeper, me: _ClaimedPartition, share: frozenset[Partition]
+        self, zookeeper: ZooKeeper, me: _HeldClaims, share: frozenset[Partition]
     ) -> dict[Partition, int] | Conflict | Unreachable:
-        """All of the share, or nothing and who stands in the way."""
+        """Claims the whole share; otherwise claims nothing and returns the obstacle."""
         self._held = share
         for some in _chunks(sorted(share)):
             if zookeeper.apply(self._claiming(me, some)) is not None:
                 break
         nodes = zookeeper.read_all(map(self._owner_path, share))
-        # An answer may have been lost, so what is there decides, not what was answered.
+        # An answer may have been lost, so the nodes decide, not the answers.
         claims = {p: n.created for p in share if (n := self._mine(me, p, nodes)) is not None}
         if len(claims) == len(share):
             return claims
@@ -218,16 +224,16 @@ class ZooKeeperMember:
                 return self._blocked(partition, read_owner(node.content))
         return self._unsettled("owners came and went each time")
 
-    def _claiming(self, me: _ClaimedPartition, partitions: Sequence[Partition]) -> list[Operation]:
+    def _claiming(self, me: _HeldClaims, partitions: Sequence[Partition]) -> list[Operation]:
         operations: list[Operation] = [Check(ids_path(self._joining.group, me.member_id), 0)]
         for path in map(self._owner_path, partitions):
             content = (me.member_id + THREAD).encode()
-            # Written twice, for a version that upstream's owner nodes never have.
+            # Written twice, to get a version that upstream's owner nodes never have.
             operations += [Create(path, content, ephemeral=True), Write(path, content)]
         return operations
 
     def _release(self, zookeeper: ZooKeeper) -> None:
-        """Gives back what is held by this session, and nothing else."""
+        """Releases what this session holds, and nothing else."""
         me = self._registered
         for _ in range(_TRIES):
             if me is None or not self._held:
@@ -243,36 +249,37 @@ class ZooKeeperMember:
     # --- commit ------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        zookeeper, place = self._zookeeper, self._place
-        if zookeeper is None or place is None or zookeeper.session != place.session:
+        zookeeper, lease = self._zookeeper, self._lease
+        if zookeeper is None or lease is None or zookeeper.session != lease.session:
             raise self._fenced("its session in ZooKeeper has ended")
-        if strange := sorted(offsets.keys() - place.claims.keys()):
+        if strange := sorted(offsets.keys() - lease.claims.keys()):
             raise self._fenced(f"{strange[0]} is not among its partitions")
         for some in _chunks(sorted(offsets)):
-            self._commit(zookeeper, place, {p: offsets[p] for p in some})
+            self._commit(zookeeper, lease, {p: offsets[p] for p in some})
 
     def _commit(
-        self, zookeeper: ZooKeeper, place: _ClaimedPartition, offsets: Mapping[Partition, int]
+        self, zookeeper: ZooKeeper, lease: _HeldClaims, offsets: Mapping[Partition, int]
     ) -> None:
         refused: Refused | None = None
         for _ in range(_TRIES):
-            refused = zookeeper.apply(self._committing(zookeeper, place, offsets))
+            refused = zookeeper.apply(self._committing(zookeeper, lease, offsets))
             if refused is None:
+                _logger.info("committed offsets", extra=self._log_fields(len(offsets)))
                 return
             if isinstance(refused.operation, Check):
                 raise self._fenced(f"{refused.operation.path}: {refused.reason.value}")
-        raise stuck(self._joining.group, refused, _TRIES)
+        raise offsets_not_written(self._joining.group, refused, _TRIES)
 
     def _committing(
-        self, zookeeper: ZooKeeper, place: _ClaimedPartition, offsets: Mapping[Partition, int]
+        self, zookeeper: ZooKeeper, lease: _HeldClaims, offsets: Mapping[Partition, int]
     ) -> list[Operation]:
         group = self._joining.group
         owners = zookeeper.read_all(map(self._owner_path, offsets))
-        if taken := self._taken(place, owners, offsets):
+        if taken := self._taken(lease, owners, offsets):
             raise self._fenced(taken)
         written = zookeeper.read_all(offset_path(group, p) for p in offsets)
         zookeeper.make(parent(path) for path, node in written.items() if node is None)
-        operations: list[Operation] = [Check(ids_path(group, place.member_id), 0)]
+        operations: list[Operation] = [Check(ids_path(group, lease.member_id), 0)]
         for partition, offset in offsets.items():
             operations.append(Check(self._owner_path(partition), _CLAIMED_VERSION))
             operations.append(setting(group, partition, offset, written))
@@ -282,43 +289,49 @@ class ZooKeeperMember:
 
     def leave(self) -> None:
         zookeeper = self._zookeeper
-        self._zookeeper, self._place, self._registered = None, None, None
+        self._zookeeper, self._lease, self._registered = None, None, None
         self._held = frozenset()
         if zookeeper is not None:
             zookeeper.close()
 
-    # --- how it is told ----------------------------------------------------------------
+    # --- nodes and errors --------------------------------------------------------------
 
     def _owner_path(self, partition: Partition) -> str:
         return owner_path(self._joining.group, partition)
 
     def _mine(
-        self, me: _ClaimedPartition, partition: Partition, nodes: Mapping[str, Znode | None]
+        self, me: _HeldClaims, partition: Partition, nodes: Mapping[str, Znode | None]
     ) -> Znode | None:
-        """The owner's node if this member in this session has made it."""
+        """The owner's node, if this member made it in this session."""
         node = nodes[self._owner_path(partition)]
         is_mine = node is not None and node.session == me.session
         return node if node and is_mine and read_owner(node.content) == me.member_id else None
 
     def _taken(
         self,
-        place: _ClaimedPartition,
+        lease: _HeldClaims,
         nodes: Mapping[str, Znode | None],
         partitions: Mapping[Partition, int] | None = None,
     ) -> str:
-        """Who has a partition that was this member's; empty if nobody has."""
-        for partition in sorted(place.claims if partitions is None else partitions):
+        """Which partition is no longer this member's, and why; empty if it has all."""
+        for partition in sorted(lease.claims if partitions is None else partitions):
             node = nodes[self._owner_path(partition)]
             if node is None:
-                return f"{partition} is no longer its own"
-            if node.created != place.claims[partition]:
+                return f"it no longer owns {partition}"
+            if node.created != lease.claims[partition]:
                 return f"{partition} is now owned by {read_owner(node.content)}"
         return ""
 
+    def _log_fields(self, partitions: int | None = None) -> dict[str, object]:
+        count = len(self.owned) if partitions is None else partitions
+        fields = {"group": self._joining.group, "member": self.member_id, "partitions": count}
+        return {**fields, "generation": self._generation}
+
     def _fenced(self, why: str) -> Fenced:
         group = self._joining.group
+        _logger.warning("fenced: %s", why, extra=self._log_fields())
         return Fenced(
-            f"this driver has lost its place in group {group}",
+            f"this driver is no longer a member of group {group}",
             why=why,
             do="run again: the next run mirrors the checkpoint",
             group=group,
@@ -327,7 +340,7 @@ class ZooKeeperMember:
 
     def _blocked(self, partition: Partition, owner: str) -> Conflict | Unreachable:
         group = self._joining.group
-        if holder(group, self._joining.job, owner, ()).is_ours:
+        if group_member(group, self._joining.job, owner, ()).is_ours:
             return Unreachable(
                 f"{partition} could not be claimed in group {group}",
                 why=f"{owner}, a driver of this job, still owns it after "
@@ -337,8 +350,7 @@ class ZooKeeperMember:
         return Conflict(
             f"{partition} could not be claimed in group {group}",
             why=f"{owner} still owns it after {self._joining.rebalance_ms} ms",
-            do="see whether that consumer is alive; if so stop it, or give the job a group of "
-            "its own",
+            do="if that consumer is alive, stop it, or give the job its own group",
             group=group,
             partition=str(partition),
             owner=owner,
@@ -349,7 +361,7 @@ class ZooKeeperMember:
         return Unreachable(
             f"group {group} did not settle",
             why=f"{why}, for {self._joining.rebalance_ms} ms",
-            do="see who joins and leaves it, then run again",
+            do="check who joins and leaves it, then run again",
             group=group,
         )
 
@@ -361,24 +373,24 @@ _CLAIMED_VERSION = 1
 def setting(
     group: str, partition: Partition, offset: int, written: Mapping[str, Znode | None]
 ) -> Operation:
-    """Writes an offset, into the node that is there if there is one."""
+    """Writes an offset, to the existing node if there is one."""
     path, content = offset_path(group, partition), str(offset).encode()
     return Create(path, content) if written[path] is None else Write(path, content)
 
 
-def stuck(group: str, refused: Refused | None, tries: int) -> Unreachable:
-    """Offset nodes come and go under the hands of whoever writes them."""
+def offsets_not_written(group: str, refused: Refused | None, tries: int) -> Unreachable:
+    """The error if offset nodes keep changing while they are written."""
     why = f"{refused.operation.path}: {refused.reason.value}, " if refused else ""
     return Unreachable(
         f"the offsets of group {group} could not be written",
         why=f"{why}{tries} times",
-        do="see who else writes them, then run again",
+        do="check who else writes them, then run again",
         group=group,
     )
 
 
 def _waits() -> Iterator[float]:
-    """Seconds between tries: quick at first, since others mostly just have to notice."""
+    """Seconds between tries: short at first, since others usually just have to notice."""
     wait_s = 0.05
     while True:
         yield wait_s

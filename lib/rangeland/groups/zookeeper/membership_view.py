@@ -1,7 +1,7 @@
-"""Who is in a group and who holds what, read in a few rounds and judged as a value.
+"""A group's members and the partitions they hold, read in a few rounds.
 
-A look is not one moment: a member may go between two of its rounds. What must hold in one
-moment is checked by the transaction that relies on it, not here.
+The rounds are not one moment: a member may leave between them. What must hold at one moment is
+checked by the transaction that relies on it, not here.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from rangeland.errors import Conflict
 from rangeland.groups.backend import GroupMember
 from rangeland.groups.zookeeper.znode_layout import (
+    group_member,
     group_path,
-    holder,
     ids_path,
     read_owner,
     read_partition,
@@ -28,8 +28,8 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGroupView:
-    """``topics`` are what each registered member reads, None where that cannot be told.
-    ``owners`` may name members that are not registered. ``job`` tells whose drivers are ours."""
+    """``topics`` of each registered member; None if they are not known. ``owners`` may name
+    members that are not registered. ``job`` decides which drivers are ours."""
 
     group: str
     job: str
@@ -41,11 +41,11 @@ class ZooKeeperGroupView:
         return tuple(sorted(self.topics))
 
     def holders(self) -> tuple[GroupMember, ...]:
-        """All members, those that only own something too."""
+        """All members, including those that only own partitions."""
         held: dict[str, set[Partition]] = {member: set() for member in self.topics}
         for partition, member in self.owners.items():
             held.setdefault(member, set()).add(partition)
-        return tuple(holder(self.group, self.job, m, held[m]) for m in sorted(held))
+        return tuple(group_member(self.group, self.job, m, held[m]) for m in sorted(held))
 
     def drivers(self) -> tuple[str, ...]:
         """The registered drivers of this job."""
@@ -54,8 +54,8 @@ class ZooKeeperGroupView:
         )
 
     def strangers(self, partitions: Collection[Partition]) -> list[GroupMember]:
-        """Registered members that are no drivers of this job and read its topics. One that
-        holds nothing as yet counts: the group would give it a share."""
+        """Registered members that are not drivers of this job and read its topics. A member
+        that holds nothing yet counts: the group would assign it partitions."""
         wanted = {p.topic for p in partitions}
 
         def reads(member: str) -> bool:
@@ -67,9 +67,9 @@ class ZooKeeperGroupView:
 
     @property
     def state(self) -> str:
-        """ZooKeeper knows no state of a group: it is taken as rebalancing while somebody owns
-        who is not registered, or shares differ by more than range assignment lets them. With
-        drivers of the job in it, only they and their topics count."""
+        """ZooKeeper stores no state of a group: it counts as rebalancing while an owner is not
+        registered, or assignments differ by more than range assignment allows. If drivers of
+        the job are members, only they and their topics count."""
         if not self.topics and not self.owners:
             return "empty"
         seated = self.drivers() or self.ids
@@ -88,8 +88,8 @@ class ZooKeeperGroupView:
         return any(max(counts) - min(counts) > 1 for counts in shares.values())
 
 
-def take_census(zookeeper: ZooKeeper, group: str, job: str) -> ZooKeeperGroupView | None:
-    """None where nothing is known of the group. Raises Unreachable."""
+def read_group(zookeeper: ZooKeeper, group: str, job: str) -> ZooKeeperGroupView | None:
+    """None if the group does not exist. Raises Unreachable."""
     zookeeper.catch_up()
     ids, owners = ids_path(group), f"{group_path(group)}/owners"
     listed = zookeeper.children_of((group_path(group), ids, owners))
@@ -120,12 +120,12 @@ def _read_owners(zookeeper: ZooKeeper, owners: str, topics: Sequence[str]) -> di
 # --- sentences --------------------------------------------------------------------------
 
 
-def told(holders: Sequence[GroupMember]) -> str:
+def described(holders: Sequence[GroupMember]) -> str:
     """``g_host-1795233329683-c81507e9 on host (orders/1-0, orders/1-1)``, and so on."""
-    return "; ".join(_told(each) for each in holders)
+    return "; ".join(_described(each) for each in holders)
 
 
-def _told(member: GroupMember) -> str:
+def _described(member: GroupMember) -> str:
     owned = sorted(member.partitions, key=lambda p: (p.topic, p.broker, p.number))
     shown = ", ".join(map(str, owned[:_SHOWN]))
     more = f" and {len(owned) - _SHOWN} more" if len(owned) > _SHOWN else ""
@@ -133,13 +133,13 @@ def _told(member: GroupMember) -> str:
     return f"{member.member_id}{where} ({f'owns {shown}{more}' if owned else 'owns nothing'})"
 
 
-def occupied(group: str, there: Sequence[GroupMember], what: str) -> Conflict:
-    """Somebody is in the group who stands in the way; ``what`` was not done for that."""
+def group_in_use(group: str, there: Sequence[GroupMember], what: str) -> Conflict:
+    """The error for members that are in the way; ``what`` was not done because of them."""
     return Conflict(
         f"{what}: group {group} is in use",
-        why=f"it has {told(there)}",
-        do="stop that consumer or give the job a group of its own; one that was killed just "
-        "now is gone when its session ends, so run again then",
+        why=f"it has {described(there)}",
+        do="stop that consumer, or give the job its own group; a consumer that was just killed "
+        "is gone when its session ends, so run again then",
         group=group,
         members=[member.member_id for member in there],
         partitions={m.member_id: [str(p) for p in sorted(m.partitions)] for m in there},

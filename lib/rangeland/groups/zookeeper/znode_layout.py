@@ -1,12 +1,12 @@
-"""How a consumer group is written down in ZooKeeper: names of nodes and what is in them.
+"""How ZooKeeper stores a consumer group: names and contents of its nodes.
 
-Pure. Below ``/consumers/<group>``: ``ids/<member>`` says which topics a member reads, by how
-many threads; ``owners/<topic>/<partition>`` names the thread that has a partition; both are
-held by sessions. ``offsets/<topic>/<partition>`` is where to go on.
+Pure. Below ``/consumers/<group>``: ``ids/<member>`` says which topics a member reads, and with
+how many threads; ``owners/<topic>/<partition>`` names the thread that has a partition; both are
+ephemeral. ``offsets/<topic>/<partition>`` is the next offset.
 
-Two dialects differ in little: Jafka's partition is ``<broker>-<number>`` and a member's node
+The two dialects differ little: Jafka's partition is ``<broker>-<number>`` and a member's node
 is a bare map; Kafka's old consumers write ``<number>``, and put the map into an envelope.
-Upstream's consumers read what is written here, and the other way round: Jafka
+Upstream's consumers read what is written here, and vice versa: Jafka
 ``ZkGroupDirs``, ``ZkGroupTopicDirs``, ``TopicCount``; Kafka 0.8 ``ZkUtils``, ``TopicCount``.
 """
 
@@ -23,19 +23,19 @@ from rangeland.model import Partition
 from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, decimal
 
 THREAD = "-0"
-"""A member reads by one thread, whose name is the member's with this behind."""
+"""A member has one thread, whose name is the member's with this suffix."""
 
-# A driver shows its job where upstream has only the host. No host name has an @.
+# A driver puts its job before the host. No host name has an @.
 _MEMBER = re.compile(r"(?:(?P<client>[^@]+)@)?(?P<host>.+)-(?P<ms>\d+)-(?P<random>[0-9a-f]{8})")
 _DRIVER = "rangeland"
 
 
 def group_path(group: str) -> str:
-    """Raises JobFileError for a name that ZooKeeper cannot have."""
+    """Raises JobFileError for a name that no node can have."""
     if not group or group in (".", "..") or "/" in group or not group.isprintable():
         raise JobFileError(
             f"{group!r} cannot be a group in ZooKeeper",
-            why="it is not the name of a node",
+            why="it is not a valid name of a node",
             do="choose a name without /",
             group=group,
         )
@@ -75,7 +75,7 @@ def read_partition(topic: str, name: str) -> Partition | None:
 
 
 def read_offset(path: str, content: bytes) -> int:
-    """Raises RemoteProtocolError for what is no offset."""
+    """Raises RemoteProtocolError for anything that is not an offset."""
     text = content.decode(errors="replace").strip()
     try:
         return decimal(text, "the offset")
@@ -93,7 +93,7 @@ def read_offset(path: str, content: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MemberName:
-    """What a member's id tells. ``job`` is empty for who is no driver of ours."""
+    """The parts of a member's id. ``job`` is empty unless it is a driver of this library."""
 
     host: str = ""
     client_id: str = ""
@@ -115,7 +115,7 @@ def read_name(group: str, member_id: str) -> MemberName:
 
 
 def registration(partitions: Iterable[Partition], now_ms: int) -> bytes:
-    """What a member's node holds: one thread for each of its topics."""
+    """The content of a member's node: one thread for each of its topics."""
     all_of = list(partitions)
     topics = {topic: 1 for topic in sorted({p.topic for p in all_of})}
     if any(p.broker for p in all_of):
@@ -130,8 +130,8 @@ def registration(partitions: Iterable[Partition], now_ms: int) -> bytes:
 
 
 def read_topics(content: bytes) -> frozenset[str] | None:
-    """The topics that a member reads; None where they cannot be told: a pattern, or a form
-    that is not known here."""
+    """The topics that a member reads; None if they are not known: a pattern, or an unknown
+    form."""
     try:
         said = JsonFields.parse(content)
     except Unreadable:
@@ -142,14 +142,16 @@ def read_topics(content: bytes) -> frozenset[str] | None:
 
 
 def read_owner(content: bytes) -> str:
-    """The member whose thread an owner's node names."""
+    """The member of the thread that an owner's node names."""
     text = content.decode(errors="replace")
     member_id, dash, thread = text.rpartition("-")
     return member_id if dash and thread.isdigit() else text
 
 
-def holder(group: str, job: str, member_id: str, partitions: Iterable[Partition]) -> GroupMember:
-    """A member as others see it; ours if it is a driver of this job."""
+def group_member(
+    group: str, job: str, member_id: str, partitions: Iterable[Partition]
+) -> GroupMember:
+    """A member as the backend shows it; ours if it is a driver of this job."""
     name = read_name(group, member_id)
     is_ours = bool(job) and name.job == job
     return GroupMember(member_id, name.client_id, name.host, frozenset(partitions), is_ours)
