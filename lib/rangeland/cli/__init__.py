@@ -1,1 +1,1 @@
-"""What each command takes and prints, by what it does. ``cli`` puts them together."""
+"""The commands; ``command_line`` puts them together."""

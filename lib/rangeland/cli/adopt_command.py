@@ -1,4 +1,4 @@
-"""The command that writes down a decision, where a table and its ledger disagree."""
+"""The command that accepts a table which disagrees with its ledger."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from rangeland.cli.options import JobPath, Settings, command, spark_for
 
 @command
 def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
-    """Take the table as it is, after somebody has looked why it and its ledger disagree.
+    """Accept the table as it is, once you know why it and its ledger disagree.
 
-    Rows of the job's topics that the ledger does not know count as landed from now on, and the
-    checkpoint moves to behind them; what the ledger calls landed stays so. Nothing is read from
-    the log. Rows that the ledger has and the table has not can be landed again afterwards.
+    Rows of the job's topics that are not in the ledger count as landed from now on, and the
+    checkpoint moves past them; what the ledger lists as landed stays landed. Nothing is read from
+    the log. Rows that are in the ledger but not in the table can be landed again afterwards.
 
     \b
     Examples:
       rangeland adopt orders.yaml
-      rangeland backfill orders.yaml --missing     what the table lacks, again
+      rangeland backfill orders.yaml --missing     land what the table lacks
     """
     from rangeland.job.overrides import load_job
 

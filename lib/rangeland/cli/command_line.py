@@ -1,9 +1,9 @@
-"""The command line, thin: flags into a job, a job into ``run``, a result onto stdout.
+"""The command line: options into a job, a job into ``run``, a result onto stdout.
 
-Nothing is decided here. ``commands`` says what each command takes, ``run`` and
-``inspection`` do it, ``endings`` ends it and ``pictures`` draws it. All that is slow to
-import is imported by the command that needs it, and Spark is started last, when everything
-that can be refused without it has been.
+Nothing is decided here. The command modules declare what each command takes, ``run`` and
+``queries`` do the work, ``command_output`` prints the outcome and ``render`` draws it. Commands
+import slow modules themselves, and start Spark last, after everything that can be refused without
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rangeland.cli import (
 from rangeland.cli.command_output import INTERRUPTED, CommandOutput, command_output, usage_error
 from rangeland.errors import UsageError
 
-# Typer has carried a copy of click since 0.20 or so; this is the class in both.
+# Newer versions of Typer contain a copy of click; this finds the class in either.
 _Mistyped: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (KeyboardInterrupt, typer.Abort):
             return output.interrupted()
         except BrokenPipeError:
-            # `| head` has seen enough. Python would complain once more when it flushes.
+            # The reader, such as `head`, has closed the pipe. Python would fail again on flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 0 if output.answered else 141
         except Exception as error:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatch(given: list[str], output: CommandOutput) -> int:
     code = app(args=given, prog_name="rangeland", standalone_mode=False, obj=output)
-    if code == INTERRUPTED:  # Typer has caught it on its way here.
+    if code == INTERRUPTED:  # Typer has caught the exception.
         return output.interrupted()
     return code if isinstance(code, int) else 0
 
@@ -89,18 +89,18 @@ def rangeland(
     """Land bounded ranges of a log in Delta tables, exactly once, with proof.
 
     \b
-    New here? See it work on this machine, with a broker of its own:
+    New here? See it work on this machine, with its own broker:
       rangeland demo
     \b
-    With a job file of your own:
+    With your own job file:
       rangeland check orders.yaml     can everything be reached and written?
       rangeland plan orders.yaml      what would be landed? (writes nothing)
       rangeland run orders.yaml       land it
-      rangeland status orders.yaml    where does the job stand?
+      rangeland status orders.yaml    how far is the job?
     \b
-    Exit codes: 0 done, also when there was nothing to do. 64 usage, 78 job file,
-    75 try again later, 66 range lost, 65 bad record, 73 conflict, 70 our bug.
-    Only 75 is worth a retry by a scheduler.
+    Exit codes: 0 done, or nothing to do. 64 usage, 78 job file, 75 try again later,
+    66 range lost, 65 bad record, 73 conflict, 70 bug in Rangeland.
+    A scheduler should retry only after 75.
     """
     if ctx.invoked_subcommand is None:
         if ctx.obj.json:
@@ -109,21 +109,27 @@ def rangeland(
         raise typer.Exit(UsageError.exit_code)
 
 
-app.command(short_help="Try all that a run needs. Writes nothing.")(query_commands.check)
+app.command(short_help="Check everything that a run needs. Writes nothing.")(query_commands.check)
 app.command(short_help="Show what a run would land now. Writes nothing.")(landing_commands.plan)
-app.command(short_help="Land what is new; never anything twice.")(landing_commands.run)
-app.command(short_help="Land exactly what a reviewed plan file says.")(landing_commands.apply)
+app.command(short_help="Land what is new, and nothing twice.")(landing_commands.run)
+app.command(short_help="Land exactly what is in a reviewed plan file.")(landing_commands.apply)
 app.command(short_help="Land a range of your choice, beside the runs.")(landing_commands.backfill)
-app.command(short_help="Land what was quarantined and decodes by now.")(redrive_command.redrive)
-app.command(short_help="Show where a job stands: checkpoint, end, lag.")(query_commands.status)
+app.command(short_help="Land quarantined records that can now be decoded.")(redrive_command.redrive)
+app.command(short_help="Show how far a job is: checkpoint, end, lag.")(query_commands.status)
 app.command(short_help="Prove that each landed offset is in the table once.")(query_commands.verify)
-app.command(short_help="Say which run landed an offset, and where it is.")(query_commands.find)
-app.command(short_help="Take a table as it is, where its ledger disagrees.")(adopt_command.adopt)
-app.command(short_help="Push the checkpoint to the job's group.")(mirror_command.mirror)
-app.command(short_help="Say whether the logs have come so far yet.")(query_commands.reached)
+app.command(short_help="Show which run landed an offset, and its file.")(query_commands.find)
+app.command(short_help="Accept a table that disagrees with its ledger.")(adopt_command.adopt)
+app.command(short_help="Commit the checkpoint as the offsets of the job's group.")(
+    mirror_command.mirror
+)
+app.command(short_help="Check whether the logs have reached the end of a range.")(
+    query_commands.reached
+)
 app.command(short_help="Print the JSON schema of job files, for editors.")(schema_command.schema)
-app.command(short_help="Make the spark-submit command, and what it ships.")(submit_commands.submit)
-app.command(short_help="See it work here, with a broker of its own.")(demo_command.demo)
+app.command(short_help="Build a spark-submit command and the files it ships.")(
+    submit_commands.submit
+)
+app.command(short_help="See it work on this machine, with its own broker.")(demo_command.demo)
 
 
 if __name__ == "__main__":

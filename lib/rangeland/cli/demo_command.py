@@ -1,4 +1,4 @@
-"""The command for those who are new here."""
+"""The command that demonstrates the library."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from rangeland.cli.options import command
 def demo(
     output: CommandOutput,
     records: Annotated[
-        int, typer.Option("--records", metavar="N", min=1_000, help="How many to write and land.")
+        int,
+        typer.Option(
+            "--records", metavar="N", min=1_000, help="How many records to write and land."
+        ),
     ] = 100_000,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the table and the job file for looking around.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the table and the job file.")] = False,
 ) -> None:
     """See it work: a real Kafka broker on this machine, a topic, a table, and the proof.
 
-    Needs a JDK or JRE 17 or later; fetches the broker's jars the first time. Everything is
-    in a temporary folder and is removed at the end.
+    Needs a JDK or JRE 17 or later, and downloads the broker's jars the first time. Everything is
+    in a temporary folder, which is removed at the end.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""The commands that land, and ``plan``, which shows what would be landed."""
+"""The commands that land records, and ``plan``, which shows what would be landed."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def plan(
     until_bound: Until = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Keep the plan in a file, for `apply`."),
+        typer.Option("--out", metavar="FILE", help="Write the plan to a file, for `apply`."),
     ] = None,
     settings: Settings = None,
 ) -> None:
-    """Show what a run would land now. Writes nothing to table or ledger.
+    """Show what a run would land now. Writes nothing to the table or the ledger.
 
     \b
     Examples:
       rangeland plan orders.yaml
       rangeland plan orders.yaml --until 2026-01-31T06:00:00Z
       rangeland plan orders.yaml --out plan.json    review it, then
-      rangeland apply plan.json                     do exactly that
+      rangeland apply plan.json                     land exactly that
     """
     from rangeland.job.overrides import load_job
 
@@ -65,9 +65,9 @@ def run(
     until_bound: Until = None,
     settings: Settings = None,
 ) -> None:
-    """Land what is new. Running it again, at any time, lands nothing twice.
+    """Land what is new. Running it again at any time lands nothing twice.
 
-    A run that died is finished first, with the very ranges it had planned.
+    If an earlier run died, its plan is finished first, with exactly the same ranges.
 
     \b
     Examples:
@@ -90,15 +90,15 @@ def apply(
     output: CommandOutput,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="[JOB.yaml] FILE", help="A file that `plan --out` has written."),
+        typer.Argument(metavar="[JOB.yaml] FILE", help="A file written by `plan --out`."),
     ],
     settings: Settings = None,
 ) -> None:
-    """Land exactly what a reviewed plan file says, or nothing (exit 73) if its ground has moved.
+    """Land exactly what is in a reviewed plan file, or nothing (exit 73) if it is out of date.
 
-    The file carries its job and where the table is, whatever folder this is called from. With
-    a job file before it, that one is used instead, and --set overrides a field of either: for
-    other servers or secrets, never for another table.
+    The file contains its job and the full path of the table, so any working directory will do.
+    A job file before it replaces that job, and --set overrides a field of either: use them for
+    other servers or secrets, not for another table.
 
     \b
     Examples:
@@ -131,21 +131,19 @@ def backfill(
     ] = False,
     missing: Annotated[
         bool,
-        typer.Option("--missing", help="Land what was landed and is gone, as `verify` finds it."),
+        typer.Option("--missing", help="Land again what `verify` finds missing from the table."),
     ] = False,
     replace: Annotated[
         bool,
-        typer.Option(
-            "--replace", help="Land the range once more, in the place of the rows that are there."
-        ),
+        typer.Option("--replace", help="Land the range again, replacing the rows that are there."),
     ] = False,
     settings: Settings = None,
 ) -> None:
-    """Land a range of your choice, beside the scheduled runs and without moving their checkpoint.
+    """Land a range of your choice, without moving the checkpoint of the scheduled runs.
 
-    What is in the table already is left out; the same backfill twice lands nothing twice.
-    With --replace it is landed again, and says what has changed. With --missing the range is
-    whatever the table has lost.
+    What is already landed is left out, so the same backfill twice lands nothing twice. With
+    --replace the range is landed again, and differences to the old rows are shown. With --missing
+    the range is whatever the table has lost.
 
     \b
     Examples:
@@ -176,7 +174,7 @@ def backfill(
     _answer_run(output, backfill_job(job, spark_for(output, job), output.progress(), kind))
 
 
-# --- what they share --------------------------------------------------------------------
+# --- shared --------------------------------------------------------------------
 
 
 def _preview(output: CommandOutput, job: Job, kind: PlanKind | None = None) -> PlanPreview:
@@ -195,8 +193,8 @@ def _answer_run(output: CommandOutput, result: RunResult) -> None:
 
 
 def _job_of_plan(files: Sequence[Path], reviewed: ReviewedPlan, settings: Sequence[str]) -> Job:
-    """The job of the job file or else of the plan file, with the settings over it, if it is
-    still the one the plan was made for."""
+    """The job of the job file, or else of the plan file, with the overrides applied. Raises
+    Conflict if the plan was not made for it."""
     from rangeland.job.overrides import load_job
 
     of_file = len(files) == 2

@@ -1,4 +1,4 @@
-"""The command that writes to a group and to nothing else."""
+"""The command that commits offsets to a consumer group."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rangeland.cli.options import JobPath, Settings, command, spark_for
 
 @command
 def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
-    """Push the checkpoint to the job's group, where the log's own tools look for it.
+    """Commit the checkpoint as the offsets of the job's group, where other tools look for it.
 
-    Every run does this at its end; this is for a group that a run could not reach, or that
-    somebody has moved. Exit 73 if the group has live members.
+    Every run does this at its end. Use this command if a run could not reach the group, or if
+    somebody has changed its offsets. Exit 73 if the group has live members.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""The commands that look and write nothing."""
+"""The read-only commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rangeland.errors import RangeLost
 
 @command
 def check(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
-    """Try all that a run needs: job file, brokers, topics, Spark, table. Writes nothing.
+    """Check everything that a run needs: job file, brokers, topics, Spark, table. Writes nothing.
 
     \b
     Example:
@@ -34,7 +34,7 @@ def check(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
 
 @command
 def status(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
-    """Show where a job stands against its logs: checkpoint, end, lag. Writes nothing.
+    """Show how far a job is compared with its logs: checkpoint, end, lag. Writes nothing.
 
     \b
     Examples:
@@ -54,11 +54,11 @@ def status(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
 
 @command
 def verify(output: CommandOutput, job_file: JobPath, settings: Settings = None) -> None:
-    """Prove from the table itself that every landed offset is there, and there once.
+    """Prove from the table itself that every landed offset is in it exactly once.
 
-    Reads the offsets of all rows and holds them against the ledger: also after somebody has
-    restored, deleted, optimized or vacuumed. Exit 66 if anything is missing or there too
-    often. Asks no broker and writes nothing.
+    Compares the offsets of all rows with the ledger, also after a restore, delete, optimize or
+    vacuum. Exit 66 if anything is missing or there more than once. Asks no broker and writes
+    nothing.
 
     \b
     Examples:
@@ -82,20 +82,24 @@ def verify(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
 def find(
     output: CommandOutput,
     job_file: JobPath,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.")],
     partition: Annotated[
         str,
-        typer.Argument(metavar="PARTITION", help="Its number, or 1-0 for that of broker 1."),
+        typer.Argument(
+            metavar="PARTITION", help="The partition's number, or 1-0 for partition 0 of broker 1."
+        ),
     ],
-    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="Of the record.")],
+    offset: Annotated[
+        int, typer.Argument(metavar="OFFSET", min=0, help="The offset of the record.")
+    ],
     broker: Annotated[
-        str, typer.Option("--broker", help="Where partitions are numbered per broker.")
+        str, typer.Option("--broker", help="The broker, if each numbers its own partitions.")
     ] = "",
     settings: Settings = None,
 ) -> None:
-    """Say which run landed an offset, when, from which leader, and in which file it is.
+    """Show which run landed an offset, when, from which leader, and in which file it is.
 
-    Exit 66 if its row should be in the table and is not. Asks no broker.
+    Exit 66 if its row should be in the table but is missing. Asks no broker.
 
     \b
     Examples:
@@ -127,17 +131,17 @@ def reached(
             "--idle-after",
             metavar="SECONDS",
             min=0,
-            help="Hold a partition without records that late for idle, so long after the time, "
-            "by this machine's clock. Without it, its record is waited for.",
+            help="Treat a partition without later records as idle this long after the time, by "
+            "this machine's clock. Without this option, wait for a record.",
         ),
     ] = None,
     settings: Settings = None,
 ) -> None:
-    """Say whether the logs have come as far as --until: exit 0 if so, 75 if not yet.
+    """Check whether the logs have reached --until: exit 0 if so, 75 if not yet.
 
-    For schedulers that wait for an interval to be whole. Looks once, without Spark.
+    For schedulers that wait for an interval to be complete. Checks once, without Spark.
     An offset is reached when the log ends there or later; a time, when each partition
-    holds a record at or after it.
+    has a record at or after it.
 
     \b
     Examples:

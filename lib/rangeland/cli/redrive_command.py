@@ -1,4 +1,4 @@
-"""The command for what could not be decoded."""
+"""The command that lands quarantined records."""
 
 from __future__ import annotations
 
@@ -17,19 +17,24 @@ def redrive(
     job_file: JobPath,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Only show what is in quarantine, why, and what decodes."),
+        typer.Option(
+            "--dry-run", help="Only show what is in quarantine, why, and what can be decoded."
+        ),
     ] = False,
     from_log: Annotated[
         bool,
-        typer.Option("--from-log", help="Read the offsets again instead of the bytes kept."),
+        typer.Option(
+            "--from-log",
+            help="Read the offsets from the log again instead of using the stored bytes.",
+        ),
     ] = False,
     settings: Settings = None,
 ) -> None:
-    """Decode again what was quarantined, and land what can be decoded by now.
+    """Try to decode what is in quarantine again, and land what can be decoded now.
 
-    `policy.corrupt: quarantine` keeps the bytes of a batch that cannot be decoded, and a run
-    goes on behind it. A later version may decode them; another replica, now the leader, may
-    have the batch whole. What cannot be decoded stays in quarantine; nothing is landed twice.
+    With `policy.corrupt: quarantine` a run stores the bytes of a batch that cannot be decoded, and
+    continues after it. A later version may be able to decode them, or a new leader may have an
+    undamaged copy. What cannot be decoded stays in quarantine; nothing is landed twice.
 
     \b
     Examples:
@@ -43,9 +48,9 @@ def redrive(
     if dry_run and from_log:
         raise UsageError(
             "--dry-run does not read the log",
-            why="it tries the bytes that were kept; whether the log has them whole shows when it "
-            "is read",
-            do="Leave out one of the two: what the log cannot give stays in quarantine",
+            why="it only tries the stored bytes; whether the log has an undamaged copy shows when "
+            "it is read",
+            do="Leave out one of the two: what the log cannot provide stays in quarantine",
         )
     job, _ = load_job(job_file, settings or ())
 

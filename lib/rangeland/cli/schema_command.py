@@ -1,4 +1,4 @@
-"""The command that says how a job file is written."""
+"""The command that prints the schema of job files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rangeland.errors import UsageError
 def schema(
     output: CommandOutput,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead.")
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it to a file instead.")
     ] = None,
 ) -> None:
-    """Print the JSON schema of job files, with which editors complete and check them.
+    """Print the JSON schema of job files, which editors use to complete and check them.
 
     \b
     Examples:
       rangeland schema --out job.schema.json
-    and as the first line of a job file beside it:
+    and as the first line of a job file in the same folder:
       # yaml-language-server: $schema=job.schema.json
     """
     from rangeland.job.job_schema import job_schema, schema_text
@@ -35,7 +35,7 @@ def schema(
     elif output.json:
         output.answer(job_schema(), "")
     else:
-        # Not through `answer`: what is drawn for people is folded to their window.
+        # Not through `answer`, which wraps lines at the width of the terminal.
         print(schema_text(), end="", file=output.stdout)
         output.answered = True
 

@@ -1,4 +1,4 @@
-"""The command that makes a spark-submit command, and what it ships."""
+"""The command that builds a spark-submit command and the files it ships."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Env = Annotated[
     typer.Option(
         "--env",
         metavar="zip|packed",
-        help="Ship the package alone, or a Python environment with all that tasks need.",
+        help="Ship only the package, or a Python environment with everything that tasks need.",
     ),
 ]
 Delta = Annotated[
@@ -52,35 +52,36 @@ Delta = Annotated[
     typer.Option(
         "--delta",
         metavar="packages|jars",
-        help="Have Spark fetch Delta, or ship the jars of this machine's cache.",
+        help="Have Spark download Delta, or ship the jars from this machine's cache.",
     ),
 ]
 Out = Annotated[
-    Path, typer.Option("--out", metavar="FOLDER", help="Where to write what is shipped.")
+    Path, typer.Option("--out", metavar="FOLDER", help="Where to write the files to ship.")
 ]
 Entry = Annotated[
     Path | None,
-    typer.Option("--entry", metavar="FILE.py", help="A script of your own, as in jobs/."),
+    typer.Option("--entry", metavar="FILE.py", help="Your own script, as in jobs/."),
 ]
 HostsPython = Annotated[
-    str | None, typer.Option("--python", metavar="NAME", help="The hosts' Python, with --env zip.")
+    str | None,
+    typer.Option("--python", metavar="NAME", help="The Python on the hosts, with --env zip."),
 ]
 Only = Annotated[
     list[str] | None,
     typer.Option(
         "--only",
         metavar="NAME",
-        help="With --env packed: only this distribution of all that are installed; repeatable.",
+        help="With --env packed: pack only this installed distribution; repeatable.",
     ),
 ]
 Speculation = Annotated[
-    bool, typer.Option("--speculation", help="Give slow tasks a twin. Lands nothing twice.")
+    bool, typer.Option("--speculation", help="Run copies of slow tasks. Lands nothing twice.")
 ]
 DynamicAllocation = Annotated[
-    bool, typer.Option("--dynamic-allocation", help="Let executors come and go.")
+    bool, typer.Option("--dynamic-allocation", help="Let Spark add and remove executors.")
 ]
 Conf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="K=V", help="A setting of Spark; repeatable.")
+    list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting; repeatable.")
 ]
 Run = Annotated[
     bool, typer.Option("--run/--print", help="Run the command, or only print it (default).")
@@ -107,10 +108,10 @@ def submit(
     settings: Settings = None,
     run: Run = False,
 ) -> None:
-    """Write the spark-submit command for a job, and make what it ships.
+    """Build a spark-submit command for a job, and the files that it ships.
 
-    Prints the command with a line of explanation for each flag. Asks no broker and starts no
-    Spark, but with --run.
+    Prints the command with an explanation of each flag. Without --run, it asks no broker and
+    does not start Spark.
 
     \b
     Examples:
@@ -143,7 +144,7 @@ def submit(
 
 
 def _flags(settings: Sequence[str], from_bound: str | None, until_bound: str | None) -> list[str]:
-    """What was typed of the job itself, for the script that lands it."""
+    """The options about the job itself, for the script that lands it."""
     bounds = (("--from", from_bound), ("--until", until_bound))
     typed = [f"{flag}={bound}" for flag, bound in bounds if bound is not None]
     return [*(f"--set={setting}" for setting in settings), *typed]
@@ -155,7 +156,7 @@ def _answer(output: CommandOutput, made: Submission, package: Path, run: bool) -
         done = {} if code is None else {"exit": code}
         output.answer({**made.to_json(), "package": str(package), **done}, "")
     elif not run:
-        print(made.to_shell())  # as it is: a console would break its lines
+        print(made.to_shell())  # Not through a console, which would break its lines.
     if code:
         raise typer.Exit(code)
 
@@ -169,7 +170,7 @@ def _delta_jars(delta: str) -> tuple[Path, ...]:
     from rangeland.spark.spark_session import DELTA_JARS
     from rangeland.submit.package_archive import jars_beyond
 
-    # Ivy comes with Spark and lies among its jars.
+    # Ivy is one of Spark's jars.
     return tuple(jars_beyond(find_ivy().parent, jar_files(DELTA_JARS)))
 
 
@@ -204,7 +205,7 @@ def _shipped(
 
 
 def _whole(job: Job, text: JobText, out: Path) -> Path:
-    """The job as one file, with all that its own extends: one file is easily sent."""
+    """The job with everything that it extends as one file, which is easier to ship."""
     import yaml
 
     from rangeland.submit.package_archive import write_text
@@ -215,7 +216,7 @@ def _whole(job: Job, text: JobText, out: Path) -> Path:
 
 
 def _run(command: list[str]) -> int:
-    """Runs the command in this one's place: its streams, its exit code."""
+    """Runs the command with this process's streams, and returns its exit code."""
     from rangeland.jvm.java import find_java
 
     find_java()
@@ -224,6 +225,6 @@ def _run(command: list[str]) -> int:
         raise UsageError(
             "spark-submit was not found",
             why="it is not on the PATH",
-            do="Install PySpark with pip, or put the bin folder of a Spark 4.2 on the PATH",
+            do="Install PySpark with pip, or add the bin folder of Spark 4.2 to the PATH",
         )
     return subprocess.run([program, *command[1:]], env=os.environ, check=False).returncode
