@@ -1,4 +1,4 @@
-"""What a script uses: ``plan(job, spark).read(spark)`` and ``land(job, spark)``."""
+"""The Python interface: ``plan(job, spark).read(spark)``, ``land(job, spark)`` and so on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rangeland.spark.plan_frames import plan_frame
 
 @dataclass(frozen=True)
 class FrozenPlan:
-    """What a run of the job would land now. ``read`` gives those offsets and no others,
-    however often; ``apply`` lands them, or says that the plan no longer applies."""
+    """What a run of the job would land now. ``read`` always reads exactly these offsets;
+    ``apply`` lands them, or raises Conflict if the plan no longer applies."""
 
     job: Job
     preview: PlanPreview
@@ -55,14 +55,14 @@ class FrozenPlan:
         return plan_frame(spark, tasks, cluster)
 
     def apply(self, spark: Any, progress: Progress | None = None) -> RunResult:
-        """Lands exactly this plan. Raises Conflict where the plan no longer applies."""
+        """Lands exactly this plan. Raises Conflict if the plan no longer applies."""
         return commands.apply(
             self.job, self.plan, self.preview.seen, spark, progress or NoProgress()
         )
 
 
 def plan(job: Job, spark: Any, progress: Progress | None = None) -> FrozenPlan:
-    """Looks at the cluster and the ledger, and writes nothing."""
+    """Makes a plan from the cluster and the ledger as they are now. Writes nothing."""
     return FrozenPlan(job, commands.preview(job, spark, progress or NoProgress()))
 
 
@@ -79,13 +79,13 @@ def backfill(
     missing: bool = False,
     replace: bool = False,
 ) -> RunResult:
-    """Lands the job's range beside its scheduled runs, as ``rangeland backfill`` does.
-    ``missing`` lands what the table has lost, whatever the range; ``replace`` lands the
-    range once more, in the place of the rows that are there."""
+    """Lands the job's range independently of its scheduled runs, as ``rangeland backfill``
+    does. ``missing`` lands what the table has lost, in any range; ``replace`` lands the range
+    again and replaces its rows."""
     kind = PlanKind.MISSING if missing else PlanKind.REPLACE if replace else PlanKind.BACKFILL
     return commands.backfill(job, spark, progress or NoProgress(), kind)
 
 
 def verify(job: Job, spark: Any, progress: Progress | None = None) -> VerifyResult:
-    """Whether the table holds each landed offset once, as ``rangeland verify`` says."""
+    """Whether the table has each landed offset once, as ``rangeland verify`` checks."""
     return job_status.verify(job, spark, progress or NoProgress())

@@ -47,5 +47,5 @@ def test_tags_are_of_rocketmq_alone() -> None:
 
 
 def test_a_job_file_says_its_tags_itself() -> None:
-    with pytest.raises(UsageError, match="option job is there, and so is tags"):
+    with pytest.raises(UsageError, match="option job cannot be combined with tags"):
         job_of_options({"job": "orders.yaml", "tags": "A"})

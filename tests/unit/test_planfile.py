@@ -159,7 +159,7 @@ def test_layout_and_order_are_not_what_the_seal_is_about(file: Path) -> None:
 )
 def test_an_edited_file_is_refused(file: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     change(file, edit)
-    with pytest.raises(Conflict, match="is not as it was written"):
+    with pytest.raises(Conflict, match="was changed after it was written"):
         read_plan_file(file)
 
 
@@ -267,7 +267,7 @@ def test_what_is_sealed_again_is_checked_as_any_input_is(
 ) -> None:
     with pytest.raises(Conflict) as caught:
         read_plan_file(reseal(file, edit))
-    assert "is not as it was written" not in str(caught.value)
+    assert "was changed after it was written" not in str(caught.value)
 
 
 def test_a_plan_file_with_a_key_twice_is_not_one(file: Path) -> None:

@@ -1,15 +1,14 @@
 """``spark.read.format("rangeland")``: a plan as a Spark data source.
 
-The plan is made once, when ``load`` asks for the schema, and travels with the source: every
-action on the frame reads the same offsets, where other sources resolve "latest" anew. A
-plan that was made before can be given whole. Reading a frame lands nothing and moves no
-checkpoint.
+The plan is made once, when ``load`` asks for the schema, and is part of the source: every
+action on the frame reads the same offsets, while other sources resolve "latest" again. An
+existing plan can be given instead. Reading a frame lands nothing and moves no checkpoint.
 
 Options: ``servers``, or ``zookeeper`` where brokers are registered in one; ``topics`` (comma
-separated) or ``topicPattern``; ``from`` and ``until`` in the words of a job file or as JSON;
-``isolation``; ``dialect``; ``tags`` of RocketMQ's messages (comma separated, or a list in JSON);
-``compacted``, topics whose logs may have gaps though brokers do not say so (comma separated).
-Or ``job``, the path of a job file; or ``plan``, a plan's JSON, together with either.
+separated) or ``topicPattern``; ``from`` and ``until`` as in a job file, or as JSON;
+``isolation``; ``dialect``; ``tags`` of RocketMQ messages (comma separated, or a JSON list);
+``compacted``, topics whose logs may have gaps although brokers do not report it (comma
+separated). Or ``job``, the path of a job file; ``plan``, a plan's JSON, goes with either.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ KNOWN = {
 
 
 class RangelandSource(DataSource):
-    """See the head of this file."""
+    """The data source; see the docstring of this module for its options."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
@@ -75,7 +74,7 @@ class RangelandSource(DataSource):
 
 @dataclass
 class _Task(InputPartition):
-    """One Spark partition: slices that are read one after the other."""
+    """One Spark partition: slices that are read one after another."""
 
     slices: Sequence[Slice]
 

@@ -1,7 +1,7 @@
-"""Reading without landing: plans that are not entered anywhere, as data frames.
+"""Reading without landing: plans for data frames, which are not entered in any ledger.
 
-A plan made here has no ledger behind it: ``checkpoint`` means the beginning, and nothing is
-left out as landed. It is as frozen as any other plan.
+Without a ledger ``checkpoint`` means the beginning, and nothing is left out as landed. Apart
+from that, such a plan is like any other.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _OF_A_JOB = {
 
 
 def job_of_options(options: Mapping[str, str]) -> Job:
-    """The job that a data source's options describe; it has no table."""
+    """The job that the options of a data source describe; it has no table."""
     if "job" in options:
         if others := sorted(_OF_A_JOB & set(options)):
             raise UsageError(
-                f"option job is there, and so is {' and '.join(others)}",
-                why="the job file says where to read and from where to where",
+                f"option job cannot be combined with {' and '.join(others)}",
+                why="the job file says what to read",
                 do="leave out one or the other",
             )
         return Job.load(options["job"])
@@ -78,7 +78,7 @@ def job_of_options(options: Mapping[str, str]) -> Job:
 
 
 def bound_of_text(text: str) -> Any:
-    """A bound as a person types it: a word, or JSON for a mapping."""
+    """A bound as text: a word, or JSON for a mapping."""
     if not text.lstrip().startswith("{"):
         return text
     try:
@@ -90,9 +90,9 @@ def bound_of_text(text: str) -> Any:
 
 
 def _tags_of_text(text: str) -> Any:
-    """Tags may have any letters, also commas: then they are a list in JSON."""
+    """Tags may have any characters; those with commas are given as a JSON list."""
     if not text.lstrip().startswith("["):
-        return _listed(text) or [text]  # an empty text is no wish for all messages
+        return _listed(text) or [text]  # an empty text does not mean all messages
     try:
         return parse_json(text)
     except Unreadable as error:
@@ -110,12 +110,12 @@ def _listed(text: str) -> list[str]:
 def freeze(
     job: Job, plan: Plan | None = None, min_slices: int = 1
 ) -> tuple[Plan, ClusterSettings, int]:
-    """A plan of the job's range as the cluster is now, or the given one, and how to read it."""
+    """A new plan of the job's range, or the given one, and the settings to read it."""
     settings = cluster_settings(job)
     if plan is not None:
         settings = replace(settings, isolation=plan.isolation, tags=plan.tags)
         settings = with_cleanup(job, settings, (s.partition.topic for s in plan.slices))
-        return plan, _slowed(job, settings, plan, min_slices), min_slices
+        return plan, _with_rates(job, settings, plan, min_slices), min_slices
     survey = survey_of(job, wanted_of(job))
     terms = PlanTerms(
         job=job.job,
@@ -129,11 +129,11 @@ def freeze(
     )
     found = draft(terms, survey, JobPosition({}, Coverage(), 1))
     settings = with_cleanup(job, settings.knowing(survey), {p.topic for p in survey.logs})
-    return found.plan, _slowed(job, settings, found.plan, min_slices), min_slices
+    return found.plan, _with_rates(job, settings, found.plan, min_slices), min_slices
 
 
-def _slowed(job: Job, settings: ClusterSettings, plan: Plan, at_once: int) -> ClusterSettings:
-    """At the rate that the job allows: each slice is a task of its own."""
+def _with_rates(job: Job, settings: ClusterSettings, plan: Plan, at_once: int) -> ClusterSettings:
+    """With the rate that the job allows, shared by slices: each may be a task of its own."""
     if (rate := job.limits.broker_bytes_per_second) is None:
         return settings
     return replace(settings, rates=shared_rates([[s] for s in plan.slices], at_once, rate))

@@ -1,12 +1,12 @@
 """Named sets of jars, fetched once into a cache.
 
-A set is a few Maven coordinates; what they depend on comes along. The Ivy that ships with
-PySpark does the work, so no Maven program is needed. Ivy gets a home, a cache and settings
-of its own, since it would otherwise believe whatever a local Maven repository half holds.
+A set is a few Maven coordinates with their dependencies. The Ivy that comes with PySpark
+fetches them, so Maven is not needed. Ivy gets a home, a cache and settings of its own, since
+it would otherwise trust an incomplete local Maven repository.
 
-A set is complete or absent: it is fetched beside its place and renamed into it, under a
-file lock, so that two processes do not fetch twice. The `ivy.xml` that made a set is kept
-in it; a set whose coordinates have changed since is fetched again.
+A set is complete or absent: it is fetched to a temporary folder and renamed, under a file
+lock, so that two processes do not fetch it twice. The ``ivy.xml`` of a set is kept in it; a set
+whose coordinates have changed since is fetched again.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class JarSet:
     excludes: tuple[str, ...] = ()
 
 
-# To support another server, add a line. The comment says what is not in the server's own
-# list of dependencies, and why it is needed.
+# To support another server, add an entry. Comments explain what the server needs but does not
+# list as a dependency.
 JAR_SETS: dict[str, JarSet] = {
     # Without an SLF4J binding these brokers log nothing. Of 4.4.0 an artefact that only command
     # line tools need is in no repository.
@@ -201,11 +201,10 @@ def cache_directory() -> Path:
 
 
 def fetch_jars(name: str) -> Path:
-    """The directory that holds the jars of a set of `JAR_SETS`, fetched if it is not there.
+    """The directory with the jars of a set of ``JAR_SETS``, fetched if necessary.
 
-    A first fetch takes about half a minute. Raises `UsageError` for an unknown set or a
-    missing Java, `Unreachable` if the jars cannot be had, `StorageFailed` if they cannot
-    be kept."""
+    A first fetch takes about half a minute. Raises UsageError for an unknown set or a missing
+    Java, Unreachable if the jars cannot be fetched, StorageFailed if they cannot be written."""
     if name not in JAR_SETS:
         known = ", ".join(sorted(JAR_SETS))
         raise UsageError(f"There is no set of jars named {name}", do=f"Use one of: {known}")
@@ -227,17 +226,17 @@ def fetch_jars(name: str) -> Path:
 
 
 def jar_files(name: str) -> list[Path]:
-    """The jars of a set, sorted; for options that take a list instead of a directory."""
+    """The jars of a set, sorted, for options that take a list instead of a directory."""
     return sorted(fetch_jars(name).glob("*.jar"))
 
 
 def class_path(name: str) -> str:
-    """The jars of a set as the JVM's ``-cp`` takes them (never through a shell)."""
+    """The jars of a set for the JVM's ``-cp``; not to be passed through a shell."""
     return str(fetch_jars(name) / "*")
 
 
 def ivy_module(name: str, jars: JarSet) -> str:
-    """The text of the ``ivy.xml`` that asks for a set."""
+    """The text of the ``ivy.xml`` for a set."""
     dependencies = "".join(
         f'    <dependency org={org} name={artifact} rev={revision} conf="default->default"/>\n'
         for org, artifact, revision in (map(quoteattr, c.split(":")) for c in jars.coordinates)
@@ -256,8 +255,8 @@ def ivy_module(name: str, jars: JarSet) -> str:
 
 
 def ivy_settings(home: Path) -> str:
-    """Settings that know one repository and nothing of this user's home. Without
-    ``$RANGELAND_MAVEN`` (the URL of a repository) it is the public one Ivy knows."""
+    """Settings with one repository and nothing of the user's home. The repository is
+    ``$RANGELAND_MAVEN`` (a URL), by default Ivy's public one."""
     mirror = os.environ.get("RANGELAND_MAVEN", "")
     root = f" root={quoteattr(mirror)}" if mirror else ""
     return (
@@ -284,7 +283,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _fetch_into(target: Path, name: str, module: str) -> None:
-    """Fetches beside ``target`` and renames; the caller holds the lock."""
+    """Fetches next to ``target`` and renames; the caller holds the lock."""
     for leftover in target.parent.glob(f".{name}.partial-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     home = Path(tempfile.mkdtemp(prefix=f".{name}.partial-", dir=target.parent))
@@ -322,7 +321,7 @@ def _run_ivy(name: str, home: Path, jars: Path) -> None:
 
 
 def _complaint(log: str) -> str:
-    """The lines of Ivy's log that say what went wrong, without its table and repetitions."""
+    """The lines of Ivy's log that say what failed, without its table and repetitions."""
     words = ("not found", "NOT FOUND", "error", "ERROR", "FAILED", "timed out", "refused")
     lines = (line.strip(" \t:") for line in log.splitlines())
     telling = dict.fromkeys(line for line in lines if any(word in line for word in words))

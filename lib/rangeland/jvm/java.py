@@ -1,8 +1,7 @@
-"""The Java that runs the brokers: where it is, and whether it is new enough.
+"""Finds the Java that runs Spark and test servers, and checks its version.
 
-Nothing here starts a broker. ``JAVA_HOME`` wins over ``PATH``, as everywhere in the Java
-world. Every broker in the tables of this package runs on 17 and later without extra
-flags, so 17 is the only bound.
+``JAVA_HOME`` takes precedence over ``PATH``, as usual. Spark and every server in ``JAR_SETS``
+run on 17 and later without extra flags, so 17 is the only limit.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from rangeland.errors import UsageError
 
 MINIMUM_JAVA = 17
 
-# What a broker of a test needs: a small heap, one collector thread, a quick start. Without
-# UsePerfData no file is left in the shared temp directory by a JVM that was killed.
+# For test servers and Ivy: one collector thread and a quick start. Without UsePerfData a JVM
+# that is killed leaves no file in the shared temp directory.
 SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 
 def find_java() -> str:
-    """The path of a ``java`` of version 17 or later. Raises `UsageError` if there is none."""
+    """The path of a ``java`` of version 17 or later. Raises UsageError if there is none."""
     home = os.environ.get("JAVA_HOME", "")
     return _checked(home, shutil.which(str(Path(home, "bin", "java")) if home else "java"))
 
@@ -52,7 +51,7 @@ def java_version(java: str) -> int:
 
 
 def parse_java_version(shown: str) -> int:
-    """Reads what ``java -version`` prints. Before 9 the release was the second number."""
+    """Parses the output of ``java -version``. Before 9 the release was the second number."""
     found = re.search(r'version "(?:1\.)?(\d+)', shown)
     if found is None:
         raise UsageError("The version of Java is not known", why=f"it says {shown.strip()!r}")

@@ -1,14 +1,13 @@
-"""A plan in a file: made by ``plan --out``, reviewed by a person, done by ``apply``.
+"""A plan in a file: written by ``plan --out``, reviewed by a person, executed by ``apply``.
 
-The file is JSON with line breaks, so that it can be read and compared. It carries the plan
-as the ledger would, the losses that were seen beside it, the job's values as they stood in
-the job file (references to secrets stay references), where the table is, and a summary. A
-seal over all of it tells an edited file from a whole one: what was reviewed is what is done,
-or nothing is.
+The file is JSON with line breaks, so that it can be read and compared. It has the plan in the
+form of the ledger, the losses that were found while planning, the job's values as in the job
+file (references to secrets stay references), the location of the table, and a summary. A seal
+over all of it detects edits: either what was reviewed is executed, or nothing.
 
-The seal is a checksum and not a signature: it finds an edit or a damaged copy, and whoever
-means to change a file can seal it again. So what is in a file is checked as any input is, and
-a file should be trusted as far as those who can write to it.
+The seal is a checksum and not a signature: it detects an edit or a damaged copy, but anyone can
+change a file and seal it again. So the content is validated like any other input, and a file
+should be trusted only as far as those who can write to it.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from rangeland.untrusted import JsonFields, Unreadable, parse_json
 
 FORMAT = 3
 WITHOUT_SEEN = 2
-"""An earlier format, which does not say of what was held or passed over for the ledger."""
+"""An earlier format, without the losses that were found while planning."""
 WITHOUT_LOCATION = 1
-"""An earlier format, which does not say in which folder a relative table was meant, either."""
+"""An earlier format, which also lacks the location of the table."""
 MARK = "rangeland_plan_file"
 MAX_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewedPlan:
-    """What a plan file holds. ``location`` is the table's URI when the plan was made, None for
-    a table that its catalog finds."""
+    """The content of a plan file. ``location`` is the table's URI when the plan was made, None
+    for a name in a catalog."""
 
     text: JobText
     plan: Plan
@@ -55,12 +54,12 @@ class ReviewedPlan:
         return Job.of(self.text)
 
     def job_with(self, settings: Sequence[str]) -> Job:
-        """The job with ``a.b=c`` overrides laid over it."""
+        """The job with ``a.b=c`` overrides applied."""
         return Job.of(override(self.text, settings))
 
     def in_place(self, job: Job) -> Job:
-        """The job with the table that was reviewed: from another folder, a relative path would
-        name another one."""
+        """The job with the table that was reviewed: in another folder a relative path would name
+        another table."""
         if self.location is None:
             return job
         sink = Sink.model_validate({**job.sink.model_dump(), "table": self.location})
@@ -68,7 +67,7 @@ class ReviewedPlan:
 
 
 def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None:
-    """Writes the whole file or none. Raises UsageError where it cannot be written."""
+    """Writes the whole file or nothing. Raises UsageError if it cannot be written."""
     plan = preview.draft.plan
     document = {
         MARK: FORMAT,
@@ -88,13 +87,13 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
     }
     document["seal"] = _seal(document)
     text = json.dumps(document, indent=2) + "\n"
-    beside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         try:
-            beside.write_text(text, encoding="utf-8")
-            beside.replace(path)
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
         finally:
-            beside.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
             f"the plan file {path} cannot be written",
@@ -104,8 +103,8 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
 
 
 def read_plan_file(path: Path) -> ReviewedPlan:
-    """The job and the plan of a file. Raises UsageError where there is none, JobFileError for
-    a file that is something else, Conflict for one that was edited or is of another version."""
+    """The job and the plan of a file. Raises UsageError if it cannot be read, JobFileError if
+    it is not a plan file, Conflict if it was edited or has an unknown format."""
     document = _read(path)
     number = document[MARK]
     if isinstance(number, bool) or number not in (FORMAT, WITHOUT_SEEN, WITHOUT_LOCATION):
@@ -116,9 +115,9 @@ def read_plan_file(path: Path) -> ReviewedPlan:
         )
     plan = document.get("plan")
     if not isinstance(plan, dict) or _sha256(plan) != document.get("hash"):
-        raise _edited(path, "the plan in it does not fit its hash")
+        raise _edited(path, "the plan in it does not match its hash")
     if _seal(document) != document.get("seal"):
-        raise _edited(path, "the job or the summary in it does not fit its seal")
+        raise _edited(path, "the job or the summary in it does not match its seal")
     found = _reviewed(path, JsonFields(document), plan)
     if number == WITHOUT_LOCATION:
         _refuse_relative(path, found.job.sink)
@@ -126,12 +125,13 @@ def read_plan_file(path: Path) -> ReviewedPlan:
 
 
 def _reviewed(path: Path, document: JsonFields, plan: Mapping[str, Any]) -> ReviewedPlan:
-    """What it holds, whoever has sealed it: each value of its type, and all of one piece."""
+    """The content, validated whether or not the seal is right: the type of each value, and that
+    plan and job belong together."""
     try:
         values = document.get("job")
         if not isinstance(values, dict):
             raise Unreadable("job: expected an object")
-        seen = tuple(_seen_of(entry) for entry in document.each("seen", ()))
+        seen = tuple(_seen_loss(entry) for entry in document.each("seen", ()))
         location = document.text_or_none("location")
     except ValueError as error:
         raise _damaged(path, str(error)) from error
@@ -145,30 +145,30 @@ def _mismatch(found: ReviewedPlan) -> str:
     job, plan = found.job, found.plan
     is_own = plan.application == job.application
     if plan.job != job.job or not (is_own or plan.application.startswith(f"{job.application}/")):
-        return f"its plan is of the job {plan.job} ({plan.application}), and its job is {job.job}"
-    strange = [r.partition for r in plan.ranges if not job.source.reads(r.partition.topic)]
-    if strange and not plan.replaces and plan.application == job.application:
-        return f"its plan reads {strange[0]}, which its job does not ask for"
+        return f"its plan is for the job {plan.job} ({plan.application}), but its job is {job.job}"
+    others = [r.partition for r in plan.ranges if not job.source.reads(r.partition.topic)]
+    if others and not plan.replaces and plan.application == job.application:
+        return f"its plan reads {others[0]}, which its job does not ask for"
     if found.location is not None:
         found.in_place(job)
     return ""
 
 
 def _refuse_relative(path: Path, sink: Sink) -> None:
-    """Nobody can tell any more which table was reviewed."""
+    """Which table was reviewed is not known."""
     where = TablePath.parse(sink.table)
     if sink.is_catalog_name or where.scheme or where.path.startswith("/"):
         return
     raise Conflict(
         f"{path} does not say in which folder its table {sink.table} is",
-        why=f"plan files of format {WITHOUT_LOCATION} do not keep it",
+        why=f"plan files of format {WITHOUT_LOCATION} do not have it",
         do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
         file=str(path),
     )
 
 
 def is_plan_file(path: Path) -> bool:
-    """Whether the file says of itself that it is one; False also where it cannot be read."""
+    """Whether the file is marked as a plan file; also False if it cannot be read."""
     try:
         _read(path)
     except (UsageError, JobFileError):
@@ -189,13 +189,13 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = parse_json(text, max_bytes=MAX_BYTES, unique_keys=True)
     except Unreadable as error:
-        raise _no_plan_file(path, str(error)) from error
+        raise _not_a_plan_file(path, str(error)) from error
     if not isinstance(document, dict) or MARK not in document:
-        raise _no_plan_file(path, f"it has no field {MARK}")
+        raise _not_a_plan_file(path, f"it has no field {MARK}")
     return document
 
 
-def _no_plan_file(path: Path, why: str) -> JobFileError:
+def _not_a_plan_file(path: Path, why: str) -> JobFileError:
     return JobFileError(
         f"{path} is not a plan file",
         why=why,
@@ -206,7 +206,7 @@ def _no_plan_file(path: Path, why: str) -> JobFileError:
 
 def _damaged(path: Path, why: str) -> Conflict:
     return Conflict(
-        f"{path} holds no plan that can be applied",
+        f"{path} does not have a plan that can be applied",
         why=why,
         do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
         file=str(path),
@@ -215,7 +215,7 @@ def _damaged(path: Path, why: str) -> Conflict:
 
 def _edited(path: Path, why: str) -> Conflict:
     return Conflict(
-        f"{path} is not as it was written",
+        f"{path} was changed after it was written",
         why=why,
         do="Make the plan again with `rangeland plan JOB.yaml --out FILE` and review that",
         file=str(path),
@@ -234,18 +234,18 @@ def _seen_json(seen: Loss) -> dict[str, Any]:
     return {**loss_to_json(seen), "topic_id": seen.topic_id, "action": seen.action.value}
 
 
-def _seen_of(entry: JsonFields) -> Loss:
+def _seen_loss(entry: JsonFields) -> Loss:
     action = Action(entry.text("action"))
     return replace(loss_of_fields(entry), action=action, topic_id=entry.text_or_none("topic_id"))
 
 
 def _json_values(job_text: JobText) -> dict[str, Any]:
-    """The job's values as JSON knows them: keys become text, as they would when read back."""
+    """The job's values as JSON: keys become text, as they would be when read back."""
     try:
         values: dict[str, Any] = json.loads(json.dumps(job_text.values, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise JobFileError(
-            f"{job_text.name} holds a value that a plan file cannot carry",
+            f"{job_text.name} has a value that cannot be written to a plan file",
             why=str(error),
             do="Write it as text or as a plain number",
         ) from error
