@@ -51,8 +51,8 @@ def test_a_beginning_moves_the_checkpoint_and_tells_what_it_passes_over(
     ]
     where = [(Partition(topic, 0), 4), (Partition(topic, 0), 10), (Partition(topic, 9), 0)]
     assert [job_status.find(job, spark, *one, NoProgress()).why for one in where] == [
-        f"of {topic}/0 it has offsets 0 to 3",
-        f"of {topic}/0 it has offsets 0 to 3",
+        f"it has offsets 0 to 3 of {topic}/0",
+        f"it has offsets 0 to 3 of {topic}/0",
         f"nothing of {topic}/9 has landed in it",
     ]
     seen = rangeland.verify(job, spark)

@@ -6,7 +6,7 @@ import pytest
 
 from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Partition, Range
-from rangeland.planning.read_options import LandedRead, ReadOptions, known_as, refuse_other_ask
+from rangeland.planning.read_options import LandedRead, ReadOptions, known_as, refuse_other_options
 
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 R = Range(Partition("t", 0), 0, 9)
@@ -59,7 +59,7 @@ def test_a_difference_is_named_with_what_to_do(
     then: ReadOptions, now: ReadOptions, named: str
 ) -> None:
     with pytest.raises(Conflict) as caught:
-        refuse_other_ask("lake/t", [LandedRead(R, then, "rangeland/job", 7)], now)
+        refuse_other_options("lake/t", [LandedRead(R, then, "rangeland/job", 7)], now)
     assert f"{R} is landed in lake/t" in str(caught.value)
     assert named in caught.value.why
     assert "another table" in caught.value.do
@@ -70,5 +70,5 @@ def test_what_an_earlier_version_did_not_write_down_is_no_difference() -> None:
         ReadOptions(None, frozenset(), None),
         ReadOptions(COMMITTED, frozenset(), at("a", id="x")),
     )
-    refuse_other_ask("lake/t", [LandedRead(R, then, "rangeland/job", 1)], now)
-    refuse_other_ask("lake/t", [LandedRead(R, now, "rangeland/job", 1)], then)
+    refuse_other_options("lake/t", [LandedRead(R, then, "rangeland/job", 1)], now)
+    refuse_other_options("lake/t", [LandedRead(R, now, "rangeland/job", 1)], then)

@@ -318,7 +318,7 @@ def test_a_time_outside_of_the_calendar_lands_in_the_partition_of_null(
         assert found.equals(pa.Table.from_batches([given]))
         entries = [FileEntry(f) for f in files]
         (said,) = without_time(entries, layout)
-        assert said.startswith("2 records have no timestamp, or one outside of the years 1 to 9999")
+        assert said.startswith("2 records have no timestamp, or one outside the years 1 to 9999")
 
 
 def test_statistics_of_times_outside_of_the_calendar_have_no_bound_there(tmp_path: Path) -> None:

@@ -78,10 +78,10 @@ def test_a_found_offset_shows_its_landing_its_leader_and_its_file() -> None:
 
 
 def test_an_offset_that_was_never_landed_is_said_in_one_line() -> None:
-    beyond = Finding(P0, 900, "not-landed", why="of orders/0 it has offsets 0 to 249")
+    beyond = Finding(P0, 900, "not-landed", why="it has offsets 0 to 249 of orders/0")
     text = drawn(find_picture(beyond))
-    assert "not landed in this table: of orders/0 it has offsets 0 to 249" in text
-    assert beyond.to_json()["why"] == "of orders/0 it has offsets 0 to 249"
+    assert "not landed in this table: it has offsets 0 to 249 of orders/0" in text
+    assert beyond.to_json()["why"] == "it has offsets 0 to 249 of orders/0"
     text = drawn(find_picture(Finding(P0, 150, "not-landed")))
     assert text.strip() == "orders/0 offset 150: not landed in this table"
 

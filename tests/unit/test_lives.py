@@ -159,7 +159,7 @@ def test_a_run_looks_again_at_a_log_that_may_only_be_behind(verdict: LossKind) -
     marks = JobPosition({P: LogMark(100, None, 6)}, coverage_of([]), 2)
     for end, again in ((90, True), (100, False)):
         survey = Survey(0, {P: log(0, end, 6)})
-        assert planner._may_be_behind(error, marks, survey) is again
+        assert planner._may_lag(error, marks, survey) is again
 
 
 @pytest.mark.parametrize(("limit", "is_later"), [(None, False), (100, True)])

@@ -91,7 +91,7 @@ def kept(where: Range, size_bytes: int, at_ms: int = 1, text: bytes = b"bytes") 
 
 @pytest.fixture
 def all_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redrive, "_trouble", lambda *about: "")
+    monkeypatch.setattr(redrive, "_why_not", lambda *about: "")
 
 
 JOB = SimpleNamespace(job="orders", application=APP, source=SimpleNamespace(dialect="kafka"))

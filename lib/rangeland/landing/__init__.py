@@ -1,2 +1,2 @@
-"""A plan to its end and into its table: what is read, proved, prepared and committed, and what of
-it was lost, held, set aside or replaced."""
+"""Takes a plan to its end: read, proved, prepared and committed; with what was lost, held,
+quarantined or replaced on the way, and the checks that the table still has what was landed."""

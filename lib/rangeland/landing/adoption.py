@@ -1,10 +1,10 @@
-"""A person's decision that a table is as it should be, written down in its ledger.
+"""An operator's decision that a table is right, recorded in its ledger.
 
-Where table and ledger disagree, nothing lands until somebody has looked (see ``vouching``).
-Adopting says: go on with this table. What the ledger calls landed stays so; and rows of the
-job's topics that the ledger does not know of count as landed from now on. It is a plan of the
-job's own sequence that reads nothing, so everything that follows needs no special case. Rows
-that the ledger has and the table has not are holes, which ``backfill --missing`` lands again.
+Where table and ledger disagree, nothing lands until an operator has decided (see
+``identity_check``). Adopting means: go on with this table. What the ledger calls landed stays
+landed, and rows of the job's topics that the ledger does not know count as landed from now on. The
+decision is a plan of the job's own sequence that reads nothing, so later runs need no special case.
+Rows that the ledger has and the table lacks are holes, which ``backfill --missing`` lands again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rangeland.spark.table_offsets import runs_in, table_frame
 
 @dataclass(frozen=True, slots=True)
 class AdoptResult:
-    """Of ``adopt``. ``ranges`` are the offsets that count as landed since."""
+    """The result of ``adopt``. ``ranges`` are the offsets that now count as landed."""
 
     job: str
     table: str
@@ -59,7 +59,7 @@ class AdoptResult:
 
 
 def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptResult:
-    """Takes the table as it is now for the job's own, with all rows that it has."""
+    """Accepts the table as it is now, with all its rows, as the job's own."""
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)
     checkpoint, landed, sequence = target.last_known(job.application)
@@ -72,7 +72,7 @@ def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptRes
     if not target.enter(plan, _unfinished(target)):
         raise Conflict(
             f"the table {job.sink.table} was not adopted",
-            why="another driver has entered a plan at the same time",
+            why="another driver entered a plan at the same time",
             do="stop the runs of this table, then adopt it again",
         )
     outcomes = [RangeOutcome(r, Counts(landed=r.width)) for r in ranges]
@@ -84,8 +84,8 @@ def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptRes
 
 
 def _unfinished(target: LandingTarget) -> list[UnfinishedPlan]:
-    """Plans that are known not to be in the table: runs finish them afterwards. Where that
-    cannot be told, which may be why the table is adopted, they count as landed."""
+    """Plans that are known not to be in the table: later runs finish them. Where that is not
+    known, which may be the reason for adopting, they count as landed."""
     try:
         return target.unfinished()
     except Conflict:
@@ -93,7 +93,7 @@ def _unfinished(target: LandingTarget) -> list[UnfinishedPlan]:
 
 
 def _unknown(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> list[Range]:
-    """The offsets of the job's topics that have rows which the ledger does not know."""
+    """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
     nature = load_dialect(job.source.dialect).capabilities
     frame = table_frame(spark, target.there())
     found = runs_in(spark, frame, by_broker=nature.numbered_per_broker)
@@ -102,7 +102,7 @@ def _unknown(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> l
     left = leave_out(ranges, landed)
     if left and nature.offsets_are_bytes:
         raise Conflict(
-            f"rows of {left[0].partition} in {job.sink.table} cannot be taken as landed",
+            f"rows of {left[0].partition} in {job.sink.table} cannot count as landed",
             why="offsets of this dialect are bytes, so rows do not say where an entry ends",
             do="land in another table",
         )
@@ -110,7 +110,7 @@ def _unknown(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> l
 
 
 def _ranges(partition: Partition, runs: Runs) -> list[Range]:
-    """Runs joined where they touch or overlap: an offset may have several rows."""
+    """Runs merged where they touch or overlap: an offset may have several rows."""
     joined: list[Range] = []
     for first, until in sorted(zip(*(side.tolist() for side in runs), strict=True)):
         if joined and first <= joined[-1].until_offset:

@@ -1,8 +1,8 @@
-"""One plan to its end: read, prove, prepare, commit; from wherever it was left.
+"""Takes one plan to its end: read, prove, prepare, commit; from wherever it was left.
 
-A plan may come fresh from ``run``, from the ledger without an outcome, or with one. Each
-step is written down before the next begins, so a plan that was left in the middle goes on
-where it stood. Which plan is to be finished is not decided here.
+A plan may be new, or in the ledger with or without an outcome. Each step is recorded before the
+next begins, so a plan that was interrupted goes on where it stopped. Which plan to finish is
+decided elsewhere.
 """
 
 from __future__ import annotations
@@ -58,15 +58,14 @@ log = logging.getLogger(__name__)
 _Reading = tuple[
     list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]
 ]
-_HOPELESS = (RangeLost, BadRecord, TableRefused, TransformFailed)
-"""What another try at the same plan would meet again."""
+_PERMANENT = (RangeLost, BadRecord, TableRefused, TransformFailed)
+"""Errors that another attempt at the same plan would meet again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedPlan:
-    """One plan that is in the table now. ``recovered``: it was left by another driver or an
-    earlier one. ``read_here``: this driver has read the log for it, or waited for those that
-    it shares a plan with: its landing is theirs together."""
+    """One plan that is in the table now. ``recovered``: another or an earlier driver entered it.
+    ``read_here``: this driver read the log for it, alone or together with others."""
 
     plan: Plan
     outcome: OutcomeEvent
@@ -77,13 +76,13 @@ class CommittedPlan:
 
     @property
     def is_ours(self) -> bool:
-        """This driver has brought it into the table, alone or with others."""
+        """This driver has landed it, alone or with others."""
         return self.landed.is_new or self.is_shared
 
 
 class PlanCommitter:
-    """Finishes plans of one job's table. ``warn`` takes what a person should know;
-    ``replaced`` counts what plans that replace rows have changed."""
+    """Finishes plans of one job's table. ``warn`` reports warnings; ``replaced`` counts what
+    replacements have changed."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class PlanCommitter:
         self.confirmation = Confirmation(job, lambda: target.clusters())
         self.replaced: ReplacedRange | None = None
         self.survey: Survey | None = None
-        """The last look at the cluster, if there was one."""
+        """The last survey of the cluster, if there was one."""
         self.shared_reader: PlanReader | None = None
         """Reads the plans of the job's runs together with other drivers, if it shares them."""
         self._warn = warn
@@ -113,7 +112,9 @@ class PlanCommitter:
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
         self.progress.planned(plan, recovered)
         if recovered:
-            log.info("Finishing plan %s %d, which was left", plan.application, plan.sequence)
+            log.info(
+                "Finishing plan %s %d, which another run entered", plan.application, plan.sequence
+            )
         outcome = left.outcome if left is not None else None
         since = left.table_version if left is not None else self.target.version
         read_here = outcome is None
@@ -132,7 +133,7 @@ class PlanCommitter:
             raise StorageFailed(
                 f"files of {plan.application} {plan.sequence} are gone again",
                 why=f"there are {len(landed.paths)}; the first is {landed.paths[0]}",
-                do="see what removes files from the table's folder, then run again",
+                do="find out what removes files from the table's folder, then run again",
             )
         _log_committed(outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
@@ -166,7 +167,7 @@ class PlanCommitter:
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> CommittedOutcome | FilesMissing:
         if not outcome.ranges:
-            self._warn(f"{plan.application} was given up: the rows that the table has stay")
+            self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self.target.land(outcome, since)
         if gone := self.target.missing(outcome):
             return FilesMissing(gone)
@@ -175,9 +176,9 @@ class PlanCommitter:
         return self.replacement.land(plan, outcome, since)
 
     def _compare(self, plan: Plan, outcome: OutcomeEvent) -> None:
-        """What the replacement changes. It is for people: that rows of some type cannot be
-        compared must not keep the plan from its end."""
-        self.progress.step("comparing with the rows that are there")
+        """Counts what the replacement changes. For information only: the plan goes on if rows of
+        some type cannot be compared."""
+        self.progress.step("comparing with the rows in the table")
         try:
             found = self.replacement.differences(plan, outcome)
         except StorageFailed as error:
@@ -193,16 +194,16 @@ class PlanCommitter:
             if plan.replaces:
                 refuse_lost(plan, receipts)
                 self.replacement.refuse_strays(plan, files)
-        except _HOPELESS as error:
+        except _PERMANENT as error:
             return self._given_up(plan, error)
         self.progress.step("preparing the outcome")
         outcome, is_mine = self.target.prepare(plan, outcomes, files, receipts)
         if not is_mine:
-            self._warn("another driver has read the same plan; its files are landed")
+            self._warn("another driver has read the same plan; its files are landed instead")
         return outcome
 
     def _read_again(self, plan: Plan, outcome: OutcomeEvent, missing: FilesMissing) -> OutcomeEvent:
-        """Prepared files have gone: the plan says which offsets they held."""
+        """Reads a plan again because prepared files are gone."""
         n = len(missing.paths)
         gone = (
             "1 prepared file is gone and is" if n == 1 else f"{n} prepared files are gone and are"
@@ -214,14 +215,14 @@ class PlanCommitter:
             if plan.replaces:
                 refuse_lost(plan, receipts)
             refuse_less(outcome, outcomes)
-        except _HOPELESS as error:
+        except _PERMANENT as error:
             return self._given_up(plan, error, outcome.attempt + 1)
         return self.target.replace_outcome(outcome, plan, outcomes, files, receipts)
 
     def _given_up(self, plan: Plan, error: RangelandError, attempt: int = 0) -> OutcomeEvent:
-        """A replacement that can come to no good end ends here, without a change to the table:
-        it would be in the way of every later run. Raises the error; unless another driver has
-        read the plan well, whose outcome counts."""
+        """Ends a replacement that cannot succeed without changing the table: it would block every
+        later run. Raises the error, unless another driver has read the plan successfully: its
+        outcome counts."""
         if not plan.replaces:
             raise error
         self.progress.step("giving up the replacement")
@@ -234,7 +235,7 @@ class PlanCommitter:
     def _read_unchanged(
         self, plan: Plan, *, is_new: bool
     ) -> tuple[dict[int, Receipt], list[FileEntry]]:
-        """Reads all slices, from logs that are the same at the end as when they were planned."""
+        """Reads all slices and confirms afterwards that the logs are those that were planned."""
         return self.confirmation.confirmed(
             lambda again: self._read_slices(plan, is_new=is_new and not again),
             lambda: self._before(plan),
@@ -252,7 +253,7 @@ class PlanCommitter:
     def _changes(
         self, plan: Plan, receipts: Mapping[int, Receipt], before: Mapping[Partition, int]
     ) -> list[Loss]:
-        """What has happened to the logs of a plan since it was made."""
+        """The losses in the logs of a plan since it was made."""
         if plan.kind is PlanKind.REDRIVE:
             return []
         return self.confirmation.changes(self._cluster(plan), plan, receipts.values(), before)
@@ -260,8 +261,8 @@ class PlanCommitter:
     def _read_slices(
         self, plan: Plan, *, is_new: bool
     ) -> tuple[dict[int, Receipt], list[FileEntry]]:
-        """A plan that is not new names leaders that may lead another log by now: then readers
-        ask for them first, and see that it is the same."""
+        """The leaders in a plan that is not new may have changed, or lead another log: readers
+        then look them up first and check that the log is the same."""
         if plan.job != self.job.job:
             raise Conflict(
                 f"a plan of the job {plan.job} has to be read again to be finished",
@@ -296,7 +297,7 @@ class PlanCommitter:
         *,
         is_new: bool = False,
     ) -> _Reading:
-        """What a job of tasks needs: its tasks, where they read, how they write, who is told."""
+        """What the tasks need: their slices, the cluster, the writer, and the progress callback."""
         writer = WriterSettings(
             table=self.target.kernel.storage(str(self.target.path)),
             layout=self.target.layout(self.rows),
@@ -313,7 +314,7 @@ class PlanCommitter:
         return tasks, cluster, writer, self._reporter(plan, before)
 
     def _cluster(self, plan: Plan) -> ClusterSettings:
-        """Where a plan is read: from the log, or what was kept of it."""
+        """Where a plan is read from: the log, or the bytes kept in quarantine."""
         if plan.kind is PlanKind.REDRIVE:
             return settings_of(plan, self.target)
         cluster = replace(cluster_settings(self.job), isolation=plan.isolation, tags=plan.tags)
@@ -331,7 +332,7 @@ class PlanCommitter:
         how = (cluster, writer, self.transform, on_read, stop)
         return land_transformed(self.spark, plan, tasks, *how)
 
-    # --- together with others -----------------------------------------------------------
+    # --- together with other drivers -----------------------------------------------------------
 
     def _read_shared(self, plan: Plan) -> SharedOutcome | None:
         """The outcome of a plan that several drivers read together; None for a plan of another
@@ -345,7 +346,7 @@ class PlanCommitter:
             plan,
             self.target,
             lambda slices, stop, before: self._read_some(plan, slices, stop, before),
-            lambda units: self._entries(plan, units),
+            lambda results: self._entries(plan, results),
             lambda receipts: self.confirmation.refuse(self._changes(plan, receipts, before)),
             whole=self.transform is not None,
         )
@@ -358,31 +359,31 @@ class PlanCommitter:
         stop: Callable[[], bool],
         before: Mapping[int, int],
     ) -> tuple[list[TaskResult], RangelandError | None]:
-        """What of the slices could be read, as units, and what has ended it."""
+        """The results of the tasks that finished, and the error that ended the reading."""
         reading = self._reading(plan, slices, before)
         error: RangelandError | None = None
         try:
             if self.transform is None:
-                units, error = land_until(self.spark, *reading, stop)
+                results, error = land_until(self.spark, *reading, stop)
             else:
                 receipts, files = self._read_transformed(plan, reading, stop)
-                units = [TaskResult(tuple(receipts.values()), tuple(files))]
+                results = [TaskResult(tuple(receipts.values()), tuple(files))]
         except TasksStopped:
-            units = []
+            results = []
         finally:
             self.progress.done()
-        refuse_unseen(self.spark, self.target, self._entries(plan, units))
-        return units, error
+        refuse_unseen(self.spark, self.target, self._entries(plan, results))
+        return results, error
 
-    def _entries(self, plan: Plan, units: Sequence[TaskResult]) -> list[FileEntry]:
+    def _entries(self, plan: Plan, results: Sequence[TaskResult]) -> list[FileEntry]:
         if self.transform is None:
-            return file_entries(units, plan)
-        return [FileEntry(file) for unit in units for file in unit.files]
+            return file_entries(results, plan)
+        return [FileEntry(file) for unit in results for file in unit.files]
 
-    # --- what both need -------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------
 
     def _reporter(self, plan: Plan, before: Mapping[int, int]) -> Callable[[dict[int, int]], None]:
-        """Tells how far the plan is; ``before`` are the widths of slices read until now."""
+        """Reports progress; ``before`` are the widths of slices read earlier."""
         partitions = {s.index: s.partition for s in plan.slices}
 
         def on_read(widths: dict[int, int]) -> None:
@@ -395,14 +396,14 @@ class PlanCommitter:
         return on_read
 
     def wait_for_workers(self) -> None:
-        """Nothing is entered that the workers could not read."""
+        """Waits until the workers can read, before a plan is entered."""
         workers = start_workers(self.spark, login_packages(self.job))
         if not workers.is_ready:
             self.progress.step("waiting for the cluster's workers")
         workers.wait(translated)
 
     def tasks(self, slices: Sequence[Slice]) -> list[list[Slice]]:
-        """Slices packed by leader; enough tasks for every core, and no more than bytes need."""
+        """Slices packed by leader: enough tasks for every core, and no more than the bytes need."""
         return pack(slices, self.job.slices.target_bytes, self._slots())
 
     def _slots(self) -> int:

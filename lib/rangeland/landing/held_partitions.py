@@ -1,8 +1,8 @@
-"""Partitions that were held since their log is damaged or has a gap: whether it still has.
+"""Partitions that are held because their log is damaged or has a gap: whether it still does.
 
-What has expired or was cut short shows in a survey. Damage and gaps show only in reading. So
-before a run plans, it reads the place at which it had to stop: as long as nothing has
-changed there, the partition stays out of its plans, and no plan is entered for nothing.
+A survey shows what has expired or was truncated. Damage and gaps show only in reading. So before a
+run plans, it reads the offset at which it had to stop: while nothing has changed there, the
+partition stays out of its plans, and no plan is entered in vain.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHOWN_BY_READING = (LossKind.CORRUPT, LossKind.MISSING)
 def damaged(
     target: LandingTarget, cluster: ClusterSettings, standing: JobPosition, survey: Survey
 ) -> list[Loss]:
-    """The logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
+    """Logs that are held for damage or a gap at the job's checkpoint and still have it. Reads a
     few records of each; raises what reading raises."""
     found = []
     for loss in _held(target, standing).values():
@@ -35,16 +35,16 @@ def damaged(
         if log is None or policy is not Action.HOLD:
             continue
         if log.leader.topic_id not in (None, loss.range.topic_id or log.leader.topic_id):
-            continue  # another life of the topic: a survey tells
+            continue  # another incarnation of the topic, which a survey shows
         if log.end_offset > loss.range.from_offset:
-            still = _look(log, loss.range.from_offset, cluster)
+            still = _read_at(log, loss.range.from_offset, cluster)
             found += [] if still is None else [still]
     return found
 
 
 def held_now(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -> LossEvent | None:
-    """The loss for which a partition stays at its checkpoint, as far as a survey can tell: of
-    damage it is told until a run has come past it."""
+    """The loss that holds a partition at its checkpoint, as far as a survey shows. Damage counts
+    until a run has read past it."""
     at = 0 if mark is None else mark.until_offset
     mine = [loss for loss in losses if loss.range.partition == log.partition]
     held = [x for x in mine if x.action == Action.HOLD and x.range.from_offset == at]
@@ -61,7 +61,7 @@ def held_now(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -
 
 
 def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, LossEvent]:
-    """The last time that each partition was held for damage, where its checkpoint still is."""
+    """The last loss for which each partition is held at its checkpoint for damage or a gap."""
     found = {}
     for loss in target.losses():
         mark = standing.checkpoint.get(loss.range.partition)
@@ -71,7 +71,7 @@ def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, LossE
     return found
 
 
-def _look(log: LogState, at: int, cluster: ClusterSettings) -> Loss | None:
+def _read_at(log: LogState, at: int, cluster: ClusterSettings) -> Loss | None:
     piece = Slice(
         0,
         log.partition,

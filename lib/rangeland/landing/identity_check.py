@@ -1,9 +1,9 @@
-"""Whether the table and the ledger beside it belong together, and what has landed by both.
+"""Whether a table and the ledger beside it belong together, and what has landed by both.
 
-Each names the other. The table has the ledger's id in its property ``rangeland.ledger``, and
-its transactions say what has landed; every plan in the ledger has the table's id. Where they
-disagree nothing may land until a person has decided: silence here would land records twice, or
-never. The decision is written down by ``adopting``.
+Each names the other. The table has the ledger's id in its property ``rangeland.ledger``, and its
+transactions record what has landed; every plan in the ledger has the table's id. Where they
+disagree, nothing may land until an operator has decided, or records could land twice or never. The
+decision is recorded by ``adoption``.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from rangeland.landing.target_table import RETENTION_PROPERTY
 
 LEDGER_PROPERTY = "rangeland.ledger"
 _ADOPT = (
-    "or, if the table is as it should be, `rangeland adopt JOB.yaml`, which takes the rows that it "
+    "or, if the table is right, `rangeland adopt JOB.yaml`, which takes the rows that it "
     "has now as landed"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SeenLanding:
-    """What is known of one plan that has an outcome, apart from the table's transaction."""
+    """What is known about one plan with an outcome, apart from the table's transaction."""
 
     is_settled: bool
-    """A later plan was entered by somebody who saw it in the table."""
+    """A later plan was entered by a driver that saw this one in the table."""
     is_in_history: bool
     """The table's log has the commit with its transaction."""
     is_history_whole: bool
     """That log goes back to before the plan was made."""
     has_files: bool
-    """The table has at least one of its files now."""
+    """The table has at least one of its files."""
 
     @property
     def has_landed(self) -> bool | None:
-        """None where nothing tells."""
+        """None if unknown."""
         if self.is_settled or self.is_in_history or self.has_files:
             return True
         return False if self.is_history_whole else None
 
 
 class VouchedLedger(TargetLedger):
-    """See the head of this file."""
+    """A target whose table and ledger are checked against each other."""
 
     def __init__(self, spark: Any, job: Job) -> None:
         self._known: dict[tuple[str, int, int | None], int] = {}
@@ -60,9 +60,9 @@ class VouchedLedger(TargetLedger):
     def landed_sequence(self, application: str) -> int:
         """The last sequence of an application that is in the table, 0 for none.
 
-        The table's transaction says so, as long as it is there: a checkpoint drops those that
-        are older than ``delta.setTransactionRetentionDuration``. Then the ledger and the
-        table's history tell. Raises Conflict where neither does."""
+        The table's transaction says so while it exists: a Delta checkpoint drops those that are
+        older than ``delta.setTransactionRetentionDuration``. After that the ledger and the
+        table's history decide. Raises Conflict where they do not know."""
         told = self.transaction_version(application)
         if self._ledger is None:
             return told
@@ -83,17 +83,17 @@ class VouchedLedger(TargetLedger):
         landed = self._landing(ledger, plan).has_landed
         if landed is None:
             raise Conflict(
-                f"nothing tells whether {application} {last} has landed in {self.name}",
+                f"it is unknown whether {application} {last} has landed in {self.name}",
                 why="the table's transaction of that name is gone, and so is the part of its "
-                f"history that would have it; its property {RETENTION_PROPERTY} may have done it",
-                do="see with `rangeland verify JOB.yaml` whether its rows are there, then run "
+                f"history that would show it; its property {RETENTION_PROPERTY} may be the cause",
+                do="check with `rangeland verify JOB.yaml` whether its rows are there, then run "
                 "`rangeland adopt JOB.yaml`, and `rangeland backfill JOB.yaml --missing` for "
                 "those that are not",
             )
         return last if landed else last - 1
 
     def _landing(self, ledger: Ledger, plan: PlanEvent) -> SeenLanding:
-        """Asks what costs least first, and no more than is needed."""
+        """Checks the cheapest evidence first, and no more than needed."""
         application, sequence, since = plan.application, plan.sequence, plan.table_version or 0
         if (application, sequence) not in ledger.recent():
             return SeenLanding(True, False, False, False)
@@ -114,21 +114,20 @@ class VouchedLedger(TargetLedger):
     def _contradiction(self, application: str, told: int, last: int) -> Conflict:
         return Conflict(
             f"the table {self.name} has landed {told} of {application}, its ledger {last}",
-            why="the table's folder and _rangeland are not of the same time, as after one of them "
-            "was brought back from a backup",
-            do=f"bring both back as they were at the same time, {_ADOPT}",
+            why="the table's folder and _rangeland are from different times, as after one of them "
+            "was restored from a backup",
+            do=f"restore both as they were at the same time, {_ADOPT}",
         )
 
     def unknown(self, topics: Collection[str], *, now: bool = False) -> list[str]:
-        """Those of the topics of which the ledger has no landing: as it was at the last
-        ``refresh``, or as it is ``now``."""
+        """The topics of which the ledger has no landing, as of the last ``refresh`` or ``now``."""
         ledger = self._look_for_ledger() if now else self._ledger
         known = {} if ledger is None else ledger.coverage().landed
         return sorted(set(topics) - {partition.topic for partition in known})
 
     def may_hold(self, topics: Collection[str]) -> list[str]:
-        """Those of the topics that the ledger does not know and the table may have rows of, by
-        the statistics of its files."""
+        """The topics that the ledger does not know and of which the table may have rows, by the
+        statistics of its files."""
         new = self.unknown(topics)
         if not new or self._snapshot is None:
             return []
@@ -138,12 +137,12 @@ class VouchedLedger(TargetLedger):
     # --- whether they belong together ----------------------------------------------------
 
     def refuse_disagreement(self) -> None:
-        """Raises Conflict where table and ledger do not vouch for each other."""
+        """Raises Conflict where table and ledger do not belong together."""
         if (found := self.disagreement()) is not None:
             raise found
 
     def disagreement(self) -> Conflict | None:
-        """Costs a few calls where all is well."""
+        """Cheap where all is well."""
         if self._ledger is None:
             return self._without_ledger()
         newest = self._ledger.newest()
@@ -157,9 +156,9 @@ class VouchedLedger(TargetLedger):
         return Conflict(
             f"the table {self.name} is not the one that its ledger is of",
             why=f"the ledger's newest plan, {newest.application} {newest.sequence}, was made for "
-            "another table of that path: it was created anew or replaced since, and what the "
+            "another table at that path: it was created again or replaced since, and what the "
             "ledger calls landed may not be in it",
-            do="bring the former table back; or move its folder _rangeland away, to land "
+            do="restore the former table; or move its folder _rangeland away, to land "
             f"everything again; {_ADOPT}",
             table_id=self._snapshot.table_id,
             ledger_table_id=newest.table_id,
@@ -175,13 +174,13 @@ class VouchedLedger(TargetLedger):
         sequence = self.transaction_version(application)
         claimed = self._snapshot.property(LEDGER_PROPERTY)
         if not sequence and (claimed is None or not self._has_files()):
-            return None  # CREATE TABLE ... LIKE takes properties over, and no rows
+            return None  # CREATE TABLE ... LIKE copies properties, but no rows
         why = f"{application} has landed {sequence} in it" if sequence else "records were landed"
         return Conflict(
             f"the table {self.name} has no ledger",
             why=f"{why}, so the folder _rangeland was deleted, or this is a copy or clone of "
-            "another table; what has landed cannot be told",
-            do=f"bring the folder _rangeland back from where the table came from, {_ADOPT}",
+            "another table; what has landed is unknown",
+            do=f"copy the folder _rangeland from where the table came from, {_ADOPT}",
         )
 
     def _without_table(self, newest: PlanEvent) -> Conflict:
@@ -189,20 +188,20 @@ class VouchedLedger(TargetLedger):
             f"the table {self.name} is gone, and its ledger is still there",
             why=f"the ledger's newest plan is {newest.application} {newest.sequence}; a new table "
             "would lack what it calls landed",
-            do="bring the table back; or move the folder _rangeland away, to land everything "
+            do="restore the table; or move the folder _rangeland away, to land everything "
             "again; or `rangeland adopt JOB.yaml`, to go on with an empty table",
         )
 
     def _of_another_ledger(self) -> Conflict:
         return Conflict(
             f"the ledger beside the table {self.name} is not the one that the table names",
-            why="the folder _rangeland was created anew, or comes from another table",
-            do=f"bring the former folder back, {_ADOPT}",
+            why="the folder _rangeland was created again, or comes from another table",
+            do=f"restore the former folder, {_ADOPT}",
         )
 
     def _is_table_of(self, ledger: Ledger, newest: PlanEvent) -> bool:
-        """By its id; ledgers of version 0.1.0 know none, so there something that has landed has
-        to be in the table."""
+        """By its id; ledgers of version 0.1.0 have none, so there something that was landed has to
+        be in the table."""
         if self._snapshot is None:
             return False
         if newest.table_id is not None:

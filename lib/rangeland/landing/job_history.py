@@ -1,8 +1,7 @@
-"""What the ledger and the table it is beside say together: where a job stands, and what came
-of its plans.
+"""A job's position and the fate of its plans, from its table and the ledger beside it.
 
-A plan is landed when the table says so, by its transaction; what it held, lost and brought is
-in the ledger. Nothing is written here, and nothing asked of a broker: see ``target``.
+A plan has landed when the table has its transaction; what it landed, held and lost is in the
+ledger. Nothing is written here, and no broker is asked: see ``target_state``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import Action
 from rangeland.planning.read_options import LandedRead, ReadOptions
 
-Kinds = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptions]
+MakeReadOptions = Callable[[Isolation, Sequence[str], Cluster | None], ReadOptions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class UnfinishedPlan:
 
 
 class TargetLedger(TargetTable):
-    """See the head of this file. Reads are of the moment of the last ``refresh``."""
+    """Answers are as of the last ``refresh``."""
 
     def __init__(self, spark: Any, job: Job) -> None:
         super().__init__(spark, job)
@@ -49,10 +48,10 @@ class TargetLedger(TargetTable):
         self.refresh()
 
     def refresh(self) -> None:
-        """The next answers are of now. The ledger is looked at before the table: what the
-        table says it has landed is then never older than what the ledger knows of. An outcome
-        may be prepared and committed between the two looks, or a ledger made and its first plan
-        landed: then both are looked at again."""
+        """Reads ledger and table again. The ledger is read before the table, so that the table's
+        state is never older than the ledger's. An outcome may be prepared and committed between
+        the two reads, or a ledger created and its first plan landed: then both are read
+        again."""
         seen: set[tuple[str, int]] = set()
         while True:
             self._ledger = self._look_for_ledger()
@@ -66,7 +65,7 @@ class TargetLedger(TargetTable):
             seen |= straddled
 
     def _landed_without_outcome(self) -> set[tuple[str, int]]:
-        """Plans that the table has landed and the ledger was seen to have no outcome of."""
+        """Plans that the table has and for which the ledger had no outcome when it was read."""
         live = [] if self._ledger is None else self._ledger.live()
         return {(name, last) for name, last in live if self.transaction_version(name) >= last}
 
@@ -91,7 +90,7 @@ class TargetLedger(TargetTable):
     # --- where the job stands ----------------------------------------------------------
 
     def standing(self, application: str) -> JobPosition:
-        """Where the next plan of an application begins: always after a ``refresh``."""
+        """Where the next plan of an application begins, as of the last ``refresh``."""
         sequence = self.landed_sequence(application)
         newest = self._plan_entry(
             self._job.application, self.landed_sequence(self._job.application)
@@ -106,8 +105,8 @@ class TargetLedger(TargetTable):
         )
 
     def last_known(self, application: str) -> tuple[dict[Partition, LogMark], Coverage, int]:
-        """The checkpoint of the last landing that the ledger tells of, what it calls landed, and
-        the last sequence that it or the table knows; without asking whether the two agree."""
+        """The checkpoint of the last landing in the ledger, what it calls landed, and the last
+        sequence that it or the table knows; without checking that the two agree."""
         sequence = self.transaction_version(application)
         if self._ledger is None:
             return {}, Coverage(), sequence
@@ -118,13 +117,13 @@ class TargetLedger(TargetTable):
         return checkpoint, self._coverage(), last
 
     def _held_at_first(self, checkpoint: Mapping[Partition, LogMark]) -> frozenset[Partition]:
-        """What the job's first run has held back, and none has landed since."""
+        """Partitions that the job's first run held and no later run has landed."""
         first = self.losses(self._job.application, 1) if checkpoint else []
         held = {loss.range.partition for loss in first if loss.action == Action.HOLD}
         return frozenset(held - checkpoint.keys())
 
     def _checkpoint(self, landed: PlanEvent) -> dict[Partition, LogMark]:
-        """Where a landed plan has brought its job: what its outcome holds stays where it is."""
+        """A job's checkpoint after a landed plan: held partitions stay where they were."""
         marks = dict(_plan_of(landed).checkpoint)
         for loss in self.losses(landed.application, landed.sequence):
             mark = marks.get(loss.range.partition)
@@ -137,7 +136,7 @@ class TargetLedger(TargetTable):
         return marks
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
-        """What the ledger has of losses, of one plan or of all."""
+        """The losses in the ledger, of one plan or of all."""
         if self._ledger is None:
             return []
         if application and not self._ledger.has_losses(application, sequence):
@@ -172,9 +171,9 @@ class TargetLedger(TargetTable):
                 landed.setdefault(key, []).append((span.from_offset, span.until_offset))
         return Coverage(landed)
 
-    def landed_as(self, ranges: Sequence[Range], kinds: Kinds) -> list[LandedRead]:
-        """What each of these landed ranges was asked for: by the landing that came last. Reads
-        the whole ledger. ``kinds`` tells whether isolation makes a difference."""
+    def landed_as(self, ranges: Sequence[Range], make_options: MakeReadOptions) -> list[LandedRead]:
+        """The read options with which each of these ranges was landed last. Reads the whole
+        ledger. ``make_options`` drops the isolation where it makes no difference."""
         found: list[LandedRead] = []
         left = list(ranges)
         for entry, outcome in reversed([] if self._ledger is None else self._ledger.prepared()):
@@ -183,13 +182,13 @@ class TargetLedger(TargetTable):
             covered = coverage_of(one.range for one in outcome.ranges)
             if parts := common(left, covered):
                 plan = _plan_of(entry)
-                ask = kinds(plan.isolation, plan.tags, plan.cluster)
+                ask = make_options(plan.isolation, plan.tags, plan.cluster)
                 found += [LandedRead(part, ask, plan.application, plan.sequence) for part in parts]
                 left = leave_out(left, covered)
         return found
 
     def clusters(self) -> set[Cluster]:
-        """All clusters that landings of this table are known to be of."""
+        """All clusters from which this table is known to have been landed."""
         if self._ledger is None:
             return set()
         plans = (_plan_of(entry) for entry, _ in self._ledger.prepared())
@@ -205,13 +204,15 @@ class TargetLedger(TargetTable):
                 continue
             entry = self._ledger.plan(application, sequence)
             if entry is None:
-                raise Bug(f"plan {application} {sequence} is named in the ledger and not there")
+                raise Bug(
+                    f"plan {application} {sequence} is named in the ledger and missing from it"
+                )
             outcome = self._ledger.outcome(application, sequence)
             found.append(UnfinishedPlan(_plan_of(entry), entry.table_version, outcome))
         return found
 
     def landed_plan(self, plan: Plan) -> UnfinishedPlan | None:
-        """This very plan with its outcome, if it has been entered before and has one."""
+        """The same plan with its outcome, if it was entered earlier and has one."""
         if self._ledger is None:
             return None
         outcome = self._ledger.outcome(plan.application, plan.sequence)
@@ -220,8 +221,8 @@ class TargetLedger(TargetTable):
         return UnfinishedPlan(plan, None, outcome)
 
     def undone(self) -> table_commit.Restored | CommitMetadata | None:
-        """A RESTORE, or what has replaced all rows at once, since the job's newest plan: it may
-        have taken rows of this job out of the table."""
+        """A RESTORE, or a commit that replaced all rows, since the job's newest plan: rows of this
+        job may be gone."""
         if self._ledger is None or self._snapshot is None:
             return None
         newest = self._ledger.newest_of(self._job.job)
@@ -233,14 +234,14 @@ class TargetLedger(TargetTable):
         return restored or table_commit.replaced(commits)
 
     def refuse_undone(self, found: table_commit.Restored | CommitMetadata) -> None:
-        """Raises Conflict for rows that are gone by it."""
+        """Raises Conflict for the rows that it removed."""
         if isinstance(found, CommitMetadata):
             raise Conflict(
                 f"all rows of the table {self.name} were replaced at version {found.version}",
-                why=f"{found.operation} took out rows that were landed; the checkpoint is ahead "
+                why=f"{found.operation} removed rows that were landed; the checkpoint is ahead "
                 "of the data, and landing on top would leave a hole",
                 do=f"restore the table to version {found.version - 1}; or land them again with "
-                "`rangeland backfill JOB.yaml --missing`; or, if they are not wanted any more, "
+                "`rangeland backfill JOB.yaml --missing`; or, if they are no longer wanted, "
                 "run `rangeland adopt JOB.yaml`",
                 at_version=found.version,
             )
@@ -257,8 +258,8 @@ class TargetLedger(TargetTable):
 
     @property
     def is_untouched(self) -> bool:
-        """Nothing can have landed here yet: there is no ledger, and no table or one that nobody
-        has written to since it was made."""
+        """Nothing can have landed here yet: there is no ledger, and no table or one that has never
+        been written to."""
         if self._ledger is not None:
             return False
         if self._snapshot is None:
@@ -285,8 +286,8 @@ class TargetLedger(TargetTable):
         return found
 
     def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
-        """Where the newest plans of an application begin and end: a group may have stood at
-        either, since a first run may begin where the group was."""
+        """Where the newest plans of an application begin and end. A group's offset may be either,
+        since a first run may begin at the group's offset."""
         if self._ledger is None:
             return set()
         entries = list(islice(self._ledger.plans(application), limit))
@@ -307,7 +308,7 @@ class TargetLedger(TargetTable):
         return found
 
     def pace(self, application: str, limit: int = 2) -> list[tuple[int, float]]:
-        """(bytes of the log, seconds from plan to outcome) of the newest, newest first."""
+        """(bytes of the log, seconds from plan to outcome) of the newest outcomes, newest first."""
         found = []
         for outcome in self.history(application, limit):
             plan = self._open_ledger().plan(application, outcome.sequence)

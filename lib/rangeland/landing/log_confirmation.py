@@ -1,7 +1,7 @@
-"""A last look at the cluster before what was read of a plan is written down.
+"""Confirms, before an outcome is prepared, that the logs are still those that were planned.
 
-One request for metadata where brokers have topic ids and nobody was elected meanwhile; else a
-look at the ends and epochs of the logs in doubt, two of them where something is odd.
+One metadata request is enough where brokers have topic ids and no leader was elected meanwhile;
+otherwise the ends and epochs of the uncertain logs are surveyed, twice where something is odd.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Files = list[FileEntry]
 
 
 class Confirmation:
-    """Of plans of one job. ``known`` gives the clusters of earlier landings."""
+    """Confirms plans of one job. ``known`` returns the clusters of earlier landings."""
 
     def __init__(self, job: Job, known: Callable[[], Iterable[Cluster]]) -> None:
         self._job = job
         self._known = known
 
     def before(self, settings: ClusterSettings, plan: Plan) -> dict[Partition, int]:
-        """The logs as they are before they are read, where topics have no ids to know them by."""
+        """Fingerprints of the logs before they are read, where topics have no ids."""
         nameless = {r.partition for r in plan.ranges if r.topic_id is None}
         last = {s.partition: s for s in sorted(plan.slices, key=lambda s: s.from_offset)}
         leaders = {p: Leader(s.leader) for p, s in last.items() if p in nameless and s.leader}
@@ -55,10 +55,10 @@ class Confirmation:
         receipts: Iterable[Receipt],
         before: Mapping[Partition, int],
     ) -> list[Loss]:
-        """What has happened to the logs of a plan since it was made. Raises Conflict where they
-        are of another cluster, and Unreachable where it cannot be told now, or they are not what
-        they were ``before``; except where each partition is its broker's own and that is away:
-        nobody else can have written to it meanwhile."""
+        """The losses in the logs of a plan since it was made. Raises Conflict where they belong to
+        another cluster, and Unreachable where that is unknown for now, or a log is not the one
+        fingerprinted ``before``; except where each partition belongs to one broker and that is
+        down: nothing can have written to it meanwhile."""
         marks = marks_of(plan, receipts)
         if not marks:
             return []
@@ -74,7 +74,7 @@ class Confirmation:
                 raise
 
     def refuse(self, losses: Iterable[Loss]) -> None:
-        """Raises RangeLost for what has happened."""
+        """Raises RangeLost for these losses."""
         if found := list(losses):
             raise range_lost(found)
 
@@ -85,10 +85,9 @@ class Confirmation:
         changes: Callable[[Receipts, Seen], list[Loss]],
         warn: Callable[[str], None],
     ) -> tuple[Receipts, Files]:
-        """What ``read`` gives, of logs that have not changed meanwhile. Where one has, and the
-        policy does not fail, all is read once ``again``: readers then see what has become of it
-        before they begin. Raises RangeLost for what has happened, and Unreachable where a log
-        does not stay the same."""
+        """What ``read`` returns, from logs that have not changed meanwhile. Where one has, and the
+        policy does not fail, all is read once ``again``: readers then see the loss before they
+        begin. Raises RangeLost for losses, and Unreachable where a log keeps changing."""
         seen = before()
         receipts, files = read(False)
         losses: list[Loss] = []
@@ -106,7 +105,7 @@ class Confirmation:
         return receipts, files
 
     def _goes_on_without(self, losses: Iterable[Loss]) -> bool:
-        """True where readers that know of them from the beginning can do as the policy says."""
+        """True if readers that see these losses from the beginning can apply the policy."""
         return all(
             loss.verdict is LossKind.RECREATED
             and self._job.policies.of(loss.verdict, loss.partition.topic) is not Action.FAIL
@@ -114,7 +113,7 @@ class Confirmation:
         )
 
     def refuse_other_cluster(self, settings: ClusterSettings, plan: Plan) -> None:
-        """Raises Conflict where a plan was made of another cluster than the job leads to."""
+        """Raises Conflict where a plan was made for another cluster than the job's."""
         wanted = {r.partition: LogMark(r.until_offset, r.topic_id) for r in plan.ranges}
         if plan.cluster is None or not wanted:
             return
@@ -136,8 +135,8 @@ class Confirmation:
             return
         raise Conflict(
             f"the plan {plan.application} {plan.sequence} is of another cluster",
-            why=f"it was made of the cluster {then}, and source leads to {now} now",
-            do="apply it where it was made, or make a new plan; if it is the same cluster, say so "
+            why=f"it was made for the cluster {then}, and source leads to {now} now",
+            do="apply it to that cluster, or make a new plan; if it is the same cluster, say so "
             f"with `source.cluster: {then.id or then.addresses[0]}`",
         )
 
@@ -157,7 +156,7 @@ class Confirmation:
         survey = self._settled(brokers, odd)
         missing = [p for p in odd if p not in survey.logs]
         if missing and not brokers.dialect.capabilities.numbered_per_broker:
-            raise _untold(f"{missing[0]} was read and is not there any more")
+            raise _untold(f"{missing[0]} was read and no longer exists")
         if losses := changed(odd, survey):
             return losses
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
@@ -168,8 +167,8 @@ class Confirmation:
         return []
 
     def _settled(self, brokers: ConnectionPool, marks: Mapping[Partition, LogMark]) -> Survey:
-        """A look at these logs. The high watermark of a leader that has just taken over may be
-        behind for a while: that is waited for."""
+        """A survey of these logs. Waits for the high watermark of a newly elected leader, which
+        may lag for a moment."""
         deadline = time.monotonic() + BEHIND_SECONDS
         while True:
             survey = take_survey(brokers, _wanted(marks))
@@ -180,13 +179,13 @@ class Confirmation:
 
 
 class RewrittenLog(Unreachable):
-    """The log of a topic without an id has other bytes than before it was read."""
+    """The log of a topic without an id has other bytes than before reading."""
 
     def __init__(self, partition: Partition) -> None:
         super().__init__(
             f"the log of {partition} has changed while it was read",
             why="the topic was created again, or its log was cut off or compacted: topics of "
-            "these brokers have no ids to tell it by; nothing is committed",
+            "these brokers have no ids that would show which; nothing is committed",
             do="run again",
         )
 
@@ -194,8 +193,8 @@ class RewrittenLog(Unreachable):
 def _known_by(
     brokers: ConnectionPool, plan: Plan, partitions: Container[Partition]
 ) -> dict[Partition, int]:
-    """The offset of each partition whose bytes are compared: the last that is read, or where
-    the last slice begins, since not every offset begins an entry where they are bytes."""
+    """The offset of each partition whose bytes are compared: the last one read, or where the last
+    slice begins if offsets are bytes, since not every byte begins an entry."""
     if brokers.dialect.capabilities.offsets_are_bytes:
         ends = sorted((s.partition, s.from_offset) for s in plan.slices)
     else:
@@ -206,8 +205,8 @@ def _known_by(
 def _untold(what: str) -> Unreachable:
     return Unreachable(
         what,
-        why="whether all of it was read from one log cannot be told; nothing is committed",
-        do="run again: what has become of it is decided then",
+        why="it is unknown whether all of it was read from one log; nothing is committed",
+        do="run again: the next run decides what happened to it",
     )
 
 

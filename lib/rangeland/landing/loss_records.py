@@ -1,7 +1,7 @@
-"""Losses as the ledger keeps them: of outcomes, and of what was seen without one. Pure.
+"""Losses as the ledger records them, with an outcome or without one. Pure.
 
-One entry for each verdict: of a plan's own losses, of what its receipts have skipped, kept
-aside or held, and of what a policy has held back or passed over before anything was read.
+One entry for each loss: those in a plan; those that its receipts have skipped, quarantined or
+held; and those that a policy has held or skipped before anything was read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rangeland.planning.policy import CAUSES, Action, Loss, LossKind
 def losses_of(
     plan: Plan, receipts: Mapping[int, Receipt], now_ms: int, attempt: int = 0
 ) -> list[LossEvent]:
-    """What an outcome has of losses, in the order of the log."""
+    """The losses of an outcome, in the order of the log."""
 
     def entry(
         where: Range, verdict: LossKind, action: Action, evidence: str, at_ms: int
@@ -56,8 +56,8 @@ def receipt_losses(receipt: Receipt) -> list[Loss]:
 
 
 def given_up(plan: Plan, losses: Iterable[Loss], now_ms: int, attempt: int = 0) -> list[LossEvent]:
-    """The losses for which a plan has ended without landing anything: nothing was done about
-    them, whatever the policy."""
+    """The losses that ended a plan without landing anything: recorded as failures, whatever the
+    policy."""
     name = (plan.application, plan.job, plan.sequence)
     ids = {r.partition: r.topic_id for r in plan.ranges}
     seen = [replace(loss, action=Action.FAIL, topic_id=ids.get(loss.partition)) for loss in losses]
@@ -73,7 +73,7 @@ def seen_losses(
     seen_at_ms: int,
     now_ms: int,
 ) -> list[LossEvent]:
-    """Losses of no outcome: what a run was about to land when it saw them is ``sequence``."""
+    """Losses without an outcome. ``sequence`` is what the run was about to land."""
     return [
         LossEvent(
             application,
@@ -92,7 +92,7 @@ def seen_losses(
 
 
 def losses_in(error: RangelandError) -> list[Loss]:
-    """The losses that have ended a run, as its error names them."""
+    """The losses in the error that ended a run. An error from a task carries only its facts."""
     if isinstance(error, RangeLost):
         return [_of_facts(facts) for facts in error.facts.get("losses", ())]
     names = ("topic", "partition")
@@ -115,7 +115,7 @@ def _of_facts(facts: Mapping[str, Any]) -> Loss:
 
 
 def _topic_ids(plan: Plan) -> dict[int, str | None]:
-    """Of which life of its topic each slice is: a plan may have ranges of several."""
+    """The topic id of each slice: a plan may have ranges of several incarnations."""
     found = {}
     for s in plan.slices:
         here = [r for r in plan.ranges if r.partition == s.partition]
@@ -126,7 +126,7 @@ def _topic_ids(plan: Plan) -> dict[int, str | None]:
 
 
 def _topic_id(plan: Plan, loss: Loss) -> str | None:
-    """Of which life a plan's loss is: of a range that holds it, and that no slice reads there."""
+    """The topic id of a plan's loss: of a range that holds it and that no slice reads there."""
     here = [r for r in plan.ranges if r.partition == loss.partition]
     holding = [r for r in here if r.from_offset <= loss.from_offset < r.until_offset]
     read = {

@@ -1,8 +1,8 @@
-"""What a run is to land: a look at the cluster, and a plan made of it by what the job asks.
+"""Decides what a run is to land: surveys the cluster and makes a plan of what the job asks.
 
-Each kind has its draft: what is new, what the table has lost, what is in quarantine, a range
-once more. The cluster, the ledger and perhaps the table are read; nothing is written, and a
-plan that is made here is not entered.
+Each kind of plan has its draft: new offsets, what the table has lost, what is in quarantine, a
+range again. The cluster, the ledger and sometimes the table are read; nothing is written, and
+plans are entered elsewhere.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.read_options import (
     ReadOptions,
     known_as,
-    refuse_other_ask,
     refuse_other_cluster,
+    refuse_other_options,
 )
 from rangeland.planning.retention_risk import speed_of
 from rangeland.progress import Progress
@@ -55,11 +55,11 @@ from rangeland.survey.cluster_survey import SurveyRequest
 
 RESURVEY_SECONDS = 10
 FRESH_SECONDS = 10
-"""So long a look at the cluster from before a group was joined may begin a plan."""
+"""How long a survey from before a group was joined may be used for a plan."""
 
 
 class Planner:
-    """Makes drafts for one command. ``logs`` are those of its last look at the cluster."""
+    """Makes drafts for one command. ``logs`` are those of its last survey."""
 
     def __init__(
         self,
@@ -86,22 +86,22 @@ class Planner:
         self.leaves_more = False
         """The last draft takes only a part of the quarantine: a plan has one read filter."""
         self._ahead: tuple[float, Survey] | None = None
-        """The look from before the group was joined, as long as the target is of then, too."""
+        """The survey from before the group was joined, until the target is refreshed."""
 
     # --- the cluster --------------------------------------------------------------------
 
     def survey_early(self) -> Survey:
-        """A look that the next draft may be made of, too."""
+        """A survey that the next draft may use."""
         survey = self.survey(self.target.standing(self.job.application))
         self._ahead = (time.monotonic(), survey)
         return survey
 
     def forget(self) -> None:
-        """The target has been looked at again: a look from before does not go with it."""
+        """The target was refreshed: an earlier survey must not be combined with it."""
         self._ahead = None
 
     def survey(self, standing: JobPosition) -> Survey:
-        """One look at the cluster for all that the job's range asks."""
+        """One survey of the cluster for all that the job's range needs."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
         wanted = wanted_of(self.job, standing.topics, standing.checkpoint)
         survey = self.survey_of(self.job, replace(wanted, speed=self.speed))
@@ -109,8 +109,8 @@ class Planner:
         return survey
 
     def refuse_gone(self, plan: Plan) -> Survey:
-        """A look at the logs of a plan that is not entered yet. Raises RangeLost for what they
-        have lost for good where the policy is to fail: reading would find it out in the end."""
+        """Surveys the logs of a plan that is not entered yet. Raises RangeLost for what they have
+        lost for good if the policy is to fail: reading would fail later."""
         self.progress.step(f"asking {self.job.source.where} for leaders and offsets")
         source, ranges = self.job.source, plan.ranges
         marks = {r.partition: LogMark(r.from_offset, r.topic_id) for r in ranges}
@@ -124,8 +124,8 @@ class Planner:
         return survey
 
     def _surveyed(self, standing: JobPosition) -> Survey:
-        """The survey before the group was joined, where it is fresh, once; else a new one, as
-        where groups' offsets begin the range: others may have moved them until it was joined."""
+        """The survey from before the group was joined, once, if it is fresh; else a new one. Also
+        a new one if the range begins at a group's offsets: they may have moved meanwhile."""
         ahead, self._ahead = self._ahead, None
         is_fresh = ahead is not None and time.monotonic() - ahead[0] < FRESH_SECONDS
         if ahead is not None and is_fresh and not ahead[1].group_offsets:
@@ -135,20 +135,20 @@ class Planner:
     # --- drafts -----------------------------------------------------------------------
 
     def draft(self) -> tuple[PlanDraft, Survey]:
-        """A plan on what is known now. A log that seems to end below the checkpoint is
-        looked at again for a while: a new leader's end may be behind for a moment."""
+        """A plan based on what is known now. A log that seems to end below the checkpoint is
+        surveyed again for a while: a new leader's high watermark may lag for a moment."""
         standing = self.target.standing(self.job.application)
         if self.kind is PlanKind.MISSING:
             survey = self.survey(standing)
             self.progress.step(f"reading the offsets in {self.job.sink.table}")
             torn = torn_from(self.spark, self.target, self.job, self.warn)
-            self._refuse_other_ask(torn, survey.cluster)
+            self._refuse_other_options(torn, survey.cluster)
             found = draft_of(self._terms(), survey, standing, torn)
-            return self._placed(found), survey
+            return self._with_kind(found), survey
         if self.kind is PlanKind.REDRIVE:
             now_ms = time.time_ns() // 1_000_000
             kept = draft_of_kept(self.job, self.target, standing, now_ms)
-            return self._placed(kept), Survey(now_ms, {})
+            return self._with_kind(kept), Survey(now_ms, {})
         if self.kind is PlanKind.REREAD:
             return self._reread(standing)
         if self.kind is PlanKind.REPLACE:
@@ -159,12 +159,12 @@ class Planner:
             self._refuse_other_cluster(standing, survey)
             try:
                 found = draft(self._terms(), survey, standing, self._damaged(standing, survey))
-                self._refuse_other_ask(found.already, survey.cluster)
+                self._refuse_other_options(found.already, survey.cluster)
                 if self.kind is PlanKind.REPLACE:
                     self._refuse_replace(found.plan)
-                return self._placed(found), survey
+                return self._with_kind(found), survey
             except RangeLost as error:
-                if not _may_be_behind(error, standing, survey) or time.monotonic() > deadline:
+                if not _may_lag(error, standing, survey) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
 
@@ -176,15 +176,15 @@ class Planner:
 
         def draft_of_ranges(ranges: list[Range], read_filter: ReadFilter) -> PlanDraft:
             isolation, tags = read_filter
-            self._refuse_other_ask(ranges, survey.cluster, read_filter)
+            self._refuse_other_options(ranges, survey.cluster, read_filter)
             of_then = replace(terms, isolation=isolation, tags=tags)
             return draft_of(of_then, survey, standing, ranges)
 
         if wanted:
-            self.progress.step("reading in the log what is in quarantine")
+            self.progress.step("reading from the log what is in quarantine")
         cluster = self._cluster(survey)
         found, self.leaves_more = draft_of_log(wanted, cluster, draft_of_ranges)
-        return self._placed(found), survey
+        return self._with_kind(found), survey
 
     def _damaged(self, standing: JobPosition, survey: Survey) -> list[Loss]:
         if self.kind is not PlanKind.RUN:
@@ -198,7 +198,7 @@ class Planner:
     def _terms(self) -> PlanTerms:
         slicing = self.job.slicing
         if slicing.min_slices == 0:
-            # A job that says nothing gets work for every core where its bytes allow it.
+            # By default there is work for every core if there are enough bytes.
             slicing = replace(slicing, min_slices=self._parallelism())
         return PlanTerms(
             job=self.job.job,
@@ -212,8 +212,8 @@ class Planner:
             moves_checkpoint=self.kind is PlanKind.RUN,
         )
 
-    def _placed(self, found: PlanDraft) -> PlanDraft:
-        """A backfill's plan has an application of its own, named after what it will land."""
+    def _with_kind(self, found: PlanDraft) -> PlanDraft:
+        """Gives a plan that is not a run's its kind and an application named after its hash."""
         found = replace(found, notes=(*found.notes, *exposed(self.job)))
         if self.kind is PlanKind.RUN:
             return found
@@ -221,28 +221,28 @@ class Planner:
         application = self.kind.application(self.job.job, plan.hash)
         return replace(found, plan=renumbered(plan, 1, application))
 
-    # --- what was asked for -----------------------------------------------------------
+    # --- read options -----------------------------------------------------------
 
-    def _ask(
+    def _options(
         self, isolation: Isolation, tags: Sequence[str], cluster: Cluster | None
     ) -> ReadOptions:
         has_transactions = load_dialect(self.job.source.dialect).capabilities.has_transactions
         return ReadOptions(isolation if has_transactions else None, frozenset(tags), cluster)
 
-    def _refuse_other_ask(
+    def _refuse_other_options(
         self,
         landed: Sequence[Range],
         cluster: Cluster | None,
         read_filter: ReadFilter | None = None,
     ) -> None:
-        """Before ranges count as landed, or are landed again in the place of what was."""
+        """Raises Conflict where these ranges were landed with other read options."""
         if not landed:
             return
         isolation, tags = read_filter or (self.job.source.isolation, self.job.source.tags)
-        found = self.target.landed_as(landed, self._ask)
+        found = self.target.landed_as(landed, self._options)
         then = [one.ask.cluster for one in found]
-        now = self._ask(isolation, tags, self._known_as(cluster, then))
-        refuse_other_ask(self.job.sink.table, found, now)
+        now = self._options(isolation, tags, self._known_as(cluster, then))
+        refuse_other_options(self.job.sink.table, found, now)
 
     def _refuse_other_cluster(self, standing: JobPosition, survey: Survey) -> None:
         now = self._known_as(survey.cluster, [standing.cluster])
@@ -250,8 +250,8 @@ class Planner:
             refuse_other_cluster(self.job.sink.table, standing, survey, now)
 
     def _known_as(self, now: Cluster | None, then: Sequence[Cluster | None]) -> Cluster | None:
-        """The cluster by all the addresses that it has had, where those of now are none of
-        them. Only then all landings are looked at."""
+        """The cluster with all the addresses it has had, if its present ones are not among
+        ``then``. Reads all landings only in that case."""
         if now is None or not any(one is not None and now.is_other(one) for one in then):
             return now
         return known_as(now, self.target.clusters())
@@ -260,15 +260,15 @@ class Planner:
         return int(self.spark.sparkContext.defaultParallelism)
 
     def _refuse_replace(self, plan: Plan) -> None:
-        """Before a plan is entered that would take more than it brings."""
+        """Refuses a replacement that would remove more rows than it lands."""
         self.replacement.refuse()
         if plan.losses:
             raise range_lost(list(plan.losses))
         refuse_cut(self.target, plan.ranges)
 
 
-def _may_be_behind(error: RangeLost, standing: JobPosition, survey: Survey) -> bool:
-    """A new leader's end may be below the checkpoint for a moment; another log's stays so."""
+def _may_lag(error: RangeLost, standing: JobPosition, survey: Survey) -> bool:
+    """A new leader's end may be below the checkpoint for a moment; another log's stays there."""
     kinds = {loss.verdict for loss in losses_in(error)}
     return not kinds.isdisjoint((LossKind.TRUNCATED, LossKind.RECREATED)) and any(
         may_be_behind(mark, survey.logs[partition])

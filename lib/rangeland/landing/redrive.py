@@ -1,9 +1,9 @@
-"""What is in quarantine, and plans that land what of it decodes by now.
+"""What is in quarantine, and plans that land what can be decoded now.
 
-A batch is in quarantine from the landing that has put it there until another one has dealt
-with its offsets: the ledger's order decides, so that nothing here is ever marked or removed.
-It is decoded again from the bytes that were kept, which need no broker, or read again from
-the log, where another replica may have it whole.
+A batch is in quarantine from the landing that put it there until a later landing has its offsets:
+the order of the ledger decides, so nothing is ever marked or removed. It is decoded again from the
+kept bytes, which needs no broker, or read again from the log, where another replica may have it
+undamaged.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rangeland.planning.plan_builder import JobPosition, PlanDraft
 from rangeland.planning.policy import Action, Loss, Policy
 
 PLAN_BYTES = 64 << 20
-"""What of kept bytes one plan lands: they travel with its tasks."""
+"""At most this many kept bytes per plan: they are sent to its tasks."""
 HOLD_ALL = Policy.all(Action.HOLD)
-"""For reading a log again: what it cannot give stays in quarantine."""
+"""For reading a log again: what is still damaged or lost stays in quarantine."""
 
 
 ReadFilter = tuple[Isolation, tuple[str, ...]]
@@ -38,7 +38,7 @@ ReadFilter = tuple[Isolation, tuple[str, ...]]
 @dataclass(frozen=True, slots=True)
 class QuarantinedRange:
     """A batch in quarantine. ``why`` it cannot be decoded now; empty if it can. ``isolation``
-    and ``tags`` are those of the landing that has put it there: the job may have others now."""
+    and ``tags`` are those of the landing that put it there: the job's may differ now."""
 
     batch: QuarantinedBatch
     isolation: Isolation
@@ -47,7 +47,7 @@ class QuarantinedRange:
 
     @property
     def read_filter(self) -> ReadFilter:
-        """A plan has one of these."""
+        """All ranges of a plan have the same one."""
         return self.isolation, self.tags
 
     @property
@@ -56,14 +56,14 @@ class QuarantinedRange:
 
 
 def in_quarantine(job: Job, target: LandingTarget) -> list[QuarantinedRange]:
-    """All batches that the job has in quarantine, in the order of the log, each tried.
-    Raises StorageFailed where bytes are gone that the ledger says are kept."""
+    """All batches that the job has in quarantine, in the order of the log, each decoded as a
+    trial. Raises StorageFailed where kept bytes are gone."""
     return sorted(_tried(job, target), key=lambda one: one.batch.range)
 
 
 def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
-    """The same as they are found, a file at a time. None holds its bytes any longer than it
-    takes to try them: there may be more of them than a driver has room for."""
+    """The same in the order of their files. Bytes are released after the trial: there may be
+    more of them than fit into the driver's memory."""
     wanted = _ranges_in_force(job, target)
     left = set(wanted)
     for batch in target.quarantined(lambda *key: key in left):
@@ -73,14 +73,14 @@ def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
         left.discard(key)
         for where in wanted[key].ranges:
             isolation, tags = wanted[key].read_filter
-            why = _trouble(job, replace(batch, range=where), isolation)
+            why = _why_not(job, replace(batch, range=where), isolation)
             told = replace(batch, range=where, kept=QuarantinedBytes(b"", (), batch.reason))
             yield QuarantinedRange(told, isolation, why, tags)
     if left:
         application, sequence, where = min(left, key=str)
         raise StorageFailed(
             f"the quarantine has no bytes of {where}",
-            why=f"{application} {sequence} has put them there",
+            why=f"{application} {sequence} put them there",
             do="restore the folder _rangeland/quarantine beside the table's files",
         )
 
@@ -94,7 +94,7 @@ class _RedriveRequest:
 def _ranges_in_force(
     job: Job, target: LandingTarget
 ) -> dict[tuple[str, int, Range], _RedriveRequest]:
-    """What of each quarantined range no later landing has dealt with."""
+    """The parts of each quarantined range that no later landing has."""
     if not any(one.action == Action.QUARANTINE for one in target.losses()):
         return {}
     found: dict[tuple[str, int, Range], _RedriveRequest] = {}
@@ -115,7 +115,7 @@ def _ranges_in_force(
     return {key: wanted for key, wanted in found.items() if wanted.ranges}
 
 
-def _trouble(job: Job, batch: QuarantinedBatch, isolation: Isolation) -> str:
+def _why_not(job: Job, batch: QuarantinedBatch, isolation: Isolation) -> str:
     where = batch.range
     piece = Slice(0, where.partition, where.from_offset, where.until_offset)
     settings = ClusterSettings(job.source.dialect, (), isolation=isolation, kept={0: batch.kept})
@@ -169,11 +169,10 @@ def draft_of_log(
     settings: ClusterSettings,
     draft_of: Callable[[list[Range], ReadFilter], PlanDraft],
 ) -> tuple[PlanDraft, bool]:
-    """A plan of what the log gives whole by now, of what is in quarantine, and whether there
-    is more with another filter. It is read once before, so that nothing is entered for what is
-    still damaged; ``draft_of`` makes the plan of ranges. What the log cannot give is in the
-    notes: nothing is held, since it stays where it is. Raises Unreachable where the log cannot
-    be read."""
+    """A plan of the quarantined ranges that the log has undamaged now, and whether there are more
+    with another read filter. The log is read once beforehand, so that no plan is entered for what
+    is still damaged; ``draft_of`` makes a plan of ranges. What stays in quarantine is in the notes.
+    Raises Unreachable where the log cannot be read."""
     read_filters = list(dict.fromkeys(one.read_filter for one in quarantined))
     notes: list[str] = []
     for read_filter in read_filters:
@@ -193,7 +192,7 @@ def _draft_with(
 ) -> PlanDraft:
     found = draft_of(ranges, read_filter)
     settings = replace(settings, isolation=read_filter[0], tags=read_filter[1])
-    damaged = _not_whole(found.plan.slices, settings)
+    damaged = _still_damaged(found.plan.slices, settings)
     if damaged:
         at = [(loss.partition, loss.from_offset) for loss in damaged]
         whole = [r for r in ranges if not any(_is_in(r, *place) for place in at)]
@@ -203,7 +202,7 @@ def _draft_with(
     return replace(found, held=(), notes=(*found.notes, *notes))
 
 
-def _not_whole(slices: Sequence[Slice], settings: ClusterSettings) -> list[Loss]:
+def _still_damaged(slices: Sequence[Slice], settings: ClusterSettings) -> list[Loss]:
     if not slices:
         return []
     with closing(read_slices(slices, replace(settings, policy=HOLD_ALL))) as chunks:
@@ -215,8 +214,8 @@ def _is_in(r: Range, partition: Partition, offset: int) -> bool:
 
 
 def settings_of(plan: Plan, target: LandingTarget) -> ClusterSettings:
-    """Where tasks read a plan of kept bytes: from the bytes, which they take along. Of offsets
-    that were kept more than once, those kept last."""
+    """The settings with which tasks decode kept bytes. Of offsets that were kept more than once,
+    the bytes kept last."""
     pieces = sorted(plan.slices, key=_place_of)
 
     def inside(where: Range) -> list[Slice]:

@@ -1,4 +1,4 @@
-"""What ``redrive`` hands back, as a value: what it has landed, and what is left in quarantine."""
+"""The result of ``redrive``: what it has landed, and what is left in quarantine."""
 
 from __future__ import annotations
 

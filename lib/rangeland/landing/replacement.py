@@ -1,8 +1,8 @@
-"""Rows of a table that give way to those of an outcome: a plan that replaces or mends.
+"""Replaces rows of a table with those of an outcome.
 
-Spark's ``replaceWhere`` does it, in one commit with the outcome's transaction. What may not
-be replaced is refused before a plan is entered; where that shows only while it is read, the
-plan ends with an outcome that lands nothing.
+Spark's ``replaceWhere`` does it, in one commit with the outcome's transaction. What may not be
+replaced is refused before a plan is entered; where that shows only while it is read, the plan ends
+with an outcome that lands nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from rangeland.spark.table_offsets import has_rows, table_frame
 
 
 class Replacement:
-    """Of rows of one table."""
+    """Replaces rows of one table."""
 
     def __init__(self, spark: Any, target: LandingTarget) -> None:
         self._spark = spark
         self._target = target
 
     def differences(self, plan: Plan, outcome: OutcomeEvent) -> ReplacedRange:
-        """What putting this outcome in the place of the table's rows would change."""
+        """What replacing the table's rows with this outcome would change."""
         table, new, where = self._swap(plan, outcome)
         by_broker = any(r.partition.broker for r in plan.ranges)
         return compare(table.where(where), new, by_broker=by_broker)
@@ -43,8 +43,8 @@ class Replacement:
         return has_rows(self._spark, table, condition(table, plan.ranges))
 
     def refuse(self) -> None:
-        """Raises TableRefused where rows of this table cannot be replaced: before a plan is
-        entered that could never be finished."""
+        """Raises TableRefused where rows of this table cannot be replaced, before a plan is entered
+        that could never be finished."""
         facts = self._target.facts
         if facts is None:
             return
@@ -57,15 +57,15 @@ class Replacement:
         table_frame(self._spark, self._target.there())
 
     def refuse_strays(self, plan: Plan, files: Sequence[FileEntry]) -> None:
-        """Raises TableRefused where new rows lie outside the ranges that they are to replace:
-        a transform has changed what names their offsets."""
+        """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
+        changed the columns that identify their offsets."""
         path = self._target.there()
         table = table_frame(self._spark, path)
         new = prepared_frame(self._spark, table, path, [entry.file for entry in files])
         inside = f"coalesce({condition(table, plan.ranges)}, false)"
         if strays := new.where(f"NOT ({inside})").count():
             raise TableRefused(
-                f"{strays} of the new rows are not of the range that is to be replaced",
+                f"{strays} of the new rows are not in the range that is to be replaced",
                 why="the transform has changed their topic, partition or offset",
                 do="let the transform keep these columns as they are",
             )
@@ -73,7 +73,7 @@ class Replacement:
     def land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> table_commit.CommittedOutcome | table_commit.FilesMissing:
-        """One commit that puts an outcome in the place of the table's rows of its ranges."""
+        """Replaces the table's rows of its ranges with an outcome, in one commit."""
         target = self._target
         path, (application, sequence) = target.there(), (outcome.application, outcome.sequence)
         anew = target.landed_sequence(application) < sequence
@@ -88,7 +88,7 @@ class Replacement:
         return table_commit.CommittedOutcome(version, is_new=anew)
 
     def _swap(self, plan: Plan, outcome: OutcomeEvent) -> tuple[Any, Any, str]:
-        """The table, the new rows, and which of the table's they stand in for."""
+        """The table, the new rows, and the condition for the rows that they replace."""
         path = self._target.there()
         table = table_frame(self._spark, path)
         files = [entry.file for entry in outcome.files]
@@ -96,7 +96,7 @@ class Replacement:
 
 
 def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
-    """What the log has lost is not to be taken from the table, too. Raises RangeLost."""
+    """Raises RangeLost for losses: what the log has lost must not be removed from the table."""
     losses = [loss for _, one in sorted(receipts.items()) for loss in receipt_losses(one)]
     if not losses:
         return
@@ -104,6 +104,6 @@ def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     raise RangeLost(
         error.what,
         why=f"{error.why}, and replacing {plan.ranges[0]} would remove their rows from the table",
-        do="Replace only what the log still has; the table is as it was.",
+        do="Replace only what the log still has; the table is unchanged.",
         **error.facts,
     )

@@ -1,4 +1,4 @@
-"""What the plans that one command has finished come to, as its result. Asks nobody."""
+"""The result of one command, summed over the plans that it has finished. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rangeland.results import RunResult, State
 def summed(
     job: Job, target: LandingTarget, finished: Sequence[CommittedPlan], found: PlanDraft | None
 ) -> RunResult:
-    """``found`` is the last draft, None where there was none. A plan that was held where it
-    began has landed nothing, though it is in the table."""
+    """``found`` is the last draft, if any. A plan whose partitions were held at their beginning
+    has landed nothing, although it is in the table."""
     anew = [f for f in finished if f.is_ours]
     met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
     asked = found.already if found is not None else ()

@@ -1,9 +1,8 @@
-"""The table a job lands in, and the ledger and quarantine beside it, as one thing to write to.
+"""The table a job lands in, with the ledger and quarantine beside it, as one target to write to.
 
-Plans are entered here, and what has been read of them is handed in, prepared and landed,
-through ``delta``. Of two drivers that write the same the first one counts, and the other is
-told what that was. It reads no log and decides no ranges; what table and ledger say is asked of
-``ledger``.
+Plans are entered here, and their parts and outcomes written and landed, through ``delta``. Of two
+drivers that write the same, the first one counts, and the other gets what that one wrote. Nothing
+here reads a log or decides ranges; ``job_history`` reads the table and the ledger.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ log = logging.getLogger(__name__)
 
 
 class LandingTarget(VouchedLedger):
-    """See the head of this file."""
+    """See the module docstring."""
 
     def open_or_create(self, rows: pa.Schema) -> None:
-        """Makes table and ledger where they are not there. This is no refresh: what was
-        entered since the last one still makes ``enter`` say no."""
+        """Creates table and ledger if they do not exist. Not a refresh: a plan that was entered
+        since the last one still makes ``enter`` return False."""
         if self.path is None:
             self._create_in_catalog(rows)
         path = self.path
@@ -55,7 +54,7 @@ class LandingTarget(VouchedLedger):
             raise Bug(f"the table {self.name} was created and has no location")
         if self._snapshot is None:
             self.refuse_strangers()
-        # Two creations, each mostly waiting for the JVM and the store.
+        # Both mostly wait for the JVM and the store, so do them at the same time.
         with ThreadPoolExecutor(2) as both:
             table = both.submit(self._table, path, rows)
             ledger = both.submit(self._opened_ledger, path)
@@ -67,8 +66,8 @@ class LandingTarget(VouchedLedger):
         return self._ledger or Ledger(self.kernel, path).open_or_create()
 
     def enter(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> bool:
-        """Enters a plan made on the standing of the last ``refresh``. False when another
-        plan came first: then look again."""
+        """Enters a plan based on the last ``refresh``. False if another plan came first: then
+        refresh and try again."""
         ledger = self._open_ledger()
         entry = PlanEvent(
             application=plan.application,
@@ -95,7 +94,7 @@ class LandingTarget(VouchedLedger):
         files: Iterable[FileEntry],
         receipts: Mapping[int, Receipt],
     ) -> tuple[OutcomeEvent, bool]:
-        """Writes the outcome of a plan, and its losses with it. The outcome that counts, and
+        """Writes the outcome of a plan, with its losses. Returns the outcome that counts, and
         whether it is this one."""
         ledger = self._open_ledger()
         losses = self._with_columns(losses_of(plan, receipts, _now_ms()))
@@ -107,7 +106,9 @@ class LandingTarget(VouchedLedger):
         ledger.refresh()
         theirs = ledger.outcome(plan.application, plan.sequence)
         if theirs is None:
-            raise Bug(f"the outcome of {plan.application} {plan.sequence} is there and unreadable")
+            raise Bug(
+                f"the outcome of {plan.application} {plan.sequence} exists and cannot be read"
+            )
         refuse_other_plan(plan, theirs)
         return theirs, False
 
@@ -150,7 +151,7 @@ class LandingTarget(VouchedLedger):
         files: Iterable[FileEntry],
         receipts: Mapping[int, Receipt],
     ) -> OutcomeEvent:
-        """A new attempt in place of an outcome whose files are gone; the one that counts."""
+        """Writes a new attempt for an outcome whose files are gone; returns the one that counts."""
         ledger = self._open_ledger()
         leaders = {entry.range.partition: entry.leader for entry in old.ranges}
         losses = self._with_columns(losses_of(plan, receipts, _now_ms(), old.attempt + 1))
@@ -164,8 +165,8 @@ class LandingTarget(VouchedLedger):
         return theirs if theirs is not None else mine
 
     def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEvent:
-        """Writes an outcome that lands nothing, with the losses that were met; the one that
-        counts, which may be another driver's."""
+        """Writes an outcome that lands nothing, with the losses that caused it. Returns the one
+        that counts, which may be another driver's."""
         ledger = self._open_ledger()
         entries = self._with_columns(given_up(plan, losses, _now_ms(), attempt))
         mine = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
@@ -177,8 +178,8 @@ class LandingTarget(VouchedLedger):
         return theirs if theirs is not None else mine
 
     def note(self, sequence: int, seen: Iterable[Loss], seen_at_ms: int | None = None) -> None:
-        """Writes down what was seen of losses beside any outcome, each once, now unless it is
-        said when; nothing where no ledger is yet, since whoever is refused writes nothing."""
+        """Records losses that belong to no outcome, each once, as seen now unless ``seen_at_ms`` is
+        given. Does nothing if there is no ledger: a run that is refused writes nothing."""
         if self._ledger is None:
             return
         name, now_ms = (self._job.application, self._job.job, sequence), _now_ms()
@@ -188,17 +189,17 @@ class LandingTarget(VouchedLedger):
             _log_losses(entries)
 
     def _with_columns(self, losses: list[LossEvent]) -> list[LossEvent]:
-        """The same losses, once the ledger has columns for them."""
+        """The same losses, after making sure that the ledger has columns for them."""
         if losses:
             self._add_columns_if_lacking()
         return losses
 
     def _add_columns_if_lacking(self) -> None:
-        """A ledger that was made by an earlier version lacks the newest columns."""
+        """Ledgers of earlier versions lack the newest columns."""
         ledger = self._open_ledger()
         if ledger.lacks():
             with locked(ledger.path):
-                ledger.refresh()  # another driver may have added them until the lock was free
+                ledger.refresh()  # another driver may have added them before the lock was free
                 self._add_columns(ledger)
             ledger.refresh()
 
@@ -209,25 +210,25 @@ class LandingTarget(VouchedLedger):
         try:
             name = f"delta.{quoted_path(ledger.path)}"
             self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(lacking)})")
-        except Exception as error:  # Spark has many classes for it, of Python and of Java
+        except Exception as error:  # Spark raises many classes of Python and Java errors here
             ledger.refresh()
             if not ledger.lacks():
-                return  # a driver on another host, which no lock holds back, was first
+                return  # a driver on another host, which has another lock, was first
             raise Conflict(
                 f"the ledger {ledger.path} could not be given its new columns",
                 why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
-                do="see who else alters that table, then run again",
+                do="find out what else alters that table, then run again",
                 columns=[column.split("`")[1] for column in lacking],
             ) from error
 
     def land(
         self, outcome: OutcomeEvent, since: int | None, dead: Sequence[AddedFile] = ()
     ) -> table_commit.CommittedOutcome | table_commit.FilesMissing:
-        """One commit for all files of an outcome; what was landed before stays so. ``dead``
-        are files that the table names and its store has lost: it names them no longer."""
+        """Commits all files of an outcome at once; does nothing if it has landed already. ``dead``
+        are files that the table names and its store has lost: the commit removes them."""
         table = self._snapshot or self.path
         if table is None:
-            raise Bug(f"an outcome is to be landed in {self.name}, which is not there")
+            raise Bug(f"an outcome is to be landed in {self.name}, which does not exist")
         files: list[DataFile] = [entry.file for entry in outcome.files]
         where = (self.kernel, table, outcome.application, outcome.sequence)
         properties = {LEDGER_PROPERTY: self._open_ledger().table_id}
@@ -241,7 +242,7 @@ class LandingTarget(VouchedLedger):
         receipts: Mapping[int, Receipt],
         leaders: Mapping[Partition, str | None],
     ) -> OutcomeEvent:
-        """``leaders`` are named where nobody has told who served the last of a range."""
+        """``leaders`` are used where the receipts do not say which broker served a range."""
         return OutcomeEvent(
             application=plan.application,
             job=plan.job,
@@ -278,14 +279,14 @@ def _log_losses(losses: Iterable[LossEvent]) -> None:
 
 
 def refuse_other_plan(plan: Plan, outcome: OutcomeEvent) -> None:
-    """Raises Conflict where the ledger's outcome of that number is of another plan: what it
-    has landed is not what this plan was to land."""
+    """Raises Conflict where the ledger's outcome of that sequence belongs to another plan: what it
+    landed is not what this plan was to land."""
     if outcome.plan_hash != plan.hash:
         raise Conflict(
             f"the ledger has an outcome of {plan.application} {plan.sequence}, of another plan",
             why=f"that plan is {outcome.plan_hash[:12]}, this one {plan.hash[:12]}; the table's "
             "transactions or the ledger's rows were lost in between",
-            do="see the newest rows of the ledger, then take the table as it is with `rangeland "
+            do="read the newest rows of the ledger, then accept the table as it is with `rangeland "
             "adopt JOB.yaml`",
         )
 

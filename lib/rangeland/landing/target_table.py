@@ -1,8 +1,8 @@
-"""The table a job lands in: where it is, whether it is there, how rows fit into it; and the
+"""The table a job lands in: where it is, whether it exists, how rows fit into it; and the
 quarantine beside it.
 
-It is made here if it is not there, and never where others keep their files. What was landed
-in it, the ledger knows: see ``ledger``.
+It is created here if it does not exist, but never in a folder with other files. The ledger knows
+what was landed in it: see ``job_history``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RETENTION_PROPERTY = "delta.setTransactionRetentionDuration"
 
 
 class TargetTable:
-    """See the head of this file. Reads are of the moment of the last look."""
+    """Answers are as of the last snapshot."""
 
     def __init__(self, spark: Any, job: Job) -> None:
         self._spark = spark
@@ -45,7 +45,7 @@ class TargetTable:
         self.path = self._locate()
 
     def _locate(self) -> str | None:
-        """The table's URI; None for a catalog table that is not there yet."""
+        """The table's URI; None for a catalog table that does not exist yet."""
         if not self._job.sink.is_catalog_name:
             return self.kernel.resolve(self.name)
         name = quoted(self.name)
@@ -55,17 +55,17 @@ class TargetTable:
         return str(detail.location)
 
     def look_again(self) -> None:
-        """At the table alone: somebody else has committed to it."""
+        """Loads a new snapshot of the table, and leaves the ledger as it was read."""
         self._snapshot = self.kernel.load(self.path) if self.path else None
 
     @property
     def facts(self) -> TableMetadata | None:
-        """None where there is no table yet."""
+        """None if there is no table yet."""
         return None if self._snapshot is None else self._snapshot.metadata
 
     @property
     def table_id(self) -> str | None:
-        """Delta's own id of the table, None where there is none yet."""
+        """Delta's own id of the table; None if there is no table yet."""
         return None if self._snapshot is None else self._snapshot.table_id
 
     @property
@@ -77,12 +77,12 @@ class TargetTable:
     def layout(self, rows: pa.Schema) -> TableLayout:
         """How these rows are written. Raises TableRefused where they do not fit."""
         if self._snapshot is None or self._snapshot.is_own:
-            # A table that was made here fits: that its facts say so is held by a test.
+            # A table that was created here fits, as a test proves.
             return new_table(rows, self._job.sink.partition_by).layout
         return row_layout(self._snapshot.metadata, rows, self._job.sink.partition_by).layout
 
     def notes(self, rows: pa.Schema) -> tuple[str, ...]:
-        """What a person should know about how these rows fit."""
+        """Warnings about how these rows fit."""
         facts, partition_by = self.facts, self._job.sink.partition_by
         found = () if facts is None else row_layout(facts, rows, partition_by).notes
         store = None if self.path is None else self.kernel.store(self.path)
@@ -90,31 +90,31 @@ class TargetTable:
         return (*found, *single, *self.warnings())
 
     def warnings(self) -> tuple[str, ...]:
-        """Settings of the table that will make trouble later."""
+        """Warnings about table properties that will cause problems later."""
         kept = self._snapshot.property(RETENTION_PROPERTY) if self._snapshot else None
         if kept is None:
             return ()
         return (
-            f"the table's property {RETENTION_PROPERTY} is {kept}: it makes Delta forget what has "
-            "landed, which then has to be searched for; unset it with ALTER TABLE ... UNSET "
+            f"the table's property {RETENTION_PROPERTY} is {kept}: Delta then forgets what has "
+            "landed, and runs have to search for it; unset it with ALTER TABLE ... UNSET "
             f"TBLPROPERTIES ('{RETENTION_PROPERTY}')",
         )
 
     def warning(self) -> str:
-        """What a run should say each time: nobody has yet decided who may write here."""
+        """The warning of a store that is safe for one driver only, until a log store is chosen."""
         store = None if self.path is None else self.kernel.store(self.path)
         undecided = store and store.kind is StoreKind.SINGLE_DRIVER and not store.log_store
         return store.note if store and undecided else ""
 
-    # --- making it ---------------------------------------------------------------------
+    # --- creating it ---------------------------------------------------------------------
 
     def refuse_strangers(self) -> None:
-        """Before anything is written: other people's files are no place for a table."""
+        """Raises TableRefused, before anything is written, for a folder with other files."""
         if self.path is None:
             return
         if strangers := foreign_entries(self.kernel.storage(self.path)):
             raise TableRefused(
-                f"the folder {self.name} is no Delta table and not empty",
+                f"the folder {self.name} is not a Delta table and is not empty",
                 why=f"it holds {', '.join(strangers[:3])}",
                 do="name a new folder in sink.table, or make a Delta table of this one first",
             )
@@ -124,7 +124,9 @@ class TargetTable:
             return self._snapshot
         made = new_table(rows, self._job.sink.partition_by)
         created = self.kernel.create(path, made.schema_json, made.partition_columns)
-        if not created.is_own:  # somebody was first: theirs has to fit before a plan is entered
+        if (
+            not created.is_own
+        ):  # another driver created it: check that it fits before a plan is entered
             row_layout(created.metadata, rows, self._job.sink.partition_by)
         return created
 
@@ -146,24 +148,24 @@ class TargetTable:
         self.path = self._locate()
 
     def _name(self, suffix: str, path: str) -> None:
-        """In a catalog the tables beside it have names of their own."""
+        """Registers the ledger or quarantine of a catalog table under a name of its own."""
         if self._job.sink.is_catalog_name:
             self._spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {quoted(self.name, suffix)} "
                 f"USING DELTA LOCATION {literal(path)}"
             )
 
-    # --- what it holds -----------------------------------------------------------------
+    # --- its contents -----------------------------------------------------------------
 
     def transaction_version(self, application: str) -> int:
-        """What the table itself says of an application: its last sequence, 0 for none."""
+        """The last sequence of an application in the table's transactions, 0 for none."""
         if self._snapshot is None:
             return 0
         return self._snapshot.transaction_version(application) or 0
 
     def dead_files(self) -> list[AddedFile]:
-        """The files that the table names and its store no longer has. Those that a shallow
-        clone shares with another table are taken to be there."""
+        """The files that the table names and its store no longer has. Those that a shallow clone
+        shares with another table are not checked."""
         if self._snapshot is None:
             return []
         own = [f for f in self._snapshot.files() if ":/" not in f.path]
@@ -172,12 +174,12 @@ class TargetTable:
         return [f for f in own if f.path in gone]
 
     def storage(self) -> StoreSettings:
-        """How the table's files are reached."""
+        """The settings for access to the table's files."""
         return self.kernel.storage(self.there())
 
     def try_store(self) -> None:
-        """Writes and removes a small file in each of the table's folders, to see that a run
-        could. A table that a catalog has yet to place is passed over."""
+        """Writes and removes a small file in each of the table's folders, to check that a run
+        could. Skips a catalog table that does not exist yet."""
         if self.path is not None:
             try_store(self.kernel.storage(self.path))
 
@@ -186,25 +188,24 @@ class TargetTable:
         return table_commit.missing_files(self.storage(), [entry.file for entry in outcome.files])
 
     def there(self) -> str:
-        """The table's URI, of one that is there."""
+        """The URI of a table that exists."""
         if self.path is None:
-            raise Bug(f"an outcome is to be landed in {self.name}, which is not there")
+            raise Bug(f"an outcome is to be landed in {self.name}, which does not exist")
         return self.path
 
     # --- the quarantine beside it --------------------------------------------------
 
     def quarantine_settings(self, plan: Plan) -> QuarantineWriterSettings:
-        """Where tasks of a plan keep what they cannot decode."""
+        """Where tasks of a plan keep batches that they cannot decode."""
         where = self._quarantine().storage()
         return QuarantineWriterSettings(where, plan.job, plan.application, plan.sequence, plan.hash)
 
     def keep(self, outcome: OutcomeEvent) -> table_commit.FilesMissing | None:
-        """Makes visible what an outcome has kept aside, before the outcome itself: once, and
-        again without effect."""
+        """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
         quarantine = self._quarantine()
         if not outcome.kept:
             if outcome.attempt:
-                quarantine.commit(outcome)  # for what an earlier attempt had kept
+                quarantine.commit(outcome)  # drops what an earlier attempt had kept
             return None
         if missing := quarantine.missing(outcome):
             return table_commit.FilesMissing(missing)
@@ -213,7 +214,7 @@ class TargetTable:
         return None
 
     def quarantined(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
-        """What is wanted of all bytes that were ever kept, a file at a time."""
+        """The wanted batches of all that were ever kept, one file at a time."""
         return iter(()) if self.path is None else self._quarantine().batches(wanted)
 
     def _quarantine(self) -> Quarantine:

@@ -1,4 +1,4 @@
-"""What tasks have written, as the driver takes it over."""
+"""What tasks have written, as the driver checks and records it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rangeland.planning.proof import RangeOutcome
 
 
 def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
-    """Each file with the range it holds, where its task had one slice."""
+    """Each file, with its range if its task had one slice."""
     slices = {s.index: s for s in plan.slices}
     entries = []
     for result in results:
@@ -30,8 +30,8 @@ def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
 
 
 def refuse_unseen(spark: Any, target: LandingTarget, entries: Sequence[FileEntry]) -> None:
-    """Raises TableRefused for files that are not there: a path of a local disk is another folder
-    on each host of a cluster."""
+    """Raises TableRefused for files that the driver cannot see: a path on a local disk is a
+    different folder on each host of a cluster."""
     where = str(target.path)
     if spark.sparkContext.master.startswith("local") or not TablePath.parse(where).is_local:
         return
@@ -48,7 +48,8 @@ def refuse_unseen(spark: Any, target: LandingTarget, entries: Sequence[FileEntry
 
 
 def refuse_less(old: OutcomeEvent, outcomes: Sequence[RangeOutcome]) -> None:
-    """What an outcome has landed counts as landed, so another attempt must have all of it."""
+    """Raises RangeLost where a new attempt lacks ranges of the old outcome, which count as
+    landed."""
     again = coverage_of(outcome.range for outcome in outcomes)
     if left := leave_out([entry.range for entry in old.ranges], again):
         raise RangeLost(

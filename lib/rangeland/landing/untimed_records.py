@@ -1,4 +1,4 @@
-"""What is said of records that have landed without a day or an hour of their own."""
+"""Warnings about records that landed without a day or an hour to partition by."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rangeland.delta.table_metadata import Function, TableLayout
 
 
 def without_time(files: Sequence[FileEntry], layout: TableLayout) -> list[str]:
-    """A sentence for each column of days or hours in which records have null."""
+    """A warning for each column of days or hours that is null in some records."""
     found = []
     for column in layout.partition_by:
         rows = sum(
@@ -19,7 +19,7 @@ def without_time(files: Sequence[FileEntry], layout: TableLayout) -> list[str]:
         if rows and column.function is not Function.VALUE:
             records = "1 record has" if rows == 1 else f"{rows} records have"
             found.append(
-                f"{records} no {column.source}, or one outside of the years 1 to 9999: landed with "
+                f"{records} no {column.source}, or one outside the years 1 to 9999: landed with "
                 f"{column.name} = NULL (folder {column.name}={NULL_FOLDER})"
             )
     return found

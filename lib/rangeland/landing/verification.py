@@ -1,7 +1,7 @@
-"""What the table itself says about what was landed: proof after the fact.
+"""Verifies from the table itself what was landed.
 
-The ledger tells which offsets were landed and which of them had no row; the table is read
-for the offsets that have rows. Nothing is asked of a broker and nothing is written.
+The ledger says which offsets were landed and which of them have no row; the table is read for the
+offsets that have rows. No broker is asked and nothing is written.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Landings = Sequence[tuple[PlanEvent, OutcomeEvent]]
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """``pieces`` are the landed ranges that are in force, ``audit`` what the table has of
-    them, ``missing_files`` those that the table names and its store no longer has."""
+    """``pieces`` are the landed ranges in force, ``audit`` compares them with the table,
+    ``missing_files`` are those that the table names and its store no longer has."""
 
     landings: int
     pieces: tuple[LandedPiece, ...]
@@ -62,7 +62,7 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
     frame = table_frame(spark, path)
     in_bytes = pieces_in_bytes(pieces)
     counted = rows_of_entries(spark, frame, in_bytes) if in_bytes else {}
-    # A table of such logs alone has as many runs as entries, which say nothing.
+    # In a table of such logs only, every entry is a run of its own, which is useless.
     dense = not in_bytes or len(in_bytes) < len({p.range.partition for p in pieces})
     found = runs_in(spark, frame, by_broker=by_broker) if dense else {}
     found = {p: runs for p, runs in found.items() if p not in in_bytes}
@@ -75,7 +75,7 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
 
 
 def pieces_of(landings: Landings) -> list[LandedPiece]:
-    """The ranges of all landings, in their order."""
+    """The ranges of all landings, in order."""
     return [
         LandedPiece(entry.range, entry.counts.landed, entry.gaps, entry.in_bytes)
         for _, outcome in landings
@@ -90,23 +90,23 @@ def torn_from(
     """What the table has lost of the topics that a job reads."""
     evidence = examine(spark, target)
     holes = missing(evidence.pieces, evidence.audit.holes)
-    # Whose rows are missing cannot be told where two lives of a topic share the offsets.
+    # If two incarnations of a topic share offsets, it is unknown whose rows are missing.
     shared = [hole for hole in holes if other_lives(evidence.pieces, hole)]
     if shared:
         warn(
             f"{shared[0]} was landed from two topics of that name, one made after the other "
-            "was deleted: whose rows are missing cannot be told, so they are left alone"
+            "was deleted: it is unknown whose rows are missing, so they are left alone"
         )
     holes = [hole for hole in holes if hole not in shared]
     mine = [hole for hole in holes if job.source.reads(hole.partition.topic)]
     if others := sorted({h.partition.topic for h in holes if h not in mine}):
-        warn(f"offsets of {', '.join(others)} are missing too, which this job reads not")
+        warn(f"offsets of {', '.join(others)} are missing too, which this job does not read")
     return mine
 
 
 def refuse_cut(target: LandingTarget, ranges: Iterable[Range]) -> None:
-    """Raises UsageError where a range would take a part of a slice and leave the rest: a
-    slice was landed as a whole, and is replaced as a whole."""
+    """Raises UsageError where a range holds only a part of a slice: a slice was landed as a
+    whole, and can only be replaced as a whole."""
     slices = [
         LandedPiece(landed, None)
         for plan, outcome in target.landings()
@@ -118,8 +118,8 @@ def refuse_cut(target: LandingTarget, ranges: Iterable[Range]) -> None:
     for r in asked_for:
         if others := other_lives(here, r):
             raise UsageError(
-                f"--replace of {r} would take rows of an earlier life of its topic",
-                why=f"{others[0]} was landed before the topic was deleted and made anew, and "
+                f"--replace of {r} would remove rows of an earlier incarnation of its topic",
+                why=f"{others[0]} was landed before the topic was deleted and created again, and "
                 "its rows have the same offsets",
                 do="Replace a range that the earlier topic did not have, or delete its rows first",
             )
@@ -131,21 +131,21 @@ def refuse_cut(target: LandingTarget, ranges: Iterable[Range]) -> None:
         f"--replace of {asked} cuts the slice {piece}",
         why="a slice was landed as a whole and can only be replaced as a whole",
         do=f"begin at {piece.from_offset} or {piece.until_offset} and end at one of them, or "
-        "take the slices before and behind as well",
+        "include the slices before and after as well",
         slices=[[str(r), str(p)] for r, p in cut],
     )
 
 
 def refuse_undone(spark: Any, target: LandingTarget, job: Job, progress: Progress) -> None:
     """Raises Conflict where the table was restored, or all its rows replaced, and rows of the
-    job's topics are missing since: what the checkpoint says is then not in the table."""
+    job's topics are missing since: the checkpoint is then ahead of the table."""
     found = target.undone()
     if found is None:
         return
-    progress.step(f"rows of {job.sink.table} were taken back or replaced: reading its offsets")
+    progress.step(f"rows of {job.sink.table} were removed or replaced: reading its offsets")
     try:
         holes = examine(spark, target).audit.holes
-    except TableRefused:  # its rows do not say, so what the log says must do
+    except TableRefused:  # its rows cannot be read, so the table's history decides
         target.refuse_undone(found)
         return
     if any(job.source.reads(hole.partition.topic) for hole in holes):
@@ -153,8 +153,8 @@ def refuse_undone(spark: Any, target: LandingTarget, job: Job, progress: Progres
 
 
 def refuse_unknown_rows(spark: Any, target: LandingTarget, ranges: Iterable[Range]) -> None:
-    """Raises Conflict where the table has rows of topics that its ledger knows nothing of:
-    whether these very offsets are among them nobody can tell."""
+    """Raises Conflict where the table has rows of topics that its ledger does not know: these
+    offsets may be among them."""
     topics = target.may_hold({r.partition.topic for r in ranges})
     if not topics:
         return
@@ -164,24 +164,24 @@ def refuse_unknown_rows(spark: Any, target: LandingTarget, ranges: Iterable[Rang
         if not has_rows(spark, table_frame(spark, target.there()), where):
             return
         if not target.unknown(topics, now=True):
-            return  # another driver has just landed them, so this plan will not be entered
+            return  # another driver has just landed them: this plan will not be entered
         found = f"the table {target.name} has rows of {', '.join(topics)}"
     except TableRefused as error:
         found = f"the table {target.name} has rows that may be of {', '.join(topics)}"
         why += f", and {error.what}"
     raise Conflict(
         found,
-        why=f"{why}: it is a copy or clone of another table, or they came by another way; "
+        why=f"{why}: it is a copy or clone of another table, or something else wrote them; "
         "landing on top of them could land records twice",
-        do="land in another table; or bring the ledger, the folder _rangeland, from where the rows "
-        "came from; or take these rows as landed with `rangeland adopt JOB.yaml`",
+        do="land in another table; or copy the ledger, the folder _rangeland, from where the rows "
+        "came from; or count these rows as landed with `rangeland adopt JOB.yaml`",
         topics=topics,
     )
 
 
 def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -> Finding:
-    """Which landing an offset came by, and where its row is. Raises UsageError where the
-    partition is that of several brokers."""
+    """Which landing an offset came from, and where its row is. Raises UsageError where several
+    brokers have that partition."""
     landed = target.landings()
     partition = _the_one(landed, partition)
     landings = [pair for pair in landed if _holds(pair[1], partition, offset)]
@@ -223,31 +223,31 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
 
 
 def _the_one(landings: Landings, partition: Partition) -> Partition:
-    """Of the partitions that have landed, the one that may be meant by its number alone."""
+    """The landed partition that a number without a broker means."""
     ranges = (entry.range for _, outcome in landings for entry in outcome.ranges)
     same = {r.partition for r in ranges if r.partition.of_any_broker == partition}
     if len(same) > 1:
         raise UsageError(
             f"{partition} is a partition of each of {len(same)} brokers",
-            why=f"landed are {', '.join(map(str, sorted(same)))}",
+            why=f"these have landed: {', '.join(map(str, sorted(same)))}",
             do="name the broker, as in 1-0, or with --broker",
         )
     return same.pop() if same else partition
 
 
 def _why_not(landings: Landings, partition: Partition, offset: int) -> str:
-    """Where an offset that no landing has brought lies beside those that were."""
+    """Where an offset that was never landed lies relative to those that were."""
     ranges = [e.range for _, o in landings for e in o.ranges if e.range.partition == partition]
     if not ranges:
         return f"nothing of {partition} has landed in it"
     first, until = min(r.from_offset for r in ranges), max(r.until_offset for r in ranges)
     if first <= offset < until:
         return f"it lies between offsets of {partition} that have landed"
-    return f"of {partition} it has offsets {first} to {until - 1}"
+    return f"it has offsets {first} to {until - 1} of {partition}"
 
 
 def _is_whole(spark: Any, frame: Any, entry: RangeEntry) -> bool:
-    """All rows of a range are there whose offsets are bytes, so no entry begins elsewhere."""
+    """True if the table has all rows of a range whose offsets are bytes."""
     if entry.counts is None:
         return False
     piece = LandedPiece(entry.range, entry.counts.landed, in_bytes=True)
@@ -265,5 +265,7 @@ def _inside(r: Range, partition: Partition, offset: int) -> bool:
 
 def _path(target: LandingTarget) -> str:
     if target.path is None or target.version is None:
-        raise TableRefused(f"the table {target.name} is not there", do="land something in it first")
+        raise TableRefused(
+            f"the table {target.name} does not exist", do="land something in it first"
+        )
     return target.path

@@ -62,7 +62,7 @@ def known_as(now: Cluster, known: Iterable[Cluster]) -> Cluster:
         now = Cluster(now.id or next(iter(sorted(ids)), ""), tuple(sorted(names)))
 
 
-def refuse_other_ask(table: str, landed: Sequence[LandedRead], now: ReadOptions) -> None:
+def refuse_other_options(table: str, landed: Sequence[LandedRead], now: ReadOptions) -> None:
     """Raises Conflict where a range was landed as something else than is asked for now."""
     for one in landed:
         differences = one.ask.differences(now)
