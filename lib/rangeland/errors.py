@@ -1,15 +1,14 @@
-"""The whole taxonomy of failure, in one file.
+"""Every error of this library, in one file.
 
-Every class answers three questions for the person or the scheduler that sees it:
-is my data safe, may I retry, who acts. The answers are class attributes, so that the
-command line, the ledger and the runbook can print them without parsing prose.
+Every class answers three questions for the person or the scheduler that sees it: is my data
+safe, may I retry, who has to act. The answers are class attributes, so that the command line, the
+ledger and the documentation can print them without parsing text.
 
-Rules: nothing but wording is imported here; a foreign exception never leaves the room it was raised
-in, it is turned into one of these; an error carries its facts by name, for display and JSON;
-what callers branch on is an attribute; every error survives pickling with both, since
-executors send theirs to the driver. Broker codes never become
-classes: a dialect's ``judge`` turns a code into a verdict, and the fetch loop turns a
-verdict into a step or into one of these.
+Only ``wording`` is imported here. A foreign exception never leaves the package it was raised in:
+it is turned into one of these. An error carries its facts by name, for display and JSON; what
+callers branch on is an attribute. Both survive pickling, since executors send their errors to the
+driver. Broker codes never become classes: a dialect's ``judge`` turns a code into an
+``ErrorMeaning``, and the fetch loop turns that into an action or into one of these.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any, ClassVar
 from rangeland.wording import sentence
 
 ALL_OR_NOTHING = "all of this run was landed or nothing of it, never a part"
-"""Where it may have ended between the commit and the answer."""
+"""For errors that may have come between the commit and its confirmation."""
 
 
 class RangelandError(Exception):
@@ -73,11 +72,11 @@ class UsageError(RangelandError):
 
     exit_code = 64
     data = "nothing was read or written"
-    acts = "whoever typed the command"
+    acts = "the person who ran the command"
 
 
 class JobFileError(RangelandError):
-    """A job file asks for what cannot be done: a typo, a bad time, a topic that is not there.
+    """A job file asks for something impossible: a typo, a bad time, a topic that does not exist.
 
     ``closed_at``: the only evidence is that the peer closed the connection at this step of a
     login, so it is certain only if it happens twice."""
@@ -110,7 +109,7 @@ class Unreachable(RangelandError):
 
 
 class StorageFailed(RangelandError):
-    """The table's store did not take or give bytes: disk full, I/O error, file gone."""
+    """The table's store failed to write or read: disk full, I/O error, file missing."""
 
     exit_code = 75
     retry = "yes, once there is room again"
@@ -118,7 +117,7 @@ class StorageFailed(RangelandError):
 
 
 class EngineFailed(RangelandError):
-    """Spark lost the executors or Python workers that were reading, or is gone itself."""
+    """Spark lost the executors or Python workers that were reading, or stopped itself."""
 
     exit_code = 75
     data = ALL_OR_NOTHING
@@ -127,8 +126,8 @@ class EngineFailed(RangelandError):
 
 
 class RemoteProtocolError(RangelandError):
-    """A broker or a registry sent what its protocol does not allow, or a number that cannot be
-    true. It may be another server, damaged on its way, or one that is restarting.
+    """A broker or a registry sent what its protocol does not allow, or an impossible number. It
+    may be another kind of server, one that is restarting, or the bytes were damaged on the way.
 
     ``length`` and ``first_bytes`` (hex): the length of a frame that was refused, and the bytes
     it was read from."""
@@ -198,7 +197,7 @@ class BadRecord(RangelandError):
 
 
 class TransformFailed(RangelandError):
-    """The job's transform raised an exception, or gave rows that are not of the records it got."""
+    """The job's transform raised an exception, or returned rows that do not match its input."""
 
     exit_code = 65
     retry = "not before the transform is corrected"
@@ -206,20 +205,20 @@ class TransformFailed(RangelandError):
 
 
 class RangeLost(RangelandError):
-    """Offsets that were asked for are not in the log, or no longer."""
+    """Requested offsets are not in the log, or no longer."""
 
     exit_code = 66
-    data = "nothing of this run was landed; the lost offsets cannot be had from this log"
+    data = "nothing of this run was landed; this log no longer has the lost offsets"
     retry = "no, it would fail again"
     acts = "a person decides: skip and record the loss, or restore the log"
 
 
 class Conflict(RangelandError):
-    """The ground has moved: another run, backfill or restore stands in the way."""
+    """The state has changed: another run, backfill or restore is in the way."""
 
     exit_code = 73
     data = "what is in the table stays as it is"
-    retry = "after looking at the status"
+    retry = "after checking the status"
     acts = "the operator"
 
 
@@ -235,6 +234,6 @@ class ProofFailed(RangelandError):
 
 
 class Bug(RangelandError):
-    """Something this library holds for impossible has happened."""
+    """Something happened that should be impossible."""
 
     data = ALL_OR_NOTHING

@@ -1,7 +1,7 @@
-"""The frozen nouns every room speaks in. No behaviour beyond arithmetic on themselves.
+"""The values that all packages share. They have no behaviour but arithmetic on themselves.
 
 A *Bound* is what was asked for, an *Offset* (plain ``int``) is what it resolved to: they
-never mix, and the -1 and -2 of the wire never leave ``dialects/``. ``from_offset`` is
+never mix, and the -1 and -2 of the protocols never leave ``dialects/``. ``from_offset`` is
 inclusive and ``until_offset`` exclusive everywhere. Sizes are bytes, instants are
 milliseconds since 1970 in UTC, and both say so in their names.
 """
@@ -16,7 +16,7 @@ from enum import StrEnum
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
     """One partition (or queue) of a topic. ``broker`` is set only where a dialect numbers
-    its partitions per broker; elsewhere it is empty and means nothing."""
+    its partitions per broker; elsewhere it is empty."""
 
     topic: str
     number: int
@@ -27,16 +27,16 @@ class Partition:
 
     @property
     def of_any_broker(self) -> Partition:
-        """How a job names the partitions of this number of all brokers at once."""
+        """The name in a job for the partitions with this number of all brokers."""
         return Partition(self.topic, self.number)
 
 
-# --- bounds: what was asked -------------------------------------------------------------
+# --- bounds: what was asked for -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    """The first offset that is in the log when the plan is made."""
+    """The log start offset when the plan is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class FromCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """What a consumer group has committed."""
+    """The offset that a consumer group has committed."""
 
     group: str
 
@@ -76,8 +76,8 @@ Bound = Earliest | Latest | AtTime | AtOffset | FromCheckpoint | GroupOffset
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """One side of what was asked: a bound for all partitions, and exceptions by partition. One
-    without a broker is for the partition of that number of each broker that has one.
+    """One end of the requested ranges: a bound for all partitions, and exceptions by partition. An
+    exception without a broker applies to the partition with that number on every broker.
 
     With ``only_listed`` a partition without an entry is not part of the request."""
 
@@ -92,7 +92,7 @@ class Bounds:
         return None if self.only_listed else self.default
 
 
-# --- the survey: what the cluster said --------------------------------------------------
+# --- the survey: the state of the cluster -------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -105,8 +105,8 @@ class Address:
 
 
 class VersionSupport(StrEnum):
-    """Whether a broker can be asked which versions it takes: one that is ``old`` closes at the
-    question, one that is ``mute`` says nothing."""
+    """Whether a broker reports its API versions: an ``old`` one closes the connection when it is
+    asked, a ``mute`` one does not answer."""
 
     YOUNG = "young"
     OLD = "old"
@@ -115,24 +115,24 @@ class VersionSupport(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Which cluster a log belongs to. ``id`` is the cluster's own, or the name that the job
-    gives it; empty where there is neither. ``addresses`` are those it was reached at: brokers
-    and the servers of the job, some of them where there are very many."""
+    """The cluster that a log belongs to. ``id`` is its own id, or the name that the job gives it;
+    empty if it has neither. ``addresses``: its brokers and the job's servers, not all of them if
+    there are very many."""
 
     id: str = ""
     addresses: tuple[str, ...] = ()
 
     def is_other(self, than: Cluster) -> bool:
-        """True unless there is evidence that both are the same: an id, or else an address that
-        both have, since brokers move one at a time. A job may also call a cluster by one of the
-        addresses that it had."""
+        """True unless there is evidence that both are the same: the same id, or else a common
+        address, since brokers move one at a time. A job may also name a cluster by one of its
+        earlier addresses."""
         if self.id and than.id:
             return self.id != than.id
         return self.names.isdisjoint(than.names)
 
     @property
     def names(self) -> frozenset[str]:
-        """All that it may be known by."""
+        """Its id and addresses."""
         return frozenset({self.id, *self.addresses} - {""})
 
     def __str__(self) -> str:
@@ -146,11 +146,11 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who serves a partition now, and who might next. ``topic_id`` and ``epoch`` are None
-    where the broker is too old to have them. ``replica_ids`` are the ids of ``replicas``, in
-    the same order, where a dialect has them. ``is_replica``: the leader is away and this is
-    who stands in for it; it may be behind. ``copies``: how many replicas the partition has, with
-    those that are down; 0 where that is not told."""
+    """The broker that serves a partition now, and its possible successors. ``topic_id`` and
+    ``epoch`` are None if the broker is too old to have them. ``replica_ids`` are the ids of
+    ``replicas``, in the same order, where a dialect has them. ``is_replica``: the leader is down
+    and this replica serves the partition; it may lag behind. ``copies``: how many replicas the
+    partition has, including those that are down; 0 if unknown."""
 
     address: Address | None
     epoch: int | None = None
@@ -163,13 +163,12 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What one partition's log looked like at survey time.
+    """One partition's log at the time of the survey.
 
-    ``end_offset`` already honours the isolation that was asked for. ``size_bytes`` is the
-    leader's size on disk, None where it could not be had. ``borders``: the offsets at which
-    the log may be cut, sorted, where not every offset will do; None where it does.
-    ``epoch_is_read``: the leader's epoch is the one of the last batch, since the broker tells
-    none of its own; it may be older than the leader."""
+    ``end_offset`` is already the one for the requested isolation. ``size_bytes`` is the size on
+    the leader's disk, None if unknown. ``borders``: the offsets at which the log may be cut,
+    sorted; None if it may be cut at any offset. ``epoch_is_read``: the leader's epoch was taken
+    from the last batch, since the broker does not report it; it may be older than the leader."""
 
     partition: Partition
     leader: Leader
@@ -182,7 +181,7 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """The transaction that ends what may be read as committed: it begins at ``first_offset``.
+    """The transaction that holds back the last stable offset: it begins at ``first_offset``.
     ``last_write_ms``: the timestamp of its producer's last batch. None: the broker does not
     report it."""
 
@@ -194,8 +193,8 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """When a topic's old records are removed: as old as ``ms``, or where a log is larger than
-    ``bytes``. None: never for that reason, or not told."""
+    """When a topic's old records are removed: older than ``ms``, or beyond ``bytes`` of log. None:
+    never for that reason, or unknown."""
 
     ms: int | None = None
     bytes: int | None = None
@@ -203,22 +202,22 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All partitions of all topics of a job, in one look. ``offsets_for_times`` maps
-    (partition, time_ms) to the offset found, or None where no record is that late; those in
-    ``inexact`` are at or before it. ``elsewhere`` are partitions that are there and that the
-    job leaves out. ``entries`` has, for offsets that were asked for and that entries might
-    not begin at, where the entry they are in begins and ends.
+    """All partitions of all topics of a job at one moment. ``offsets_for_times`` maps
+    (partition, time_ms) to an offset, or None if no record is that late; those in ``inexact`` may
+    be before the exact one. ``elsewhere``: existing partitions that the job leaves out.
+    ``entries``: for requested offsets that may be inside an entry, where that entry begins and
+    ends.
 
-    ``epoch_ends``: where the records of the checkpoint's leader epoch end, of partitions whose
-    leader has changed since. ``agreed``: what was odd and was asked again, and who said the same.
+    ``epoch_ends``: the end offset of the checkpoint's leader epoch, for partitions whose leader
+    has changed since. ``agreed``: unexpected answers that were confirmed, and by which brokers.
 
-    ``retention`` is by topic, as far as it was told. ``expiring``: the first offset that will
-    not be too old by the time that all is expected to be read.
+    ``retention`` is by topic, where it is known. ``expiring``: the first offset that retention
+    will still have left when everything is expected to have been read.
 
-    ``unreachable`` are partitions that nobody serves, and why. Where brokers have names,
-    ``brokers`` are those that answered: of the others' partitions nothing is known. ``hidden``
-    are topics that are not there, or are not shown to this client. ``ages`` are those of the
-    brokers that were connected to. ``cluster`` is None where nobody was asked."""
+    ``unreachable``: partitions without a leader, and why. ``brokers``: where brokers have names,
+    those that answered; nothing is known about the partitions of the others. ``hidden``: topics
+    that do not exist or are not visible to this client. ``ages``: the version support of the
+    brokers that were connected to. ``cluster`` is None if no broker was asked."""
 
     taken_at_ms: int
     logs: dict[Partition, LogState]
@@ -263,10 +262,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A piece of a range: the unit a task reads. Slices of a range tile it exactly.
+    """A piece of a range: the unit a task reads. The slices of a range cover it exactly.
 
-    ``leader`` is where to ask first, a hint that may be stale when the slice is read.
-    ``is_urgent``: retention may take it soon, so it is read before others."""
+    ``leader`` is the broker to ask first: a hint that may be stale when the slice is read.
+    ``is_urgent``: retention may remove it soon, so it is read before others."""
 
     index: int
     partition: Partition
@@ -285,19 +284,19 @@ class Slice:
         return f"{self.partition} [{self.from_offset}, {self.until_offset})"
 
 
-# --- what became of it ------------------------------------------------------------------
+# --- the result of reading ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
     """A class for every offset of a range; the sum must equal its width. Where offsets are
-    bytes, ``landed`` counts records all the same, and ``lost`` counts bytes.
+    bytes, ``landed`` still counts records, and ``lost`` counts bytes.
 
     ``landed``: a row in the table. ``control``: a transaction marker. ``aborted``: a
-    record of a transaction that was rolled back. ``compacted``: the log no longer has it,
-    though the offsets around it are there. ``filtered``: given to the transform, which
-    made no row of it, or without any of the tags that are wanted. ``quarantined``: kept aside
-    as raw bytes. ``lost``: gone, and a policy allowed to go on."""
+    record of a transaction that was rolled back. ``compacted``: removed by log compaction, while
+    its neighbours are still there. ``filtered``: the transform made no row of it, or it has none of
+    the requested tags. ``quarantined``: kept as raw bytes. ``lost``: missing, and a policy allowed
+    the run to continue."""
 
     landed: int = 0
     control: int = 0
@@ -327,7 +326,7 @@ COUNT_NAMES: tuple[str, ...] = tuple(f.name for f in fields(Counts))
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One Parquet file that is written and not yet visible.
+    """One Parquet file that has been written and is not yet committed.
 
     ``path`` is relative to the table, with ``/``. ``stats`` is Delta's statistics JSON
     (``numRecords``, ``minValues``, ``maxValues``, ``nullCount``). ``partition_values``

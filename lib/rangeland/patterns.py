@@ -1,7 +1,7 @@
-"""Topics by pattern: regular expressions that take linear time, whatever they and the topics are.
+"""Topic patterns: regular expressions that match in linear time, for any pattern and topic.
 
-The expressions are RE2's, which Arrow carries: what Python's have, without lookaround and back
-references, since those cannot be matched in linear time. A pattern matches a whole name.
+They are RE2's, which come with Arrow: like Python's, but without lookaround and back references,
+which cannot be matched in linear time. A pattern matches a whole name.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from functools import lru_cache
 from typing import Final
 
 MAX_PATTERN: Final = 1_000
-"""Characters of a pattern."""
+"""Maximum length of a pattern, in characters."""
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises ValueError for what is not a pattern, saying why."""
+    """Raises ValueError with the reason if it is not a valid pattern."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"it has {len(pattern)} characters, and {MAX_PATTERN} are allowed")
     _matched(pattern, ("",))
@@ -23,7 +23,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def matching(pattern: str, topics: Iterable[str]) -> list[str]:
-    """Those that the pattern matches as a whole, in their order. Raises ValueError."""
+    """The topics whose whole name matches, in the given order. Raises ValueError."""
     listed = tuple(topics)
     found = _matched(_anchored(pattern), listed)
     return [topic for topic, is_match in zip(listed, found, strict=True) if is_match]
@@ -31,7 +31,7 @@ def matching(pattern: str, topics: Iterable[str]) -> list[str]:
 
 @lru_cache(10_000)
 def matches(pattern: str, topic: str) -> bool:
-    """Whether the pattern matches all of the topic's name. Raises ValueError."""
+    """Whether the pattern matches the whole name. Raises ValueError."""
     return bool(matching(pattern, (topic,)))
 
 
@@ -40,7 +40,7 @@ def _anchored(pattern: str) -> str:
 
 
 def _matched(pattern: str, texts: Sequence[str]) -> list[bool]:
-    # Here, since it takes a while: most jobs name their topics.
+    # Imported here because it is slow, and most jobs list their topics.
     import pyarrow as pa
     import pyarrow.compute as pc
 

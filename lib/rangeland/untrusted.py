@@ -1,9 +1,9 @@
 """Values from outside: JSON, whole numbers and addresses, each read within bounds.
 
-Brokers, registries, token endpoints, ledgers and files may hold anything at all. A reader here
-returns a value of the type that was asked for, or raises ``Unreadable``; the caller turns that
-into one of the errors of ``errors``, which says where the value came from. It never raises
-anything else, and what it costs is bounded by the size of the text.
+Brokers, registries, token endpoints, ledgers and files may contain anything. A reader here returns
+a value of the requested type or raises ``Unreadable``, and nothing else; the caller turns that into
+one of the errors of ``errors``, which names the source of the value. The cost is bounded by the
+size of the text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_PORT: Final = 65_535
 MAX_JSON_BYTES: Final = 64 << 20
 MAX_JSON_DEPTH: Final = 64
 SHOWN: Final = 40
-"""Characters of a number or a word that an error repeats."""
+"""How many characters of a value an error message repeats."""
 
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,19}")
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
@@ -31,7 +31,7 @@ _REQUIRED: Final = object()
 
 
 class Unreadable(ValueError):
-    """The text or value is not what was asked for. The caller knows where it came from."""
+    """The value does not have the requested form. The caller knows where it came from."""
 
 
 # --- JSON -------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def parse_json(
     except RecursionError:
         raise _too_deep() from None
     except UnicodeEncodeError:
-        raise Unreadable("it has half of a surrogate pair, which is no character") from None
+        raise Unreadable("it has half of a surrogate pair, which is not a character") from None
     except json.JSONDecodeError as error:
         raise Unreadable(f"it is not JSON: {error.msg} at character {error.pos}") from None
     except ValueError:  # Python limits the digits of a number
@@ -77,7 +77,7 @@ def _decoded(text: str | bytes | bytearray | memoryview, max_bytes: int) -> str:
         raise Unreadable(f"it is longer than {max_bytes} bytes")
     try:
         if isinstance(text, str):
-            text.encode()  # what a command line could not decode stands there as surrogates
+            text.encode()  # bytes of a command line that are not UTF-8 show as surrogates
             return text
         return str(text, "utf-8")
     except UnicodeError:
@@ -151,7 +151,7 @@ class JsonFields:
         return iter(self._values)
 
     def get(self, name: str) -> Any:
-        """As it is; None where it is missing."""
+        """The value as it is; None if it is missing."""
         return self._values.get(name)
 
     def text(self, name: str, default: Any = _REQUIRED) -> str:
@@ -162,7 +162,7 @@ class JsonFields:
         return None if self._values.get(name) is None else self.text(name)
 
     def word(self, name: str) -> str:
-        """A text, or a number or a truth value as a text."""
+        """A string; a number or a boolean as a string."""
         found = self._values.get(name)
         return str(found) if isinstance(found, int | float) else self.text(name)
 
@@ -244,7 +244,7 @@ def parse_address(text: str) -> Address:
 
 
 def _shown(value: object) -> str:
-    """Enough for a person to find it, and never much of it."""
+    """Enough of the value for a person to find it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int) and value.bit_length() > 128:

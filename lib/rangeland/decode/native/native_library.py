@@ -57,7 +57,7 @@ def load_library() -> ctypes.CDLL:
 
 def _missing(why: str) -> UsageError:
     return UsageError(
-        f"records cannot be decoded on {platform.node()} without the compiled kernel",
+        f"the compiled decode kernel cannot be loaded on {platform.node()}",
         why=why,
         do="Install rangeland with pip on this platform (it compiles its kernel), "
         "or add the library for this platform to the archive that is sent to the workers",
