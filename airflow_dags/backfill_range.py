@@ -1,8 +1,8 @@
-"""Lands one range of a log, of your choice, beside the scheduled runs.
+"""Lands one range of a log, independently of the scheduled runs.
 
-Give **offsets** (with topic and partition) or **times** (of all topics of the job, or of one
-partition). What is in the table already is left out, and the scheduled runs go on from where
-they were. A dry run shows what would be landed and writes nothing.
+Give **offsets** (with topic and partition) or **times** (for all topics of the job, or for one
+partition). What is in the table already is left out, and the scheduled runs continue from their
+checkpoint. A dry run shows what would be landed and writes nothing.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ with DAG(
             type="string",
             minLength=1,
             title="Job file",
-            description="Which log and which table; a path on the workers.",
+            description="Names the log and the table; a path on the workers.",
         ),
         "topic": Param(
             None,
             type=["null", "string"],
             title="Topic",
-            description="Needed for offsets. Leave it empty for times of all topics.",
+            description="Required for offsets. Leave it empty for times of all topics.",
         ),
         "partition": Param(
             None,
@@ -60,7 +60,7 @@ with DAG(
             description="Its number. Leave it empty for times of all partitions.",
         ),
         "from_offset": offset("From offset", "The first offset to land."),
-        "until_offset": offset("Until offset", "The first offset not to land any more."),
+        "until_offset": offset("Until offset", "The first offset that is not landed."),
         "dry_run": Param(
             True,
             type="boolean",
@@ -69,14 +69,14 @@ with DAG(
         ),
         "from_time": time("From time", "Lands from the first record at or after this time."),
         "until_time": time(
-            "Until time", "Lands what stands before the first record at or after this time."
+            "Until time", "Lands everything before the first record at or after this time."
         ),
     },
 ):
 
     @task(retries=0)
     def read_form(params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Refuses what makes no sense before anything is started."""
+        """Refuses an invalid form before anything is started."""
         given = params or {}
         try:
             from_bound, until_bound = asked_range(given)
@@ -92,6 +92,6 @@ with DAG(
         from_bound=asked["from"],
         until_bound=asked["until"],
         preview=asked["dry_run"],
-        # An alias, since a dry run has no event, and the job is known only now.
+        # An alias, since a dry run emits no event, and the job is known only at run time.
         outlets=[AssetAlias("rangeland-backfills")],
     )

@@ -1,6 +1,6 @@
-"""What the DAGs beside this package are made of: an operator, a sensor and its trigger.
+"""The operator, sensor and trigger of the DAGs in this folder.
 
-Airflow and the ``rangeland`` command share no Python: the command runs in the environment
-that has Spark, as a process, and its answer is one line of JSON. So nothing here imports
-``rangeland`` or PySpark, and a DAG file parses in an environment that has neither.
+Airflow and the ``rangeland`` command share no Python environment: the command runs as a process,
+in the environment that has Spark, and its result is one line of JSON. Nothing here imports
+``rangeland`` or PySpark, so a DAG file parses in an environment that has neither.
 """

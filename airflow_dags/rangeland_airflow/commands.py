@@ -1,7 +1,7 @@
-"""Command lines for the ``rangeland`` command, and what its answers mean to a scheduler.
+"""Command lines for the ``rangeland`` command, and what its results mean to a scheduler.
 
-Values in, values out: no Airflow, no process, only the standard library. The contract it
-holds on to is the command's own: exit codes, and one JSON object as the last line of stdout.
+Pure, and only the standard library. It relies on the command's contract: exit codes, and one
+JSON object as the last line of stdout.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Params = Mapping[str, Any]
 
 
 class BadRequest(ValueError):
-    """What was asked for makes no sense; the text says what to change."""
+    """The request makes no sense; the text says what to change."""
 
 
 # --- command lines ----------------------------------------------------------------------
@@ -31,7 +31,7 @@ class BadRequest(ValueError):
 def backfill_command(
     program: str, job_file: str, from_bound: str, until_bound: str, dry_run: bool = False
 ) -> list[str]:
-    """``program`` is all that stands before the job file, split as a shell would:
+    """``program`` is everything before the job file, split as a shell would split it:
     ``rangeland backfill``, or ``spark-submit ... jobs/backfill_range.py``."""
     _require_bounds(from_bound, until_bound)
     bounds = ["--from", from_bound, "--until", until_bound]
@@ -71,24 +71,24 @@ def _require_bounds(*bounds: str) -> None:
 
 
 def asked_range(params: Params) -> tuple[str, str]:
-    """``--from`` and ``--until`` of a filled-in form. Raises BadRequest for what is missing,
-    given twice, or upside down."""
+    """``--from`` and ``--until`` of a completed form. Raises BadRequest for a value that is
+    missing or given twice, and for an empty range."""
     offsets, times = _pair(params, "offset"), _pair(params, "time")
     if offsets and times:
         raise BadRequest("Give offsets or times, not both: clear one of the two pairs.")
-    place = _place(params)
+    partition = _partition_of(params)
     if times:
         begins, ends = (_as_time(text) for text in times)
         if begins >= ends:
             raise BadRequest(f"From time {times[0]} is not before until time {times[1]}.")
-        return _bound(place, times[0]), _bound(place, times[1])
+        return _bound(partition, times[0]), _bound(partition, times[1])
     if not offsets:
         raise BadRequest("Give a range: from offset and until offset, or from time and until time.")
-    if place is None:
+    if partition is None:
         raise BadRequest("Offsets need a topic and a partition: an offset means one log.")
     if offsets[0] >= offsets[1]:
         raise BadRequest(f"From offset {offsets[0]} is not below until offset {offsets[1]}.")
-    return _bound(place, offsets[0]), _bound(place, offsets[1])
+    return _bound(partition, offsets[0]), _bound(partition, offsets[1])
 
 
 def _pair(params: Params, kind: str) -> tuple[Any, Any] | None:
@@ -99,7 +99,7 @@ def _pair(params: Params, kind: str) -> tuple[Any, Any] | None:
     return None if begin is None else (begin, end)
 
 
-def _place(params: Params) -> tuple[str, int] | None:
+def _partition_of(params: Params) -> tuple[str, int] | None:
     topic, partition = _given(params, "topic"), _given(params, "partition")
     if (topic is None) != (partition is None):
         missing = "topic" if topic is None else "partition"
@@ -122,18 +122,18 @@ def _as_time(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _bound(place: tuple[str, int] | None, value: str | int) -> str:
-    if place is None:
+def _bound(partition: tuple[str, int] | None, value: str | int) -> str:
+    if partition is None:
         return str(value)
-    topic, partition = place
-    return json.dumps({topic: {str(partition): value}})
+    topic, number = partition
+    return json.dumps({topic: {str(number): value}})
 
 
-# --- answers ----------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------
 
 
 def read_answer(stdout: str) -> Answer:
-    """The JSON object on the last line of stdout; empty where there is none."""
+    """The JSON object on the last line of stdout; empty if there is none."""
     lines = stdout.strip().splitlines()
     try:
         found = json.loads(lines[-1]) if lines else {}
@@ -146,25 +146,25 @@ def failure_text(code: int, answer: Answer) -> str:
     """One paragraph for the task's log: what happened, and the three answers of the error."""
     if "message" not in answer:
         ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"The command {ended} and left no answer; what it said stands above."
-    asides = [f"{key}: {answer[key]}" for key in ("data", "retry", "acts") if answer.get(key)]
-    return " | ".join([f"{answer.get('error')} (exit {code}): {answer['message']}", *asides])
+        return f"The command {ended} and printed no result; its output is above."
+    details = [f"{key}: {answer[key]}" for key in ("data", "retry", "acts") if answer.get(key)]
+    return " | ".join([f"{answer.get('error')} (exit {code}): {answer['message']}", *details])
 
 
-def judge_look(code: int, answer: Answer) -> dict[str, str]:
-    """What one look at the logs means to who waits: ``state`` is reached, waiting or failed.
+def judge_reached(code: int, answer: Answer) -> dict[str, str]:
+    """What one check of the logs means: ``state`` is reached, waiting or failed.
 
-    A broker that is down is waited for, as is all else that is worth another try."""
+    A broker that is down is waited for, as is everything else that is worth a retry."""
     if code == 0:
-        return {"state": "reached", "text": look_text(answer)}
+        return {"state": "reached", "text": reached_text(answer)}
     if code != TRY_AGAIN_LATER:
         return {"state": "failed", "text": failure_text(code, answer)}
-    text = look_text(answer) if "reached" in answer else failure_text(code, answer)
+    text = reached_text(answer) if "reached" in answer else failure_text(code, answer)
     return {"state": "waiting", "text": text}
 
 
-def look_text(answer: Answer) -> str:
-    """One line: which partitions are waited for, or how it was reached."""
+def reached_text(answer: Answer) -> str:
+    """One line: which partitions are waited for, or that all have been reached."""
     partitions: list[Answer] = answer.get("partitions", [])
     waiting = [p for p in partitions if p["state"] == "waiting"]
     if waiting:
@@ -176,7 +176,7 @@ def look_text(answer: Answer) -> str:
 
 
 def result_text(answer: Answer) -> str:
-    """What a backfill or its dry run did, as a headline and a table of ranges and counts."""
+    """The result of a backfill or dry run, as a headline and a table of ranges and counts."""
     counts: tuple[str, ...] = ()
     if "hash" in answer:
         lines = [
@@ -200,10 +200,10 @@ def result_text(answer: Answer) -> str:
 
 
 def event_extra(answer: Answer) -> dict[str, Any]:
-    """What an asset's event says of a landing: which offsets, in which version of the table.
+    """The content of an asset's event: which offsets, in which version of the table.
 
-    Events come at least once: an attempt that landed and died before it could say so is
-    followed by one with ``already-landed``, whose ranges are under ``already_landed``."""
+    Events are delivered at least once: an attempt that landed and died before it could report
+    is followed by one with ``already-landed``, whose ranges are under ``already_landed``."""
     return {
         "job": answer["job"],
         "state": answer["state"],

@@ -1,7 +1,7 @@
-"""An operator that lands a range by the ``rangeland`` command, and what it is set up with.
+"""An operator that lands a range with the ``rangeland`` command, and its configuration.
 
-Only exit 75 is worth a retry, and says so by itself: it raises AirflowException, for which
-Airflow's ``retries`` apply. All else would fail again, and raises AirflowFailException.
+Only exit 75 is worth a retry: it raises AirflowException, to which Airflow's ``retries`` apply.
+Everything else would fail again, and raises AirflowFailException.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ HOME = Path(__file__).parents[2]
 
 
 def program() -> str:
-    """The command and its first words. Asked for when a task runs, never when a DAG is read."""
+    """The command. Read when a task runs, never when a DAG is parsed."""
     return str(Variable.get("rangeland_command", default="rangeland"))
 
 
 def landing_program() -> str:
-    """What lands a range: all words before the job file. On a cluster, spark-submit's."""
+    """The command that lands a range, up to the job file. On a cluster, spark-submit's."""
     return str(Variable.get("rangeland_backfill_command", default=f"{program()} backfill"))
 
 
 def directory() -> str:
-    """Where the command runs: relative paths, of job files and in them, begin here."""
+    """The working directory: relative paths, of job files and in them, start here."""
     return str(Variable.get("rangeland_directory", default=str(HOME)))
 
 
 def retrying(first_delay_s: float) -> dict[str, Any]:
-    """``default_args`` for tasks that wait for brokers: about two hours of patience, doubled
-    from the first delay up to half an hour."""
+    """``default_args`` for tasks that wait for brokers: about two hours of retries, with delays
+    that double from the first one up to half an hour."""
     return {
         "retries": 8,
         "retry_delay": timedelta(seconds=first_delay_s),
@@ -59,7 +59,7 @@ def retrying(first_delay_s: float) -> dict[str, Any]:
 
 
 def asset_of(job: str) -> Asset:
-    """The asset that stands for what a job has landed: schedule other DAGs on it."""
+    """The asset of what a job has landed: schedule other DAGs on it."""
     return Asset(name=f"rangeland-{job}", uri=f"x-rangeland://jobs/{job}", group="rangeland")
 
 
@@ -101,16 +101,18 @@ class RangelandBackfillOperator(BaseOperator):
         code, stdout = self._run(arguments)
         answer = read_answer(stdout)
         if code == TRY_AGAIN_LATER or (self._command is not None and self._command.stopped):
-            # Stopped from outside, as by a worker that goes down: that says nothing of the run.
+            # Stopped from outside, for example by a worker that shuts down: not the run's fault.
             raise AirflowException(failure_text(code, answer))
         if code != 0:
             raise AirflowFailException(failure_text(code, answer))
         if not answer:
-            raise AirflowFailException("The command ended well and left no JSON: is it rangeland?")
+            raise AirflowFailException(
+                "The command succeeded and printed no JSON: is it rangeland?"
+            )
         for line in result_text(answer).splitlines():
             self.log.info("%s", line)
         if not self.preview:
-            self._tell_assets(context, answer)
+            self._emit_events(context, answer)
         return answer
 
     def on_kill(self) -> None:
@@ -128,7 +130,7 @@ class RangelandBackfillOperator(BaseOperator):
             ) from error
         return self._command.follow(lambda line: self.log.info("%s", line))
 
-    def _tell_assets(self, context: Context, answer: dict[str, Any]) -> None:
+    def _emit_events(self, context: Context, answer: dict[str, Any]) -> None:
         events, extra = context["outlet_events"], event_extra(answer)
         for outlet in self.outlets:
             if isinstance(outlet, AssetAlias):

@@ -1,8 +1,8 @@
-"""The ``rangeland`` command as a process, for a task (which waits) and a trigger (which may not).
+"""The ``rangeland`` command as a process, for a task (may block) and a trigger (may not).
 
-The process leads a group of its own, so that ending it reaches its JVM and nobody else.
-It is asked to end first (SIGTERM: it then says how things stand) and killed after a while;
-either is safe, since a landing is whole or not there. No Airflow here.
+The process leads its own process group, so that ending it reaches its JVM and nothing else.
+It is first asked to end (SIGTERM: it then reports the state of the run), and killed after a
+while. Both are safe, since a landing is complete or absent. No Airflow here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ POLL_S = 0.05
 
 
 class Command:
-    """A command under way; started by the constructor. Raises OSError if it cannot be."""
+    """A running command, started by the constructor. Raises OSError if it cannot be started."""
 
     def __init__(self, arguments: Sequence[str], directory: str) -> None:
         self.stopped = False
-        # A file, since nobody reads stdout while stderr is followed. Closed by `follow`.
+        # A file, since stdout is not read while stderr is followed. Closed by `follow`.
         self._stdout = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
@@ -45,9 +45,9 @@ class Command:
             raise
 
     def follow(self, tell: Callable[[str], None]) -> tuple[int, str]:
-        """Tells each line of stderr as it comes; exit code and stdout once it has ended.
+        """Passes each line of stderr to ``tell``; returns exit code and stdout at the end.
 
-        However this is left, the process is gone."""
+        However this ends, the process is gone afterwards."""
         assert self._process.stderr is not None
         try:
             with self._process.stderr:
@@ -64,8 +64,8 @@ class Command:
     def stop(self) -> None:
         """Asks it to end, waits, and kills what is left of its group.
 
-        Made for signal handlers too: ``Popen.wait`` would wait for a lock that the code it
-        has interrupted may hold."""
+        Safe in signal handlers: ``Popen.wait`` would wait for a lock that the interrupted code
+        may hold."""
         if self._process.poll() is not None:
             return
         self.stopped = True
@@ -81,11 +81,11 @@ class Command:
 
 
 async def ask(arguments: Sequence[str], directory: str, timeout_s: float) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a short command, without holding up the event loop.
+    """Exit code, stdout and stderr of a short command, without blocking the event loop.
 
-    Raises TimeoutError. Cancelled or late, the process is gone."""
+    Raises TimeoutError. After a timeout or cancellation, the process is gone."""
     # Files, not pipes: a pipe stays open as long as a child of the command holds it, and asyncio
-    # would keep the ended process until the event loop is gone.
+    # would keep the ended process until the event loop ends.
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         process = await asyncio.create_subprocess_exec(
             *arguments,
@@ -105,7 +105,7 @@ async def ask(arguments: Sequence[str], directory: str, timeout_s: float) -> tup
 
 
 async def _wait_through_cancellations(process: asyncio.subprocess.Process) -> None:
-    """Until a killed process is gone, however often this task is cancelled meanwhile."""
+    """Waits until a killed process is gone, even if this task is cancelled meanwhile."""
     ended = asyncio.ensure_future(process.wait())
     cancelled: asyncio.CancelledError | None = None
     while not ended.done():

@@ -1,7 +1,7 @@
-"""A deferrable sensor: the logs of a job have come as far as a time or an offset.
+"""A deferrable sensor: waits until the logs of a job have reached a time or an offset.
 
-It looks once in the worker, which costs a second and tells a wrong topic at once, and only
-then hands over to the triggerer. No worker is held while it waits.
+It checks once in the worker, which takes a second and detects a wrong topic at once, and only
+then defers to the triggerer. No worker is occupied while it waits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from .commands import BadRequest, judge_look, reached_command, read_answer
+from .commands import BadRequest, judge_reached, reached_command, read_answer
 from .operators import directory, program
 from .running import Command
 from .triggers import LogReachedTrigger
@@ -28,7 +28,7 @@ class LogReachedSensor(BaseSensorOperator):
 
     A time is reached when every partition holds a record at or after it. A partition that
     nobody writes to never does: with ``idle_after`` it counts as idle that long after the
-    time, by the clock of the machine that asks. ``timeout`` (seconds) ends the wait."""
+    time, by the clock of this machine. ``timeout`` (seconds) ends the wait."""
 
     template_fields: Sequence[str] = ("job_file", "until_bound")
     ui_color = "#e6e2f5"
@@ -56,7 +56,7 @@ class LogReachedSensor(BaseSensorOperator):
         except (BadRequest, OSError) as error:
             raise AirflowFailException(str(error)) from error
         code, stdout = command.follow(lambda line: self.log.info("%s", line))
-        look = judge_look(code, read_answer(stdout))
+        look = judge_reached(code, read_answer(stdout))
         if look["state"] != "waiting":
             self.resume(context, look)
             return

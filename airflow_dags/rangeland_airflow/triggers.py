@@ -1,7 +1,7 @@
-"""Waiting for a log without a worker: looks at it, and sleeps in between.
+"""Waits for a log without a worker: checks it, and sleeps in between.
 
-Everything it knows is in its arguments, so a triggerer that is restarted goes on waiting.
-A broker that is down is waited for and said; what a retry would not mend ends the wait.
+All its state is in its arguments, so a restarted triggerer continues to wait. A broker that is
+down is logged and waited for; an error that a retry would not fix ends the wait.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from .commands import failure_text, judge_look, read_answer
+from .commands import failure_text, judge_reached, read_answer
 from .running import ask
 
-LOOK_TIMEOUT_S = 300.0
+CHECK_TIMEOUT_S = 300.0
 
 
 class LogReachedTrigger(BaseTrigger):
@@ -50,9 +50,9 @@ class LogReachedTrigger(BaseTrigger):
 
     async def _look(self) -> dict[str, str]:
         try:
-            code, stdout, stderr = await ask(self.arguments, self.directory, LOOK_TIMEOUT_S)
+            code, stdout, stderr = await ask(self.arguments, self.directory, CHECK_TIMEOUT_S)
         except TimeoutError:
-            return {"state": "waiting", "text": f"no answer in {LOOK_TIMEOUT_S:.0f} s"}
+            return {"state": "waiting", "text": f"no answer in {CHECK_TIMEOUT_S:.0f} s"}
         except OSError as error:
             text = f"{self.arguments[0]} could not be started: {error}"
             return {"state": "failed", "text": text}
@@ -60,4 +60,4 @@ class LogReachedTrigger(BaseTrigger):
         if not answer:
             last = (stderr.strip().splitlines() or [""])[-1]
             return {"state": "failed", "text": f"{failure_text(code, answer)} {last}"}
-        return judge_look(code, answer)
+        return judge_reached(code, answer)

@@ -179,7 +179,7 @@ def test_a_failure_says_what_happened_and_the_three_answers() -> None:
     text = commands.failure_text(66, answer)
     assert text == "RangeLost (exit 66): gone. | data: safe | retry: no | acts: you"
     assert "signal 9" in commands.failure_text(-9, {})
-    assert "exit code 1 and left no answer" in commands.failure_text(1, {})
+    assert "exit code 1 and printed no result" in commands.failure_text(1, {})
 
 
 WAITING = {"topic": "orders", "partition": 0, "broker": None, "state": "waiting", "end": 7}
@@ -200,6 +200,6 @@ IDLE = {**WAITING, "partition": 1, "state": "idle"}
 def test_only_what_may_come_is_waited_for(
     code: int, answer: dict[str, Any], state: str, said: str
 ) -> None:
-    look = commands.judge_look(code, answer)
+    look = commands.judge_reached(code, answer)
     assert look["state"] == state
     assert said in look["text"]
