@@ -1,7 +1,6 @@
-"""What the commands hand back, as values: for people through ``pictures``, for machines as
-the JSON of the contract.
+"""The results of commands as values: ``render`` draws them for people, ``to_json`` is for machines.
 
-Every ``to_json`` here is part of the contract: its keys are held by tests.
+The keys of every ``to_json`` are a public contract, which tests check.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ State = Literal["landed", "nothing", "already-landed"]
 
 
 def partition_json(partition: Partition) -> dict[str, Any]:
-    """The three keys that name a partition everywhere."""
+    """The three keys that identify a partition everywhere."""
     return {
         "topic": partition.topic,
         "partition": partition.number,
@@ -44,7 +43,7 @@ def range_json(r: Range) -> dict[str, Any]:
 
 
 def loss_json(loss: LossEvent) -> dict[str, Any]:
-    """A verdict as the ledger has it."""
+    """A loss as in the ledger."""
     return {
         **range_json(loss.range),
         "count": loss.range.width,
@@ -59,15 +58,13 @@ def loss_json(loss: LossEvent) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Of ``run``, ``apply`` and ``backfill``.
+    """The result of ``run``, ``apply`` and ``backfill``.
 
-    ``ranges``, ``rows``, ``files`` and ``bytes_written`` are what this call has brought into
-    the table, and nothing that another driver has or that was there before: that is
-    ``already``, as far as it was asked for or met. Drivers that share a plan have brought it
-    together: each tells all of it. ``recovered`` are the sequences of plans
-    that an earlier or another driver had entered and this one has finished. ``losses`` are
-    the verdicts on what these plans could not land. With a transform
-    ``rows`` need not be the landed offsets."""
+    ``ranges``, ``rows``, ``files`` and ``bytes_written`` are what this call has landed. What was
+    landed before, or by another driver, is in ``already``. Drivers that share a plan each report
+    all of it. ``recovered`` are the sequences of plans that another driver had entered and this
+    one has finished. ``losses`` are what these plans could not land. With a transform, ``rows``
+    may differ from the number of landed offsets."""
 
     job: str
     application: str
@@ -87,7 +84,7 @@ class RunResult:
     losses: tuple[LossEvent, ...] = ()
     replaced: ReplacedRange | None = None
     passed_over: tuple[Range, ...] = ()
-    """What the checkpoint was moved over: no later run lands it."""
+    """What the checkpoint was moved past: no later run lands it."""
 
     @property
     def counts(self) -> Counts:
@@ -121,10 +118,10 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class PlanPreview:
-    """Of ``plan``: what a run would do now. ``pending`` are plans that would be finished
-    first. ``logs`` is what the survey saw; ``tasks`` how many Spark tasks would read.
-    ``location`` is the URI that the table's path means here; None for a name in a catalog.
-    ``speed`` is how fast a run is expected to read."""
+    """The result of ``plan``: what a run would do now. ``pending`` are plans that would be finished
+    first, ``logs`` what the survey found, ``tasks`` how many Spark tasks would read. ``location``
+    is the full URI of the table's path; None for a name in a catalog. ``speed`` is how fast a run
+    is expected to read."""
 
     draft: PlanDraft
     table: str
@@ -137,7 +134,7 @@ class PlanPreview:
 
     @property
     def seen(self) -> tuple[Loss, ...]:
-        """The losses beside the plan."""
+        """The losses that are not part of the plan itself."""
         return self.draft.seen({log.partition: log for log in self.logs})
 
     def to_json(self) -> dict[str, Any]:
@@ -165,10 +162,10 @@ class PlanPreview:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """``checkpoint`` and ``group_offset`` are None where there is none yet. ``landed`` are the
-    offsets of this log that are dealt with, by whichever way they came. ``lag_ms`` is the age
-    of the first record that is not landed, None where there is none or it has no time;
-    ``owner`` is the group's member that holds the partition now."""
+    """``checkpoint`` and ``group_offset`` are None if there is none yet. ``landed`` are the offsets
+    of this log that any run or backfill has accounted for. ``lag_ms`` is the age of the first
+    record that is not landed; None if there is none or it has no timestamp. ``owner`` is the
+    member of the group that currently has the partition."""
 
     partition: Partition
     checkpoint: int | None
@@ -180,29 +177,29 @@ class PartitionStatus:
     lag_ms: int | None = None
     owner: str | None = None
     held: LossEvent | None = None
-    """Why a policy has left it at its checkpoint, where it still has cause to."""
+    """Why a policy holds it at its checkpoint, if it still does."""
     high_watermark: int | None = None
     last_stable_offset: int | None = None
-    """None where the broker does not report it, or its dialect has no transactions."""
+    """None if the broker does not report it, or the dialect has no transactions."""
     open_transaction: OpenTransaction | None = None
     open_for_ms: int | None = None
-    """How old the first record of the open transaction is."""
+    """The age of the first record of the open transaction."""
 
     @property
     def passed_over(self) -> tuple[Interval, ...]:
-        """Offsets of the log between the first that was landed and the checkpoint that
-        nothing has landed: a run that was told to begin later has left them out."""
+        """Offsets of the log between the first landed one and the checkpoint that were never
+        landed, because a run was asked to begin after them."""
         end = max(self.start, self.checkpoint or 0)
         return tuple(overlap((self.start, end), never_landed(self.landed, self.checkpoint)))
 
     @property
     def held_back(self) -> int:
-        """Offsets that are in the log and cannot be read yet, behind an open transaction."""
+        """Offsets in the log that cannot be read yet, because of an open transaction."""
         return max(0, (self.high_watermark or 0) - self.end)
 
     @property
     def lag(self) -> int:
-        """Up to the high watermark: what an open transaction holds back is not landed either."""
+        """Up to the high watermark, including what an open transaction holds back."""
         begin = self.checkpoint if self.checkpoint is not None else self.start
         return max(0, self.end + self.held_back - begin)
 
@@ -233,7 +230,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """The job's group as its home shows it. ``why`` it could not be seen, empty if it was."""
+    """The job's group as its backend reports it; ``why`` says why that failed."""
 
     id: str
     home: str = ""
@@ -262,7 +259,7 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Of ``status``: where the job stands against its logs."""
+    """The result of ``status``: the job compared with its logs."""
 
     job: str
     table: str
@@ -273,9 +270,9 @@ class Status:
     recent: tuple[dict[str, Any], ...] = ()
     group: GroupStatus | None = None
     losses: tuple[LossEvent, ...] = ()
-    """The latest that the ledger has of this job."""
+    """The latest losses of this job in the ledger."""
     warnings: tuple[str, ...] = ()
-    """Settings of the table that will make trouble, and why no run would land in it now."""
+    """Problematic settings of the table, and why a run would not land in it now."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -297,9 +294,9 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Of ``check``: each thing looked at, whether it is well, and what was seen.
+    """The result of ``check``: each thing checked, whether it is well, and what was found.
 
-    ``error`` is the first finding that is not well, as a class, and ``exit_code`` its code."""
+    ``error`` is the class name of the first problem, and ``exit_code`` its exit code."""
 
     job: str
     findings: tuple[tuple[str, bool, str], ...] = field(default=())
@@ -321,7 +318,7 @@ class CheckResult:
         }
 
     def _failure(self) -> dict[str, Any]:
-        """The keys that every error has, where something is not well."""
+        """The keys that every error has, if there is a problem."""
         bad = next((seen for _, well, seen in self.findings if not well), None)
         if bad is None or self.error is None:
             return {}
@@ -330,8 +327,8 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """Of ``verify``: what the table has of all that was landed in it. ``pieces`` are the
-    landed ranges that are in force; the lists of ranges are those of ``planning.audit``."""
+    """The result of ``verify``: what the table has of all that was landed in it. ``pieces`` are the
+    landed ranges that count; ``audit`` is the comparison with the table."""
 
     job: str
     table: str
@@ -342,7 +339,7 @@ class VerifyResult:
     missing_files: tuple[str, ...] = ()
     seconds: float = 0.0
     passed_over: tuple[Range, ...] = ()
-    """What no landing has brought, and no run of this job will: its checkpoint is past it."""
+    """What was never landed, and no run of this job will: its checkpoint is past it."""
 
     @property
     def is_well(self) -> bool:
@@ -373,9 +370,9 @@ class VerifyResult:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Of ``find``. ``state``: *landed* has a row; *no-row* was a marker, aborted, compacted
-    or lost; *missing* had a row; *no-row-or-missing* is one of the two, which the ledger has
-    not kept; *not-landed*; *stranger* has a row that no landing brought."""
+    """The result of ``find``. ``state``: *landed* has a row; *no-row* was a marker, aborted,
+    compacted or lost; *missing* had a row; *no-row-or-missing* is one of the two, the ledger does
+    not know which; *not-landed*; *stranger* has a row that no landing brought."""
 
     partition: Partition
     offset: int
@@ -390,7 +387,7 @@ class Finding:
     range: Range | None = None
     earlier: tuple[tuple[str, int], ...] = ()
     why: str = ""
-    """It is not landed, as far as the ledger tells."""
+    """Why it is not landed, as far as the ledger knows."""
 
     @property
     def landed_at(self) -> str | None:

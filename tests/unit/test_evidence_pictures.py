@@ -37,7 +37,7 @@ def test_holes_and_duplicates_are_named_and_drawn_with_the_remedy() -> None:
     assert "missing: orders/0 [150, 160), 10 offsets" in text
     assert "more rows than were landed: orders/1 [3, 4), 1 offset" in text
     assert "rows that no landing brought: orders/1 [90, 91)" in text
-    assert "gone from the store: part-1.parquet" in text
+    assert "missing from the store: part-1.parquet" in text
     assert "rangeland backfill JOB.yaml --missing" in text
     assert "x" in lines_with(text, "orders/0")[0][1]
     assert "is there once" not in text
@@ -96,7 +96,7 @@ def test_a_replaced_range_says_what_has_changed() -> None:
 def test_what_runs_have_passed_over_is_listed_and_is_no_damage() -> None:
     over = replace(verified(Audit()), passed_over=(Range(P0, 20, 60),))
     text = " ".join(drawn(verify_picture(over)).split())
-    assert "passed over: never landed, and the checkpoint is past it; a backfill lands it" in text
+    assert "passed over: never landed, and before the checkpoint; a backfill lands it" in text
     assert "orders/0 [20, 60), 40 offsets" in text
     assert over.is_well
     (told,) = over.to_json()["passed_over"]

@@ -46,7 +46,7 @@ def test_a_run_says_of_each_loss_what_was_done_and_what_was_seen() -> None:
 def test_what_the_log_cannot_give_of_the_quarantine_is_not_said_to_be_held() -> None:
     still = replace(loss("hold"), application="rangeland/orders/reread/c17977143f16")
     text = drawn(result_picture(run_with(still)))
-    assert "not whole in the log either: orders/3 [1000, 1010) corrupt" in text
+    assert "damaged in the log as well: orders/3 [1000, 1010) corrupt" in text
     assert "held" not in text
 
 

@@ -70,7 +70,7 @@ def test_a_plan_names_what_it_leaves_out_and_why() -> None:
     assert "already landed, left out: orders/1 [0, 4000)" in text
     assert "held back: orders/5 [3, 4) is recreated: the log begins at 4" in text
     assert "lost, as the policy allows: orders/0 [1000, 1200) is expired" in text
-    assert "Plan 12 (10 offsets) was entered and has not landed" in text
+    assert "Plan 12 (10 offsets) was entered but has not landed" in text
 
 
 def test_an_empty_plan_says_why_it_is_empty() -> None:
@@ -78,8 +78,8 @@ def test_an_empty_plan_says_why_it_is_empty() -> None:
     landed = plan_picture(made.a_preview([], already=(made.a_range(0, 0, 5),)))
     held = plan_picture(made.a_preview([], held=(made.a_loss(0, 0, 5),)))
     assert "no new offsets in 2 partitions" in drawn(nothing_new)
-    assert "is landed already" in drawn(landed)
-    assert "held back by the policy" in drawn(held)
+    assert "is already landed" in drawn(landed)
+    assert "the policy holds back what is new" in drawn(held)
 
 
 @pytest.mark.parametrize("width", [80, 100])

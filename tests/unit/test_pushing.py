@@ -102,7 +102,7 @@ def test_status_shows_the_members_or_why_they_are_not_to_be_seen() -> None:
     assert "group g: stable, 2 members, kept by the coordinator" in lines
     assert "m-1 at h1: 2 partitions\n" in lines
     assert "c-9 at h2: 0 partitions, not a driver of this job" in lines
-    assert "not to be seen: it is away" in drawn(*group_lines(GroupStatus("g", why="it is away")))
+    assert "unavailable: it is away" in drawn(*group_lines(GroupStatus("g", why="it is away")))
     assert group_lines(None) == []
 
 

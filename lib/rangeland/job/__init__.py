@@ -1,6 +1,6 @@
-"""The job file: its text, the words in it, its models, and what connections need of it.
+"""The job file: its text, the values in it, its models, and the settings derived from it.
 
-``document`` has the whole; the rest of this folder is what it is made of, and made into.
+``job_file`` has the whole; the other modules are its parts, and what is derived from it.
 """
 
 from rangeland.job.job_file import Group, Job, Sink

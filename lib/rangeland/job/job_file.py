@@ -268,7 +268,7 @@ class Group(Section):
 
 
 class Job(Section):
-    """One job file, checked."""
+    """One job file, validated."""
 
     job: str = Field(
         pattern=r"^[a-z0-9][a-z0-9._-]*$",
@@ -296,7 +296,7 @@ class Job(Section):
         for pattern in self.policy.topics if self.source.topics else ():
             rule = TopicRule(pattern, ())
             if not any(rule.matches(topic) for topic in self.source.topics):
-                expected = f"topics of this job, and {pattern!r} is none"
+                expected = f"a topic of this job, which {pattern!r} is not"
                 raise MisplacedKey(expected, "policy", "topics", pattern)
         return self
 
@@ -307,19 +307,19 @@ class Job(Section):
         dialect = self.source.dialect
         has_times = load_dialect(dialect).capabilities.has_timestamps
         if timed and not has_times and not self.sink.transform:
-            expected = f"other columns than {timed[0]}: messages of {dialect} have no timestamp"
+            expected = f"columns other than {timed[0]}: messages of {dialect} have no timestamp"
             raise MisplacedKey(expected, "sink", "partition_by")
         return self
 
     @staticmethod
     def load(path: str | Path, overrides: list[str] | None = None) -> Job:
-        """The job of a file, with ``a.b=c`` overrides laid over it. Raises JobFileError, and
-        UsageError for what is no such override."""
+        """The job of a file, with ``a.b=c`` overrides applied. Raises JobFileError, and UsageError
+        for a malformed override."""
         return Job.of(override(read_job_text(Path(path)), overrides or []))
 
     @staticmethod
     def parse(text: str, name: str = "job") -> Job:
-        """The job of a YAML text; ``name`` stands for the file in messages."""
+        """The job of a YAML text; messages call it ``name``."""
         return Job.of(parse_job_text(text, name))
 
     @staticmethod
@@ -328,7 +328,7 @@ class Job(Section):
             return Job.model_validate(text.values)
         except ValidationError as error:
             found = error
-        # Not from there: what pydantic says repeats the names of fields, whatever they are.
+        # Not raised inside the handler: pydantic's message repeats field names, secret or not.
         raise_job_file_error(Job, text, found)
 
     # --- the same as values -----------------------------------------------------------

@@ -1,8 +1,7 @@
-"""What was typed, laid over a job file: ``--set``, ``--from`` and ``--until``.
+"""Applies ``--set``, ``--from`` and ``--until`` to a job file.
 
-A flag that cannot be read is a UsageError and names the flag; a mistake in the file stays a
-JobFileError and names the file and line, and so does a ``--set`` of what the job file does
-not know. Nothing here prints or ends anything.
+A malformed option is a UsageError that names the option. A mistake in the file is a JobFileError
+that names file and line, and so is a ``--set`` of a field that does not exist.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ def load_job(
     from_bound: str | None = None,
     until_bound: str | None = None,
 ) -> tuple[Job, JobText]:
-    """The job as this command means it, and its text with the flags in it.
+    """The job with all overrides applied, and its text.
 
-    Raises JobFileError for the file and for fields that it cannot have, UsageError for a
-    flag that cannot be read."""
+    Raises JobFileError for mistakes in the file and for unknown fields, UsageError for malformed
+    options."""
     asked = {
         flag: (given, read_bound(flag, given))
         for flag, given in (("--from", from_bound), ("--until", until_bound))
@@ -49,9 +48,9 @@ def load_job(
 
 
 def read_bound(flag: str, given: str) -> Any:
-    """The plain value of a bound: a word, a time, or a mapping given as JSON.
+    """The plain value of a bound: a keyword, a time, or a mapping as JSON.
 
-    Raises UsageError when it is neither."""
+    Raises UsageError for anything else."""
     value: Any = given.strip()
     if value.startswith(("{", "[", '"')):
         try:
@@ -66,10 +65,10 @@ def read_bound(flag: str, given: str) -> Any:
 
 
 def read_partition(job: Job, topic: str, which: str, broker: str = "") -> Partition:
-    """The partition that is meant by a number, or by ``1-0``, which names the broker too; it
-    has none where only the table can tell which broker is meant.
+    """The partition with a number, or with ``1-0``, which names the broker too. Its broker stays
+    empty if only the table can tell which one is meant.
 
-    Raises UsageError for neither, and where a broker is named that should not be."""
+    Raises UsageError for anything else, and for a broker that should not be named."""
     try:
         named = parse_partition(topic, which)
     except ValueError as error:
@@ -102,7 +101,7 @@ def _bad_flag(flag: str, given: str, expected: str) -> UsageError:
 
 
 def require_closed_range(text: JobText, job: Job) -> None:
-    """A backfill says itself where it begins and ends; the checkpoint is not its business.
+    """A backfill needs both ends of its range, and neither may be the checkpoint.
 
     Raises UsageError naming what is missing."""
     written = text.values.get("range") or {}

@@ -1,8 +1,8 @@
-"""A job's source as the settings that connections need; the one place where secrets are read.
+"""The settings for connections from a job's source; the only place where secrets are read.
 
-A reference becomes its secret here, in the driver, just before it is used. Nothing that
-this gives is written anywhere. A job that names a registry in place of its brokers has it
-asked here, each time: brokers come and go.
+References are replaced by secrets here, in the driver, just before they are used; the results are
+never written anywhere. If a job names a registry instead of brokers, the registry is asked here
+each time, since its brokers may change.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 MAX_SECRET_BYTES = 1 << 16
 SECRET_IS_KEPT = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Mechanisms that prove a password without sending it."""
+"""Mechanisms that prove knowledge of a password without sending it."""
 
 
 def cluster_settings(job: Job) -> ClusterSettings:
-    """Raises JobFileError for a secret whose reference leads nowhere, naming the reference,
-    and Unreachable where the registry cannot be asked or has no broker."""
+    """Raises JobFileError for a reference to a secret that does not exist, naming the reference,
+    and Unreachable if the registry cannot be asked or has no broker."""
     source = job.source
     members = source.members
     if source.zookeeper and not source.names_brokers:
-        # A registry knows the brokers' own names, which partitions and groups go by.
+        # A registry has the brokers' ids, which partitions and groups refer to.
         members = tuple(sorted(registry_of(job).brokers.items()))
         if not members:
             raise Unreachable(
@@ -74,8 +74,8 @@ def cluster_settings(job: Job) -> ClusterSettings:
 
 
 def with_cleanup(job: Job, settings: ClusterSettings, topics: Iterable[str]) -> ClusterSettings:
-    """The same, with what ZooKeeper has of how these topics are cleaned, if the job names one:
-    brokers before 0.11 do not say. That it cannot be asked matters only if a log has a gap."""
+    """The same, with the cleanup policies of these topics from ZooKeeper, if the job names one:
+    brokers before 0.11 do not report them. A failure to ask only matters if a log has a gap."""
     source = job.source
     reads_cleanup = "compacted" in load_dialect(source.dialect).capabilities.source_keys
     if not reads_cleanup or not source.zookeeper:
@@ -92,22 +92,22 @@ def with_cleanup(job: Job, settings: ClusterSettings, topics: Iterable[str]) -> 
 
 
 def registry_of(job: Job) -> Registry:
-    """The brokers and topics that are registered now."""
+    """The brokers and topics that are currently registered."""
     from rangeland.zookeeper.broker_registry import read_registry
 
     return read_registry(job.source.zookeeper or "", connect_ms=job.source.timeouts.connect_ms)
 
 
 def groups_in_zookeeper(job: Job) -> bool:
-    """Jafka knows no other home; Kafka's old consumers had theirs there, and a job that names
-    a ZooKeeper beside its brokers means those."""
+    """True if groups are kept in ZooKeeper: always for Jafka, and for Kafka's old consumers, which
+    a job with a ZooKeeper refers to."""
     return job.source.zookeeper is not None
 
 
 def wanted_of(
     job: Job, known: Iterable[str] = (), checkpoint: Mapping[Partition, LogMark] | None = None
 ) -> SurveyRequest:
-    """What a survey must look at to resolve the job's range. ``known`` are topics that the job
+    """What a survey must ask for to resolve the job's range. ``known`` are topics that the job
     has landed before, up to the ``checkpoint``."""
     source = job.source
     return SurveyRequest(
@@ -124,7 +124,7 @@ def wanted_of(
 
 
 def exposed(job: Job) -> tuple[str, ...]:
-    """What of this job's secrets is sent where others on the way can read it, as sentences."""
+    """Warnings about secrets of this job that are sent without encryption."""
     sasl, tls = job.source.security.sasl, job.source.security.tls
     if sasl is None or tls is True or isinstance(tls, Tls) or sasl.mechanism in SECRET_IS_KEPT:
         return ()
@@ -139,7 +139,7 @@ def exposed(job: Job) -> tuple[str, ...]:
 
 
 def login_packages(job: Job) -> tuple[str, ...]:
-    """What of Python has to be installed wherever a connection is made, to log in there."""
+    """The Python packages needed for the login, wherever a connection is made."""
     sasl = job.source.security.sasl
     return ("scramp",) if sasl is not None and sasl.mechanism.startswith("SCRAM") else ()
 
@@ -189,7 +189,7 @@ def _token(token: Token) -> TokenSource:
 
 
 def _path(path: str | None) -> str | None:
-    """A relative path starts where the command is called, for executors too."""
+    """A relative path starts at the working directory of the command, for executors too."""
     return None if path is None else os.path.abspath(path)
 
 
@@ -207,7 +207,7 @@ def _tls(tls: Tls | bool) -> TlsSettings | None:
 
 def look_up(reference: str) -> str:
     """The secret behind ``${env:NAME}`` or ``${file:PATH}``, without a trailing newline. An error
-    names the reference; neither it nor what it comes of has any part of the secret."""
+    names the reference; neither it nor its causes contain any part of the secret."""
     found = re.fullmatch(r"\$\{(env|file):([^}]+)\}", reference)
     if found is None:
         raise JobFileError("a secret must be a reference", do="write ${env:NAME} or ${file:PATH}")
@@ -215,7 +215,9 @@ def look_up(reference: str) -> str:
     if kind == "file":
         return _secret_in(name, reference)
     if name not in os.environ:
-        raise JobFileError(f"the environment has no {name}", do=f"set it, or correct {reference}")
+        raise JobFileError(
+            f"the environment variable {name} is not set", do=f"set it, or correct {reference}"
+        )
     secret = os.environ[name]
     if not secret.isascii() and any("\ud800" <= letter <= "\udfff" for letter in secret):
         raise JobFileError(
@@ -235,7 +237,7 @@ def _secret_in(path: str, reference: str) -> str:
         else:
             text = content.decode("utf-8")
     except UnicodeDecodeError:
-        pass  # raised below, since this one holds the secret
+        pass  # Raised below, since this exception contains the secret.
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or type(error).__name__
     if text is None:

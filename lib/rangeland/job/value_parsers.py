@@ -1,9 +1,8 @@
-"""The words of a job file as values: sizes, times, bounds, references to secrets.
+"""Parsers for the values in a job file: sizes, times, bounds, references to secrets.
 
-``8GiB`` is bytes, ``2026-01-01T00:00Z`` is an instant, ``earliest`` is a bound. Each kind of
-word has a parser, and beside it the JSON schema of what the parser takes, for editors; a
-test holds that the two agree. Parsers raise ValueError saying what was expected. Nothing
-here knows a field of the job file; ``job`` does.
+``8GiB`` is bytes, ``2026-01-01T00:00Z`` is an instant, ``earliest`` is a bound. Each kind of value
+has a parser and the JSON schema of what the parser accepts, for editors; a test checks that the two
+agree. Parsers raise ValueError with what was expected.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from rangeland.untrusted import MAX_INT64, parse_address
 
 Schema = dict[str, Any]
 
-# Strict: `true` is no number, though Python holds it for 1.
+# Strict: `true` is not a number, although Python treats it as 1.
 Whole = Annotated[int, Field(strict=True)]
-# A week: the wire has 32 bits for it, and sockets take no more than some centuries.
+# At most a week: protocols have 32 bits for it, and sockets have limits of their own.
 Milliseconds = Annotated[int, Field(strict=True, gt=0, le=7 * 86_400_000)]
 
 # --- sizes ------------------------------------------------------------------------------
@@ -43,7 +42,7 @@ UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 
 
 def parse_size(value: object) -> object:
-    """``128MiB`` as bytes; a plain number is bytes already."""
+    """``128MiB`` as bytes; a plain number is in bytes already."""
     if isinstance(value, bool) or not isinstance(value, str):
         return value
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
@@ -51,7 +50,7 @@ def parse_size(value: object) -> object:
         raise ValueError("a size such as 128MiB, 8GiB or a number of bytes")
     size = float(found[1]) * UNITS[found[2].upper()]
     if size > MAX_INT64:
-        raise ValueError("a size that a disk can have")
+        raise ValueError("a size of at most 8 EiB")
     return int(size)
 
 
@@ -72,17 +71,17 @@ Size = Annotated[Whole, BeforeValidator(parse_size), Field(gt=0), WithJsonSchema
 
 
 def parse_secret(value: object) -> object:
-    """Only a reference to a secret may stand in a job file."""
+    """A job file may only contain references to secrets."""
     if isinstance(value, str) and re.fullmatch(r"\$\{(env|file):[^}]+\}", value):
         return value
     raise ValueError("a reference such as ${env:NAME} or ${file:PATH}, never the secret itself")
 
 
 def without_secrets(uri: str) -> str:
-    """The URI of a table. Raises ValueError, which does not repeat it, where it holds a key or a
-    password: it would be in plans, in the ledger and in every message."""
+    """The URI of a table. Raises ValueError, which does not repeat it, if it contains a key or a
+    password, which would appear in plans, in the ledger and in messages."""
     scheme, is_uri, rest = uri.partition("://")
-    if not is_uri or scheme.lower() == "file":  # where '?' and '=' are part of a folder's name
+    if not is_uri or scheme.lower() == "file":  # Here '?' and '=' are part of a folder's name.
         return uri
     authority, _, query = re.split(r"[/#]", rest, maxsplit=1)[0].partition("?")
     user, at, host = unquote(authority).rpartition("@")
@@ -119,7 +118,7 @@ EXPECTED_BOUND = (
 
 
 def parse_time_ms(text: str) -> int:
-    """An ISO 8601 time as ms since 1970; without a zone it is UTC. Raises ValueError, also
+    """An ISO 8601 time as ms since 1970; without a time zone it is UTC. Raises ValueError, also
     for a time before 1970."""
     moment = datetime.fromisoformat(text.strip())
     if moment.tzinfo is None:
@@ -128,13 +127,13 @@ def parse_time_ms(text: str) -> int:
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     time_ms = (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
     if time_ms < 0:
-        # The wire keeps negative times for meanings of its own, such as "latest".
+        # Protocols use negative times for special values such as "latest".
         raise ValueError(f"{text.strip()} is before 1970")
     return time_ms
 
 
 def parse_bound(value: object) -> Bound:
-    """One bound in the words of a job file. Raises ValueError saying what was expected."""
+    """One bound as in a job file. Raises ValueError with what was expected."""
     if isinstance(value, bool):
         raise ValueError(EXPECTED_BOUND)
     if isinstance(value, int):
@@ -156,7 +155,7 @@ def parse_bound(value: object) -> Bound:
 
 
 def parse_bounds(value: object) -> Bounds:
-    """One side of a range: a word for all partitions, or a mapping that lists them."""
+    """One side of a range: one bound for all partitions, or a mapping that lists them."""
     if isinstance(value, Bounds):
         return value
     if not isinstance(value, dict):
@@ -175,8 +174,8 @@ def parse_bounds(value: object) -> Bounds:
 
 
 def parse_partition(topic: str, which: object) -> Partition:
-    """``0``, or ``1-0`` for partition 0 of broker 1 where brokers have partitions of their
-    own. Raises ValueError."""
+    """``0``, or ``1-0`` for partition 0 of broker 1 if brokers number their own partitions.
+    Raises ValueError."""
     found = re.fullmatch(r"(?:(.+)-)?([0-9]+)", str(which))
     if found is None or len(found[2]) > 9:
         raise ValueError(f"partition numbers for topic {topic!r}, or broker-number, not {which!r}")
@@ -184,8 +183,8 @@ def parse_partition(topic: str, which: object) -> Partition:
 
 
 def parse_member(text: str) -> tuple[str, Address]:
-    """A broker as ``host:port``, or as ``id:host:port`` where brokers go by their ids; the
-    name is the id, or what stands there. Raises ValueError."""
+    """A broker as ``host:port``, or as ``id:host:port`` if brokers are known by their ids. The
+    name is the id, or else the address. Raises ValueError."""
     found = re.fullmatch(r"(?:([0-9]+):)?((?:\[[^\]]+\]|[^:\[\]]+):[0-9]+)", text)
     if found is None:
         raise ValueError(f"{text!r} is not host:port")
@@ -193,7 +192,7 @@ def parse_member(text: str) -> tuple[str, Address]:
 
 
 def parse_until(value: object) -> Bounds:
-    """As ``parse_bounds``, for the end of a range."""
+    """Like ``parse_bounds``, for the end of a range."""
     bounds = parse_bounds(value)
     if any(isinstance(b, FromCheckpoint) for b in (bounds.default, *bounds.listed.values())):
         raise ValueError("latest, a time or an offset: a range cannot end at the checkpoint")
@@ -201,7 +200,7 @@ def parse_until(value: object) -> Bounds:
 
 
 def parse_first(value: object) -> Bound:
-    """A bound that means something for a job that has landed nothing yet."""
+    """A bound that has a meaning for a job that has landed nothing yet."""
     bound = parse_bound(value)
     if isinstance(bound, FromCheckpoint | AtOffset):
         raise ValueError("earliest, latest, an ISO time or group:<id>")

@@ -1,11 +1,10 @@
-"""YAML text into values, within bounds of size, depth and expansion.
+"""Loads YAML within limits of size, depth and expansion.
 
-The size is looked at first, then the events of the parser, which nothing is built of: the C
-library builds nested nodes by recursion without a limit, and aliases may stand for more values
-than a machine can hold. Only then nodes and values are made.
+The size is checked first, then the parser's events, before anything is built: the C library builds
+nested nodes by unlimited recursion, and aliases may expand to more values than fit in memory.
 
-An error says what is wrong and in which line. It never repeats what is written there: a
-password without quotes may look like a tag, an anchor or an alias.
+An error says what is wrong and in which line, but never repeats the text: a password without
+quotes may look like a tag, an anchor or an alias.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ import yaml
 MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 50
 MAX_VALUES: Final = 100_000
-"""Of a text, aliases counted as what they stand for."""
+"""Values in a text, with aliases expanded."""
 MAX_NUMBER: Final = 100
-"""Characters of a number. YAML has some in base 60, which take quadratic time."""
+"""Characters of a number. Parsing YAML's base 60 numbers takes quadratic time."""
 
 _CAN_FAIL: Final = (
     yaml.YAMLError,
@@ -31,8 +30,8 @@ _CAN_FAIL: Final = (
     AttributeError,
     RecursionError,
 )
-"""What the YAML library raises for text it cannot read: `0b_`, `!!bool maybe` and a node
-that holds itself end in errors of Python and not of YAML."""
+"""What the YAML library raises for text it cannot parse: `0b_`, `!!bool maybe` and a node that
+contains itself raise Python's errors, not YAML's."""
 
 _BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -48,7 +47,7 @@ _INSIDE_ITSELF: Final = (-1, -1)
 
 
 class NotYaml(ValueError):
-    """``line`` from 1; None where it is not known. The message repeats nothing of the text."""
+    """``line`` counts from 1; None if unknown. The message repeats nothing of the text."""
 
     def __init__(self, why: str, line: int | None = None) -> None:
         self.line = line
@@ -56,11 +55,11 @@ class NotYaml(ValueError):
 
 
 class TooLarge(NotYaml):
-    """It may be YAML, and it is not read: no job file is like that."""
+    """It may be YAML, but it is larger than any job file and is not read."""
 
 
 class _Loader(_BASE):  # type: ignore[misc]
-    """Safe YAML in which a key that stands twice is an error and times stay text."""
+    """Safe YAML in which duplicate keys are errors and times stay text."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -95,7 +94,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def load(text: str) -> tuple[Any, yaml.Node | None]:
-    """The values of a text, and the nodes they were made of. Raises NotYaml."""
+    """The values of a text, and the nodes they were made from. Raises NotYaml."""
     if len(text) > MAX_BYTES or len(text.encode(errors="replace")) > MAX_BYTES:
         raise TooLarge(f"it is longer than {MAX_BYTES} bytes")
     try:
@@ -139,7 +138,7 @@ def _is_at_tab(error: yaml.YAMLError, text: str) -> bool:
 
 
 def _check_events(text: str) -> None:
-    """Raises NotYaml where there are too many values, or too deep, before any is made."""
+    """Raises NotYaml if there are too many values, or too deep ones, before building any."""
     depth = values = 0
     for event in yaml.parse(text, Loader=_BASE):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -152,12 +151,12 @@ def _check_events(text: str) -> None:
 
 
 def _check_expansion(root: yaml.Node) -> None:
-    """Raises NotYaml where aliases stand for too many values, for too deep ones, or for what
-    they are inside of."""
+    """Raises NotYaml if aliases expand to too many values, to too deep ones, or to something that
+    contains them."""
     known: dict[int, tuple[int, int]] = {}
 
     def measured(node: yaml.Node, depth: int) -> tuple[int, int]:
-        """How many values, and how deep."""
+        """The number of values, and their depth."""
         if id(node) not in known:
             known[id(node)] = _INSIDE_ITSELF
             inner = [measured(one, depth + 1) for one in _inside(node)]
@@ -181,8 +180,8 @@ def _inside(node: yaml.Node) -> list[yaml.Node]:
 
 def _too_much(node: yaml.Node | yaml.Event) -> TooLarge:
     return TooLarge(
-        f"it has more than {MAX_VALUES} values, aliases counted as what they stand for, or is "
-        f"nested more than {MAX_DEPTH} levels deep",
+        f"it has more than {MAX_VALUES} values with aliases expanded, or is nested more than "
+        f"{MAX_DEPTH} levels deep",
         _line(node),
     )
 

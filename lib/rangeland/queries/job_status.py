@@ -1,7 +1,7 @@
-"""The commands that only look: where a job stands, and whether it could run.
+"""The read-only commands: status, verify, find and check.
 
-Nothing here writes, but for a small file that ``check`` removes again. It goes on after a
-finding that is not well, so that all that is wrong is said at once.
+Nothing here writes, except for a small file that ``check`` deletes again. ``check`` continues after
+a problem, so that all problems are reported at once.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ LOSSES = 10
 
 
 def status(job: Job, spark: Any, progress: Progress) -> Status:
-    """The checkpoint of the job against the logs as they are now, and its last landings."""
-    progress.step(f"looking at the table {job.sink.table}")
+    """The job's checkpoint compared with the logs as they are now, and its last landings."""
+    progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
     disagreement = target.disagreement()
     try:
@@ -71,7 +71,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     for partition, log in survey.logs.items():
         mark: LogMark | None = standing.checkpoint.get(partition)
         if mark is not None and recreated(mark, log):
-            mark = None  # of a log that is gone: nothing of this one is landed
+            mark = None  # It belongs to a deleted log: nothing of this one is landed.
         partitions.append(
             PartitionStatus(
                 partition=partition,
@@ -101,7 +101,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
 
 
 def _end(isolation: Isolation, ends: LogEnds | None, log: LogState) -> int:
-    """As the other ends of the same log were when they were asked for."""
+    """The end of the log from the same answer as its other ends."""
     if ends is None:
         return log.end_offset
     is_committed = isolation is Isolation.READ_COMMITTED
@@ -126,7 +126,7 @@ def _readable(ends: LogEnds | None, now_ms: int) -> dict[str, Any]:
 def _group(
     job: Job, cluster: ClusterSettings, partitions: tuple[Partition, ...], progress: Progress
 ) -> tuple[GroupStatus | None, dict[Partition, int | None]]:
-    """The job's group and its offsets. A home that cannot be asked is said, and no more."""
+    """The job's group and its offsets. An error only appears in the answer."""
     if job.group is None:
         return None, {}
     name = job.group.id
@@ -145,7 +145,7 @@ def _group(
 def _with_ages(
     cluster: ClusterSettings, partitions: list[PartitionStatus], survey: Survey
 ) -> tuple[PartitionStatus, ...]:
-    """How old the first record is that is not landed: one is fetched from each log."""
+    """Adds the age of the first record that is not landed; one is fetched from each log."""
     wanted = {
         p.partition: FirstRecord(
             survey.logs[p.partition].leader,
@@ -155,7 +155,7 @@ def _with_ages(
         for p in partitions
         if p.lag > p.held_back
     }
-    # Where all that can be read is landed, the first that is not is the transaction's own.
+    # If everything readable is landed, the first record that is not is the transaction's own.
     partitions = [
         p if p.partition in wanted else replace(p, lag_ms=p.open_for_ms) for p in partitions
     ]
@@ -179,9 +179,9 @@ def _landing(entry: Any) -> dict[str, Any]:
 
 
 def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
-    """What the table has of all that was landed in it, by whichever job. Asks no broker."""
+    """What the table has of all that any job has landed in it. Asks no broker."""
     started = time.monotonic()
-    progress.step(f"looking at the table {job.sink.table}")
+    progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
     if target.is_untouched:
         spent = time.monotonic() - started
@@ -203,7 +203,7 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
 
 
 def _passed_over(standing: JobPosition) -> tuple[Range, ...]:
-    """What runs of the job have left out for good, by their checkpoint and the ledger."""
+    """What runs of the job will never land, by their checkpoint and the ledger."""
     return tuple(
         Range(partition, start, end, mark.topic_id)
         for partition, mark in sorted(standing.checkpoint.items())
@@ -214,8 +214,8 @@ def _passed_over(standing: JobPosition) -> tuple[Range, ...]:
 
 
 def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Progress) -> Finding:
-    """Which landing an offset came by, and in which file its row is."""
-    progress.step(f"looking at the table {job.sink.table}")
+    """Which landing brought an offset, and which file has its row."""
+    progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
     if target.is_untouched:
         return Finding(partition, offset, "not-landed", why="nothing has landed in it yet")
@@ -223,7 +223,7 @@ def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Prog
 
 
 def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
-    """Connects to all that a run needs. Each finding is (what, is it well, what was seen)."""
+    """Tries everything a run needs. A finding is (what, whether it is well, what was found)."""
     findings: list[tuple[str, bool, str]] = [("job file", True, f"job {job.job} is well formed")]
 
     errors: list[RangelandError] = []
@@ -238,7 +238,7 @@ def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckR
             return False
         return True
 
-    findings += [("security", True, f"warning: {told}") for told in exposed(job)]
+    findings += [("security", True, f"warning: {text}") for text in exposed(job)]
     look("dialect", lambda: _dialect(job))
     answered = look("brokers", lambda: _brokers(job))
     opened: list[Any] = []
@@ -268,7 +268,7 @@ def _dialect(job: Job) -> str:
 
 def _brokers(job: Job) -> str:
     source = job.source
-    # Whether a topic that is not there has vanished or never was, the plan can tell.
+    # The plan can tell whether a missing topic has vanished or never existed.
     known = frozenset(source.topics)
     wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
     survey = survey_of(job, wanted)
@@ -279,7 +279,7 @@ def _brokers(job: Job) -> str:
         f"{counted(len(survey.logs), 'partition')} on {counted(len(leaders), 'leader')}, "
         f"{counted(records, 'offset')}"
     )
-    return f"{seen}; not there: {', '.join(gone)}" if gone else seen
+    return f"{seen}; missing: {', '.join(gone)}" if gone else seen
 
 
 def _table(job: Job, spark: Any, progress: Progress) -> str:
@@ -289,12 +289,12 @@ def _table(job: Job, spark: Any, progress: Progress) -> str:
         runner.target.layout(runner.rows)
         runner.target.refuse_strangers()
         runner.target.try_store()
-        return " ".join([f"{job.sink.table} is not there yet, and can be created.", *notes])
+        return " ".join([f"{job.sink.table} does not exist yet, and can be created.", *notes])
     runner.target.layout(runner.rows)
     runner.target.try_store()
     runner.refuse_disagreement()
     at = f"{job.sink.table} is at version {runner.target.version}"
-    return " ".join([f"{at}, takes these rows, and can be written.", *notes])
+    return " ".join([f"{at}, accepts these rows, and can be written.", *notes])
 
 
 def _plan(job: Job, spark: Any, progress: Progress) -> str:

@@ -1,9 +1,8 @@
-"""Has the log come as far as a job's range wants to end? One look, for those who wait.
+"""Checks once, without Spark, whether the logs have reached the end of a job's range.
 
-Nothing here waits, and no Spark is started: a scheduler asks again when it likes, and the
-answer of one look is a value. A range by time should be landed after its end is reached;
-landed earlier it ends at the end of the log, and what is written later with an earlier
-timestamp belongs to no interval.
+Schedulers call it again until they have. A range by time should be landed after its end is reached:
+landed earlier, it ends at the end of the log, and records that are written later with an earlier
+timestamp are in no interval.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from rangeland.survey.cluster_survey import SurveyRequest
 
 @dataclass(frozen=True, slots=True)
 class ReachResult:
-    """Of ``reached``. ``asked_at_ms`` is the clock of the machine that asked, before it did:
-    no broker tells its own."""
+    """The result of ``reached``. ``asked_at_ms`` is the local time just before asking, since
+    brokers do not report theirs."""
 
     job: str
     asked_at_ms: int
@@ -59,18 +58,18 @@ def reached(
     idle_after_ms: int | None = None,
     clock: Callable[[], float] = time.time,
 ) -> ReachResult:
-    """One look at the logs against the end of the job's range.
+    """Compares the logs with the end of the job's range.
 
-    Raises UsageError for an end that nobody has to wait for, and as a survey does."""
+    Raises UsageError for an end that needs no waiting, and whatever a survey raises."""
     until = job.range.until
     if not can_be_awaited(until):
         raise UsageError(
             "there is nothing to wait for",
-            why="the range ends at latest, earliest or a group's offset, which are always there",
+            why="the range ends at latest, earliest or a group's offset, which always exist",
             do="give --until as a time or as offsets",
         )
     source = job.source
-    progress.step(f"asking {source.where} how far the logs are")
+    progress.step(f"asking {source.where} for the ends of the logs")
     wanted = SurveyRequest(
         source.topics, source.topic_pattern, source.partitions, times_ms=times_awaited(until)
     )
@@ -84,8 +83,8 @@ def reached(
 
 
 def _unsettled(job: Job, wanted: SurveyRequest, survey: Survey) -> set[Partition]:
-    """Partitions that hold more than may be read yet: records of an open transaction, which
-    a broker that is asked for committed ones keeps to itself, times and all."""
+    """Partitions with records of an open transaction, which brokers do not report, with their
+    times, when asked for committed records."""
     everything = survey_of(job, replace(wanted, times_ms=()), Isolation.READ_UNCOMMITTED)
     return {
         partition

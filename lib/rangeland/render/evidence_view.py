@@ -1,5 +1,4 @@
-"""What a person sees of ``verify`` and ``find``: values in, renderables out, as in
-``pictures``."""
+"""The results of ``verify`` and ``find`` as text."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _WORDS = {
 
 
 def verify_picture(result: VerifyResult) -> RenderableType:
-    """The coverage of each partition, drawn, and what does not fit."""
+    """The coverage of each partition as a bar, and everything that is wrong."""
     if not result.landings:
         title = safe_text(result.job, "bold").append_text(safe_text(f": table {result.table}"))
         return Group(title, Text("nothing has landed yet, so there is nothing to verify", "green"))
@@ -44,19 +43,23 @@ def verify_picture(result: VerifyResult) -> RenderableType:
     )
     parts: list[RenderableType] = [title, Text(), _coverage_table(result), Text()]
     if result.is_well:
-        said_well = f"every one of {counted(landed, 'landed record')} is there once"
-        parts.append(Text(said_well, "bold green"))
+        all_there = f"every one of {counted(landed, 'landed record')} is there once"
+        parts.append(Text(all_there, "bold green"))
     parts += listed("missing", _lines(found.holes), "bold red")
     parts += listed("more rows than were landed", _lines(found.duplicates), "bold red")
     parts += listed("rows that no landing brought", _lines(found.strangers), "yellow")
     if found.suspect:
-        why = "of some missing ranges the ledger has counts only: they may hold offsets without row"
+        why = (
+            "the ledger only has counts for some missing ranges, so offsets in them may have no row"
+        )
         parts += listed("not sure", [why], "yellow")
     parts += listed(
-        "cannot be proved, which had rows is not known", _lines(found.unproved), "yellow"
+        "cannot be proved: the ledger does not know which offsets had rows",
+        _lines(found.unproved),
+        "yellow",
     )
-    parts += listed("files that are gone from the store", result.missing_files, "bold red")
-    never = "passed over: never landed, and the checkpoint is past it; a backfill lands it"
+    parts += listed("files that are missing from the store", result.missing_files, "bold red")
+    never = "passed over: never landed, and before the checkpoint; a backfill lands it"
     parts += listed(never, _lines(result.passed_over), "yellow")
     if found.holes:
         parts.append(Text("Land what is missing: rangeland backfill JOB.yaml --missing", "bold"))
@@ -106,17 +109,17 @@ def _lines(ranges: Sequence[Range]) -> list[str]:
 
 _STATES = {
     "landed": "landed",
-    "no-row": "dealt with, and no row: a marker, an aborted or compacted record, inside an entry "
-    "that begins before it, or lost",
-    "missing": "landed, and its row is gone from the table",
-    "no-row-or-missing": "landed without a row, or its row is gone: the ledger has counts only",
+    "no-row": "accounted for without a row: a marker, an aborted or compacted record, inside an "
+    "entry that begins before it, or lost",
+    "missing": "landed, but its row is missing from the table",
+    "no-row-or-missing": "landed without a row, or its row is missing: the ledger only has counts",
     "not-landed": "not landed in this table",
-    "stranger": "in the table, and not by a landing of this library",
+    "stranger": "in the table, but not landed by this library",
 }
 
 
 def find_picture(finding: Finding) -> RenderableType:
-    """One offset: how it came, when, from where, and where it is."""
+    """One offset: which landing brought it, when, from where, and where it is."""
     good = finding.state in ("landed", "no-row")
     title = safe_text(f"{finding.partition} offset {finding.offset}: ", "bold")
     title.append(_STATES[finding.state], "bold green" if good else "bold yellow")

@@ -1,5 +1,4 @@
-"""What a person sees of a group: its members in ``status``, its offsets after ``mirror``.
-Values in, renderables out, as in ``pictures``."""
+"""A consumer group as text: its members in ``status``, its offsets after ``mirror``."""
 
 from __future__ import annotations
 
@@ -24,12 +23,12 @@ MAX_MEMBERS = 5
 
 
 def group_lines(group: GroupStatus | None) -> list[RenderableType]:
-    """The group in one line, and its members below; nothing where the job has none."""
+    """The group in one line, and its members below; nothing if the job has none."""
     if group is None:
         return []
     title = safe_text(f"group {group.id}: ", "bold")
     if group.why:
-        return [title.append_text(safe_text(f"not to be seen: {group.why}", "yellow"))]
+        return [title.append_text(safe_text(f"unavailable: {group.why}", "yellow"))]
     members = counted(len(group.members), "member")
     title.append_text(safe_text(f"{group.state}, {members}, kept by {group.home}", ""))
     lines: list[RenderableType] = [title]
@@ -45,11 +44,13 @@ def group_lines(group: GroupStatus | None) -> list[RenderableType]:
 
 
 def mirror_picture(result: MirrorResult) -> RenderableType:
-    """What the group had and has now, beside the checkpoint and the end of each log."""
+    """The group's offsets before and after, next to the checkpoint and the end of each log."""
     title = safe_text(result.job, "bold").append(": ")
     if result.state == "nothing-landed":
         title.append("nothing has landed yet", "bold")
-        return title.append_text(safe_text(f", so there is nothing to tell group {result.group}"))
+        return title.append_text(
+            safe_text(f", so there are no offsets to commit to group {result.group}")
+        )
     moved = sum(1 for p in result.partitions if p.before != p.after)
     words = f"group {result.group} is at the checkpoint"
     title.append_text(safe_text(words, "bold green"))

@@ -1,4 +1,4 @@
-"""Losses and the quarantine as pictures of text, as ``pictures`` does for all else."""
+"""Losses and the quarantine as text."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ACTIONS = {
     "fail": ("ended a run", "bold red"),
     "skip": ("lost, as the policy allows", "bold red"),
     "hold": ("held where they are", "yellow"),
-    "reread": ("not whole in the log either", "yellow"),
+    "reread": ("damaged in the log as well", "yellow"),
     "quarantine": ("in quarantine", "yellow"),
 }
-"""What was done, in words, in the order of the lists. Nothing is held by who reads from the log
-what is in quarantine: it stays there."""
+"""What was done about a loss, in the order of the lists. ``reread`` is a hold while quarantined
+offsets are read from the log again: they stay in quarantine."""
 
 
 def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:
-    """A list for each thing that was done about losses, with what was seen."""
+    """A list for each action that was taken on losses, with the evidence."""
     found: dict[str, list[str]] = {action: [] for action in ACTIONS}
     for loss in losses:
         evidence = loss.evidence.removeprefix(f"{loss.range.partition}: ")
@@ -53,7 +53,7 @@ def _heading(action: str, lines: list[str]) -> tuple[str, list[str], str]:
 
 
 def redrive_picture(result: RedriveResult, landed: RenderableType | None = None) -> RenderableType:
-    """What is in quarantine: where, since which landing, why, and whether it decodes now."""
+    """What is in quarantine: where, since which landing, why, and whether it can be decoded."""
     parts: list[RenderableType] = [] if landed is None else [landed, Text()]
     title = safe_text(result.job, "bold").append_text(safe_text(f": quarantine of {result.table}"))
     parts.append(title)

@@ -1,9 +1,8 @@
-"""A plan as a picture of text: a bar for each log, the totals, what is left out and why.
+"""A plan as text: a bar for each log, the totals, what is left out and why.
 
-Values in, renderables out; nothing is asked, read or printed here. A thousand partitions
-must stay readable: the biggest are shown one by one, the others in one line. Only what is
-drawn is explained. Strings from outside are made safe by ``drawing``; here they are never
-given to rich as ``str``.
+So that a thousand partitions stay readable, the largest are shown one by one and the others in one
+line. The legend explains only what is drawn. ``text_drawing`` makes strings from outside safe; they
+are never given to rich as ``str``.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _plan_title(preview: PlanPreview) -> Text:
 def _pending_lines(pending: Sequence[Plan]) -> list[RenderableType]:
     return [
         safe_text(
-            f"Plan {p.sequence} ({counted(p.width, 'offset')}) was entered and has not landed: "
+            f"Plan {p.sequence} ({counted(p.width, 'offset')}) was entered but has not landed: "
             "a run finishes it first.",
             "yellow",
         )
@@ -81,9 +80,9 @@ def _pending_lines(pending: Sequence[Plan]) -> list[RenderableType]:
 def _nothing_to_land(preview: PlanPreview) -> Text:
     draft = preview.draft
     if draft.already and not draft.held:
-        return safe_text("Nothing to land: all that was asked for is landed already.", "green")
+        return safe_text("Nothing to land: everything in the range is already landed.", "green")
     if draft.held:
-        return safe_text("Nothing to land: what is new is held back by the policy.", "yellow")
+        return safe_text("Nothing to land: the policy holds back what is new.", "yellow")
     of = counted(len(preview.logs), "partition")
     return safe_text(f"Nothing to land: no new offsets in {of}.", "green")
 
@@ -138,7 +137,7 @@ def _plan_bar(preview: PlanPreview, partition: Partition, log: LogState | None) 
 
 
 def _plan_legend(bars: Iterable[LogBar]) -> Legend:
-    """Only what is drawn is explained."""
+    """Explains only what is drawn."""
     used = set().union(*(bar.kinds for bar in bars))
     return Legend(tuple((kind, KINDS[kind][3]) for kind in KINDS if kind in used))
 

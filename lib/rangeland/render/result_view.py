@@ -1,8 +1,7 @@
-"""What a run did, as a picture of text: what became of every offset, and the sum that closes.
+"""The result of a run as text: what became of every offset, and that the counts add up.
 
-Values in, renderables out; nothing is asked, read or printed here. The biggest partitions are
-shown one by one, the others in one line. Classes of offsets that nothing fell into have no
-column. Strings from outside are made safe by ``drawing``.
+The largest partitions are shown one by one, the others in one line. Classes of offsets that are
+empty have no column. ``text_drawing`` makes strings from outside safe.
 """
 
 from __future__ import annotations
@@ -34,29 +33,30 @@ COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}
 
 
 def result_picture(result: RunResult) -> RenderableType:
-    """What a run did: what became of every offset, the sum that closes, where it is now."""
+    """What a run did: what became of every offset, the sum, and where the rows are."""
     parts: list[RenderableType] = [_result_title(result)]
     if result.ranges:
         parts += [Text(), _result_table(result), Text(), closing_sum(result), _landing(result)]
     if result.replaced is not None:
         parts.append(_replaced(result.replaced))
     recovered = [f"plan {sequence}" for sequence in result.recovered]
-    parts += listed("finished what an earlier run had begun", recovered, "yellow")
+    parts += listed("finished from an earlier run", recovered, "yellow")
     parts += listed("already landed, left out", [str(r) for r in result.already], "cyan")
-    told = {str(loss) for loss in result.losses}
-    parts += listed("held back", [text for text in result.held if text not in told], "red")
+    listed_below = {str(loss) for loss in result.losses}
+    held = [text for text in result.held if text not in listed_below]
+    parts += listed("held back", held, "red")
     parts += loss_lines(result.losses)
     parts += listed("warning", result.warnings, "yellow")
     return Group(*parts)
 
 
 def adopt_picture(result: AdoptResult) -> RenderableType:
-    """What counts as landed since a table was adopted."""
+    """What counts as landed after adopting a table."""
     title = safe_text(result.job, "bold").append(": ")
     title.append(f"adopted {result.table}", style="bold green")
     title.append_text(safe_text(f" (version {result.table_version})"))
     if not result.ranges:
-        return Group(title, safe_text("it has no rows that its ledger does not know"))
+        return Group(title, safe_text("all of its rows are in its ledger"))
     return Group(title, *listed("landed from now on", [str(r) for r in result.ranges], "cyan"))
 
 

@@ -1,8 +1,7 @@
-"""Where a job stands, as pictures of text: its status, what a check saw, how far logs have come.
+"""The results of ``status``, ``check`` and ``reached`` as text.
 
-Values in, renderables out; nothing is asked, read or printed here. What needs somebody to look
-is coloured, what is well is not in the way. The biggest partitions are shown one by one, the
-others in one line. Strings from outside are made safe by ``drawing``.
+What needs attention is coloured. The largest partitions are shown one by one, the others in one
+line. ``text_drawing`` makes strings from outside safe.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from rangeland.results import CheckResult, PartitionStatus, Status
 
 
 def status_picture(status: Status) -> RenderableType:
-    """Where a job stands: how far each log is landed, and how much is left."""
+    """How far each log of a job is landed, and how much is left."""
     version = "" if status.table_version is None else f", version {status.table_version}"
     title = safe_text(status.job, "bold").append_text(safe_text(f": table {status.table}{version}"))
     title.append(f", {counted(status.sequence, 'landing')}")
@@ -54,7 +53,7 @@ def status_picture(status: Status) -> RenderableType:
         f"plan {p.sequence} of {p.application}, {counted(p.width, 'offset')}"
         for p in status.live_plans
     ]
-    parts += listed("entered and not landed yet, the next run finishes it", live, "yellow")
+    parts += listed("entered but not landed yet, the next run finishes it", live, "yellow")
     parts += listed("latest landings", [_recent_line(entry) for entry in status.recent], "")
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
@@ -110,7 +109,7 @@ def _status_bar(status: PartitionStatus) -> LogBar:
     mark = status.start if status.checkpoint is None else status.checkpoint
     first = min(status.start, mark)
     spans = [(first, mark, "land"), (mark, status.end, "later"), (first, status.start, "lost")]
-    if mark >= status.start:  # What was landed before it left the log is no loss.
+    if mark >= status.start:  # What was landed before it left the log is not lost.
         first, spans = status.start, spans[:2]
     last = status.end + status.held_back
     spans += [(start, end, "skipped") for start, end in status.passed_over]
@@ -131,7 +130,7 @@ def _or_dash(value: int | None) -> str:
 
 
 def check_picture(check: CheckResult) -> RenderableType:
-    """Each thing that was looked at, well or not, and what was seen."""
+    """Each thing that was checked, whether it is well, and what was found."""
     table = Table.grid(padding=(0, 1))
     for what, well, seen in check.findings:
         mark = Text("ok ", "green") if well else Text("NO ", "bold red")
@@ -144,7 +143,7 @@ def check_picture(check: CheckResult) -> RenderableType:
 
 
 def reach_picture(result: ReachResult) -> RenderableType:
-    """How far each log has come; those that are waited for first."""
+    """How far each log has come; those that are not there yet first."""
     waiting = sum(1 for p in result.partitions if p.state == "waiting")
     title = safe_text(result.job, "bold").append(": ")
     if waiting:

@@ -1,8 +1,7 @@
-"""What pictures are drawn with: safe text, numbers for people, a log as a bar, tables.
+"""Building blocks for output: safe text, readable numbers, a log as a bar, tables.
 
-Every string that came from outside goes through ``plain`` into a ``Text``, so that neither
-markup nor a control code in a topic's name or a broker's message reaches the terminal.
-Nothing here knows plans or results.
+Every string from outside goes through ``plain`` into a ``Text``, so that neither markup nor control
+codes in a topic's name or a broker's message reach the terminal.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ WIDTH_WITHOUT_TERMINAL = 100
 
 
 def console_for(stream: IO[str]) -> Console:
-    """A console on a stream that takes no markup; 100 columns wide where there is no terminal."""
+    """A console that ignores markup; 100 columns wide if the stream is not a terminal."""
     width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
     return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
 
 
-# --- words and numbers ------------------------------------------------------------------
+# --- text and numbers ------------------------------------------------------------------
 
 
 def plain(text: object) -> str:
-    """The text with control codes spelled out; line ends and printable characters stay."""
+    """The text with control characters escaped; line breaks and printable characters stay."""
     return "".join(
         c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
         for c in str(text)
@@ -45,17 +44,17 @@ def plain(text: object) -> str:
 
 
 def safe_text(text: object, style: str = "") -> Text:
-    """A string from anywhere as a Text: never markup, never a control code."""
+    """Any string as a ``Text``, without markup or control codes."""
     return Text(plain(text), style=style)
 
 
 def named(partition: Partition) -> Text:
-    """The partition's name, its middle left out where it is too long for a column."""
+    """The partition's name, without its middle if it is too long for a column."""
     return shortened(partition)
 
 
 def shortened(name_of: object) -> Text:
-    """A name, its middle left out where it is too long for a column."""
+    """A name, without its middle if it is too long for a column."""
     name = plain(name_of)
     half = (MAX_NAME - 3) // 2
     return Text(name if len(name) <= MAX_NAME else f"{name[:half]}...{name[-half:]}")
@@ -87,10 +86,10 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LogBar:
-    """A log from ``first`` to ``last`` in as many cells as there is room for.
+    """A log from ``first`` to ``last``, in as many cells as fit.
 
-    ``spans`` are ``(from_offset, until_offset, kind)``; where two touch a cell the later of
-    ``KINDS`` is drawn, so that a small range in a large log is never invisible."""
+    ``spans`` are ``(from_offset, until_offset, kind)``. If several touch a cell, the last in
+    ``KINDS`` is drawn, so that a small range in a large log stays visible."""
 
     first: int
     last: int
@@ -98,7 +97,7 @@ class LogBar:
 
     @property
     def kinds(self) -> set[str]:
-        """The kinds that are seen in it."""
+        """The kinds that are drawn in it."""
         spans = [span for span in self.spans if span[0] < span[1]]
         bare = self.first < min((start for start, _, _ in spans), default=self.last)
         return {kind for _, _, kind in spans} | ({"before"} if bare else set())
@@ -125,7 +124,7 @@ class LogBar:
         return max(here, key=list(KINDS).index, default="before")
 
 
-# kind -> (sign, sign without Unicode, style, word of the legend); a later one covers an earlier.
+# kind -> (sign, ASCII sign, style, text of the legend); later kinds cover earlier ones.
 KINDS: dict[str, tuple[str, str, str, str]] = {
     "before": ("·", ".", "dim", "before the range"),
     "later": ("░", "-", "dim", "left for later"),
@@ -140,7 +139,7 @@ KINDS: dict[str, tuple[str, str, str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """One line that says what the signs of the bars mean: ``(kind, word)`` each."""
+    """One line that explains the signs of the bars, as ``(kind, text)``."""
 
     words: tuple[tuple[str, str], ...]
 
@@ -157,7 +156,7 @@ class Legend:
 
 
 def listed(heading: str, lines: Iterable[object], style: str) -> list[RenderableType]:
-    """A heading with at most a few lines below it, or nothing where there is nothing."""
+    """A heading with a few of the lines below it; nothing if there are none."""
     entries = [plain(line) for line in lines]
     if not entries:
         return []
