@@ -49,7 +49,7 @@ def settings_of(bootstrap: Sequence[str], **changed: Any) -> ClusterSettings:
 def look(settings: ClusterSettings, **wanted: Any) -> Survey:
     edge = BrokerGroupIO(settings)
     with ConnectionPool(settings) as brokers, closing(edge):
-        return take_survey(brokers, SurveyRequest(**wanted), home=open_backend(edge))
+        return take_survey(brokers, SurveyRequest(**wanted), backend=open_backend(edge))
 
 
 def slices_of(survey: Survey, target_bytes: int = 128 << 20) -> list[Slice]:

@@ -38,7 +38,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey import cluster_survey as surveys
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
-from rangeland.survey.confirmation import doubts_of, settled
+from rangeland.survey.confirmation import settled, suspicions
 from rangeland.survey.leaders import ask_leaders
 
 B1, B2 = Address("b1", 9092), Address("b2", 9092)
@@ -256,9 +256,9 @@ GONE = Survey(0, {P0: LogState(P0, Leader(B1), 5, 20)})
 def test_what_only_the_second_look_finds_odd_is_no_loss_though_nobody_served_it_in_the_first(
     first: Survey, second: Survey
 ) -> None:
-    again = doubts_of(second, MARKS, ["t"])
+    again = suspicions(second, MARKS, ["t"])
     assert P1 in again
-    found = settled(first, second, doubts_of(first, MARKS, ["t"]), again, "both")
+    found = settled(first, second, suspicions(first, MARKS, ["t"]), again, "both")
     if first.unreachable:
         held = resolved(found, Policy(unreachable=Action.HOLD))
         assert [(loss.partition, loss.verdict) for loss in held.held] == [

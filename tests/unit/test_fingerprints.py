@@ -48,11 +48,11 @@ def test_a_log_is_known_by_one_batch(
     brokers: Any = Fake()
     brokers.dialect = load_dialect(dialect)
 
-    def peek(brokers: Any, wanted: Any, leader_of: Any, asked_of: Any, seen_in: Any) -> Any:
+    def sample(brokers: Any, wanted: Any, leader_of: Any, asked_of: Any, seen_in: Any) -> Any:
         assert asked_of(P, wanted[P], 100).offset == at
         return seen_in(FetchedPartition(P, ErrorMeaning.OK, "", memoryview(records)))
 
-    monkeypatch.setattr(room, "peek", peek)
+    monkeypatch.setattr(room, "sample_batches", sample)
     leaders = {P: Leader(Address("b", 1))}
     found = room.fingerprints(cast(ConnectionPool, brokers), leaders, {P: at})
     assert found == ({} if known_by is None else {P: zlib.crc32(known_by)})

@@ -16,7 +16,7 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.legacy_requests import fitted
 from rangeland.dialects.protocol_session import NoCommonVersion, Question
 from rangeland.model import Address, AtTime, Leader, Partition
-from rangeland.survey.legacy_times import reconsidered
+from rangeland.survey.legacy_times import corrected_times
 
 B1 = Address("b1", 9092)
 P = Partition("t", 0)
@@ -70,7 +70,7 @@ class Broker:
 
 def told(broker: Broker, time_ms: int, answer: OffsetAnswer = NOTHING) -> OffsetAnswer:
     leaders = {P: Leader(B1)}
-    found = reconsidered(cast(ConnectionPool, broker), B1, leaders, AtTime(time_ms), {P: answer})
+    found = corrected_times(cast(ConnectionPool, broker), B1, leaders, AtTime(time_ms), {P: answer})
     return found.get(P, answer)
 
 

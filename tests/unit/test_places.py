@@ -26,7 +26,7 @@ from rangeland.model import (
     Partition,
 )
 from rangeland.survey.cluster_survey import SurveyRequest, named_offsets
-from rangeland.survey.entry_lookup import GLANCE_BYTES, WALK_BYTES, entries_at
+from rangeland.survey.entry_lookup import PROBE_BYTES, WALK_BYTES, entries_at
 from tests.entries import entry
 
 B1 = Address("b1", 9092)
@@ -71,7 +71,7 @@ def places_of(entries: Sequence[bytes]) -> list[int]:
     return [0, *itertools.accumulate(len(one) for one in entries)]
 
 
-@pytest.mark.parametrize("size", [GLANCE_BYTES, 5 * GLANCE_BYTES, 70 * GLANCE_BYTES])
+@pytest.mark.parametrize("size", [PROBE_BYTES, 5 * PROBE_BYTES, 70 * PROBE_BYTES])
 def test_an_entry_larger_than_a_glance_is_looked_at_longer_and_not_walked_to(size: int) -> None:
     entries = [entry(b"v" * 40), entry(b"w" * 60), entry(b"x" * size), entry(b"y")]
     small = [entry(b"%d" % n) for n in range(2_000)]
@@ -88,7 +88,7 @@ def test_an_entry_larger_than_a_glance_is_looked_at_longer_and_not_walked_to(siz
 
 
 def test_a_mark_inside_an_entry_is_told_from_one_that_begins_a_large_one() -> None:
-    entries = [entry(b"v" * 40), entry(b"x" * 3 * GLANCE_BYTES), entry(b"y")]
+    entries = [entry(b"v" * 40), entry(b"x" * 3 * PROBE_BYTES), entry(b"y")]
     broker = Broker({0: b"".join(entries), 1: b""})
     inside = places_of(entries)[1] + 4_000
     found = look(broker, marks=[(ONE, inside)])
@@ -100,10 +100,10 @@ def test_of_an_entry_that_ends_behind_the_log_nothing_more_is_asked() -> None:
     broker = Broker({0: whole + entry(b"x" * 9_000)[:5_000], 1: b""})
     look(broker, marks=[(ONE, len(whole))])
     assert [(one.offset, one.max_bytes) for one in broker.asked] == [
-        (len(whole), GLANCE_BYTES),
+        (len(whole), PROBE_BYTES),
         (0, WALK_BYTES),
     ], "no longer glance would bring more, so it is walked to"
-    with pytest.raises(BadRecord, match=f"begins at {len(whole) + 9} cannot be told"):
+    with pytest.raises(BadRecord, match=f"whether an entry begins at {len(whole) + 9}"):
         look(broker, named=[(ONE, len(whole) + 9)])
 
 

@@ -37,7 +37,7 @@ def survey_of(
         with ConnectionPool(settings) as brokers:
             if wanted.topic_pattern and not brokers.dialect.capabilities.has_metadata:
                 wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
-            survey = take_survey(brokers, wanted, home=home)
+            survey = take_survey(brokers, wanted, backend=home)
             cluster = job.source.called(survey.cluster)
             return replace(survey, ages=brokers.ages, cluster=cluster)
     finally:

@@ -1,14 +1,15 @@
-"""One look at the cluster, until it is whole or its time is up.
+"""One survey of the cluster, retried until it is complete or the deadline passes.
 
-Requests are per broker and kind, or sent in one go where a protocol has one per partition:
-a thousand partitions cost what ten do. Whatever has no answer yet (a leader being elected,
-a broker that just left) is asked again with fresh metadata, of the next broker, until the
-deadline; then the look fails with every address it tried and why, or goes on without those
-partitions where the job's policy holds them back.
+There is one request per broker and kind; where a protocol has one per partition, they are sent
+together: a thousand partitions take about as long as ten. What has no answer yet (a leader being
+elected, a broker that just left) is asked again with new metadata from the next broker, until the
+deadline. Then the survey fails with every address it tried and why, or continues without those
+partitions if the job's policy holds them.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,33 +36,35 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.survey.leaders import ask_leaders, by_leader
-from rangeland.survey.legacy_times import reconsidered
+from rangeland.survey.legacy_times import corrected_times
 from rangeland.wording import counted
+
+LOG = logging.getLogger(__name__)
 
 PAUSE_MS = 200
 FIRST_ANSWER_MS = 10_000
-"""For anybody to answer at all. Where nobody ever has, an address is rather wrong than late."""
+"""For the first answer of any broker. Without one, the addresses are probably wrong."""
 MANY_ADDRESSES = 32
-"""As many of a cluster's addresses are kept to know it by."""
+"""How many addresses of a cluster are kept to identify it."""
 When = Earliest | Latest | AtTime
 
 
 class UnknownTopic(JobFileError):
-    """One broker says that there is no such topic or partition."""
+    """One broker reports that there is no such topic or partition."""
 
-    def said_by(self, who: str) -> JobFileError:
+    def confirmed_by(self, who: str) -> JobFileError:
         return JobFileError(self.what, why=f"{self.why}; {who}", do=self.do, **self.facts)
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyRequest:
-    """What to look at. Exactly one of ``topics`` and ``topic_pattern`` is given; the pattern
-    is anchored and never matches internal topics. ``partitions`` restricts by topic: numbers,
-    or ``broker-number`` where partitions are numbered per broker. ``known`` are topics that
-    were landed before: one that is gone is no mistake of the job's. ``bounds`` are the sides
-    of the range, whose offsets are checked where not every offset will do; ``marks`` are
-    those that a landing ended at, and ``checkpoint`` all that is known of them. ``speed``: how
-    fast all is expected to be read, if what may expire meanwhile is to be known."""
+    """What to survey. Exactly one of ``topics`` and ``topic_pattern`` is given; the pattern is
+    anchored and never matches internal topics. ``partitions`` restricts by topic: numbers, or
+    ``broker-number`` where partitions are numbered per broker. ``known``: topics that were landed
+    before; if one is gone, the job file is not to blame. ``bounds``: the ends of the range, whose
+    offsets are checked where not every offset is valid; ``marks``: the offsets at which landings
+    ended; ``checkpoint``: all that is known about them. ``speed``: the expected speed of reading,
+    to find out what may expire meanwhile."""
 
     topics: tuple[str, ...] = ()
     topic_pattern: str | None = None
@@ -76,75 +79,76 @@ class SurveyRequest:
 
 
 class SurveyAttempt:
-    """The state of one survey: its deadline and what went wrong last."""
+    """The state of one survey: its deadline and the last failure."""
 
     def __init__(self, brokers: ConnectionPool, wanted: SurveyRequest) -> None:
         self._brokers = brokers
         self._wanted = wanted
         started, survey_ms = time.monotonic(), brokers.settings.survey_ms
         self._deadline = started + survey_ms / 1000
-        self._answered_by = started + min(survey_ms, FIRST_ANSWER_MS) / 1000
-        self._trouble: RangelandError | None = None
+        self._first_answer_by = started + min(survey_ms, FIRST_ANSWER_MS) / 1000
+        self._failure: RangelandError | None = None
         self._seeds: list[Address] = list(brokers.settings.seeds)
         self._holds = brokers.settings.policy.ever(LossKind.UNREACHABLE, Action.HOLD)
         self.elsewhere: set[Partition] = set()
         self.unreachable: dict[Partition, str] = {}
         self.silent: dict[str, str] = {}
         self.brokers: set[str] = set()
-        self.told_by: Address | None = None
-        """Who named the leaders."""
+        self.answered_by: Address | None = None
+        """The broker that named the leaders."""
         self.hidden: set[str] = set()
         self.cluster_id = ""
         self.asked: frozenset[str] = frozenset()
-        """The topics that it was to look at."""
+        """The topics to survey."""
 
     def again(self) -> SurveyAttempt:
-        """A second look from scratch, which asks another broker first if there is one."""
+        """A second survey from scratch, which asks another broker first if there is one."""
         other = SurveyAttempt(self._brokers, self._wanted)
-        others = [seed for seed in self._seeds if seed != self.told_by]
-        other._seeds = [*others, *(seed for seed in self._seeds if seed == self.told_by)]
+        others = [seed for seed in self._seeds if seed != self.answered_by]
+        other._seeds = [*others, *(seed for seed in self._seeds if seed == self.answered_by)]
         return other
 
     def _is_over(self) -> bool:
-        deadline = self._answered_by if self.told_by is None else self._deadline
+        deadline = self._first_answer_by if self.answered_by is None else self._deadline
         return time.monotonic() + PAUSE_MS / 1000 >= deadline
 
     def _pause(self, what: str) -> None:
         if not self._is_over():
+            LOG.info("survey retry in %d ms: %s", PAUSE_MS, what)
             time.sleep(PAUSE_MS / 1000)
             return
-        if self._trouble is not None:
-            raise self._trouble
+        if self._failure is not None:
+            raise self._failure
         raise Unreachable(
             what,
-            why=f"nothing changed in {self._brokers.settings.survey_ms} ms",
+            why=f"that did not change within {self._brokers.settings.survey_ms} ms",
             do="check the cluster, then run again",
         )
 
     def leaders(self) -> dict[Partition, Leader]:
-        """All partitions that are wanted; each has a leader. Those that have none when time is
-        up are left out, and named in ``unreachable``, where the policy holds them back."""
+        """All wanted partitions, each with a leader. If the policy holds partitions, those without
+        a leader at the deadline are left out and listed in ``unreachable``."""
         while True:
             try:
                 view = self._view()
                 found = self._wanted_partitions(view)
                 leaderless = [p for p, leader in found.items() if leader.address is None]
                 led = {p: x for p, x in found.items() if x.address is not None}
-                missed = self._missed(view)
-                if not leaderless and not missed:
-                    return self._seen(view, led)
+                silent = self._silent_brokers(view)
+                if not leaderless and not silent:
+                    return self._done(view, led)
                 if self._holds and led and self._is_over():
                     self.unreachable |= dict.fromkeys(leaderless, "it has no leader")
-                    return self._seen(view, led)
-                self._trouble = None
-                what = _who_is_missing(leaderless, missed)
+                    return self._done(view, led)
+                self._failure = None
+                what = _missing_answers(leaderless, silent)
             except Unreachable as error:
-                self._trouble, what = error, error.what
+                self._failure, what = error, error.what
             self._pause(what)
-            # One broker may be behind for long: the next is asked first now.
+            # One broker may have stale metadata for long: the next one is asked first now.
             self._seeds = [*self._seeds[1:], *self._seeds[:1]]
 
-    def _seen(self, view: ClusterView, led: dict[Partition, Leader]) -> dict[Partition, Leader]:
+    def _done(self, view: ClusterView, led: dict[Partition, Leader]) -> dict[Partition, Leader]:
         self._seeds = list(dict.fromkeys([*self._seeds, *view.brokers]))
         self.silent = dict(view.unreachable)
         members = [name for name, _ in self._brokers.settings.members]
@@ -153,8 +157,8 @@ class SurveyAttempt:
         self.brokers |= view.registered
         return led
 
-    def _missed(self, view: ClusterView) -> Mapping[str, str]:
-        """The brokers that do not answer, without those whose partitions nobody asks for."""
+    def _silent_brokers(self, view: ClusterView) -> Mapping[str, str]:
+        """The brokers that do not answer, except those whose partitions are not wanted."""
         listed = [self._wanted.partitions.get(topic) for topic in self._wanted.topics]
         if not listed or not all(only and all(isinstance(w, str) for w in only) for only in listed):
             return view.unreachable
@@ -164,12 +168,12 @@ class SurveyAttempt:
     def _view(self) -> ClusterView:
         topics = self._wanted.topics if self._wanted.topic_pattern is None else None
         view = ask_leaders(self._brokers, topics, self._seeds)
-        self.told_by = view.answered_by
+        self.answered_by = view.answered_by
         self.cluster_id = view.cluster_id or self.cluster_id
         return view
 
     def cluster(self, leaders: Iterable[Leader]) -> Cluster:
-        """The cluster that these leaders are of. The servers that the job names come first."""
+        """The cluster of these leaders. The servers named by the job come first."""
         own = self._brokers.settings.seeds
         led = [leader.address for leader in leaders if leader.address is not None]
         others = sorted({*self._seeds, *led} - set(own))
@@ -222,7 +226,7 @@ class SurveyAttempt:
         return found
 
     def _is_meant(self, topic: str) -> bool:
-        """One that was landed before may not be asked for any more."""
+        """A topic that was landed before may no longer be part of the job."""
         pattern = self._wanted.topic_pattern
         return pattern is not None and matches(pattern, topic)
 
@@ -254,8 +258,8 @@ class SurveyAttempt:
     def offsets(
         self, leaders: dict[Partition, Leader], when: When, isolation: Isolation
     ) -> dict[Partition, OffsetAnswer]:
-        """Asked at each leader; what has moved meanwhile is asked again at its new leader,
-        which is noted in ``leaders``."""
+        """From each leader; partitions that have moved meanwhile are asked for again at their new
+        leader, which is recorded in ``leaders``."""
         found: dict[Partition, OffsetAnswer] = {}
         while True:
             missing = {
@@ -270,10 +274,10 @@ class SurveyAttempt:
             if not left:
                 continue
             if self._holds and len(left) < len(leaders) and self._is_over():
-                why = "its leader does not answer" if self._trouble is None else self._trouble.why
+                why = "its leader does not answer" if self._failure is None else self._failure.why
                 self.unreachable |= dict.fromkeys(left, why)
                 continue
-            self._pause("some partitions' offsets could not be had")
+            self._pause("the offsets of some partitions are not available")
             leaders |= {p: x for p, x in self.leaders().items() if p in leaders}
 
     def _ask_each_leader(
@@ -284,13 +288,13 @@ class SurveyAttempt:
             try:
                 answers = self._ask_leader(address, group, when, isolation)
             except ConnectionLost as error:
-                self._trouble = error
+                self._failure = error
                 continue
             for partition, part in answers.items():
                 if part.verdict is ErrorMeaning.OK:
                     found[partition] = part
                 else:
-                    self._note(partition, part)
+                    self._on_failure(partition, part)
         return found
 
     def _ask_leader(
@@ -301,23 +305,23 @@ class SurveyAttempt:
         found = dialect.read_offsets(self._brokers.call_all(address, questions))
         timeless = {p: group[p] for p, x in found.items() if x.verdict is ErrorMeaning.UNSUPPORTED}
         if timeless and isinstance(when, AtTime):
-            # Logs of a format without times. Asked in the oldest way, segments answer for them.
+            # Logs of a format without timestamps: the oldest request version answers by segment.
             oldest = dialect.ask_offsets(timeless, when, isolation)
             questions = [replace(question, max_version=0) for question in oldest]
             found |= dialect.read_offsets(self._brokers.call_all(address, questions))
         if isinstance(when, AtTime):
-            found |= reconsidered(self._brokers, address, group, when, found)
+            found |= corrected_times(self._brokers, address, group, when, found)
         return found
 
-    def _note(self, partition: Partition, part: OffsetAnswer) -> None:
+    def _on_failure(self, partition: Partition, part: OffsetAnswer) -> None:
         if part.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
             raise JobFileError(
-                f"the offsets of {partition} may not be asked for",
+                f"this client may not ask for the offsets of {partition}",
                 why=part.code,
-                do="check the rights of this client and the version of the broker",
+                do="check the permissions of this client and the version of the broker",
             )
-        self._trouble = Unreachable(
-            f"the offsets of {partition} could not be had",
+        self._failure = Unreachable(
+            f"the offsets of {partition} are not available",
             why=f"its leader answered {part.code}",
             do="check the partition's leader, then run again",
         )
@@ -328,7 +332,7 @@ class SurveyAttempt:
         start: Mapping[Partition, OffsetAnswer],
         end: Mapping[Partition, OffsetAnswer],
     ) -> dict[Partition, int]:
-        """Sizes on the leaders' disks. What cannot be had is left out: they only steer cuts."""
+        """Sizes on the leaders' disks. Unknown ones are left out: they only help to cut slices."""
         found: dict[Partition, int] = {}
         for address, group in by_leader(leaders, lambda leader: leader).items():
             try:
@@ -336,7 +340,7 @@ class SurveyAttempt:
                 questions = self._brokers.dialect.ask_sizes(logs)
                 answers = self._brokers.call_all(address, questions)
             except RangelandError:
-                # Old brokers do not know this request and some clients may not ask it.
+                # Old brokers do not know this request, and some clients may not send it.
                 continue
             sizes = self._brokers.dialect.read_sizes(answers)
             found |= {p: size for p, size in sizes.items() if p in group}
@@ -350,7 +354,7 @@ def _is(partition: Partition, which: int | str) -> bool:
     return f"{partition.broker}-{partition.number}" == which
 
 
-def _who_is_missing(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
+def _missing_answers(leaderless: Sequence[Partition], silent: Mapping[str, str]) -> str:
     if leaderless:
         named = ", ".join(str(p) for p in leaderless[:5])
         return f"no leader for {counted(len(leaderless), 'partition')}: {named}"

@@ -1,12 +1,13 @@
-"""The cluster as a plan needs it: leaders, where each log begins and ends, offsets for times.
+"""The cluster as a plan needs it: leaders, start and end of each log, offsets for times.
 
-Made of one look, and of a second one, with metadata from another broker, where the first has
-something odd in it: one wrong answer is not believed. A topic that is not there is the job's
-mistake, once two brokers say so.
+If something in a survey is suspicious, a second one is taken, with metadata from another broker:
+one wrong answer is not believed. A missing topic is a mistake of the job file once two brokers
+report it.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -27,13 +28,15 @@ from rangeland.model import (
 )
 from rangeland.planning.retention_risk import ReadSpeed, expiry_times, reading_ms
 from rangeland.survey.attempt import SurveyAttempt, SurveyRequest, UnknownTopic
-from rangeland.survey.confirmation import doubts_of, settled
+from rangeland.survey.confirmation import settled, suspicions
 from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
 from rangeland.survey.retention import expiring, retention_of
 
+LOG = logging.getLogger(__name__)
+
 AGAIN_MS = 500
-"""Before what is odd is asked again."""
+"""Before a suspicious survey is repeated."""
 
 __all__ = ["SurveyRequest", "take_survey"]
 
@@ -42,56 +45,59 @@ def take_survey(
     brokers: ConnectionPool,
     wanted: SurveyRequest,
     now: Callable[[], float] = time.time,
-    home: GroupBackend | None = None,
+    backend: GroupBackend | None = None,
 ) -> Survey:
-    """``home`` is where the groups that are wanted live. What is odd in it is asked again,
-    and of another broker. Raises JobFileError for topics or partitions that are not there and
-    Unreachable when the deadline of the settings passes."""
-    look = SurveyAttempt(brokers, wanted)
+    """``backend``: where the wanted groups are kept. Suspicious answers are checked with another
+    broker. Raises JobFileError for topics or partitions that do not exist, and Unreachable when
+    the deadline of the settings passes."""
+    attempt = SurveyAttempt(brokers, wanted)
     try:
-        first = _look_once(look, brokers, wanted, now, home)
+        first = _survey_once(attempt, brokers, wanted, now, backend)
     except UnknownTopic as error:
         time.sleep(AGAIN_MS / 1000)
-        again = look.again()
+        again = attempt.again()
         try:
-            return _look_once(again, brokers, wanted, now, home)
+            return _survey_once(again, brokers, wanted, now, backend)
         except UnknownTopic:
-            raise error.said_by(_both(look, again)) from None
-    doubts = doubts_of(first, wanted.checkpoint, look.asked)
-    if not doubts:
+            raise error.confirmed_by(_both(attempt, again)) from None
+    suspicious = suspicions(first, wanted.checkpoint, attempt.asked)
+    if not suspicious:
         return first
+    for partition, why in suspicious.items():
+        fields = {"topic": partition.topic, "partition": partition.number}
+        LOG.info("survey repeated: %s: %s", partition, why, extra=fields)
     time.sleep(AGAIN_MS / 1000)
-    again = look.again()
-    second = _look_once(again, brokers, wanted, now, home)
-    doubts_again = doubts_of(second, wanted.checkpoint, again.asked)
-    return settled(first, second, doubts, doubts_again, _both(look, again))
+    again = attempt.again()
+    second = _survey_once(again, brokers, wanted, now, backend)
+    still_suspicious = suspicions(second, wanted.checkpoint, again.asked)
+    return settled(first, second, suspicious, still_suspicious, _both(attempt, again))
 
 
 def _both(first: SurveyAttempt, second: SurveyAttempt) -> str:
-    who = " and ".join(dict.fromkeys(str(look.told_by) for look in (first, second)))
+    who = " and ".join(dict.fromkeys(str(attempt.answered_by) for attempt in (first, second)))
     return f"asked twice, with metadata from {who}"
 
 
-def _look_once(
-    look: SurveyAttempt,
+def _survey_once(
+    attempt: SurveyAttempt,
     brokers: ConnectionPool,
     wanted: SurveyRequest,
     now: Callable[[], float],
-    home: GroupBackend | None,
+    backend: GroupBackend | None,
 ) -> Survey:
-    leaders = look.leaders()
+    leaders = attempt.leaders()
     isolation = brokers.settings.isolation
-    nature = brokers.dialect.capabilities
-    start = look.offsets(leaders, Earliest(), isolation)
-    end = look.offsets(leaders, Latest(), isolation)
-    times = {t: look.offsets(leaders, AtTime(t), isolation) for t in wanted.times_ms}
-    there = [p for p in sorted(leaders) if p in start and p in end and p not in look.unreachable]
-    sizes = look.sizes({p: leaders[p] for p in there}, start, end)
+    capabilities = brokers.dialect.capabilities
+    start = attempt.offsets(leaders, Earliest(), isolation)
+    end = attempt.offsets(leaders, Latest(), isolation)
+    times = {t: attempt.offsets(leaders, AtTime(t), isolation) for t in wanted.times_ms}
+    there = [p for p in sorted(leaders) if p in start and p in end and p not in attempt.unreachable]
+    sizes = attempt.sizes({p: leaders[p] for p in there}, start, end)
     logs = {p: _log(leaders[p], p, start[p], end[p], sizes.get(p)) for p in there}
-    if nature.offsets_are_bytes:
+    if capabilities.offsets_are_bytes:
         logs = {p: _of_bytes(log, start[p], end[p]) for p, log in logs.items()}
     logs = with_epochs(brokers, logs)
-    groups = {g: home.offsets(g, there) for g in wanted.groups} if home is not None else {}
+    groups = {g: backend.offsets(g, there) for g in wanted.groups} if backend is not None else {}
     survey = Survey(
         taken_at_ms=int(now() * 1000),
         logs=logs,
@@ -100,24 +106,24 @@ def _look_once(
         },
         group_offsets={(p, g): found.get(p) for g, found in groups.items() for p in there},
         requests=brokers.requests,
-        elsewhere=frozenset(look.elsewhere),
+        elsewhere=frozenset(attempt.elsewhere),
         inexact=frozenset(
             (p, t) for t, found in times.items() for p in found if not found[p].is_exact
         ),
         entries=entries_at(
             brokers, logs, (*named_offsets(wanted, logs), *_committed(groups)), wanted.marks
         )
-        if nature.offsets_are_bytes
+        if capabilities.offsets_are_bytes
         else {},
-        unreachable=look.unreachable,
-        brokers=frozenset(look.brokers),
-        silent=look.silent,
-        hidden=frozenset(look.hidden),
+        unreachable=attempt.unreachable,
+        brokers=frozenset(attempt.brokers),
+        silent=attempt.silent,
+        hidden=frozenset(attempt.hidden),
         epoch_ends=epoch_ends(brokers, logs, _epochs(wanted)),
-        cluster=look.cluster(leaders.values()),
+        cluster=attempt.cluster(leaders.values()),
     )
     if wanted.speed is not None:
-        survey = _with_retention(brokers, survey, wanted, look.told_by)
+        survey = _with_retention(brokers, survey, wanted, attempt.answered_by)
     return replace(survey, requests=brokers.requests)
 
 
@@ -142,7 +148,7 @@ def _log(
 
 
 def _of_bytes(log: LogState, start: OffsetAnswer, end: OffsetAnswer) -> LogState:
-    """Where offsets are bytes, sizes are exact, and cuts are made where entries begin."""
+    """Where offsets are bytes, sizes are exact, and slices are cut where entries begin."""
     known = {*start.borders, *end.borders, log.start_offset, log.end_offset}
     borders = tuple(sorted(b for b in known if log.start_offset <= b <= log.end_offset))
     return replace(log, size_bytes=log.end_offset - log.start_offset, borders=borders)
@@ -151,7 +157,7 @@ def _of_bytes(log: LogState, start: OffsetAnswer, end: OffsetAnswer) -> LogState
 def named_offsets(
     wanted: SurveyRequest, logs: Mapping[Partition, LogState]
 ) -> list[tuple[Partition, int]]:
-    """The offsets that the job itself gives for these partitions."""
+    """The offsets that the job itself names for these partitions."""
     bounds = ((p, side.of(p)) for side in wanted.bounds for p in logs)
     return [(p, bound.offset) for p, bound in bounds if isinstance(bound, AtOffset)]
 

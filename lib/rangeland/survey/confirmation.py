@@ -1,9 +1,9 @@
-"""One wrong answer is not believed: what is odd in a survey, and what two of them agree on.
+"""One wrong answer is not believed: what is suspicious in a survey, and what two surveys agree on.
 
-Pure. A broker may answer from stale metadata, a leader that has just taken over may not know
-its end, and either may simply be wrong once. So what would become a verdict is asked again,
-with metadata from another broker where there is one; only what both looks have in common
-stands, and the evidence says who was asked.
+Pure functions. A broker may answer from stale metadata, a leader that has just taken over may not
+know the end of its log, and either may simply be wrong once. So whatever would be called a loss is
+asked again, with metadata from another broker if there is one; only what both surveys report is
+believed, and the evidence names the brokers.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ from rangeland.planning.incarnation import LogMark, recreated
 from rangeland.planning.missing_partitions import why_unreachable
 
 
-def doubts_of(
+def suspicions(
     survey: Survey, checkpoint: Mapping[Partition, LogMark], topics: Iterable[str]
 ) -> dict[Partition, str]:
-    """What is odd, by partition. ``topics`` are those that the survey was to look at: of
-    these, partitions that were landed must still be there."""
+    """What is suspicious, by partition. ``topics``: those that were surveyed; of these, partitions
+    that were landed must still exist."""
     wanted = set(topics)
-    odd = {p: why for p, log in survey.logs.items() if (why := _odd(log, checkpoint.get(p)))}
+    found = {
+        p: why for p, log in survey.logs.items() if (why := _suspicion(log, checkpoint.get(p)))
+    }
     for partition, mark in checkpoint.items():
         if partition.topic in wanted and _is_missing(partition, survey):
-            odd[partition] = "it is not there"
+            found[partition] = "it does not exist"
         elif survey.epoch_ends.get(partition, mark.until_offset) < mark.until_offset:
-            odd.setdefault(partition, "its epoch ends before the checkpoint")
-    return odd
+            found.setdefault(partition, "its epoch ends before the checkpoint")
+    return found
 
 
-def _odd(log: LogState, mark: LogMark | None) -> str | None:
+def _suspicion(log: LogState, mark: LogMark | None) -> str | None:
     if log.end_offset < log.start_offset:
         return "it ends before it begins"
     if log.end_offset == log.start_offset and log.size_bytes:
-        # Its beginning may have been given for its end. Or all of it has just expired.
+        # The broker may have reported the start as the end. Or all of it has just expired.
         return "it has bytes and no offsets"
     if mark is None:
         return None
@@ -55,21 +57,21 @@ def _is_missing(partition: Partition, survey: Survey) -> bool:
 def settled(
     first: Survey,
     second: Survey,
-    doubts: Mapping[Partition, str],
-    doubts_again: Mapping[Partition, str],
+    suspicious: Mapping[Partition, str],
+    still_suspicious: Mapping[Partition, str],
     who: str,
 ) -> Survey:
-    """What is not odd in one of two looks is taken from it, the newer one first. What is odd
-    in both stands, and ``who`` was asked is noted beside it."""
-    alone = {p for p in (*doubts_again, *first.logs) if p not in doubts}
+    """For each partition the survey in which it is not suspicious, preferably the newer one. What
+    is suspicious in both is believed, with ``who`` was asked."""
+    alone = {p for p in (*still_suspicious, *first.logs) if p not in suspicious}
     kept = {
         p: first.logs[p]
         for p in alone
-        if p in first.logs and (p in doubts_again or p not in second.logs)
+        if p in first.logs and (p in still_suspicious or p not in second.logs)
     }
     gone_now = {p: why for p, why in second.unreachable.items() if p not in kept}
-    # Served by nobody in the first look, odd in the second: one look alone is not believed.
-    once = [p for p in doubts_again if p not in doubts and p not in first.logs]
+    # Unserved in the first survey, suspicious in the second: one survey alone is not believed.
+    once = [p for p in still_suspicious if p not in suspicious and p not in first.logs]
     away = {p: why for p in once if (why := why_unreachable(p, first)) is not None}
     times = {(p, t): at for (p, t), at in first.offsets_for_times.items() if p in kept}
     ends = {p: at for p, at in second.epoch_ends.items() if p not in kept}
@@ -80,5 +82,5 @@ def settled(
         epoch_ends=ends | {p: at for p, at in first.epoch_ends.items() if p in kept},
         unreachable=gone_now | away,
         elsewhere=second.elsewhere | (first.elsewhere & set(once)),
-        agreed=dict.fromkeys((p for p in doubts if p in doubts_again), who),
+        agreed=dict.fromkeys((p for p in suspicious if p in still_suspicious), who),
     )

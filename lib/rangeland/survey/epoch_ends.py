@@ -1,8 +1,8 @@
-"""What leader epochs tell of a log: in which it is written now, and where older ones ended.
+"""Leader epochs of a log: the present one, and where older ones ended.
 
-One request per broker where there is something to compare. Brokers before 2.1 do not name the
-epoch in their metadata; there it is read from the log's last batch. What cannot be had is left
-out: then a log that was cut short and has grown again looks like one that was not.
+One request per broker if there is something to compare. Brokers before 2.1 do not report the
+epoch in their metadata; there it is read from the log's last batch. What is unavailable is left
+out: then a log that was truncated and has grown again looks like one that was not.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import LogState, Partition
 from rangeland.survey.leaders import by_leader
-from rangeland.survey.sample import peek
+from rangeland.survey.sample import sample_batches
 
 
 def with_epochs(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, LogState]:
-    """The logs, with the epoch of the last batch for those whose leader's is not told."""
+    """The logs, with the epoch of the last batch where the leader's is not reported."""
     has_epochs = brokers.dialect.capabilities.has_epochs
-    untold = {
+    unreported = {
         p: log
         for p, log in logs.items()
         if has_epochs and log.leader.epoch is None and log.end_offset > log.start_offset
     }
-    found = _last_epochs(brokers, untold)
+    found = _last_epochs(brokers, unreported)
     return {
         p: replace(log, leader=replace(log.leader, epoch=found[p]), epoch_is_read=True)
         if p in found
@@ -40,7 +40,7 @@ def with_epochs(
 def _last_epochs(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, int | None]:
-    """None where records came that are older than epochs."""
+    """None where the records are older than epochs."""
 
     def asked_of(partition: Partition, log: LogState, size: int) -> PartitionFetch:
         return PartitionFetch(partition, None, None, log.end_offset - 1, size)
@@ -49,13 +49,13 @@ def _last_epochs(
         has_batch = len(part.records) > 0
         return {part.partition: brokers.dialect.epoch_of(part.records)} if has_batch else {}
 
-    return peek(brokers, logs, lambda log: log.leader, asked_of, seen_in)
+    return sample_batches(brokers, logs, lambda log: log.leader, asked_of, seen_in)
 
 
 def epoch_ends(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], epochs: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """Where the records of these epochs end, of partitions whose leader has changed since."""
+    """Where the records of these epochs end, for partitions whose leader has changed since."""
     grown = {p: logs[p] for p, epoch in epochs.items() if p in logs and _is_older(epoch, logs[p])}
     found: dict[Partition, int] = {}
     for address, group in by_leader(grown, lambda log: log.leader).items():

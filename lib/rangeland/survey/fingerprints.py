@@ -1,8 +1,7 @@
-"""A checksum of one batch of each log, to know the log by where its topic has no id.
+"""A checksum of one batch of each log, which identifies the log if its topic has no id.
 
-Batches are never rewritten but by compaction, so where the same offset has other bytes after a
-while, the topic was created again, or its log was cut off and has grown since; or it was
-compacted, which cannot be told from that.
+Only compaction rewrites batches, so if the bytes at an offset change, the topic was recreated, or
+its log was truncated and has grown since, or it was compacted; these cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, PartitionFetch
 from rangeland.errors import BadRecord
 from rangeland.model import Leader, Partition
-from rangeland.survey.sample import peek
+from rangeland.survey.sample import sample_batches
 
 
 def fingerprints(
     brokers: ConnectionPool, leaders: Mapping[Partition, Leader], offsets: Mapping[Partition, int]
 ) -> dict[Partition, int]:
-    """Of the batch or entry at the offset of each partition; those that do not come whole are
+    """Of the batch or entry at the offset of each partition; those that do not arrive complete are
     left out."""
 
     is_bytes = brokers.dialect.capabilities.offsets_are_bytes
@@ -44,4 +43,4 @@ def fingerprints(
         return {part.partition: zlib.crc32(entry)} if len(entry) else {}
 
     wanted = {p: leaders[p] for p in offsets if p in leaders}
-    return peek(brokers, wanted, lambda leader: leader, asked_of, seen_in)
+    return sample_batches(brokers, wanted, lambda leader: leader, asked_of, seen_in)

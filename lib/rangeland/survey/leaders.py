@@ -1,7 +1,7 @@
 """Who leads what, now: ``findLeader`` of SimpleConsumer, for all partitions at once.
 
-A dialect says whom to ask what, as values; here its questions are sent, to each address in
-turn until one answers.
+A dialect describes the requests as values; here they are sent, to each address in turn until one
+answers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ T = TypeVar("T")
 def ask_leaders(
     brokers: ConnectionPool, topics: Sequence[str] | None, seeds: Sequence[Address]
 ) -> ClusterView:
-    """The cluster as it says it is. ``topics`` None: all of them. Raises Unreachable naming
-    every address and why, or JobFileError when somebody else listens at each of them."""
+    """The cluster according to its metadata. ``topics`` None: all. Raises Unreachable with every
+    address and why it failed, or JobFileError if none of them is a broker."""
     search = brokers.dialect.find_leaders(
         topics, tuple(dict.fromkeys(seeds)), dict(brokers.settings.members)
     )
@@ -41,7 +41,7 @@ def ask_leaders(
 def _ask_in_turn(
     brokers: ConnectionPool, asking: LeaderQuery
 ) -> tuple[list[Any] | NoReply, Address | None]:
-    """The answers, and whose they are."""
+    """The answers, and the broker that gave them."""
     tried: dict[Address, str] = {}
     strangers = 0
     for seed in asking.seeds:
@@ -56,7 +56,7 @@ def _ask_in_turn(
 def by_leader(
     items: Mapping[Partition, T], leader_of: Callable[[T], Leader]
 ) -> dict[Address, dict[Partition, T]]:
-    """Whom to ask about what: one request per leader. What has no leader is left out."""
+    """Items grouped by leader, for one request each. Items without a leader are left out."""
     groups: dict[Address, dict[Partition, T]] = {}
     for partition, item in items.items():
         address = leader_of(item).address

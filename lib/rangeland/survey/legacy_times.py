@@ -1,11 +1,11 @@
-"""A log that begins in a format without times: "no record is that late" is not believed there.
+"""Logs that begin in a format without timestamps, where "no record is that late" may be wrong.
 
-A broker looks for a time in the first segment that may have it, and in no other. A segment
-without times may have any time up to when it was last written to, which is late where it was
-copied; then it hides all later segments. So where a broker finds nothing, its segments are
-looked at, in the oldest way of asking: only if all were written before, or the first that was
-not has times, is it so. Else the answer is the segment that ends before the time, as it is for
-logs that have no times at all. Brokers that know the oldest way no more cannot be doubted.
+A broker searches for a time only in the first segment that may contain it. A segment without
+timestamps may contain any time up to its last modification, which is late if it was copied; then
+it hides all later segments. So if a broker finds nothing, its segments are requested with the
+oldest version of the request: the answer is right only if all segments were written before, or if
+the first later one has timestamps. Otherwise the answer is the segment that ends before the time,
+as for logs without any timestamps. Brokers that no longer support that version are believed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rangeland.dialects.fetch_values import FetchOptions, PartitionFetch
 from rangeland.dialects.protocol_session import NoCommonVersion, Question
 from rangeland.model import Address, AtTime, Isolation, Latest, Leader, Partition
 
-PEEK_BYTES = 1 << 10
+SAMPLE_BYTES = 1 << 10
 
 
-def reconsidered(
+def corrected_times(
     brokers: ConnectionPool,
     address: Address,
     leaders: Mapping[Partition, Leader],
     when: AtTime,
     found: Mapping[Partition, OffsetAnswer],
 ) -> dict[Partition, OffsetAnswer]:
-    """Other answers for those of ``found`` that are not to be believed."""
+    """Better answers for those of ``found`` that may be wrong."""
     late = {
         p: leaders[p] for p, x in found.items() if x.verdict is ErrorMeaning.OK and x.offset is None
     }
@@ -59,7 +59,7 @@ def _segments(
     leaders: Mapping[Partition, Leader],
     when: AtTime | Latest,
 ) -> dict[Partition, OffsetAnswer]:
-    """Where segments begin that were last written to by then; at last, where the log ends."""
+    """Where segments begin that were last written to before ``when``, then the end of the log."""
     dialect = brokers.dialect
     asked = dialect.ask_offsets(leaders, when, Isolation.READ_UNCOMMITTED)
     questions = [replace(question, max_version=0) for question in asked]
@@ -67,7 +67,7 @@ def _segments(
 
 
 def _first_after(log: OffsetAnswer, before: OffsetAnswer) -> int | None:
-    """Where the first segment begins that was written to since."""
+    """Where the first segment begins that was written to afterwards."""
     last = before.borders[-1] if before.borders else -1
     later = [border for border in log.borders if border > last]
     end = log.offset or 0
@@ -80,24 +80,24 @@ def _timeless(
     leaders: Mapping[Partition, Leader],
     offsets: Mapping[Partition, int],
 ) -> set[Partition]:
-    """Those with an entry without a time at their offset. Each is asked for alone: where one
-    request is for several, only the first is sure to get a whole entry."""
+    """Those with an entry without a timestamp at their offset. Each has its own request: if one
+    request names several, only the first is guaranteed a complete entry."""
     dialect = brokers.dialect
-    terms = FetchOptions(Isolation.READ_UNCOMMITTED, max_wait_ms=0, max_bytes=PEEK_BYTES)
+    options = FetchOptions(Isolation.READ_UNCOMMITTED, max_wait_ms=0, max_bytes=SAMPLE_BYTES)
     asked = [
-        PartitionFetch(p, leaders[p].topic_id, leaders[p].epoch, offset, PEEK_BYTES)
+        PartitionFetch(p, leaders[p].topic_id, leaders[p].epoch, offset, SAMPLE_BYTES)
         for p, offset in offsets.items()
     ]
     questions: list[Question] = []
     for one in asked:
-        questions += dialect.ask_records([one], terms)
+        questions += dialect.ask_records([one], options)
     answers = brokers.call_all(address, questions)
     found: set[Partition] = set()
     for one, answer in zip(asked, answers, strict=True):
-        told = dialect.read_records([answer], [one], Isolation.READ_UNCOMMITTED)
+        answered = dialect.read_records([answer], [one], Isolation.READ_UNCOMMITTED)
         lacks_timestamp = dialect.capabilities.lacks_timestamp
         if lacks_timestamp is not None and any(
-            lacks_timestamp(part.records) for part in told.parts
+            lacks_timestamp(part.records) for part in answered.parts
         ):
             found.add(one.partition)
     return found

@@ -1,7 +1,7 @@
 """How old a log's next record is: one record per partition, one request per leader.
 
-For people who look, so nothing here is worth an error: what cannot be had (a leader that is
-away, a batch that is larger than what was asked for, a record without a time) is left out.
+For display only, so there are no errors: what is unavailable (a missing leader, a batch larger
+than the request, a record without a timestamp) is left out.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition, Gap, PartitionFetch
 from rangeland.errors import RangelandError
 from rangeland.model import Leader, Partition
-from rangeland.survey.sample import peek
+from rangeland.survey.sample import sample_batches
 
 
 @dataclass(frozen=True, slots=True)
 class FirstRecord:
-    """Where to look: the first record in ``[from_offset, until_offset)``."""
+    """The first record in ``[from_offset, until_offset)``."""
 
     leader: Leader
     from_offset: int
@@ -38,14 +38,14 @@ def first_times(
         is_well = part.verdict is ErrorMeaning.OK
         return _first(brokers, part, wanted[part.partition]) if is_well else {}
 
-    found = peek(brokers, wanted, lambda at: at.leader, asked_of, seen_in)
+    found = sample_batches(brokers, wanted, lambda at: at.leader, asked_of, seen_in)
     return {partition: time_ms for partition, time_ms in found.items() if time_ms is not None}
 
 
 def _first(
     brokers: ConnectionPool, part: FetchedPartition, at: FirstRecord
 ) -> dict[Partition, int | None]:
-    """The time of the first row; None where it has none. Empty where no row is there."""
+    """The time of the first row; None if it has none. Empty if there is no row."""
     isolation = brokers.settings.isolation
     span = (at.from_offset, at.until_offset)
     try:

@@ -1,5 +1,5 @@
-"""What retention allows, and which offsets it may take soon. One request for all topics, and
-one per broker for the offsets. What may not be asked is left out: it only warns and orders.
+"""The retention of topics, and which offsets may expire soon. One request for all topics, and
+one per broker for the offsets. What is unavailable is left out: it only affects warnings and order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rangeland.model import Address, AtTime, Leader, LogState, Partition, Retent
 def retention_of(
     brokers: ConnectionPool, logs: Mapping[Partition, LogState], seed: Address | None
 ) -> dict[str, Retention]:
-    """By topic, as one broker tells it."""
+    """By topic, as one broker reports it."""
     topics = sorted({partition.topic for partition in logs})
     address = next((log.leader.address for log in logs.values() if log.leader.address), seed)
     questions = brokers.dialect.ask_retention(topics) if topics else []

@@ -1,7 +1,7 @@
-"""A batch of each of many logs, for those who only look: one request per leader, few bytes.
+"""A batch from each of many logs, for inspection: one request per leader, few bytes.
 
-What does not come is left out: a leader that is away, a batch that is larger than what is asked
-for at most. Nobody waits for it, and it is never an error.
+What does not arrive is left out: a missing leader, a batch larger than the largest request. It is
+not waited for, and never an error.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ Where = TypeVar("Where")
 Seen = TypeVar("Seen")
 
 SIZES = (64 << 10, 4 << 20)
-"""What is asked of each partition at first, and of those without a whole batch in it."""
+"""The bytes requested of each partition at first, and if they contain no complete batch."""
 MAX_WAIT_MS = 500
 
 
-def peek(
+def sample_batches(
     brokers: ConnectionPool,
     wanted: Mapping[Partition, Where],
     leader_of: Callable[[Where], Leader],
     asked_of: Callable[[Partition, Where, int], PartitionFetch],
     seen_in: Callable[[FetchedPartition], Mapping[Partition, Seen]],
 ) -> dict[Partition, Seen]:
-    """What ``seen_in`` makes of the answers; partitions that it leaves out are asked for more.
-    ``asked_of`` says what to ask of one, given how many bytes at most."""
+    """What ``seen_in`` reads from the answers; for partitions that it leaves out, more bytes are
+    requested. ``asked_of``: the request for one partition, of so many bytes at most."""
     found: dict[Partition, Seen] = {}
     for size in SIZES:
         missing = {p: where for p, where in wanted.items() if p not in found}
@@ -47,9 +47,9 @@ def _answers(
     brokers: ConnectionPool, address: Address, asked: list[PartitionFetch]
 ) -> tuple[FetchedPartition, ...]:
     isolation = brokers.settings.isolation
-    terms = FetchOptions(isolation, MAX_WAIT_MS, 4 * max(SIZES))
+    options = FetchOptions(isolation, MAX_WAIT_MS, 4 * max(SIZES))
     try:
-        answers = brokers.call_all(address, brokers.dialect.ask_records(asked, terms))
+        answers = brokers.call_all(address, brokers.dialect.ask_records(asked, options))
         return tuple(brokers.dialect.read_records(answers, asked, isolation).parts)
     except RangelandError:
         return ()

@@ -1,7 +1,7 @@
-"""What readers cannot read yet: how far logs are committed, and what holds the rest back.
+"""What readers cannot read yet: how far logs are committed, and which transaction delays the rest.
 
-For people who look, so nothing here is worth an error: what a broker does not answer is left out.
-Two or three requests per leader.
+For display only, so there are no errors: what a broker does not answer is left out. Two or three
+requests per leader.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from rangeland.survey.record_ages import FirstRecord, first_times
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
-    """Where a log ends for those who read all (``high_watermark``), and for those who read what
-    is committed (``last_stable_offset``). ``transaction`` is open between them, and its first
-    record is of ``began_at_ms``, by that record's own timestamp."""
+    """The end of a log for readers of everything (``high_watermark``) and of committed records
+    (``last_stable_offset``). ``transaction`` is open between them; ``began_at_ms`` is the timestamp
+    of its first record."""
 
     high_watermark: int
     last_stable_offset: int
@@ -41,8 +41,8 @@ class LogEnds:
 def log_ends(
     settings: ClusterSettings, logs: Mapping[Partition, LogState]
 ) -> dict[Partition, LogEnds]:
-    """Of the partitions whose leaders answer, where there are transactions at all."""
-    # Records of an open transaction are to be seen, too.
+    """Of the partitions whose leaders answer; empty if the dialect has no transactions."""
+    # To include records of open transactions.
     with ConnectionPool(replace(settings, isolation=Isolation.READ_UNCOMMITTED)) as brokers:
         if not brokers.dialect.capabilities.has_transactions:
             return {}
@@ -57,7 +57,7 @@ def _ends_at(
     brokers: ConnectionPool, address: Address, leaders: Mapping[Partition, Leader]
 ) -> dict[Partition, LogEnds]:
     try:
-        # In this order: what is written between the two is not taken for held back.
+        # In this order: what is written between the two does not count as uncommitted.
         high = _latest(brokers, address, leaders, Isolation.READ_UNCOMMITTED)
         stable = _latest(brokers, address, leaders, Isolation.READ_COMMITTED)
     except RangelandError:
@@ -95,7 +95,7 @@ def _transactions(
     try:
         questions = brokers.dialect.ask_transactions(partitions)
         return brokers.dialect.read_transactions(brokers.call_all(address, questions))
-    except RangelandError:  # of a broker that is too old to be asked, or does not allow it
+    except RangelandError:  # the broker is too old for the request, or does not allow it
         return {}
 
 
