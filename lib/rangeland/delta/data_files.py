@@ -120,9 +120,9 @@ class FileWriter:
 
     def abort(self) -> None:
         """Removes every file of this writer, finished ones included: none is committed yet."""
-        for under_way in self._open.values():
-            under_way.waiting.clear()
-            _close_quietly(under_way.parquet, under_way.sink)
+        for pending in self._open.values():
+            pending.waiting.clear()
+            _close_quietly(pending.parquet, pending.sink)
         self._open.clear()
         self._done.clear()
         if self._started:
@@ -168,10 +168,10 @@ class FileWriter:
         filling = self._open.get(values)
         if filling is not None and filling.waiting_bytes + rows.nbytes > self._group_bytes:
             self._flush(filling)  # may also finish the file
-        under_way = self._open.pop(values, None) or self._start(values)
-        self._open[values] = under_way
-        under_way.waiting.append(rows)
-        under_way.waiting_bytes += rows.nbytes
+        pending = self._open.pop(values, None) or self._start(values)
+        self._open[values] = pending
+        pending.waiting.append(rows)
+        pending.waiting_bytes += rows.nbytes
         while sum(f.waiting_bytes for f in self._open.values()) > self._group_bytes:
             self._flush(max(self._open.values(), key=lambda f: f.waiting_bytes))
 
@@ -187,35 +187,35 @@ class FileWriter:
         stats = StatsCollector(self._schema, self._layout.stats_columns)
         return _OpenFile(path, values, stats)
 
-    def _flush(self, under_way: _OpenFile) -> None:
+    def _flush(self, pending: _OpenFile) -> None:
         """Writes the waiting rows as one row group; finishes the file when it is full."""
-        if not under_way.waiting:
+        if not pending.waiting:
             return
-        table = pa.Table.from_batches(under_way.waiting, schema=self._schema)
+        table = pa.Table.from_batches(pending.waiting, schema=self._schema)
         try:
-            parquet = under_way.parquet or self._create(under_way, table)
+            parquet = pending.parquet or self._create(pending, table)
             parquet.write_table(table, row_group_size=table.num_rows)
-            size = under_way.sink.tell()
+            size = pending.sink.tell()
         except OSError as error:
-            raise store_error(error, self._full(under_way.path), table.nbytes) from error
-        under_way.stats.add(table)
-        under_way.waiting = []
-        under_way.waiting_bytes = 0
+            raise store_error(error, self._full(pending.path), table.nbytes) from error
+        pending.stats.add(table)
+        pending.waiting = []
+        pending.waiting_bytes = 0
         if size >= self._target_bytes:
-            self._finish(under_way.values)
+            self._finish(pending.values)
 
-    def _create(self, under_way: _OpenFile, first: pa.Table) -> pq.ParquetWriter:
-        full = self._full(under_way.path)
+    def _create(self, pending: _OpenFile, first: pa.Table) -> pq.ParquetWriter:
+        full = self._full(pending.path)
         parent = full.rsplit("/", 1)[0]
         if parent not in self._folders:
             if not isinstance(self._store, pafs.S3FileSystem):  # S3 has no folders
                 self._store.create_dir(parent, recursive=True)
             self._folders.add(parent)
-        self._started.append(under_way.path)
-        under_way.sink = self._store.open_output_stream(full)
+        self._started.append(pending.path)
+        pending.sink = self._store.open_output_stream(full)
         row_bytes = max(1, first.nbytes // first.num_rows)
-        under_way.parquet = pq.ParquetWriter(
-            under_way.sink,
+        pending.parquet = pq.ParquetWriter(
+            pending.sink,
             self._schema,
             compression=self._codec,
             compression_level=self._level,
@@ -224,30 +224,30 @@ class FileWriter:
             store_schema=False,
             **_encodings(self._schema),
         )
-        return under_way.parquet
+        return pending.parquet
 
     def _finish(self, values: Values) -> None:
-        under_way = self._open[values]
-        if under_way.waiting:
-            self._flush(under_way)
-        if self._open.pop(values, None) is None or under_way.parquet is None:
+        pending = self._open[values]
+        if pending.waiting:
+            self._flush(pending)
+        if self._open.pop(values, None) is None or pending.parquet is None:
             return  # the flush filled and finished it
         try:
-            under_way.parquet.close()
-            size = under_way.sink.tell()
-            under_way.sink.close()
-            sync_file(self._store, self._full(under_way.path))
+            pending.parquet.close()
+            size = pending.sink.tell()
+            pending.sink.close()
+            sync_file(self._store, self._full(pending.path))
         except OSError as error:
-            raise store_error(error, self._full(under_way.path)) from error
-        fields = {"file": under_way.path, "rows": under_way.stats.rows, "bytes": size}
+            raise store_error(error, self._full(pending.path)) from error
+        fields = {"file": pending.path, "rows": pending.stats.rows, "bytes": size}
         _logger.debug("wrote a file", extra=fields)
         names = [column.name for column in self._layout.partition_by]
         self._done.append(
             DataFile(
-                path=under_way.path,
+                path=pending.path,
                 size_bytes=size,
-                rows=under_way.stats.rows,
-                stats=under_way.stats.as_json(),
+                rows=pending.stats.rows,
+                stats=pending.stats.as_json(),
                 modified_at_ms=time.time_ns() // 1_000_000,
                 partition_values=dict(zip(names, values, strict=True)),
             )
@@ -290,13 +290,13 @@ def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandErro
         return TableRefused(
             what, why=str(error), do="Grant write permission on the table's folder", **facts
         )
-    said = str(error)
-    if _DENIED_BY_S3.search(said):
+    reason = str(error)
+    if _DENIED_BY_S3.search(reason):
         do = "Check that the keys in fs.s3a.* are right and may read and write the table's folder"
-        return TableRefused(what, why=said, do=do, **facts)
-    if _NO_BUCKET in said:
+        return TableRefused(what, why=reason, do=do, **facts)
+    if _NO_BUCKET in reason:
         do = "Check that the bucket exists and that fs.s3a.endpoint is its store"
-        return TableRefused(what, why=said, do=do, **facts)
+        return TableRefused(what, why=reason, do=do, **facts)
     if error.errno == errno.ENOSPC:
         why = f"no room for the next {size_bytes} bytes on the table's store"
         return StorageFailed(what, why=why, do="Make room and run again", **facts)

@@ -60,52 +60,54 @@ def innermost_message(chain: Chain) -> str:
 def translate(what: str, chain: Chain) -> Raised:
     """The error to raise for a Java exception while doing ``what``."""
     names = [name.rsplit(".", 1)[-1] for name, _ in chain]
-    said = innermost_message(chain)
+    reason = innermost_message(chain)
     if "TableNotFoundException" in names:
-        return NoTable(said)
+        return NoTable(reason)
     if "TableAlreadyExistsException" in names:
-        return TableExists(said)
+        return TableExists(reason)
     if "ConcurrentTransactionException" in names:
-        return StaleTransaction(said)
-    if refused := _refused_by_store(what, said, chain):
+        return StaleTransaction(reason)
+    if refused := _refused_by_store(what, reason, chain):
         return refused
     if any(name in names for name in _REFUSED):
         return TableRefused(
-            what, why=said, do="Drop the feature from the table, or land in another table"
+            what, why=reason, do="Drop the feature from the table, or land in another table"
         )
     if any(name in names for name in _MOVED):
         return Conflict(
             what, why="another writer has changed the table's schema or protocol", do="Run again"
         )
     if any(name in names for name in _RACED):
-        return Conflict(what, why=said, do="Run again")
+        return Conflict(what, why=reason, do="Run again")
     if "InvalidTableException" in names:
-        return TableRefused(what, why=said, do="The table's log is damaged: restore or repair it")
+        return TableRefused(what, why=reason, do="The table's log is damaged: restore or repair it")
     if any(name in names for name in (*_IO, *_IO_WRAPPERS)):
         return StorageFailed(
-            what, why=said, do="Check that the table's store is up, then run again"
+            what, why=reason, do="Check that the table's store is up, then run again"
         )
     if "KernelException" in names:
-        return TableRefused(what, why=said)
-    return Bug(what, why=f"{names[-1] if names else 'Java'}: {said}")
+        return TableRefused(what, why=reason)
+    return Bug(what, why=f"{names[-1] if names else 'Java'}: {reason}")
 
 
-def _refused_by_store(what: str, said: str, chain: Chain) -> RangelandError | None:
+def _refused_by_store(what: str, reason: str, chain: Chain) -> RangelandError | None:
     """The store is full, denies access, has no such bucket, or no file system here supports it."""
     names = [name.rsplit(".", 1)[-1] for name, _ in chain]
     text = " ".join(message.lower() for _, message in chain if message)
     if any(phrase in text for phrase in _FULL):
-        return StorageFailed(what, why=said, do="Make room in the table's store and run again")
+        return StorageFailed(what, why=reason, do="Make room in the table's store and run again")
     if any(n in names for n in _DENIED_CLASSES) or any(phrase in text for phrase in _DENIED):
-        return TableRefused(what, why=said, do=_remedy_for_denial(chain))
+        return TableRefused(what, why=reason, do=_remedy_for_denial(chain))
     if "UnknownStoreException" in names:
         return TableRefused(
-            what, why=said, do="Check that the bucket exists and that fs.s3a.endpoint is its store"
+            what,
+            why=reason,
+            do="Check that the bucket exists and that fs.s3a.endpoint is its store",
         )
     if "UnsupportedFileSystemException" in names or "filesystem not found" in text:
         return UsageError(
             what,
-            why=said,
+            why=reason,
             do="Start Spark with the store's Hadoop file system; for s3a: "
             "--packages org.apache.hadoop:hadoop-aws, in the version of Spark's own Hadoop",
         )

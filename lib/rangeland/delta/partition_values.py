@@ -60,8 +60,8 @@ def _within_calendar(column: pa.Array) -> pa.Array:
     else:
         return column
     # All that 64 bits of nanoseconds can express is within the calendar.
-    first, behind = (max(-1 << 63, min(day * units, (1 << 63) - 1)) for day in _CALENDAR)
-    is_within = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, behind))
+    first, end = (max(-1 << 63, min(day * units, (1 << 63) - 1)) for day in _CALENDAR)
+    is_within = pc.and_(pc.greater_equal(numbers, first), pc.less(numbers, end))
     if pc.all(is_within).as_py() is not False:
         return column
     return pc.if_else(is_within, column, pa.scalar(None, column.type))

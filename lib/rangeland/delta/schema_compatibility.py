@@ -48,16 +48,16 @@ class NewTable:
     layout: TableLayout
 
 
-def parse_partition_by(words: Sequence[str], schema: pa.Schema) -> tuple[PartitionColumn, ...]:
+def parse_partition_by(entries: Sequence[str], schema: pa.Schema) -> tuple[PartitionColumn, ...]:
     """The job file's ``partition_by``: a column, ``date(column)`` or ``hour(column)``.
 
     ``date(timestamp)`` makes a column ``date`` of type DATE; ``hour(timestamp)`` a column
     ``hour`` of type TIMESTAMP that holds the start of the hour. Both are UTC."""
-    columns = tuple(_parse(word, schema) for word in words)
+    columns = tuple(_parse(entry, schema) for entry in entries)
     names = [column.name.lower() for column in columns]
     if len(set(names)) < len(names):
         raise JobFileError(
-            f"sink.partition_by {list(words)}", why="makes two columns of the same name"
+            f"sink.partition_by {list(entries)}", why="makes two columns of the same name"
         )
     for column in columns:
         if column.function is not Function.VALUE and _index(schema, column.name) is not None:
@@ -69,13 +69,13 @@ def parse_partition_by(words: Sequence[str], schema: pa.Schema) -> tuple[Partiti
     return columns
 
 
-def _parse(word: str, schema: pa.Schema) -> PartitionColumn:
-    call = _CALL.fullmatch(word.strip())
-    name = call[2] if call else word.strip()
+def _parse(entry: str, schema: pa.Schema) -> PartitionColumn:
+    call = _CALL.fullmatch(entry.strip())
+    name = call[2] if call else entry.strip()
     index = _index(schema, name)
     if index is None:
         raise JobFileError(
-            f"sink.partition_by {word}",
+            f"sink.partition_by {entry}",
             why=f"the rows have no column {name}",
             do=f"Choose among {', '.join(schema.names)}",
         )
@@ -83,11 +83,11 @@ def _parse(word: str, schema: pa.Schema) -> PartitionColumn:
     if call is None:
         if pt.is_nested(field.type) or pt.is_binary(field.type):
             raise JobFileError(
-                f"sink.partition_by {word}", why=f"a column of type {field.type} cannot partition"
+                f"sink.partition_by {entry}", why=f"a column of type {field.type} cannot partition"
             )
         return PartitionColumn(field.name, field.name)
     if not pt.is_timestamp(field.type):
-        raise JobFileError(f"sink.partition_by {word}", why=f"{name} is not a timestamp")
+        raise JobFileError(f"sink.partition_by {entry}", why=f"{name} is not a timestamp")
     return PartitionColumn(call[1], field.name, Function(call[1]))
 
 

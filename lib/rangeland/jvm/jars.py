@@ -324,8 +324,8 @@ def _complaint(log: str) -> str:
     """The lines of Ivy's log that say what failed, without its table and repetitions."""
     words = ("not found", "NOT FOUND", "error", "ERROR", "FAILED", "timed out", "refused")
     lines = (line.strip(" \t:") for line in log.splitlines())
-    telling = dict.fromkeys(line for line in lines if any(word in line for word in words))
-    return "; ".join(list(telling)[:4]) or "Ivy said: " + " ".join(log.split()[-40:])
+    found = dict.fromkeys(line for line in lines if any(word in line for word in words))
+    return "; ".join(list(found)[:4]) or "Ivy said: " + " ".join(log.split()[-40:])
 
 
 def find_ivy() -> Path:

@@ -23,7 +23,7 @@ NEEDED = {"topic": "string", "partition": "int", "offset": "bigint"}
 _MISSING_FILES = "spark.sql.files.ignoreMissingFiles"
 _RUNS = "topic string, partition int, broker string, first bigint, until bigint"
 _COUNTS = "topic string, partition int, broker string, kind string, number bigint, n bigint"
-_PIECE, _TWICE, _STRANGE = "piece", "twice", "strange"
+_PIECE, _DUPLICATE, _OUTSIDE = "piece", "duplicate", "outside"
 _SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -117,8 +117,8 @@ def _count_pieces(
             which, rows = np.unique(place[inside], return_counts=True)
             found = {
                 _PIECE: (which, rows),
-                _TWICE: np.unique(offsets[inside & (copies > 1)], return_counts=True),
-                _STRANGE: np.unique(offsets[~inside], return_counts=True),
+                _DUPLICATE: np.unique(offsets[inside & (copies > 1)], return_counts=True),
+                _OUTSIDE: np.unique(offsets[~inside], return_counts=True),
             }
             for kind, (numbers, counts) in found.items():
                 size = len(numbers)
@@ -139,8 +139,8 @@ def _counted(table: pa.Table, pieces: Mapping[Partition, int]) -> dict[Partition
     """The sums of what all tasks have counted, by partition; ``pieces`` are the numbers of
     pieces."""
     rows = {partition: [0] * count for partition, count in pieces.items()}
-    twice: dict[Partition, list[int]] = {partition: [] for partition in pieces}
-    strange: dict[Partition, list[int]] = {partition: [] for partition in pieces}
+    duplicates: dict[Partition, list[int]] = {partition: [] for partition in pieces}
+    outside: dict[Partition, list[int]] = {partition: [] for partition in pieces}
     keys = ["topic", "partition", "broker", "kind", "number"]
     summed = table.group_by(keys).aggregate([("n", "sum")]).select([*keys, "n_sum"])
     columns = [column.to_pylist() for column in summed.columns]
@@ -149,9 +149,9 @@ def _counted(table: pa.Table, pieces: Mapping[Partition, int]) -> dict[Partition
         if kind == _PIECE:
             rows[partition][number] = count
         else:
-            (twice if kind == _TWICE else strange)[partition].append(number)
+            (duplicates if kind == _DUPLICATE else outside)[partition].append(number)
     return {
-        p: CountedRange(tuple(rows[p]), tuple(sorted(twice[p])), tuple(sorted(strange[p])))
+        p: CountedRange(tuple(rows[p]), tuple(sorted(duplicates[p])), tuple(sorted(outside[p])))
         for p in pieces
     }
 

@@ -45,8 +45,8 @@ class RaisedByTransform:
     place: str = ""
 
     def __str__(self) -> str:
-        said = f"{self.exception}: {self.message}" if self.message else self.exception
-        return f"{said} ({self.place})" if self.place else said
+        shown = f"{self.exception}: {self.message}" if self.message else self.exception
+        return f"{shown} ({self.place})" if self.place else shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def _place(frames: list[tuple[str, int]]) -> str:
 
 def _one_line(text: str) -> str:
     """The message without the query that Spark appends, on one line."""
-    said = text.partition("\n== SQL")[0]
-    said = re.sub(r"\s*SQLSTATE: \w{5}.*", "", said, flags=re.DOTALL)
-    line = " ".join(said.split())
+    message = text.partition("\n== SQL")[0]
+    message = re.sub(r"\s*SQLSTATE: \w{5}.*", "", message, flags=re.DOTALL)
+    line = " ".join(message.split())
     return line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]}..."
