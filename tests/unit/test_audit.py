@@ -9,7 +9,7 @@ from rangeland.planning.table_audit import (
     cut_pieces,
     in_force,
     missing,
-    other_lives,
+    other_incarnations,
 )
 
 P0, P1 = Partition("t", 0), Partition("t", 1)
@@ -50,9 +50,9 @@ def test_another_life_of_the_topic_and_another_partition_cut_nothing() -> None:
 
 
 def test_another_life_that_shares_offsets_is_seen() -> None:
-    assert other_lives(PIECES, Range(P0, 3, 4, "new")) == [Range(P0, 0, 10, "old")]
-    assert other_lives(PIECES, Range(P0, 10, 12, "old")) == []
-    assert other_lives(PIECES, Range(P0, 3, 4)) == [], "of a broker without ids nobody knows"
+    assert other_incarnations(PIECES, Range(P0, 3, 4, "new")) == [Range(P0, 0, 10, "old")]
+    assert other_incarnations(PIECES, Range(P0, 10, 12, "old")) == []
+    assert other_incarnations(PIECES, Range(P0, 3, 4)) == [], "of a broker without ids nobody knows"
 
 
 def test_what_is_left_of_a_range_whose_gaps_were_not_kept_is_said_to_be_unproved() -> None:

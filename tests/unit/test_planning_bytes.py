@@ -64,7 +64,7 @@ def only_one_answers() -> Survey:
 def test_a_mark_inside_an_entry_shows_that_the_log_was_written_anew() -> None:
     survey = Survey(1, {ONE: log()}, entries={(ONE, 310): (300, 340)}, brokers=frozenset({"1"}))
     checkpoint = {ONE: LogMark(310)}
-    with pytest.raises(RangeLost, match=r"\[310, 340\) truncated.*written anew"):
+    with pytest.raises(RangeLost, match=r"\[310, 340\) truncated.*rewritten"):
         resolve(RUN, survey, checkpoint)
     skips = request(FromCheckpoint(), Latest(), truncated=Action.SKIP)
     skipped = resolve(skips, survey, checkpoint)

@@ -74,7 +74,9 @@ def test_each_verdict_has_a_cause() -> None:
 
 
 def test_the_losses_of_an_error_are_found_again() -> None:
-    loss = Loss(Partition("t", 1, "b-1"), 5, 9, LossKind.EXPIRED, "the log begins at 9")
+    loss = Loss(
+        Partition("t", 1, "b-1"), 5, 9, LossKind.EXPIRED, "the log begins at 9", Action.FAIL
+    )
     assert losses_in(range_lost([loss])) == [loss]
     bad = BadRecord("t/1: the batch", why="why", topic="t", partition=1, base_offset=3)
     (found,) = losses_in(bad)

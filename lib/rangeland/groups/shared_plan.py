@@ -28,7 +28,7 @@ from rangeland.planning.slice_assignment import (
     SliceOwners,
     WaitForOthers,
     next_step,
-    not_handed_in,
+    not_done,
 )
 from rangeland.progress import Progress
 
@@ -142,7 +142,7 @@ class SharedReading:
         return not slice_owners.reads(self._plan.slices[0].partition)
 
     def _wait(self, step: WaitForOthers, slice_owners: SliceOwners) -> None:
-        if (text := step.told(slice_owners)) != self._waits_for:
+        if (text := step.describe(slice_owners)) != self._waits_for:
             self._waits_for = text
             self._progress.step(text)
         time.sleep(POLL_SECONDS)
@@ -156,7 +156,7 @@ class SharedReading:
             if outcome is not None:
                 return outcome
             done = _receipts(parts)
-            kept = not_handed_in(results, done)
+            kept = not_done(results, done)
             if len(done) + sum(len(result.receipts) for result in kept) == len(self._plan.slices):
                 return self._prepare(parts, kept)
             if not kept:

@@ -25,7 +25,7 @@ from rangeland.planning.table_audit import (
     cut_pieces,
     in_force,
     missing,
-    other_lives,
+    other_incarnations,
     pieces_in_bytes,
 )
 from rangeland.progress import Progress
@@ -91,7 +91,7 @@ def torn_from(
     evidence = examine(spark, target)
     holes = missing(evidence.pieces, evidence.audit.holes)
     # If two incarnations of a topic share offsets, it is unknown whose rows are missing.
-    shared = [hole for hole in holes if other_lives(evidence.pieces, hole)]
+    shared = [hole for hole in holes if other_incarnations(evidence.pieces, hole)]
     if shared:
         warn(
             f"{shared[0]} was landed from two topics of that name, one made after the other "
@@ -116,7 +116,7 @@ def refuse_cut(target: LandingTarget, ranges: Iterable[Range]) -> None:
     ]
     asked_for, here = list(ranges), in_force(slices)
     for r in asked_for:
-        if others := other_lives(here, r):
+        if others := other_incarnations(here, r):
             raise UsageError(
                 f"--replace of {r} would remove rows of an earlier incarnation of its topic",
                 why=f"{others[0]} was landed before the topic was deleted and created again, and "

@@ -1,0 +1,1 @@
+"""Arithmetic only: bounds, ranges, slices, limits, coverage, policy, proof. No clock, no I/O."""

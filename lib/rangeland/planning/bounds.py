@@ -1,9 +1,8 @@
-"""Bounds into ranges: what was asked, against what the cluster has.
+"""Resolves bounds to ranges: what was asked for, against what the cluster has.
 
-Pure arithmetic over a survey and a checkpoint; no broker in sight. The result says for
-every partition either a range, or a loss with its verdict, or that it is held back. A
-request that cannot be meant (from after until, a partition that is not there) is an
-error here and never an empty success later.
+Pure arithmetic over a survey and a checkpoint. The result has a range, a loss or a held partition
+for every partition. A request that makes no sense (from after until, a partition that does not
+exist) is an error here and never an empty success later.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ from rangeland.planning.policy import Action, Loss, LossKind, Policy
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRange:
-    """Ranges to read, losses that a policy allows, partitions that a policy holds back.
-    ``notes`` are sentences about what cannot be told."""
+    """Ranges to read, losses that a policy allows, partitions that a policy holds.
+    ``notes`` are warnings about what is uncertain."""
 
     ranges: tuple[Range, ...]
     losses: tuple[Loss, ...] = ()
@@ -52,16 +51,16 @@ class ResolvedRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeRequest:
-    """What was asked, in values: both sides, and what the checkpoint means at first."""
+    """What was asked for: both bounds, and what the checkpoint means in the first run."""
 
     from_bounds: Bounds
     until_bounds: Bounds
     first_run: Bound
     policy: Policy
     topic_pattern: str = ""
-    """Asked for by pattern: a topic that matches it and is gone has not been taken out."""
+    """Asked for by pattern: a missing topic that matches it was not removed from the job."""
     topics: tuple[str, ...] = ()
-    """Asked for by name: one that has a checkpoint and is gone is no typing mistake."""
+    """Asked for by name: a missing topic that has a checkpoint is not a typing mistake."""
 
 
 def times_asked(request: RangeRequest) -> list[int]:
@@ -88,8 +87,8 @@ def resolve(
     held_at_first: Set[Partition] = frozenset(),
 ) -> ResolvedRange:
     """Ranges for every partition that was asked for, sorted by partition. What is ``landed``
-    is not lost, though the log has it no more. Those ``held_at_first`` were there in the first
-    run, which could not read them: they begin where it would have begun.
+    is not lost, even if the log no longer has it. Partitions in ``held_at_first`` existed in the
+    first run, which could not read them: they begin where it would have begun.
 
     Raises JobFileError for a request that makes no sense and RangeLost for a loss whose
     policy is *fail*; all losses of all partitions are named in that one error.
@@ -124,11 +123,11 @@ def _begins(
     checkpoint: Mapping[Partition, LogMark],
     held_at_first: Set[Partition],
 ) -> Bound | None:
-    """What was asked for, or what stands for a checkpoint that is not there yet."""
+    """The bound that was asked for, or the one that replaces a missing checkpoint."""
     bound = request.from_bounds.of(partition)
     if not isinstance(bound, FromCheckpoint) or partition in checkpoint:
         return bound
-    # A partition that appears after the first landing holds only newer records.
+    # A partition that appears after the first landing has only newer records.
     return request.first_run if not checkpoint or partition in held_at_first else Earliest()
 
 
@@ -138,8 +137,8 @@ def _maybe_expired(
     ranges: list[Range],
     landed: Coverage,
 ) -> list[str]:
-    """A time does not say which offsets it once had. Where the log begins with it or later,
-    records of that time may have left the log before: nobody can know, so it is said."""
+    """Notes for logs that begin at or after the time asked for: earlier records of that time may
+    have expired, which nothing shows."""
     notes = []
     for r in ranges:
         log = survey.logs[r.partition]
@@ -189,7 +188,7 @@ def _resolve_one(
 
 
 def _not_landed(losses: list[Loss], topic_id: str | None, landed: Coverage) -> list[Loss]:
-    """Expired offsets less the landed ones; a truncation stays, since it is a warning too."""
+    """Expired offsets without the landed ones; truncations stay, since they are also warnings."""
     left: list[Loss] = []
     for loss in losses:
         if loss.verdict is not LossKind.EXPIRED:
@@ -232,7 +231,7 @@ def _offset(bound: Bound, survey: Survey, log: LogState) -> int:
 
 
 def _refuse_inside(bound: Bound, survey: Survey, log: LogState) -> None:
-    """An offset that no entry begins at cannot be read from, nor up to."""
+    """Raises JobFileError for an offset inside an entry: no range can begin or end there."""
     if isinstance(bound, GroupOffset):
         offset = survey.group_offsets.get((log.partition, bound.group))
     else:
@@ -260,7 +259,7 @@ def _refuse_backwards(
     until_offset: int,
     mark: LogMark | None,
 ) -> None:
-    """From after until: a mistake, except where the log itself moved back or has nothing yet."""
+    """Raises JobFileError for from after until, unless the log itself moved back or is empty."""
     past_the_end = from_offset > log.end_offset and not isinstance(upper, AtOffset | AtTime)
     already_passed = mark is not None and from_offset == mark.until_offset
     if past_the_end or already_passed:
@@ -295,7 +294,7 @@ def _outside(
 def _inexact(
     begins: Mapping[Partition, Bound | None], until: Bounds, survey: Survey, ranges: list[Range]
 ) -> list[str]:
-    """Sides of ranges that are by time, of logs that know only about when offsets came."""
+    """Notes for bounds by time in logs that know only roughly when offsets were written."""
     notes = []
     for r in ranges:
         for word, bound in (("begins", begins[r.partition]), ("ends", until.of(r.partition))):
@@ -330,7 +329,7 @@ def _refuse_unknown_partitions(request: RangeRequest, survey: Survey, gone: Set[
 
 
 def named_in(partitions: Set[Partition]) -> Set[Partition]:
-    """All that a request may call these partitions: with their broker, and without."""
+    """All names that a request may use for these partitions: with their broker and without."""
     return partitions | {partition.of_any_broker for partition in partitions}
 
 
@@ -339,7 +338,7 @@ def _short(partition: Partition) -> str:
 
 
 def judge(policy: Policy, ranges: list[Range], losses: list[Loss]) -> ResolvedRange:
-    """What the policy makes of the losses. Raises RangeLost for those that it fails on."""
+    """Applies the policy to the losses. Raises RangeLost for those that must fail."""
     actions = {loss: policy.of(loss.verdict, loss.partition.topic) for loss in losses}
     for loss in losses:
         if actions[loss] is Action.SKIP and not loss.is_sure:

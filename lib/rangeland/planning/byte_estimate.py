@@ -1,8 +1,8 @@
-"""How many bytes a range is, before anything is read.
+"""Estimates the bytes of a range before anything is read.
 
-A partition's size on disk over its width gives bytes per offset. Where the size is not to
-be had (an old broker, no permission) a record is taken to be ``ASSUMED_RECORD_BYTES``.
-An estimate only decides where cuts fall; nothing that is proved depends on it.
+A partition's size on disk over its width gives bytes per offset. Where the size is unknown (an old
+broker, no permission), a record is assumed to have ``ASSUMED_RECORD_BYTES``. Estimates only decide
+where slices are cut; no proof depends on them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rangeland.model import LogState, Range
 
 ASSUMED_RECORD_BYTES = 1024
 MOST_BYTES = 1 << 50
-"""More than a broker's disks hold: beyond it an estimate says nothing."""
+"""More than any broker stores: a larger estimate is meaningless."""
 
 
 def with_estimate(r: Range, log: LogState) -> Range:

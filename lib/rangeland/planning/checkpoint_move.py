@@ -1,7 +1,7 @@
-"""A run with a beginning of its own moves the checkpoint there, also where it lands nothing.
+"""A run with an explicit beginning moves the checkpoint there, even if it lands nothing.
 
-What lies between the old checkpoint and the new beginning is *passed over*: no later run lands
-it, since runs go on from the checkpoint. That is what such a run was asked for, and it is said.
+What lies between the old checkpoint and the new beginning is *passed over*: no later run lands it,
+since runs go on from the checkpoint. That is what was asked for, and a warning says so.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def moved_to(
     logs: Mapping[Partition, LogState],
     checkpoint: Mapping[Partition, LogMark],
 ) -> list[Range]:
-    """Where partitions now begin that the request names another beginning for, as empty ranges.
-    A checkpoint is never moved back, nor past the end of its log."""
+    """Where partitions begin now for which the request names a beginning, as empty ranges.
+    A checkpoint never moves back, nor past the end of its log."""
     return [
         Range(r.partition, r.from_offset, r.from_offset, r.topic_id)
         for r in ranges
@@ -35,7 +35,7 @@ def moved_to(
 def _is_ahead(r: Range, log: LogState, mark: LogMark | None) -> bool:
     if r.from_offset > log.end_offset:
         return False
-    if mark is None:  # nothing lies before the beginning of the log
+    if mark is None:  # the log has nothing before its start
         return r.from_offset > log.start_offset
     return _same_life(mark, r.topic_id) and r.from_offset > mark.until_offset
 
@@ -50,8 +50,8 @@ def left_behind(
     ranges: Sequence[Range],
     landed: Coverage,
 ) -> tuple[Range, ...]:
-    """The offsets that a plan moves its checkpoint over and that neither it nor any other has
-    landed."""
+    """The offsets that a plan's checkpoint passes over and that neither it nor any other plan
+    lands."""
     found = []
     for partition, mark in sorted(before.items()):
         new = after.get(partition, mark)
@@ -67,7 +67,7 @@ def left_behind(
 
 
 def never_landed(landed: Sequence[Interval], checkpoint: int | None) -> tuple[Interval, ...]:
-    """What runs have passed over: between the first landed offset and the checkpoint."""
+    """What earlier runs passed over: between the first landed offset and the checkpoint."""
     if checkpoint is None or not landed:
         return ()
     first = landed[0][0]
@@ -75,7 +75,7 @@ def never_landed(landed: Sequence[Interval], checkpoint: int | None) -> tuple[In
 
 
 def passing(gaps: Sequence[Range]) -> list[str]:
-    """What people are told of them, before it is done."""
+    """The warnings about it, given before the plan is entered."""
     return [
         f"{gap} is passed over: the run begins after it, the checkpoint moves past it, and no "
         f"later run lands these {counted(gap.width, 'offset')}. A backfill does: {backfill_of(gap)}"

@@ -1,8 +1,8 @@
-"""The coverage rule: an offset is landed in a table once, by whichever way it came.
+"""The coverage rule: an offset is landed in a table once, whichever kind of plan lands it.
 
-What is landed and what other live plans hold are interval lists per partition and topic
-life (a topic deleted and made anew has other offsets under the same numbers). A new plan
-leaves out what is landed, and sees which live plans stand in its way.
+What has landed and what other live plans hold are interval lists per partition and topic
+incarnation (the offsets of a topic that was deleted and created again mean other records). A new
+plan leaves out what has landed, and sees which live plans block it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rangeland.planning.intervals import Interval, merge, overlap, subtract
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Intervals per partition and topic id; id None is of a broker that has no ids."""
+    """Intervals per partition and topic id; None for brokers without topic ids."""
 
     landed: Mapping[tuple[Partition, str | None], list[Interval]] = field(default_factory=dict)
 
     def of(self, partition: Partition, topic_id: str | None) -> list[Interval]:
-        """What is landed of this life of the partition. An unknown id matches every life:
-        better to land too little and say so than to land twice."""
+        """What has landed of this incarnation of the partition. An unknown id matches every
+        incarnation: better to land too little and say so than to land twice."""
         if topic_id is None:
             every = [i for (p, _), found in self.landed.items() if p == partition for i in found]
             return merge(every)
@@ -30,12 +30,12 @@ class Coverage:
         return merge([*same, *self.nameless(partition)])
 
     def nameless(self, partition: Partition) -> list[Interval]:
-        """What was landed of a life that no id is known of."""
+        """What was landed of an incarnation without a known id."""
         return self.landed.get((partition, None), [])
 
 
 def coverage_of(ranges: Iterable[Range]) -> Coverage:
-    """The coverage that these ranges make together."""
+    """The coverage of these ranges together."""
     found: dict[tuple[Partition, str | None], list[Interval]] = {}
     for r in ranges:
         found.setdefault((r.partition, r.topic_id), []).append((r.from_offset, r.until_offset))
@@ -43,8 +43,8 @@ def coverage_of(ranges: Iterable[Range]) -> Coverage:
 
 
 def leave_out(ranges: Iterable[Range], coverage: Coverage) -> list[Range]:
-    """The ranges without what is covered. A range covered whole is gone from the result;
-    one covered in its middle becomes two."""
+    """The ranges without what is covered. A range that is covered whole disappears; one that is
+    covered in its middle becomes two."""
     left: list[Range] = []
     for r in ranges:
         whole = (r.from_offset, r.until_offset)

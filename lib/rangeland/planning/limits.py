@@ -1,8 +1,8 @@
-"""How much of what was asked one run takes: limits shared out fairly over partitions.
+"""How much one run takes: limits distributed fairly over partitions.
 
-A limit is filled like water: each partition gets the same share, what a small one does
-not need goes to the others. So a hot partition never starves the rest, and a run below
-its limit takes everything. Ranges are cut at their end; the next run goes on from there.
+Each partition gets the same share, and what a small one does not need goes to the others. So a hot
+partition never starves the rest, and a run below its limit takes everything. Ranges are shortened
+at their end; the next run goes on from there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Limits:
 
 def share_out(total: int, wanted: Sequence[int]) -> list[int]:
     """Shares that sum to ``min(total, sum(wanted))``, none above what is wanted, as equal
-    as that allows; what does not divide goes to the first."""
+    as that allows; a remainder goes to the first."""
     shares = [0] * len(wanted)
     left = max(0, total)
     open_ones = sorted((i for i, want in enumerate(wanted) if want > 0), key=lambda i: wanted[i])
@@ -44,8 +44,8 @@ def share_out(total: int, wanted: Sequence[int]) -> list[int]:
 def apply_limits(
     ranges: Sequence[Range], limits: Limits, logs: Mapping[Partition, LogState] | None = None
 ) -> list[Range]:
-    """The same ranges, ended earlier where a partition's share is smaller than it wants.
-    Where a log has borders, a range ends at the last one within its share, or at the first.
+    """The same ranges, shortened where a partition's share is smaller than it wants. Where a log
+    can only be cut at borders, a range ends at the last one within its share, or at the first.
 
     A partition with several ranges spends its share on them in order, so that nothing
     after a cut is taken and a checkpoint never jumps over a hole. Estimated bytes shrink
@@ -73,7 +73,7 @@ def _refuse_records(
     by_bytes = [r for r in ranges if (log := logs.get(r.partition)) and log.borders is not None]
     if limits.max_records is not None and by_bytes:
         raise JobFileError(
-            "limits.max_records cannot be kept",
+            "limits.max_records cannot be applied",
             why=f"the offsets of {by_bytes[0].partition} are bytes: how many records lie between "
             "two of them is not known before they are read",
             do="use limits.max_bytes",
@@ -83,7 +83,7 @@ def _refuse_records(
 def _at_borders(
     group: list[Range], asked: Sequence[Range], logs: Mapping[Partition, LogState]
 ) -> list[Range]:
-    """Of one partition: its last range, if it was cut, ends where the log can be cut."""
+    """The ranges of one partition; its last one, if shortened, ends where the log can be cut."""
     log = logs.get(group[0].partition) if group else None
     if log is None or log.borders is None or group[-1] in asked:
         return group
@@ -93,7 +93,7 @@ def _at_borders(
     behind = [b for b in log.borders if b > last.until_offset]
     end = before[-1] if before else last.from_offset
     if not before and len(group) == 1:
-        # At least one piece, or one larger than the limit would never be landed.
+        # At least one piece, or a piece larger than the limit would never be landed.
         end = min(behind[0], whole.until_offset) if behind else whole.until_offset
     return [*group[:-1], truncate(whole, end - last.from_offset)]
 
@@ -116,7 +116,7 @@ def _spend_bytes(group: list[Range], share_bytes: int) -> list[Range]:
     taken: list[Range] = []
     for r in group:
         if r.estimated_bytes > share_bytes:
-            # At least one record, or one larger than the limit would never be landed.
+            # At least one record, or a record larger than the limit would never be landed.
             records = max(0 if taken else 1, r.width * share_bytes // r.estimated_bytes)
             return [*taken, truncate(r, records)]
         taken.append(r)

@@ -1,8 +1,8 @@
 """Whether the logs that a plan was read from are still those that it was planned on.
 
-A topic may be deleted and created again while it is read, and an unclean election may replace
-the end of a log: rows read before and after that are not of one log. Topic ids tell the first
-where both sides have them, leader epochs the second; older brokers at least say where a log
+A topic may be deleted and created again while it is read, and an unclean election may replace the
+end of a log: rows read before and after that do not belong to one log. Topic ids show the first
+where both sides have them, leader epochs the second; older brokers at least report where a log
 ends. Pure.
 """
 
@@ -18,8 +18,8 @@ from rangeland.planning.policy import Loss, LossKind
 
 
 def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark]:
-    """Up to where each partition was read, in which incarnation of its topic, and in which
-    leader epoch it was planned. What was lost or held back was not read."""
+    """How far each partition was read, in which incarnation of its topic, and in which leader
+    epoch it was planned. What was lost or held was not read."""
     ends: dict[Partition, int] = {}
     for receipt in receipts:
         gone = [(start, until) for start, until, *_ in receipt.losses]
@@ -46,8 +46,8 @@ def _mark(until: int, topic_id: str | None, planned: LogMark | None) -> LogMark:
 def doubtful(
     marks: Mapping[Partition, LogMark], leaders: Mapping[Partition, Leader]
 ) -> set[Partition]:
-    """Those of which metadata alone does not show that nothing has happened to them: the same
-    topic id and the same leader epoch."""
+    """The partitions that metadata alone does not confirm: those without the same topic id and
+    the same leader epoch."""
     return {p for p, mark in marks.items() if not _is_the_same(mark, leaders.get(p))}
 
 
@@ -58,7 +58,7 @@ def _is_the_same(mark: LogMark, leader: Leader | None) -> bool:
 
 
 def changed(marks: Mapping[Partition, LogMark], survey: Survey) -> list[Loss]:
-    """What has happened to these logs since. Of those that nobody serves now nothing is said."""
+    """The losses in these logs since. Partitions that nobody serves now are left out."""
     losses = []
     for partition, mark in sorted(marks.items()):
         log = survey.logs.get(partition)

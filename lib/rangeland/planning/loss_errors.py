@@ -1,4 +1,4 @@
-"""The errors that losses become: which offsets, why, and how to go on."""
+"""Turns losses into errors: which offsets, why, and how to go on."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def unreachable(losses: list[Loss]) -> Unreachable:
 
 
 def range_lost(losses: list[Loss]) -> RangeLost:
-    """One error for all losses: of each kind the first partition and its offsets, how many more,
-    the cause, and how to go on."""
+    """One error for all losses: for each kind the first range, how many more, the cause, and how
+    to go on."""
     kinds: dict[LossKind, list[Loss]] = {}
     for loss in losses:
         kinds.setdefault(loss.verdict, []).append(loss)
@@ -68,10 +68,10 @@ def _named(losses: list[Loss]) -> str:
 
 
 def _cause(losses: list[Loss]) -> str:
-    """What was seen of the first; a topic made again is a loss before any offset is counted."""
+    """The evidence of the first; a recreated topic is a loss even without lost offsets."""
     width = sum(loss.width for loss in losses)
     seen = losses[0].evidence
-    return f"{seen}; {counted(width, 'offset')} cannot be had" if width else seen
+    return f"{seen}; {counted(width, 'offset')} cannot be read" if width else seen
 
 
 def _remedy(verdict: LossKind, kinds: int) -> str:
@@ -79,9 +79,8 @@ def _remedy(verdict: LossKind, kinds: int) -> str:
 
 
 def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
-    """A topic made anew whose two lives have not got an id each: the offsets of the new one
-    would count as landed, since those of the old one are. Raises RangeLost where a policy
-    would go on."""
+    """For a recreated topic of which one incarnation has no topic id: its new offsets would count
+    as landed, since the old ones are. Raises RangeLost where the policy would go on."""
     if policy.of(loss.verdict, loss.partition.topic) is not Action.SKIP:
         return
     error = range_lost([loss])

@@ -1,6 +1,6 @@
-"""Partitions that are not there: gone from the cluster, or served by nobody now.
+"""Partitions that are missing: gone from the cluster, or without a leader now.
 
-Gone is a loss with a verdict of its own; served by nobody is none, and is waited for. Pure.
+A partition that is gone is a loss; one without a leader is not, and is waited for. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def vanished_from(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
-    """Partitions that were landed, are asked for, and are there no more."""
+    """Partitions that were landed, are asked for, and no longer exist."""
     topics = {partition.topic for partition in survey.logs}
     follows = isinstance(request.from_bounds.default, FromCheckpoint)
 
@@ -51,15 +51,15 @@ def vanished_from(
 
 
 def _or_hidden(partition: Partition, survey: Survey) -> str:
-    """Brokers before 0.11 do not tell the two apart."""
+    """Brokers before 0.11 do not distinguish a missing topic from a hidden one."""
     return ", or this client may not see it any more" if partition.topic in survey.hidden else ""
 
 
 def out_of_reach_of(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
-    """Partitions that nobody serves now: as they are known, or from the checkpoint where a
-    broker that has partitions of its own does not answer."""
+    """Partitions that nobody serves now: from metadata, or from the checkpoint where a broker with
+    partitions of its own does not answer."""
     found = {p: why for p, why in survey.unreachable.items() if p not in survey.logs}
     for partition in checkpoint:
         why = why_unreachable(partition, survey)
@@ -77,8 +77,8 @@ def out_of_reach_of(
 
 
 def why_unreachable(partition: Partition, survey: Survey) -> str | None:
-    """Why nobody serves a partition now, or its broker, which alone knows of it, does not
-    answer. None: it is served, or gone."""
+    """Why nobody serves a partition now, or why the only broker that knows it does not answer.
+    None if it is served or gone."""
     if partition in survey.unreachable:
         return survey.unreachable[partition]
     if partition.broker == "" or partition.broker in survey.brokers:
@@ -92,12 +92,12 @@ def matches(pattern: str, topic: str) -> bool:
 
 
 def not_believed(loss: Loss) -> Loss:
-    """What a replica has not got may only not have come there yet: its leader must say."""
+    """A replica may lag: what it does not have is not lost until the leader says so."""
     evidence = f"{loss.evidence}, a replica that may be behind; its leader is away"
     return replace(loss, verdict=LossKind.UNREACHABLE, evidence=evidence)
 
 
 def agreed_on(loss: Loss, survey: Survey) -> Loss:
-    """The loss, with who was asked twice for it."""
+    """The loss, with the brokers that confirmed it when asked twice."""
     who = survey.agreed.get(loss.partition)
     return loss if who is None else replace(loss, evidence=f"{loss.evidence}; {who}")

@@ -1,9 +1,9 @@
 """The plan: all ranges and slices of one run, frozen and hashed.
 
-From the moment a plan is in the ledger nothing is late-bound: retries, second attempts
-and other drivers read these ranges and no others. A plan is a value; its JSON form is the
-document in the ledger, the file of ``plan --out``, and what the hash is taken of. It
-holds no secret: brokers are named, credentials are not.
+From the moment a plan is in the ledger nothing is resolved again: retries, second attempts and
+other drivers read these ranges and no others. A plan is a value; its JSON form is the document in
+the ledger, the file of ``plan --out``, and the input of the hash. It contains no secrets: brokers
+are named, credentials are not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, parse_address
 
 FORMAT = 1
 LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: no time after it can be shown."""
+"""The end of the year 9999: later times cannot be displayed."""
 
 
 class PlanKind(StrEnum):
@@ -54,9 +54,9 @@ class PlanKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``application`` names the sequence of landings this plan belongs to: the job's own or
-    a backfill's. ``checkpoint`` is where that sequence stands once the plan has landed,
-    for every partition it knows. Slices tile the ranges without the losses."""
+    """``application`` names the sequence of landings this plan belongs to: the job's own or a
+    backfill's. ``checkpoint`` is the position of that sequence once the plan has landed, for every
+    partition it knows. Slices tile the ranges without the losses."""
 
     job: str
     application: str
@@ -70,13 +70,13 @@ class Plan:
     made_at_ms: int = 0
     kind: PlanKind = PlanKind.RUN
     tags: tuple[str, ...] = ()
-    """Only messages with one of these are landed, all if there are none."""
+    """Only messages with one of these tags are landed; all if empty."""
     cluster: Cluster | None = None
-    """Whose offsets these are; None where no broker was asked, or an earlier version did."""
+    """The cluster of these offsets; None where no broker was asked, or in old plans."""
 
     @property
     def replaces(self) -> bool:
-        """Its rows take the place of those that the table has of its ranges."""
+        """Its rows replace those that the table has of its ranges."""
         return self.kind is PlanKind.REPLACE
 
     @property
@@ -96,7 +96,7 @@ class Plan:
         return sum(s.estimated_bytes for s in self.slices)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; partitions are spelled out in every entry, as in the contract."""
+        """Plain JSON values; every entry names its partition in full."""
         return {
             **({} if self.kind is PlanKind.RUN else {"kind": self.kind.value}),
             **({"replaces": True} if self.replaces else {}),
@@ -144,8 +144,8 @@ class Plan:
 
     @staticmethod
     def from_json(document: object) -> Plan:
-        """The plan of a document. Raises Conflict for a format this version does not know
-        and for a document in which something is missing, or is of another type or order."""
+        """The plan of a document. Raises Conflict for an unknown format, and for a document in
+        which something is missing, has another type or is out of order."""
         try:
             found = JsonFields(document)
             if (given := found.get("format")) != FORMAT:
@@ -155,7 +155,7 @@ class Plan:
                     do="finish it with the version that made it",
                 )
             return Plan._of(found)
-        except ValueError as error:  # Unreadable, and words that an enumeration does not have
+        except ValueError as error:  # Unreadable, and unknown enum values
             raise Conflict(
                 "the plan cannot be read",
                 why=str(error),
@@ -218,7 +218,7 @@ def _kind(document: JsonFields) -> PlanKind:
 
 
 def loss_to_json(loss: Loss) -> dict[str, Any]:
-    """A loss as plans spell it."""
+    """A loss in the JSON form of plans."""
     return {
         **_where(loss.partition),
         "from_offset": loss.from_offset,
@@ -229,7 +229,7 @@ def loss_to_json(loss: Loss) -> dict[str, Any]:
 
 
 def loss_of_fields(entry: JsonFields) -> Loss:
-    """Raises ValueError where it is something else."""
+    """Raises ValueError for anything but a loss."""
     return Loss(
         _partition(entry),
         entry.number("from_offset"),
@@ -266,9 +266,9 @@ def _where(partition: Partition) -> dict[str, Any]:
 
 
 def _mark(mark: LogMark) -> dict[str, Any]:
-    told = {} if mark.epoch is None else {"epoch": mark.epoch}
-    told |= {"epoch_is_later": True} if mark.epoch_is_later else {}
-    return {"until_offset": mark.until_offset, "topic_id": mark.topic_id, **told}
+    epoch = {} if mark.epoch is None else {"epoch": mark.epoch}
+    epoch |= {"epoch_is_later": True} if mark.epoch_is_later else {}
+    return {"until_offset": mark.until_offset, "topic_id": mark.topic_id, **epoch}
 
 
 def _offsets(piece: Range | Slice) -> dict[str, int]:
@@ -293,14 +293,14 @@ def _interval(entry: JsonFields) -> tuple[int, int]:
 
 
 def contradiction(plan: Plan) -> str:
-    """What is wrong with a plan that nobody has made: its slices must tile its ranges without
-    the losses, so that each offset is read once. Empty where nothing is."""
+    """What is inconsistent in a plan; empty if nothing is. Its slices must tile its ranges without
+    the losses, so that each offset is read once."""
     if len({piece.index for piece in plan.slices}) < len(plan.slices):
         return "two slices have the same index"
     gone: dict[Partition, list[Interval]] = {}
     for loss in plan.losses:
         gone.setdefault(loss.partition, []).append((loss.from_offset, loss.until_offset))
-    ranges, slices = _by_life(plan.ranges), _by_life(plan.slices)
+    ranges, slices = _by_incarnation(plan.ranges), _by_incarnation(plan.slices)
     for life in {**ranges, **slices}:
         asked, cut = ranges.get(life, []), slices.get(life, [])
         for pieces, name in ((asked, "ranges"), (cut, "slices")):
@@ -312,7 +312,7 @@ def contradiction(plan: Plan) -> str:
     return ""
 
 
-def _by_life(
+def _by_incarnation(
     pieces: Sequence[Range] | Sequence[Slice],
 ) -> dict[tuple[Partition, str | None], list[Interval]]:
     found: dict[tuple[Partition, str | None], list[Interval]] = {}
@@ -328,24 +328,26 @@ def advance(
     epochs: Mapping[Partition, int | None] | None = None,
     later: Collection[Partition] = (),
 ) -> dict[Partition, LogMark]:
-    """The checkpoint once these ranges have landed, planned in these leader epochs, some of
-    which are of ``later`` records. It never moves back within a topic's life; a topic made
-    anew starts over."""
+    """The checkpoint once these ranges have landed, planned in these leader epochs, which for
+    partitions in ``later`` belong to later records. It never moves back within one incarnation of
+    a topic; a recreated topic starts over."""
     moved = dict(checkpoint)
     for r in ranges:
         mark = moved.get(r.partition)
-        same_life = mark is not None and (
+        same_incarnation = mark is not None and (
             mark.topic_id is None or r.topic_id is None or mark.topic_id == r.topic_id
         )
-        until = max(mark.until_offset, r.until_offset) if mark and same_life else r.until_offset
-        known_id = mark.topic_id if mark and same_life else None
+        until = (
+            max(mark.until_offset, r.until_offset) if mark and same_incarnation else r.until_offset
+        )
+        known_id = mark.topic_id if mark and same_incarnation else None
         epoch, is_later = (epochs or {}).get(r.partition), r.partition in later
-        if mark and same_life and mark.until_offset > r.until_offset:
+        if mark and same_incarnation and mark.until_offset > r.until_offset:
             epoch, is_later = mark.epoch, mark.epoch_is_later
         moved[r.partition] = LogMark(until, r.topic_id or known_id, epoch, is_later)
     return moved
 
 
 def renumbered(plan: Plan, sequence: int, application: str | None = None) -> Plan:
-    """The same plan as another number of the sequence (or as another application's)."""
+    """The same plan with another sequence number, and perhaps another application."""
     return replace(plan, sequence=sequence, application=application or plan.application)

@@ -1,7 +1,7 @@
-"""From a survey to a plan: resolve, leave out what is landed, limit, estimate, cut.
+"""Makes a plan from a survey: resolve, leave out what has landed, limit, estimate, cut.
 
-One function, all arithmetic: the same inputs always give the same plan. Whoever calls it
-has asked the cluster and read the ledger; nothing is asked or read here.
+Pure arithmetic: the same inputs always give the same plan. The caller has surveyed the cluster and
+read the ledger.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from rangeland.planning.slices import Slicing, cut, share_of
 
 @dataclass(frozen=True, slots=True)
 class JobPosition:
-    """Where a sequence of landings stands, as the ledger tells it."""
+    """The position of a sequence of landings, from the ledger."""
 
     checkpoint: Mapping[Partition, LogMark]
     landed: Coverage
     sequence: int
     """Of the next plan."""
     held_at_first: frozenset[Partition] = frozenset()
-    """Held back by the first run, and not landed since."""
+    """Partitions held by the first run and not landed since."""
     cluster: Cluster | None = None
-    """Whose offsets the checkpoint has, if that is known."""
+    """The cluster of the checkpoint's offsets, if known."""
 
     @property
     def topics(self) -> frozenset[str]:
-        """Those that have a checkpoint."""
+        """The topics that have a checkpoint."""
         return frozenset(partition.topic for partition in self.checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
 class PlanDraft:
-    """A plan, and what did not become part of it: ``already`` is landed, ``held`` waits.
-    ``notes`` are sentences about what cannot be told."""
+    """A plan, and what is not part of it: ``already`` has landed, ``held`` waits. ``notes`` are
+    warnings about what is uncertain."""
 
     plan: Plan
     asked: tuple[Range, ...]
@@ -64,13 +64,13 @@ class PlanDraft:
     held: tuple[Loss, ...]
     notes: tuple[str, ...] = ()
     passed: tuple[Loss, ...] = ()
-    """Losses that a policy skips and no plan counts, since these offsets may yet come."""
+    """Losses that a policy skips and no plan records, since these offsets may still appear."""
     risks: tuple[RetentionRisk, ...] = ()
-    """What retention may take before it is read."""
+    """Ranges that retention may remove before they are read."""
     begins: bool = False
-    """Some partition's first offset is settled by this plan, and by nothing that it lands."""
+    """The plan sets the first offset of a partition of which it lands nothing."""
     left_behind: tuple[Range, ...] = ()
-    """What the checkpoint passes over, since the job asks for a later beginning."""
+    """What the checkpoint passes over because the job asks for a later beginning."""
 
     @property
     def is_empty(self) -> bool:
@@ -88,7 +88,7 @@ class PlanDraft:
 
 @dataclass(frozen=True, slots=True)
 class PlanTerms:
-    """What of a job decides its plans."""
+    """The parts of a job that decide its plans."""
 
     job: str
     application: str
@@ -99,14 +99,14 @@ class PlanTerms:
     slicing: Slicing
     tags: tuple[str, ...] = ()
     moves_checkpoint: bool = False
-    """It is a run: where it begins, its checkpoint goes, also in a partition with nothing new."""
+    """True for runs: their checkpoint moves to where they begin, even without new records."""
 
 
 def draft(
     terms: PlanTerms, survey: Survey, standing: JobPosition, damaged: Sequence[Loss] = ()
 ) -> PlanDraft:
-    """Raises JobFileError or RangeLost as ``resolve`` does. Empty ranges are left out, and so
-    are partitions whose log is ``damaged`` where a policy holds them."""
+    """Raises JobFileError or RangeLost as ``resolve`` does. Leaves out empty ranges, and
+    partitions whose log is ``damaged`` where a policy holds them."""
     where = (standing.checkpoint, standing.landed, standing.held_at_first)
     resolved = resolve(terms.request, survey, *where)
     at = {loss.partition for loss in damaged}
@@ -115,7 +115,7 @@ def draft(
         with_estimate(r, survey.logs[r.partition]) for r in leave_out(asked, standing.landed)
     ]
     ranges = [r for r in apply_limits(open_ranges, terms.limits, survey.logs) if r.width > 0]
-    # Of the other verdicts nothing is recorded as gone, since those offsets may yet come.
+    # Other losses are not recorded as gone, since those offsets may still appear.
     losses = _losses_inside(ranges, resolved.losses, (LossKind.EXPIRED,))
     risks = at_risk(_readable(ranges, losses), survey)
     slices = cut(_readable(ranges, losses), terms.slicing, survey.logs, risks)
@@ -156,8 +156,8 @@ def draft(
 def _begun(
     request: RangeRequest, ranges: Sequence[Range], survey: Survey, standing: JobPosition
 ) -> dict[Partition, LogMark]:
-    """Where partitions begin that ``first_run`` speaks for. It does so once: in the next run
-    the end of a log, or the first offset of a time, may be another."""
+    """Where partitions begin to which ``first_run`` applies. It is resolved once: in the next run
+    the end of a log, or the first offset of a time, may have changed."""
     if isinstance(request.first_run, Earliest):
         return {}
     first = {
@@ -172,12 +172,12 @@ def _begun(
 
 
 def _epochs(ranges: Sequence[Range], survey: Survey) -> dict[Partition, int | None]:
-    """The leader epochs that these ranges are planned in."""
+    """The leader epochs in which these ranges are planned."""
     return {r.partition: survey.logs[r.partition].leader.epoch for r in ranges}
 
 
 def _later(ranges: Sequence[Range], survey: Survey) -> set[Partition]:
-    """Those whose epoch was read from a batch behind all of their ranges."""
+    """Partitions whose epoch was read from a batch after all of their ranges."""
     ends = {r.partition: r.until_offset for r in sorted(ranges)}
     logs = {p: survey.logs[p] for p in ends}
     return {p for p, log in logs.items() if log.epoch_is_read and ends[p] < log.end_offset}
@@ -189,14 +189,13 @@ _FOR_GOOD = (LossKind.EXPIRED, LossKind.RECREATED)
 def draft_of(
     terms: PlanTerms, survey: Survey, standing: JobPosition, wanted: list[Range]
 ) -> PlanDraft:
-    """A plan of exactly these ranges, landed before or not. Raises RangeLost where the log
-    no longer has them and the policy is to fail; what a policy skips is in the plan as lost.
-    Ranges of partitions that the survey leaves out are left out. No limits: what is mended
-    is mended whole."""
+    """A plan of exactly these ranges, whether they have landed before or not. Raises RangeLost
+    where the log no longer has them and the policy is to fail; what a policy skips is recorded as
+    lost. Leaves out partitions that are not in the survey. Applies no limits."""
     here = [r for r in wanted if r.partition not in survey.elsewhere]
     losses = [loss for r in here for loss in _gone(r, survey)]
     resolved = judge(terms.request.policy, here, losses)
-    # What may yet come is not recorded as gone: it stays missing.
+    # What may still appear is not recorded as gone: it stays missing.
     coming = [loss for loss in resolved.losses if loss.verdict not in _FOR_GOOD]
     ranges = [
         with_estimate(r, survey.logs[r.partition]) if r.partition in survey.logs else r
@@ -222,7 +221,7 @@ def draft_of(
 
 
 def _gone(r: Range, survey: Survey) -> list[Loss]:
-    """What of a range its log no longer has, or nobody serves now."""
+    """The offsets of a range that its log no longer has, or that nobody serves now."""
     log = survey.logs.get(r.partition)
     if log is None:
         silence = why_unreachable(r.partition, survey)
@@ -232,7 +231,7 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
         return [Loss(r.partition, r.from_offset, r.until_offset, LossKind.VANISHED, why)]
     now = log.leader.topic_id
     if r.topic_id is not None and now is not None and r.topic_id != now:
-        why = f"the topic was deleted and made anew: its id was {r.topic_id} and is {now} now"
+        why = f"the topic was deleted and created again: its id was {r.topic_id} and is {now} now"
         return [Loss(r.partition, r.from_offset, r.until_offset, LossKind.RECREATED, why)]
     found = []
     if r.from_offset < log.start_offset:
@@ -247,8 +246,8 @@ def _gone(r: Range, survey: Survey) -> list[Loss]:
 
 
 def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None:
-    """Raises RangeLost for what these ranges' logs have lost for good and the policy does not
-    allow. A log that is too short may grow again, and is not judged here."""
+    """Raises RangeLost for permanent losses in the logs of these ranges that the policy does not
+    allow. A log that is too short may grow again, and is ignored here."""
     here = [r for r in ranges if r.partition not in survey.elsewhere]
     gone = [loss for r in here for loss in _gone(r, survey)]
     failing = [
@@ -262,7 +261,7 @@ def refuse_gone(ranges: Sequence[Range], survey: Survey, policy: Policy) -> None
 
 
 def passed_over(losses: Sequence[Loss]) -> list[str]:
-    """What people are told of a draft's ``passed``."""
+    """The warnings about a draft's ``passed`` losses."""
     return [
         f"{loss}: {loss.evidence}; passed over, as policy.{loss.verdict} is skip" for loss in losses
     ]
@@ -271,7 +270,7 @@ def passed_over(losses: Sequence[Loss]) -> list[str]:
 def _losses_inside(
     ranges: Sequence[Range], losses: Sequence[Loss], verdicts: Sequence[LossKind]
 ) -> list[Loss]:
-    """The losses of these verdicts that fall into what a plan lands: part of its proof."""
+    """The losses of these kinds inside the ranges of a plan: part of its proof."""
     return [
         replace(
             loss,

@@ -1,10 +1,10 @@
-"""What to do about each kind of loss, as a value; judged here and nowhere else.
+"""What to do about each kind of loss, as a value; decided here and nowhere else.
 
-There is no boolean for "data loss". Each verdict has its own policy: *fail* ends the run,
-*skip* goes on and records the lost offsets, *hold* leaves that partition where it is and
-lands the others, *quarantine* keeps the bytes of what cannot be decoded and goes on. Topics
-may have rules of their own: the first whose pattern is the topic's name, or matches all of
-it, decides the verdicts that it names; of the others the general one holds.
+There is no boolean for "data loss". Each kind of loss has its own action: *fail* ends the run,
+*skip* goes on and records the lost offsets, *hold* leaves that partition where it is and lands the
+others, *quarantine* keeps the bytes of what cannot be decoded and goes on. Topics may have rules of
+their own: the first rule whose pattern is the topic's name, or matches all of it, decides the kinds
+that it names; the general policy decides the others.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ class LossKind(StrEnum):
     VANISHED = "vanished"
     CORRUPT = "corrupt"
     MISSING = "missing"
-    """The log goes on after them, and nothing says that it may leave them out."""
+    """The log goes on after them, and nothing explains the gap."""
     UNREACHABLE = "unreachable"
     """Not lost: nobody serves the partition now. Never skipped."""
 
 
 CAUSES = {
     LossKind.EXPIRED: "retention removed them before they were landed",
-    LossKind.RECREATED: "the topic was deleted and made anew, and its offsets mean other records",
-    LossKind.TRUNCATED: "the log ends before them, as one that was cut short does",
+    LossKind.RECREATED: "the topic was deleted and created again: its offsets mean other records",
+    LossKind.TRUNCATED: "the log ends before them: it was truncated, or has not reached them yet",
     LossKind.VANISHED: "the partition or its topic is no longer there",
     LossKind.CORRUPT: "their bytes cannot be decoded",
     LossKind.MISSING: "the log has a gap there that nothing explains: the topic is not compacted",
-    LossKind.UNREACHABLE: "nobody served the partition, which is no loss",
+    LossKind.UNREACHABLE: "no broker served the partition; nothing is lost",
 }
-"""What a verdict means, for those who read it in the ledger."""
+"""What each kind means, as recorded in the ledger."""
 
 
 class Action(StrEnum):
@@ -51,7 +51,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """Actions for the topics that a pattern matches; of other verdicts it says nothing."""
+    """Actions for the topics that a pattern matches, for the kinds that it names."""
 
     pattern: str
     actions: tuple[tuple[LossKind, Action], ...]
@@ -62,7 +62,7 @@ class TopicRule:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One action per verdict, and ``topics`` that have their own."""
+    """One action per kind of loss, and ``topics`` that have their own."""
 
     expired: Action = Action.FAIL
     recreated: Action = Action.FAIL
@@ -75,7 +75,7 @@ class Policy:
 
     @staticmethod
     def all(action: Action) -> Policy:
-        """The same for every verdict."""
+        """The same action for every kind."""
         return Policy(**{verdict.value: action for verdict in LossKind}, topics=())
 
     def of(self, verdict: LossKind, topic: str) -> Action:
@@ -85,8 +85,8 @@ class Policy:
         return general if own is None else own
 
     def without_receipts(self) -> Policy:
-        """For reading where no receipt comes home, and nothing is kept aside: what would be
-        held or quarantined fails. Only who asked to skip is given less, without a word."""
+        """For reading without receipts or a quarantine, as a DataFrame: what would be held or
+        quarantined fails. What may be skipped is left out silently."""
 
         def strict(action: Action) -> Action:
             return action if action is Action.SKIP else Action.FAIL
@@ -99,7 +99,7 @@ class Policy:
         return Policy(**general, topics=tuple(rules))
 
     def ever(self, verdict: LossKind, action: Action) -> bool:
-        """True where some topic may have this action."""
+        """True if this action applies to any topic."""
         rules = [dict(rule.actions).get(verdict) for rule in self.topics]
         return action in (getattr(self, verdict.value), *rules)
 

@@ -1,8 +1,8 @@
 """The proof: every offset of a plan's ranges has exactly one class, or nothing is committed.
 
-Receipts say what slices became. They and the plan's losses must tile its ranges, and their
-counts add up to the widths; where a policy holds a partition at a place, the range is cut to
-what is accounted for.
+Receipts say what became of slices. They and the plan's losses must tile its ranges, and their
+counts must add up to the widths; where a policy holds a partition at an offset, its range is
+shortened to what is accounted for.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class RangeOutcome:
     counts: Counts
     gaps: tuple[Interval, ...] | None = None
     leader: str = ""
-    """Who served the last of it."""
+    """The broker that served the end of it."""
     in_bytes: bool = False
-    """Its offsets are the positions of entries: rows are fewer, or share one."""
+    """Its offsets are the byte positions of entries: there are fewer rows, or some share one."""
 
 
 _Piece = tuple[int, int, Counts, "tuple[Interval, ...] | None", int]
-"""From, until, classes, offsets without a row, how many offsets are accounted for."""
+"""From, until, counts, offsets without a row, number of offsets accounted for."""
 
 
 def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
     """Every offset of every range has exactly one class, or nothing may be committed. Where
-    reading was to stop and hold its partition, the range is cut to what is accounted for.
+    reading stopped to hold its partition, the range is shortened to what is accounted for.
 
     Raises ProofFailed naming the slice or range that does not add up: a slice without a
     receipt, a receipt of other offsets, counts whose sum is not the width, and slices or
@@ -46,7 +46,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
         if receipt is None:
             raise ProofFailed(
                 f"slice {piece.index} ({piece}) was not read to its end",
-                why="no task has handed in a receipt for it",
+                why="no task has returned a receipt for it",
                 do="report this with the plan; nothing was committed",
                 slice=piece.index,
             )
@@ -82,7 +82,7 @@ def prove(plan: Plan, receipts: Mapping[int, Receipt]) -> list[RangeOutcome]:
 
 
 def _accounted(r: Range, not_read: list[Interval]) -> list[Range]:
-    """The range without what was held; whole where nothing was."""
+    """The range without the part that was held."""
     if not not_read:
         return [r]
     return [
@@ -103,7 +103,7 @@ def _last_leader(r: Range, served: Mapping[tuple[Partition, int], str]) -> str:
 
 
 def _refuse_strays(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
-    """What lies outside the ranges would be landed and never be counted."""
+    """Raises ProofFailed for slices outside the ranges: they would land without being counted."""
     strays = receipts.keys() - {piece.index for piece in plan.slices}
     if strays:
         raise ProofFailed(
@@ -150,7 +150,7 @@ def _width(losses: Iterable[tuple[int, int, str, str]]) -> int:
 
 
 def _prove_range(r: Range, pieces: list[_Piece]) -> RangeOutcome:
-    """The pieces inside the range must tile it: no gap, no overlap, all counted."""
+    """Checks that the pieces inside a range tile it: no gap, no overlap, all counted."""
     inside = sorted(
         (p for p in pieces if r.from_offset <= p[0] and p[1] <= r.until_offset and p[0] < p[1]),
         key=lambda p: p[0],

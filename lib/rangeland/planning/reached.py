@@ -1,14 +1,13 @@
-"""Has a log come as far as a range wants to end? Arithmetic over a survey, no clock.
+"""Has a log reached the end of a range? Arithmetic over a survey, no clock.
 
-An offset is reached when the log ends at or after it. A time is reached when the log holds
-a record at or after it: only then does "the first offset at or after this time", which is
-what a range by time ends at, stay where it is. A partition in which nothing is written
-never gets there, so a caller may hold its silence for an answer, a while after the time has
-passed; that is a guess, and it is called ``idle`` and not ``reached``. Brokers that only know
-when segments were written prove a time by a later segment, where they tell where segments
+An offset is reached when the log ends at or after it. A time is reached when the log has a record
+at or after it: only then is "the first offset at or after this time", where a range by time ends,
+final. A partition without writes never gets there, so a caller may accept its silence a while
+after the time has passed; that is a guess, and it is called ``idle``, not ``reached``. Brokers that
+only know when segments were written prove a time by a later segment, if they report where segments
 begin; without one only the margin helps.
 
-Neither says that nothing older will come: who writes may write any timestamp.
+Neither proves that nothing older will come: producers may write any timestamp.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ State = Literal["reached", "idle", "waiting"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionReach:
-    """How far one partition has come. ``offset`` is where a range that ends at the bound
-    would end now; None while that could still move."""
+    """How far one partition is. ``offset`` is where a range that ends at the bound would end now;
+    None while that may still change."""
 
     partition: Partition
     state: State
@@ -42,7 +41,7 @@ def times_awaited(until: Bounds) -> tuple[int, ...]:
 
 
 def can_be_awaited(until: Bounds) -> bool:
-    """Only times and offsets can; ``latest`` and a group's offset are always there."""
+    """Only times and offsets can be unreached; ``latest`` and a group's offset always are."""
     bounds = [*([] if until.only_listed else [until.default]), *until.listed.values()]
     return all(isinstance(bound, AtTime | AtOffset) for bound in bounds)
 
@@ -54,12 +53,12 @@ def reach(
     idle_after_ms: int | None = None,
     unsettled: Collection[Partition] = (),
 ) -> tuple[PartitionReach, ...]:
-    """One entry per partition that ``until`` speaks of, sorted.
+    """One entry per partition that ``until`` names, sorted.
 
     ``idle_after_ms`` after a time, on the clock that ``now_ms`` was read from before the
     survey, a partition without a record that late counts as idle; None waits for the record.
-    The ``unsettled`` are not silent: they hold records of an open transaction. Raises
-    JobFileError for a listed partition that is not there."""
+    Partitions in ``unsettled`` are not idle: they have records of an open transaction. Raises
+    JobFileError for a listed partition that does not exist."""
     _refuse_unknown(until.listed, survey)
     return tuple(
         _reach_one(
@@ -83,7 +82,7 @@ def _reach_one(
         state: State = "reached" if is_there else "waiting"
         return PartitionReach(log.partition, state, end, bound.offset if is_there else None)
     found = survey.offsets_for_times.get((log.partition, bound.time_ms))
-    # A record behind an open transaction is not readable yet, and what is before it may
+    # A record after an open transaction cannot be read yet, and what is before it may
     # still be committed: the range would end before it.
     is_guess = (log.partition, bound.time_ms) in survey.inexact
     if found is not None and found < end and (not is_guess or _has_border(log, found)):
@@ -95,8 +94,7 @@ def _reach_one(
 
 
 def _has_border(log: LogState, offset: int) -> bool:
-    """A segment begins behind this one, which is the last that was not written to after the
-    time: so that one was."""
+    """A segment begins after ``offset``: so the one before it was written to up to the time."""
     return any(offset < border < log.end_offset for border in log.borders or ())
 
 

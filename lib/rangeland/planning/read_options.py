@@ -1,8 +1,8 @@
-"""What a landing was asked for besides its offsets, and whether two were asked for the same.
+"""The options with which ranges were landed, and whether those of two landings agree.
 
 An offset counts as landed only for the same cluster, isolation and tags: the rows that another
-isolation or other tags would have brought are not in the table. What an earlier version has
-not written down is taken to be the same. Pure.
+isolation or other tags would have landed are not in the table. Options that earlier versions did
+not record are assumed to agree. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rangeland.model import Cluster, Isolation, Range, Survey
 from rangeland.planning.plan_builder import JobPosition
 
 _ELSEWHERE = "land it into another table"
-_INSTEAD = "replace the rows that are there with `rangeland backfill JOB.yaml --replace`"
+_INSTEAD = "replace the rows in the table with `rangeland backfill JOB.yaml --replace`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ReadOptions:
     cluster: Cluster | None
 
     def differences(self, now: ReadOptions) -> list[str]:
-        """How what is asked now differs from this, as sentences."""
+        """How the present options differ from these, as sentences."""
         found = []
         if self.cluster and now.cluster and now.cluster.is_other(self.cluster):
             found.append(f"the cluster was {self.cluster} and is {now.cluster} now")
@@ -40,7 +40,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class LandedRead:
-    """A range that is in the table, and the landing that it is from."""
+    """A range in the table, with the landing that it came from."""
 
     range: Range
     ask: ReadOptions
@@ -49,8 +49,8 @@ class LandedRead:
 
 
 def known_as(now: Cluster, known: Iterable[Cluster]) -> Cluster:
-    """The cluster with all the addresses that it has had: those of landings that share one with
-    it, or with one of those. A cluster with another id is never among them."""
+    """The cluster with all its known addresses: those of landings that share an address with it,
+    directly or through others. A cluster with another id is never included."""
     left = set(known)
     while True:
         same = {one for one in left if not now.is_other(one)}
@@ -63,7 +63,7 @@ def known_as(now: Cluster, known: Iterable[Cluster]) -> Cluster:
 
 
 def refuse_other_options(table: str, landed: Sequence[LandedRead], now: ReadOptions) -> None:
-    """Raises Conflict where a range was landed as something else than is asked for now."""
+    """Raises Conflict where a range was landed with other options than are asked for now."""
     for one in landed:
         differences = one.ask.differences(now)
         if not differences:
@@ -80,8 +80,8 @@ def refuse_other_options(table: str, landed: Sequence[LandedRead], now: ReadOpti
 
 
 def refuse_other_cluster(table: str, standing: JobPosition, survey: Survey, now: Cluster) -> None:
-    """Raises Conflict where the checkpoint is of another cluster than ``now``: its offsets say
-    nothing of these logs. Where both have topic ids, those tell what became of each topic."""
+    """Raises Conflict where the checkpoint belongs to another cluster than ``now``: its offsets
+    mean nothing in these logs. Where both have topic ids, those decide for each topic."""
     then = standing.cluster
     if then is None or not now.is_other(then):
         return

@@ -1,9 +1,9 @@
-"""What retention may take before it is read: which ranges, and why. Pure.
+"""Which ranges retention may remove before they are read, and why. Pure.
 
-A log is given up from its head, a segment at a time: when its newest record is too old, or
-when the log is too large. So a range is at risk where its first records will be too old by the
-time that reading is expected to end, or where its log is about as large as it may be. It is an
-estimate: nothing is judged by it, but those ranges are read first and a person is told.
+Retention removes a log from its start, one segment at a time: when the segment's newest record is
+too old, or when the log is too large. So a range is at risk if its first records will be too old
+by the time reading is expected to end, or if its log is about as large as it may be. This is an
+estimate: those ranges are read first, with a warning, and nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 from rangeland.model import LogState, Partition, Range, Retention, Survey
 
 ASSUMED_BYTES_PER_SECOND = 8 << 20
-"""How fast a run reads, where no earlier one of the job has shown it."""
+"""The assumed speed of a job without measured runs."""
 LEAST_MEASURED_BYTES = 64 << 20
-"""A run that has read less tells how long it takes to start, and not how fast it reads."""
+"""A run that read less measures how long starting takes, not how fast it reads."""
 STARTING_MS = 60_000
-"""Between a survey and the first byte: workers that are to start, plans of others."""
+"""Between a survey and the first byte: workers have to start, other plans to finish."""
 NEARLY_FULL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSpeed:
-    """``is_measured``: an earlier run of the job was as fast."""
+    """``is_measured``: measured in an earlier run of the job."""
 
     bytes_per_second: int = ASSUMED_BYTES_PER_SECOND
     is_measured: bool = False
@@ -59,7 +59,7 @@ class RetentionRisk:
 
 
 def speed_of(runs: Sequence[tuple[int, float]]) -> ReadSpeed:
-    """Of the newest of these (bytes, seconds) that is worth measuring, newest first."""
+    """The speed of the newest of these (bytes, seconds) that read enough to be measured."""
     for size, seconds in runs:
         if size >= LEAST_MEASURED_BYTES and seconds > 0:
             return ReadSpeed(max(1, int(size / seconds)), True)
@@ -69,7 +69,7 @@ def speed_of(runs: Sequence[tuple[int, float]]) -> ReadSpeed:
 def reading_ms(
     logs: Mapping[Partition, LogState], begins: Mapping[Partition, int], speed: ReadSpeed
 ) -> int:
-    """How long it takes to read the logs to their ends, from where each is to be begun."""
+    """How long it takes to read the logs to their ends, from where each begins."""
     total = 0
     for partition, log in logs.items():
         there = log.end_offset - log.start_offset
@@ -80,7 +80,7 @@ def reading_ms(
 
 
 def expiry_times(retention: Mapping[str, Retention], now_ms: int, read_ms: int) -> dict[str, int]:
-    """By topic, the time before which records will be too old when they are read."""
+    """By topic, the time before which records will have expired when they are read."""
     return {
         topic: now_ms - found.ms + read_ms
         for topic, found in retention.items()
@@ -109,7 +109,7 @@ def _risk(r: Range, survey: Survey) -> RetentionRisk | None:
 
 
 def _too_large(r: Range, log: LogState, retention: Retention) -> RetentionRisk | None:
-    """The head of a log that is nearly full goes with the next that is written."""
+    """The start of a log that is nearly full is removed with the next writes."""
     size, most = log.size_bytes, retention.bytes
     if most is None or size is None or size < most * NEARLY_FULL:
         return None

@@ -1,9 +1,9 @@
-"""Ranges into slices, slices into tasks: arithmetic on bytes, no broker in sight.
+"""Cuts ranges into slices and packs slices into tasks. Pure.
 
-A big partition becomes many slices, so that one partition can use all cores; many small
-slices of one leader become one task, so that they share its requests. Cuts are made by
-offset in proportion to estimated bytes; they need not fall on batch borders, except where
-the log can only be cut at some offsets.
+A large partition becomes many slices, so that one partition can use all cores; many small slices of
+one leader become one task, so that they share its requests. Cuts are made by offset in proportion
+to estimated bytes; they need not fall on batch boundaries, except where the log can only be cut at
+certain offsets.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SMALLEST_SLICE_BYTES = 8 << 20
 """Below this a slice costs more to start than to read, so ``min_slices`` cuts no finer."""
 
 MAX_SLICES = 100_000
-"""Of a plan, as long as it has no more ranges than that: larger pieces are cut where there would
-be more. An end of a log is what a broker says it is."""
+"""Per plan, unless it has more ranges: slices get larger instead. Bounds the work for a broker that
+reports an absurd end offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def _is_urgent(piece: Slice, risks: Sequence[RetentionRisk]) -> bool:
 def _cut_one(r: Range, pieces: int, first_index: int, log: LogState | None) -> list[Slice]:
     if r.width <= 0:
         return []
-    # Where only a replica answers, who serves the slice is asked again when it is read.
+    # If only a replica answered, the task looks up the leader when it reads.
     leader = log.leader.address if log is not None and not log.leader.is_replica else None
     borders = [r.from_offset + r.width * i // pieces for i in range(pieces + 1)]
     if log is not None and log.borders is not None:
@@ -96,7 +96,7 @@ def _cut_one(r: Range, pieces: int, first_index: int, log: LogState | None) -> l
 
 
 def share_of(r: Range, start: int, end: int) -> int:
-    """The estimated bytes of a part of a range. Those of parts that tile it add up to its own."""
+    """The estimated bytes of a part of a range. Parts that tile it add up to its own."""
     before, until = start - r.from_offset, end - r.from_offset
     return r.estimated_bytes * until // r.width - r.estimated_bytes * before // r.width
 

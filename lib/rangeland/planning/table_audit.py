@@ -1,12 +1,12 @@
 """The table against the ledger: is every landed offset there, and there once? Pure.
 
-What should be there are *pieces*: a landed range without the offsets that have no row. What
-is there are runs of offsets, an offset in as many runs as it has rows. Where a piece's gaps
-were not kept, its count decides: as many distinct offsets as were landed are all of them,
-and with fewer every offset of it without a row is suspect.
+Expected are *pieces*: a landed range without the offsets that have no row. Found are runs of
+offsets, an offset in as many runs as it has rows. Where a piece's gaps were not recorded, its count
+decides: with as many distinct offsets as were landed it is complete, and with fewer every offset of
+it without a row is suspect.
 
-An offset may rightly be there twice: a topic that was deleted and made anew uses its
-numbers again, and the pieces of both lives ask for it.
+An offset may rightly be there twice: a topic that was deleted and created again uses its numbers
+again, and the pieces of both incarnations expect it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Runs = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class LandedPiece:
-    """A landed range, and how many of its offsets have a row: None where only a part is
-    left of a range whose gaps were not kept. ``in_bytes``: its offsets are the positions of
-    entries, ``landed`` counts rows, and only the whole range can be told to be there."""
+    """A landed range, and how many of its offsets have a row: None where only a part is left of a
+    range whose gaps were not recorded. ``in_bytes``: its offsets are the byte positions of entries,
+    ``landed`` counts rows, and only the whole range can be checked."""
 
     range: Range
     landed: int | None
@@ -38,9 +38,9 @@ class LandedPiece:
 
 @dataclass(frozen=True, slots=True)
 class CountedRange:
-    """Rows of a partition whose offsets are bytes. ``rows`` are the distinct ones of each of
-    its pieces, in their order; ``twice`` are offsets of which a row is there again,
-    ``strange`` offsets in no piece."""
+    """Rows of a partition whose offsets are bytes. ``rows`` counts the distinct ones of each of its
+    pieces, in order; ``twice`` are offsets with a duplicate row, ``strange`` offsets in no
+    piece."""
 
     rows: tuple[int, ...]
     twice: tuple[int, ...] = ()
@@ -52,7 +52,7 @@ class Audit:
     """``holes`` should have rows and have none, ``duplicates`` have more rows than they
     should, ``strangers`` have rows and were never landed. ``suspect`` are those of the holes
     that may hold offsets which never had a row. ``unproved`` are what is left of ranges
-    whose gaps were not kept: which of their offsets had a row cannot be told any more."""
+    whose gaps were not recorded: it is no longer known which of their offsets had a row."""
 
     holes: tuple[Range, ...] = ()
     duplicates: tuple[Range, ...] = ()
@@ -67,8 +67,8 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedRange:
-    """The offsets of a replaced range, by what became of their rows: the *same* as before,
-    *added* where there were none, *changed*, *missing* where there are none any more."""
+    """The offsets of a replaced range, by what happened to their rows: the *same* as before,
+    *added* where there were none, *changed*, *missing* where there are none now."""
 
     same: int = 0
     added: int = 0
@@ -91,7 +91,7 @@ def in_force(pieces: Iterable[LandedPiece]) -> list[LandedPiece]:
     for piece in pieces:
         r = piece.range
         mine = left.setdefault(r.partition, [])
-        if r.from_offset < ends.get(r.partition, 0):  # else it only goes on, as most do
+        if r.from_offset < ends.get(r.partition, 0):  # otherwise it follows the others, as most do
             mine[:] = [rest for old in mine for rest in _without(old, r)]
         mine.append(piece)
         ends[r.partition] = max(ends.get(r.partition, 0), r.until_offset)
@@ -185,8 +185,8 @@ def _audit_runs(pieces: Sequence[LandedPiece], found: Mapping[Partition, Runs]) 
 
 
 def _wanted(pieces: Sequence[LandedPiece], runs: Runs) -> tuple[list[Interval], list[Interval]]:
-    """The offsets that should have a row, one interval for each time they should; and where
-    that is not known offset by offset."""
+    """The offsets that should have a row, one interval for each row; and where that is not known
+    offset by offset."""
     wanted: list[Interval] = []
     unsure: list[Interval] = []
     present: list[Interval] | None = None
@@ -207,8 +207,8 @@ def _wanted(pieces: Sequence[LandedPiece], runs: Runs) -> tuple[list[Interval], 
 
 
 def missing(pieces: Sequence[LandedPiece], holes: Iterable[Range]) -> list[Range]:
-    """The holes as ranges of the landings they were torn into, the newest first to be named:
-    so that each has the topic id of the log its rows came from."""
+    """The holes as parts of landed ranges, the newest first, so that each has the topic id of the
+    log its rows came from."""
     found: list[Range] = []
     for hole in holes:
         left = [(hole.from_offset, hole.until_offset)]
@@ -222,8 +222,8 @@ def missing(pieces: Sequence[LandedPiece], holes: Iterable[Range]) -> list[Range
     return sorted(found)
 
 
-def other_lives(pieces: Iterable[LandedPiece], r: Range) -> list[Range]:
-    """The landed ranges of other lives of the topic that share offsets with a range."""
+def other_incarnations(pieces: Iterable[LandedPiece], r: Range) -> list[Range]:
+    """The landed ranges of other incarnations of the topic that share offsets with a range."""
     return [
         p.range
         for p in pieces
@@ -236,7 +236,7 @@ def other_lives(pieces: Iterable[LandedPiece], r: Range) -> list[Range]:
 
 
 def cut_pieces(pieces: Iterable[LandedPiece], ranges: Iterable[Range]) -> list[tuple[Range, Range]]:
-    """(range, piece) wherever an end of the range falls inside a piece of the same log."""
+    """(range, piece) wherever a bound of the range falls inside a piece of the same log."""
     return [
         (r, piece.range)
         for r in ranges
@@ -251,7 +251,7 @@ def cut_pieces(pieces: Iterable[LandedPiece], ranges: Iterable[Range]) -> list[t
 
 
 class _Compared:
-    """One partition cut where anything changes; ``wanted`` and ``found`` count per cut."""
+    """One partition, cut wherever a count changes; ``wanted`` and ``found`` are per cut."""
 
     def __init__(self, partition: Partition, wanted: Sequence[Interval], runs: Runs) -> None:
         self._partition = partition
@@ -277,7 +277,7 @@ class _Compared:
 
 
 def runs_of(offsets: np.ndarray) -> Runs:
-    """Offsets, in any order and as often as they come, as runs."""
+    """Offsets, in any order and with repetitions, as runs."""
     values, counts = np.unique(offsets, return_counts=True)
     starts: list[np.ndarray] = []
     ends: list[np.ndarray] = []
