@@ -142,4 +142,4 @@ def test_a_fetcher_asks_for_less_at_a_time_when_it_is_slowed() -> None:
     address = Address("h", 1)
     settings = ClusterSettings("kafka", (address,), rates=((address, 100_000),))
     fetcher = FetchThread([], settings, FetchLimits())
-    assert fetcher._terms.max_bytes == 100_000
+    assert fetcher._options.max_bytes == 100_000

@@ -345,7 +345,7 @@ def _told_of_compaction(cluster: Cluster, topic: str, settings: ClusterSettings)
     """Brokers before 0.11 do not say how a topic is cleaned: gaps are missing until the job or
     ZooKeeper does. Gives the settings with what ZooKeeper says."""
     piece = slice_of(log_of(settings, topic))
-    with pytest.raises(RangeLost, match=r"missing.*too old to say") as caught:
+    with pytest.raises(RangeLost, match=r"missing.*too old to report") as caught:
         read([piece], settings)
     assert "source.compacted" in caught.value.do
     declared = read([piece], replace(settings, compacted=(topic,)))

@@ -1,12 +1,13 @@
-"""The thread that fetches ahead: obeys the loop, hands raw pieces over in the order they came.
+"""The thread that fetches ahead: carries out the loop's steps and hands raw pieces over in order.
 
-It peeks where an answer ends, sends the next request at once, and only then hands the answer
-over, so the broker works while the other side decodes. What is fetched and not yet decoded is
-bounded in bytes. Whatever goes wrong here is raised where the pieces are taken.
+It determines where an answer ends, sends the next request at once, and only then hands the answer
+over, so the broker works while the consumer decodes. The bytes that are fetched and not yet decoded
+are limited. Errors are raised where the pieces are consumed.
 """
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -48,12 +49,14 @@ from rangeland.model import (
     Slice,
 )
 
+LOG = logging.getLogger(__name__)
+
 MAX_WAIT_MS = 500
 PREFETCH_BYTES = 48 << 20
 
 
 class FetchThread:
-    """The fetching thread: obeys the loop, hands raw pieces over in the order they came."""
+    """See the head of this file. Start it, consume its pieces, and stop it."""
 
     def __init__(
         self,
@@ -64,12 +67,12 @@ class FetchThread:
         leader_only: bool = False,
         floors: Mapping[int, int] | None = None,
     ) -> None:
-        """``floors``: up to where slices have been read already, by their index."""
+        """``floors``: the offsets up to which slices have been read already, by index."""
         self.brokers = ConnectionPool(settings)
         self._settings = settings
         self._slices = {s.index: s for s in slices}
         limits = slowed(limits, settings.rates)
-        self._terms = FetchOptions(
+        self._options = FetchOptions(
             settings.isolation,
             MAX_WAIT_MS,
             limits.request_bytes,
@@ -80,20 +83,20 @@ class FetchThread:
         self._members = (
             _named(settings) if self.brokers.dialect.capabilities.numbered_per_broker else {}
         )
-        led = [self._led(s) for s in slices]
+        located_slices = [self._with_leader(s) for s in slices]
         capabilities = self.brokers.dialect.capabilities
         throttle = Throttle(dict(settings.rates))
         self._loop = FetchLoop(
-            led, limits, settings.policy, _now_ms(), capabilities, throttle, leader_only
+            located_slices, limits, settings.policy, _now_ms(), capabilities, throttle, leader_only
         )
         self._pieces: queue.SimpleQueue[FetchedPiece | BaseException | None] = queue.SimpleQueue()
         self._budget = MemoryBudget(PREFETCH_BYTES)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rangeland-fetch", daemon=True)
 
-    def _led(self, piece: Slice) -> Slice:
-        """Where brokers number partitions of their own, the slice as its broker is found now:
-        at its old address another may listen, and answer with other records."""
+    def _with_leader(self, piece: Slice) -> Slice:
+        """Where brokers number their own partitions, the slice with the present address of its
+        broker: another broker at its old address would answer with other records."""
         if not self._members:
             return piece
         return replace(piece, leader=self._members.get(piece.partition.broker))
@@ -102,7 +105,7 @@ class FetchThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread; the caller has all it wants, or has failed."""
+        """Ends the thread: the caller has everything, or has failed."""
         self._stopped.set()
         self._budget.close()
         self.brokers.close()
@@ -122,7 +125,7 @@ class FetchThread:
         try:
             self._work()
             self._pieces.put(None)
-        except BaseException as error:  # handed to the caller's thread, whatever it is
+        except BaseException as error:  # raised again in the consumer's thread
             self._pieces.put(error)
 
     def _work(self) -> None:
@@ -150,7 +153,7 @@ class FetchThread:
     # --- records ----------------------------------------------------------------------
 
     def _fetch(self, ask: SendFetch, *, is_sent: bool) -> SendFetch | None:
-        """Takes one answer. Gives the next request, sent before the answer is handed over."""
+        """Takes one answer. Returns the next request, sent before the answer is handed over."""
         asked = self._asked(ask)
         try:
             answer = self._answer(ask, asked, is_sent)
@@ -192,8 +195,8 @@ class FetchThread:
         ]
 
     def _questions(self, ask: SendFetch, asked: list[PartitionFetch]) -> list[Question]:
-        terms = replace(self._terms, rack="") if ask.stays else self._terms
-        return self.brokers.dialect.ask_records(asked, terms)
+        options = replace(self._options, rack="") if ask.stays else self._options
+        return self.brokers.dialect.ask_records(asked, options)
 
     def _answer(self, ask: SendFetch, asked: list[PartitionFetch], is_sent: bool) -> FetchAnswer:
         leader = ask.leader
@@ -201,8 +204,9 @@ class FetchThread:
         if is_sent:
             try:
                 answers = self.brokers.receive_all(leader, questions)
-            except ConnectionLost:
-                # The once-more of SimpleConsumer: a fresh connection, the same request.
+            except ConnectionLost as error:
+                # As in SimpleConsumer, the same request once more on a new connection.
+                LOG.info("reconnecting to %s: %s", leader, error.why)
                 self.brokers.drop(leader)
                 answers = self.brokers.call_all(leader, questions)
         else:
@@ -210,7 +214,7 @@ class FetchThread:
         return self.brokers.dialect.read_records(answers, asked, self._settings.isolation)
 
     def _send_ahead(self) -> SendFetch | None:
-        """Sends the next fetch if the loop wants one now; its answer is taken later."""
+        """Sends the next fetch if the loop has one now; its answer is received later."""
         step = self._loop.next(_now_ms())
         if not isinstance(step, SendFetch):
             return None
@@ -224,10 +228,10 @@ class FetchThread:
     def _take(
         self, leader: Address, want: FetchTarget, part: FetchedPartition | None, throttled: bool
     ) -> FetchedPiece | None:
-        """Tells the loop what came for one slice; gives what is to be decoded, if anything."""
+        """Reports to the loop what came for one slice. Returns what there is to decode."""
         until_offset = self._slices[want.index].until_offset
         if part is None or (part.verdict is ErrorMeaning.OK and part.is_empty):
-            if part is None or not self._goes_elsewhere(want, part):
+            if part is None or not self._moves_on(want, part):
                 end = part.readable_end if part is not None else -1
                 self._loop.on_empty(want, end, throttled)
             return None
@@ -249,16 +253,16 @@ class FetchThread:
         if next_offset is None:
             self._loop.on_too_small(want)
             return None
-        if is_damaged:  # how far that goes is on the word of damaged bytes: decoding judges it
+        if is_damaged:  # damaged bytes do not prove where they end: decoding decides
             next_offset = min(next_offset, until_offset)
         elif 0 <= part.readable_end < next_offset:
-            next_offset = self._believed(leader, want, part, next_offset)
+            next_offset = self._confirmed_end(leader, want, part, next_offset)
             if next_offset is None:
                 return None
         is_doubtful = self._loop.is_doubtful(want)
         if not self._advanced(want, next_offset, is_damaged):
             return None
-        self._goes_elsewhere(want, part)
+        self._moves_on(want, part)
         return FetchedPiece(
             want.index,
             want.offset,
@@ -278,20 +282,20 @@ class FetchThread:
         return True
 
     def _floor(self, want: FetchTarget) -> int:
-        """The offset, if an entry ended there: then what comes next begins there or later. Where
-        a slice begins in the middle of a batch, the batch begins before."""
+        """The offset, if an entry ended there: then the next one begins there or later. Where a
+        slice begins in the middle of a batch, that batch begins before it."""
         return want.offset if self._floors.get(want.index) == want.offset else 0
 
-    def _goes_elsewhere(self, want: FetchTarget, part: FetchedPartition) -> bool:
+    def _moves_on(self, want: FetchTarget, part: FetchedPartition) -> bool:
         named = part.preferred
         return named is not None and self._loop.on_preferred(want.index, named)
 
-    def _believed(
+    def _confirmed_end(
         self, leader: Address, want: FetchTarget, part: FetchedPartition, next_offset: int
     ) -> int | None:
-        """How far to go where records end behind what is readable: a broker looks where that
-        ends before it reads, so the log may have grown; or the offset is damaged that is
-        stored with the last of them. What comes before it is taken."""
+        """How far to read if records end after the readable end: a broker determines that end
+        before it reads, so the log may have grown; or the offset stored in the last of them is
+        damaged. What comes before it is taken."""
         dialect, end = self.brokers.dialect, part.readable_end
         context = replace(part.context, floor=self._floor(want))
         within = dialect.cut_out(part.records, want.offset, want.offset, end, context)
@@ -314,8 +318,8 @@ class FetchThread:
         return None
 
     def _damaged(self, want: FetchTarget, error: BadRecord, leader: Address) -> None:
-        nature = self.brokers.dialect.capabilities
-        self._loop.on_damaged(want, located(error, want.partition, str(leader), nature))
+        capabilities = self.brokers.dialect.capabilities
+        self._loop.on_damaged(want, located(error, want.partition, str(leader), capabilities))
 
     # --- leaders ----------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""What the fetch loop asks of whoever drives it, as values.
+"""The steps that the fetch loop asks its caller to carry out, as values.
 
-A step is one thing to do at the edge: ask a leader for records, ask it where its log
-begins and ends, find leaders, wait. No step knows how it is done.
+A step is one piece of I/O: request records or the range of a log from a leader, find leaders, or
+wait. Steps do not say how it is done.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from rangeland.model import Address, Partition
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """``no_progress_ms``: how long a slice may stand still before the loop gives up; it must
-    outlast a leader election. Sizes bound one partition's part of one answer."""
+    """``no_progress_ms``: how long a slice may make no progress before the loop gives up; it must
+    be longer than a leader election. Sizes limit one partition's part of one answer."""
 
     no_progress_ms: int = 120_000
     backoff_ms: int = 100
@@ -26,14 +26,14 @@ class FetchLimits:
 
     @property
     def most_throttled_ms(self) -> int:
-        """How long a broker may hold a slice back for a quota without a record in between,
-        before that counts as standing still."""
+        """How long a broker may throttle a slice without any records before that counts as no
+        progress."""
         return 10 * self.no_progress_ms
 
 
 @dataclass(frozen=True, slots=True)
 class FetchTarget:
-    """One partition's part of a request. ``index`` is the slice's."""
+    """One partition's part of a request. ``index``: that of the slice."""
 
     index: int
     partition: Partition
@@ -45,8 +45,8 @@ class FetchTarget:
 
 @dataclass(frozen=True, slots=True)
 class SendFetch:
-    """Send one fetch for all ``wants`` to ``leader`` and report each answer. ``stays``: it is
-    not to send us to another replica."""
+    """Send one fetch for all ``wants`` to ``leader`` and report each answer. ``stays``: no other
+    replica is to be preferred."""
 
     leader: Address
     wants: tuple[FetchTarget, ...]
@@ -55,7 +55,7 @@ class SendFetch:
 
 @dataclass(frozen=True, slots=True)
 class SendLogRange:
-    """Ask ``leader`` where the partition's log begins and ends: an offset was out of it."""
+    """Ask ``leader`` where the partition's log begins and ends: an offset may be outside of it."""
 
     leader: Address
     want: FetchTarget
@@ -63,7 +63,7 @@ class SendLogRange:
 
 @dataclass(frozen=True, slots=True)
 class FindLeaders:
-    """Ask for the leaders of these partitions, the seeds in this order first."""
+    """Find the leaders of these partitions; ask the seeds first, in this order."""
 
     partitions: tuple[Partition, ...]
     seeds: tuple[Address, ...]
@@ -71,7 +71,7 @@ class FindLeaders:
 
 @dataclass(frozen=True, slots=True)
 class WaitUntil:
-    """Nothing can be done before this instant."""
+    """There is nothing to do before this time."""
 
     at_ms: int
 

@@ -1,12 +1,12 @@
 """Offsets between two entries of a log: compacted, or missing.
 
-A decoder that meets a gap does not know why it is there. Compaction explains it where the
-topic's configuration says `compact`, or the job file does (`source.compacted`). Nothing else
-does: a log that has lost a segment looks the same. So the brokers are asked when the first gap
-of a topic is met, which in most logs is never.
+A decoder that finds a gap does not know its cause. Compaction explains it if the topic's
+configuration contains `compact`, or if the job file names the topic (`source.compacted`). Nothing
+else does: a log that has lost a segment looks the same. So the brokers are asked at the first gap
+of a topic, which most logs do not have.
 
-What cannot be known is not called compacted. Brokers before 0.11 and those that refuse
-DescribeConfigs do not say, and an empty override in ZooKeeper says nothing either.
+Without that evidence a gap is not called compacted. Brokers before 0.11 and those that refuse
+DescribeConfigs do not report the configuration, and an empty override in ZooKeeper proves nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_LOSSES = 10_000
 
 
 class GapExplainer:
-    """What is known of the gaps in the logs of one task. Not for several threads at once."""
+    """What is known about gaps in the logs of one task. Not for several threads at once."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
@@ -38,23 +38,23 @@ class GapExplainer:
         self._lost: dict[int, int] = {}
 
     def are_explained(self, topic: str) -> bool:
-        """Whether gaps of this topic are known to be compaction's, by now."""
+        """Whether gaps of this topic are known to come from compaction."""
         known = self._known.get(topic)
         return known is not None and known.compacts is True
 
     def explain(self, topic: str, asked: Sequence[Address]) -> bool:
-        """Whether compaction makes gaps in this topic's log. The brokers in ``asked`` are tried
-        first. Raises Unreachable where nobody can be asked now."""
+        """Whether compaction explains gaps in this topic's log. The brokers in ``asked`` are asked
+        first. Raises Unreachable if no broker answers now."""
         if topic not in self._known:
             self._known[topic] = self._find_out(topic, asked)
         return self.are_explained(topic)
 
     def loss_of(self, piece: Slice, from_offset: int, until_offset: int) -> Loss:
-        """The gap as a loss, with what the policy does about it. Raises RangeLost where that is
+        """The gap as a loss, with what the policy does about it. Raises RangeLost if the policy is
         to fail."""
         partition = piece.partition
         evidence = (
-            "the log has nothing at these offsets and goes on after them, and compaction is not "
+            "the log has nothing at these offsets and continues after them, and compaction is not "
             f"known to be the reason: {self._known[partition.topic].evidence}"
         )
         lost = (from_offset, until_offset)
@@ -81,14 +81,14 @@ class GapExplainer:
         for pattern in settings.compacted:
             if topic == pattern or re.fullmatch(pattern, topic):
                 return CleanupPolicy(True, f"source.compacted names {pattern}")
-        told = self._ask(topic, asked)
-        if told.compacts is not None or not settings.asks_registry:
-            return told
+        reported = self._ask(topic, asked)
+        if reported.compacts is not None or not settings.asks_registry:
+            return reported
         if settings.registered_cleanup is None:
-            raise self._unanswered(topic, "ZooKeeper could not be asked when the reading began")
+            raise self._unanswered(topic, "ZooKeeper could not be asked when reading began")
         registered = dict(settings.registered_cleanup).get(topic, "")
-        why = f"{told.evidence}; its cleanup.policy in ZooKeeper is {registered or 'not set'}"
-        # Where it is not set the brokers' own default holds, which is not told.
+        why = f"{reported.evidence}; its cleanup.policy in ZooKeeper is {registered or 'not set'}"
+        # If it is not set, the brokers' own default applies, which ZooKeeper does not have.
         return CleanupPolicy("compact" in registered.split(",") if registered else None, why)
 
     def _ask(self, topic: str, asked: Sequence[Address]) -> CleanupPolicy:
@@ -105,7 +105,7 @@ class GapExplainer:
                     silent[str(address)] = error.why or error.what
                     continue
                 except NoCommonVersion:
-                    why = f"{address} is too old to say what its cleanup.policy is"
+                    why = f"{address} is too old to report its cleanup.policy"
                     return CleanupPolicy(None, why)
                 return brokers.dialect.read_cleanup(answers)
         why = "; ".join(f"{address}: {why}" for address, why in silent.items())
@@ -113,7 +113,7 @@ class GapExplainer:
 
     def _unanswered(self, topic: str, why: str) -> Unreachable:
         return Unreachable(
-            f"the log of {topic} has a gap, and nobody could be asked whether it is compacted",
+            f"the log of {topic} has a gap, and no broker could be asked whether it is compacted",
             why=why,
             do="run again when the brokers are up: the same plan is read again",
             topic=topic,

@@ -1,11 +1,11 @@
-"""Chunks into receipts: the counting that the proof rests on. Pure.
+"""Chunks to receipts: the counts that the proof is based on. Pure functions.
 
-A chunk covers the offsets from where it was asked to where the next begins, clipped to its
-slice, and its counts must add up to that. A slice has a receipt only when its chunks reach
-its end without a gap; anything else is ProofFailed here, before anything is prepared.
+A chunk covers the offsets from its own beginning to that of the next one, within its slice, and
+its counts must add up to that. A slice gets a receipt only if its chunks reach its end without a
+gap; otherwise ProofFailed is raised here, before anything is prepared.
 
-Offsets without a row are noted as intervals, so that whoever looks at the table later can
-tell a row that is gone from one that never was.
+Offsets without a row are recorded as intervals, so that a later verification can distinguish a
+missing row from one that never existed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ MAX_GAPS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SliceChunk:
-    """A piece of one slice: offsets ``[from_offset, until_offset)``, the rows of those that
-    are records (a RecordBatch or None), and a class for each offset. ``taken_up`` is how many
-    offsets its entries take up, where those are not as many as its records: bytes. A ``loss``
-    that is to be held has no width: its slice ends there. ``kept`` goes with one that is
-    quarantined."""
+    """A piece of one slice: offsets ``[from_offset, until_offset)``, the rows of those that are
+    records (a RecordBatch or None), and a class for each offset. ``taken_up``: how many offsets its
+    entries span, where offsets are bytes. A chunk whose ``loss`` is held has no width: its slice
+    ends there. ``kept``: the bytes of a loss that is quarantined."""
 
     slice_index: int
     from_offset: int
@@ -56,8 +55,8 @@ class _SliceCount:
     taken_up: int | None = None
     held: Loss | None = None
 
-    def told_of(self, action: Action) -> tuple[tuple[int, int, str, str], ...]:
-        return tuple(_told(loss) for loss in self.losses if loss.action is action)
+    def losses_by(self, action: Action) -> tuple[tuple[int, int, str, str], ...]:
+        return tuple(_as_tuple(loss) for loss in self.losses if loss.action is action)
 
     def is_read(self) -> bool:
         return self.held is not None or self.position == self.slice.until_offset
@@ -75,7 +74,7 @@ class ReceiptBuilder:
         self._lines = {s.index: _SliceCount(s, s.from_offset, Counts(), "", 0, []) for s in slices}
 
     def add(self, chunk: SliceChunk) -> None:
-        """Raises ProofFailed unless the chunk goes on exactly where its slice stood."""
+        """Raises ProofFailed unless the chunk begins exactly where the one before it ended."""
         line = self._lines[chunk.slice_index]
         width = chunk.until_offset - chunk.from_offset
         rows = chunk.batch.num_rows if chunk.batch is not None else 0
@@ -84,7 +83,7 @@ class ReceiptBuilder:
         if chunk.from_offset != line.position or not adds_up:
             raise ProofFailed(
                 f"a piece of {line.slice} does not add up",
-                why=f"the slice stood at {line.position}; the piece is "
+                why=f"the slice was read up to {line.position}; the piece is "
                 f"[{chunk.from_offset}, {chunk.until_offset}) with {rows} rows and {chunk.counts}",
                 do="report this; nothing was committed",
                 slice=line.slice.index,
@@ -108,7 +107,7 @@ class ReceiptBuilder:
         for line in self._lines.values():
             if not line.is_read() and line.slice.width > 0:
                 raise ProofFailed(
-                    f"{line.slice} was read up to {line.position} only",
+                    f"{line.slice} was read only up to {line.position}",
                     do="report this; nothing was committed",
                     slice=line.slice.index,
                 )
@@ -121,9 +120,9 @@ class ReceiptBuilder:
                 counts=line.counts,
                 leader=line.leader,
                 bytes_read=line.bytes_read,
-                losses=line.told_of(Action.SKIP),
-                quarantined=line.told_of(Action.QUARANTINE),
-                held=_told(line.held) if line.held else None,
+                losses=line.losses_by(Action.SKIP),
+                quarantined=line.losses_by(Action.QUARANTINE),
+                held=_as_tuple(line.held) if line.held else None,
                 gaps=None
                 if len(line.gaps) > MAX_GAPS or line.taken_up is not None
                 else tuple(line.gaps),
@@ -133,7 +132,7 @@ class ReceiptBuilder:
         )
 
 
-def _told(loss: Loss) -> tuple[int, int, str, str]:
+def _as_tuple(loss: Loss) -> tuple[int, int, str, str]:
     return loss.from_offset, loss.until_offset, loss.verdict.value, loss.evidence
 
 

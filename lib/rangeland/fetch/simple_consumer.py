@@ -1,12 +1,9 @@
 """SimpleConsumer: slices in, decoded chunks out. Drives the loop with real connections.
 
-A thread fetches ahead: it peeks where an answer ends, sends the next request at once, and
-only then hands the answer over, so the broker works while this side decodes. What is
-fetched and not yet decoded is bounded in bytes. Decoding happens in the caller's thread.
-Whatever goes wrong in either ends both, and the caller gets the error.
+``FetchThread`` fetches ahead; decoding happens in the caller's thread. An error in either ends
+both, and is raised to the caller.
 
-Batches that were quarantined come through here once more to be decoded: the same pieces,
-from the settings and not from a broker.
+Quarantined batches are decoded here again: the same pieces, from the settings instead of a broker.
 """
 
 from __future__ import annotations
@@ -33,11 +30,11 @@ from rangeland.untrusted import parse_address
 def read_slices(
     slices: Sequence[Slice], settings: ClusterSettings, patience: FetchLimits | None = None
 ) -> Generator[SliceChunk, None, None]:
-    """Chunks of all slices, each slice's in order and without a gap, slices interleaved. A
-    chunk whose loss is to be held is its slice's last.
+    """Chunks of all slices, those of each slice in order and without a gap, slices interleaved. A
+    chunk whose loss is held is the last one of its slice.
 
     Batches have the columns of ``decode.columns`` with topic and partition added. Raises
-    RangeLost, BadRecord, Unreachable, RemoteProtocolError; never ends short."""
+    RangeLost, BadRecord, Unreachable or RemoteProtocolError; never ends early."""
     if settings.kept:
         kept = _kept_pieces(slices, settings)
         yield from _read(kept, slices, load_dialect(settings.dialect), settings)
@@ -80,7 +77,7 @@ def _read(
     gaps = GapExplainer(settings)
     held: set[int] = set()
     for piece in pieces:
-        if piece.index in held:  # fetched ahead of the news
+        if piece.index in held:  # fetched before the loss was known
             continue
         if piece.loss is not None:
             chunk = _without_rows(piece, in_bytes=dialect.capabilities.offsets_are_bytes)
@@ -117,7 +114,7 @@ def _lost(
     leader: str = "",
     kept: QuarantinedBytes | None = None,
 ) -> SliceChunk:
-    """What is skipped or quarantined has its width, what is held has none."""
+    """A loss that is skipped or quarantined has its width, one that is held has none."""
     is_held = loss.action is Action.HOLD
     until_offset = loss.from_offset if is_held else loss.until_offset
     width = until_offset - loss.from_offset
@@ -135,7 +132,7 @@ def _lost(
 
 
 class _UnconfirmedDamage(Exception):
-    """What was seen is believed only once the leader has been read again."""
+    """A loss was seen, and is believed only after the leader has been read again."""
 
 
 def _decoded(
@@ -145,9 +142,9 @@ def _decoded(
     settings: ClusterSettings,
     gaps: GapExplainer,
 ) -> Iterator[SliceChunk]:
-    """The piece to its end. Where it cannot be decoded and may be a replica's, or has a gap that
-    nothing explains, the rest of it is read at the leader: only the leader, asked again, is
-    believed in a loss."""
+    """The piece to its end. If it is damaged and may come from a replica, or has an unexplained
+    gap, the rest of it is read from the leader: only a second answer of the leader proves a
+    loss."""
     position = piece.from_offset
     try:
         for chunk in _decode(piece, piece_slice, dialect, settings, gaps):
@@ -166,7 +163,7 @@ def _decoded(
             if chunk.loss is None or chunk.loss.action is not Action.HOLD:
                 yield chunk
                 continue
-            # What is held is the rest of the slice, not of the piece.
+            # The rest of the slice is held, not only that of the piece.
             loss = replace(chunk.loss, until_offset=piece_slice.until_offset)
             yield replace(chunk, loss=loss)
             return
@@ -200,9 +197,9 @@ def _decode(
     *,
     is_confirmed: bool = False,
 ) -> Iterator[SliceChunk]:
-    """The piece to its end. A batch that cannot be decoded ends the run, unless the policy
-    says otherwise: then what stands before it is decoded, and it is skipped, kept aside, or
-    the slice ends there. Gaps that nothing explains are treated the same way."""
+    """The piece to its end. A batch that cannot be decoded ends the run, unless the policy says
+    otherwise: then everything before it is decoded, and it is skipped or quarantined, or the
+    slice ends there. Unexplained gaps are treated in the same way."""
     position, until_offset = piece.from_offset, piece.until_offset
     end_of_good = until_offset
     damage: Damage | None = None
@@ -233,7 +230,7 @@ def _decode(
                 end_of_good = first
                 continue
         if position < first:
-            raise Bug(f"{piece_slice}: what stands before offset {first} was not decoded")
+            raise Bug(f"{piece_slice}: the records before offset {first} were not decoded")
         kept = None
         if loss.action is Action.QUARANTINE and damage is not None:
             kept = _kept(dialect, records, position, piece, damage)
@@ -252,13 +249,13 @@ def _chunks(
     gaps: GapExplainer,
     is_confirmed: bool,
 ) -> Iterator[SliceChunk]:
-    """What the bytes of a piece hold, and the gaps between: compacted, or lost. Raises
-    _Unconfirmed at the first that is lost, unless the leader has been read again for it."""
+    """The content of a piece, and the gaps in it: compacted, or lost. Raises _UnconfirmedDamage at
+    the first lost one, unless the leader has been read again for it."""
     position, topic = piece.from_offset, piece_slice.partition.topic
     in_bytes = dialect.capabilities.offsets_are_bytes
-    is_going_on = True
-    while is_going_on:
-        is_going_on = False
+    is_unfinished = True
+    while is_unfinished:
+        is_unfinished = False
         are_explained = bool(settings.kept) or gaps.are_explained(topic)
         context = replace(piece.context, reports_gaps=not are_explained)
         for part in dialect.decode_chunks(
@@ -271,7 +268,7 @@ def _chunks(
         ):
             if isinstance(part, Gap):
                 if gaps.explain(topic, _asked(piece)):
-                    is_going_on = True  # from the gap on, with all gaps explained
+                    is_unfinished = True  # again from the gap on, with all gaps explained
                     break
                 if not is_confirmed:
                     raise _UnconfirmedDamage
@@ -279,7 +276,7 @@ def _chunks(
                 yield _lost(piece.index, loss, in_bytes=in_bytes)
             else:
                 if settings.kept and part.counts.compacted == part.next_offset - position:
-                    raise _strange(position, part.next_offset)
+                    raise _misplaced(position, part.next_offset)
                 taken_up = part.next_offset - position if in_bytes else None
                 yield SliceChunk(
                     piece.index,
@@ -303,7 +300,7 @@ def _kept(
     piece: FetchedPiece,
     damage: Damage,
 ) -> QuarantinedBytes:
-    """The bytes of what cannot be decoded, and what else it takes to decode them alone."""
+    """The bytes that cannot be decoded, and what is needed to decode them alone."""
     first, until = damage.base_offset, damage.next_offset
     if until is None:
         raise Bug(f"a batch at offset {first} is to be quarantined, and its end is unknown")
@@ -312,12 +309,12 @@ def _kept(
     return QuarantinedBytes(bytes(stored), open_there, damage.reason)
 
 
-def _strange(first: int, after: int) -> BadRecord:
-    """What was kept as the bytes of these offsets says that it is of others."""
+def _misplaced(first: int, after: int) -> BadRecord:
+    """The bytes that were quarantined for these offsets claim to be of others."""
     return BadRecord(
-        f"the bytes that were kept of offsets {first} to {after - 1} have none of them",
-        why="the offset that is stored with them is not theirs, and no checksum covers it",
-        do="land the offsets from the log, where another replica has them whole",
+        f"the bytes quarantined for offsets {first} to {after - 1} contain none of them",
+        why="the offset stored with them is wrong, and no checksum covers it",
+        do="land the offsets from the log, if another replica has them intact",
         base_offset=first,
         next_offset=after,
     )
