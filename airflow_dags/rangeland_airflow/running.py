@@ -44,15 +44,15 @@ class Command:
             self._stdout.close()
             raise
 
-    def follow(self, tell: Callable[[str], None]) -> tuple[int, str]:
-        """Passes each line of stderr to ``tell``; returns exit code and stdout at the end.
+    def follow(self, on_line: Callable[[str], None]) -> tuple[int, str]:
+        """Passes each line of stderr to ``on_line``; returns exit code and stdout at the end.
 
         However this ends, the process is gone afterwards."""
         assert self._process.stderr is not None
         try:
             with self._process.stderr:
                 for line in self._process.stderr:
-                    tell(line.rstrip())
+                    on_line(line.rstrip())
             while self._process.poll() is None:
                 time.sleep(POLL_S)
             self._stdout.seek(0)

@@ -56,11 +56,11 @@ class LogReachedSensor(BaseSensorOperator):
         except (BadRequest, OSError) as error:
             raise AirflowFailException(str(error)) from error
         code, stdout = command.follow(lambda line: self.log.info("%s", line))
-        look = judge_reached(code, read_answer(stdout))
-        if look["state"] != "waiting":
-            self.resume(context, look)
+        result = judge_reached(code, read_answer(stdout))
+        if result["state"] != "waiting":
+            self.resume(context, result)
             return
-        self.log.info("%s", look["text"])
+        self.log.info("%s", result["text"])
         self.defer(
             trigger=LogReachedTrigger(arguments, directory(), self.poll_every.total_seconds()),
             method_name="resume",

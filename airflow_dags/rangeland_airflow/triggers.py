@@ -37,18 +37,18 @@ class LogReachedTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        said = ""
+        logged = ""
         while True:
-            look = await self._look()
-            if look["state"] != "waiting":
-                yield TriggerEvent(look)
+            result = await self._check()
+            if result["state"] != "waiting":
+                yield TriggerEvent(result)
                 return
-            if look["text"] != said:
-                said = look["text"]
-                self.log.info("%s", said)
+            if result["text"] != logged:
+                logged = result["text"]
+                self.log.info("%s", logged)
             await asyncio.sleep(self.poll_s)
 
-    async def _look(self) -> dict[str, str]:
+    async def _check(self) -> dict[str, str]:
         try:
             code, stdout, stderr = await ask(self.arguments, self.directory, CHECK_TIMEOUT_S)
         except TimeoutError:

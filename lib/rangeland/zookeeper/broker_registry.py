@@ -185,10 +185,10 @@ def _jafka_broker(path: str, text: str) -> Address:
 
 
 def _kafka_broker(path: str, text: str) -> Address:
-    said = _json(path, text)
+    fields = _json(path, text)
     try:
-        host, port = said.text("host", ""), said.number("port", -1, MAX_PORT, default=-1)
-        endpoints = said.values("endpoints", ())
+        host, port = fields.text("host", ""), fields.number("port", -1, MAX_PORT, default=-1)
+        endpoints = fields.values("endpoints", ())
         if (not host or port == -1) and endpoints:
             # Only the plain listener has its own fields.
             host, port = _endpoint(endpoints[0])

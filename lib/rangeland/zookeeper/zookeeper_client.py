@@ -75,14 +75,14 @@ class ZooKeeper:
         self._timeout_s = connect_ms / 1000
         self._connected = threading.Event()
         self._session: tuple[int, bytes] | None = None
-        self._complaints = _Complaints()
+        self._kazoo_log = _LastKazooMessage()
         self._is_closed = False
         self._kazoo = KazooClient(
             hosts=str(ensemble),
             timeout=session_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1),
             handler=_Handler(self._timeout_s / len(ensemble.servers)),
-            logger=self._complaints.logger,
+            logger=self._kazoo_log.logger,
         )
         self._kazoo.add_listener(self._on_state)
 
@@ -256,8 +256,8 @@ class ZooKeeper:
     def _unreachable(self, what: str, limit_s: float, why: str = "") -> Unreachable:
         if self._is_closed:
             why = why or "the session was closed"
-        said = self._complaints.last
-        why = why or f"no answer within {limit_s:g} s" + (f" ({said})" if said else "")
+        message = self._kazoo_log.last
+        why = why or f"no answer within {limit_s:g} s" + (f" ({message})" if message else "")
         return Unreachable(
             f"could not {what} {self}",
             why=why,
@@ -277,7 +277,7 @@ class ZooKeeper:
         """Called by kazoo's own thread, which must not block here."""
         if state == KazooState.CONNECTED:
             self._session = self._kazoo.client_id
-            self._complaints.last = ""
+            self._kazoo_log.last = ""
             self._connected.set()
             return
         self._connected.clear()
@@ -291,7 +291,7 @@ class ZooKeeper:
             self._kazoo.stop()
             self._kazoo.close()
         except (KazooException, KazooTimeoutError, OSError) as error:
-            self._complaints.last = str(error)
+            self._kazoo_log.last = str(error)
 
 
 def connect(
@@ -341,7 +341,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         return super().create_connection(*args, timeout=min(timeout, self._limit_s), **kwargs)
 
 
-class _Complaints(logging.Handler):
+class _LastKazooMessage(logging.Handler):
     """Keeps kazoo's last message about its connection, and prints nothing."""
 
     def __init__(self) -> None:
@@ -351,6 +351,6 @@ class _Complaints(logging.Handler):
         self.logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = record.getMessage()
-        if said.startswith(("Connection", "Cannot resolve")):
-            self.last = said[:1].lower() + said[1:]
+        message = record.getMessage()
+        if message.startswith(("Connection", "Cannot resolve")):
+            self.last = message[:1].lower() + message[1:]

@@ -111,14 +111,16 @@ class KafkaMember:
         """None: join again, with the member id that is stored now."""
         joining = self._joining
         topics = {partition.topic for partition in joining.partitions}
-        said = subscription_bytes(topics, self._held, self._generation, owner_of(joining.job))
+        subscription = subscription_bytes(
+            topics, self._held, self._generation, owner_of(joining.job)
+        )
         request = m.JoinGroupRequest(
             group_id=joining.group,
             session_timeout_ms=joining.session_ms,
             rebalance_timeout_ms=joining.rebalance_ms,
             member_id=self._member_id,
             protocol_type=m.PROTOCOL_TYPE,
-            protocols=(m.JoinGroupProtocol(name=joining.assignment, metadata=said),),
+            protocols=(m.JoinGroupProtocol(name=joining.assignment, metadata=subscription),),
         )
         answer, code = self._ask(request, joining.rebalance_ms, joining.rebalance_ms)
         if code.verdict is ErrorMeaning.OK:
@@ -178,8 +180,10 @@ class KafkaMember:
         shares = assign(strategy, joining.partitions, members)
         owner = owner_of(joining.job)
         ours = {x.member_id for x in joined.members if read_owner(x.metadata) == owner}
-        others = {member: said for member, said in members.items() if member not in ours}
-        topics = {topic for said in others.values() for topic in said.topics}
+        others = {
+            member: subscription for member, subscription in members.items() if member not in ours
+        }
+        topics = {topic for subscription in others.values() for topic in subscription.topics}
         if topics:
             left_out = self._partitions_of(topics) - frozenset(joining.partitions)
             for member, more in assign(strategy, left_out, others).items():

@@ -35,30 +35,32 @@ def subscription_bytes(
     """``held`` are the partitions that the member had in ``generation`` (-1: none)."""
     owned = _by_topic(held)
     user_data = m.StickyUserData(previous_assignment=owned, generation=generation, owner=owner)
-    said = m.ConsumerProtocolSubscription(
+    message = m.ConsumerProtocolSubscription(
         topics=tuple(sorted(topics)), user_data=encode(user_data, 2), owned_partitions=owned
     )
-    return _headed(said)
+    return _headed(message)
 
 
 def read_subscription(
     data: bytes, strategy: str, instance_id: str | None = None
 ) -> SubscribedMember:
     """As the assignor of ``strategy`` must see it: the sticky one uses the user data."""
-    said = _read_headed(m.ConsumerProtocolSubscription, data)
-    if said is None:
+    message = _read_headed(m.ConsumerProtocolSubscription, data)
+    if message is None:
         return SubscribedMember(frozenset(), instance_id=instance_id)
-    held, generation = said.owned_partitions, said.generation_id
+    held, generation = message.owned_partitions, message.generation_id
     if strategy == _STICKY:
-        sticky = _user_data(said.user_data)
+        sticky = _user_data(message.user_data)
         held, generation = sticky.previous_assignment, sticky.generation
-    return SubscribedMember(frozenset(said.topics), frozenset(_flat(held)), generation, instance_id)
+    return SubscribedMember(
+        frozenset(message.topics), frozenset(_flat(held)), generation, instance_id
+    )
 
 
 def read_owner(data: bytes) -> str:
     """The job of the driver that sent this subscription, as ``rangeland/<job>``; else empty."""
-    said = _read_headed(m.ConsumerProtocolSubscription, data)
-    owner = "" if said is None else _user_data(said.user_data).owner
+    message = _read_headed(m.ConsumerProtocolSubscription, data)
+    owner = "" if message is None else _user_data(message.user_data).owner
     return owner if owner.startswith(OWNER_PREFIX) else ""
 
 
@@ -68,8 +70,8 @@ def assignment_bytes(partitions: Iterable[Partition]) -> bytes:
 
 def read_assignment(data: bytes) -> frozenset[Partition]:
     """Also empty for a member without any assignment, which is sent as no bytes at all."""
-    said = _read_headed(m.ConsumerProtocolAssignment, data)
-    return frozenset(() if said is None else _flat(said.assigned_partitions))
+    message = _read_headed(m.ConsumerProtocolAssignment, data)
+    return frozenset(() if message is None else _flat(message.assigned_partitions))
 
 
 def _headed(message: Any) -> bytes:

@@ -96,8 +96,8 @@ def heartbeat(client: str, group: str, topics: Collection[str]) -> RemotingReque
         "subscriptionDataSet": subscriptions,
         "unitMode": False,
     }
-    said = {"clientID": client, "consumerDataSet": [consumer], "producerDataSet": []}
-    return RemotingRequest(HEARTBEAT, {}, _json(said))
+    body = {"clientID": client, "consumerDataSet": [consumer], "producerDataSet": []}
+    return RemotingRequest(HEARTBEAT, {}, _json(body))
 
 
 def unregister(client: str, group: str) -> RemotingRequest:
@@ -159,8 +159,8 @@ def _locked(found: JsonFields) -> frozenset[Partition]:
 # --- JSON -------------------------------------------------------------------------------
 
 
-def _json(said: Mapping[str, Any]) -> bytes:
-    return json.dumps(said, separators=(",", ":")).encode()
+def _json(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _reading(answer: RemotingResponse, read: Callable[[JsonFields], T]) -> T:

@@ -133,12 +133,12 @@ def read_topics(content: bytes) -> frozenset[str] | None:
     """The topics that a member reads; None if they are not known: a pattern, or an unknown
     form."""
     try:
-        said = JsonFields.parse(content)
+        fields = JsonFields.parse(content)
     except Unreadable:
         return None
-    if isinstance(subscription := said.get("subscription"), dict):
-        return frozenset(subscription) if said.get("pattern") in (None, "static") else None
-    return frozenset(said) if all(isinstance(said.get(n), int) for n in said) else None
+    if isinstance(subscription := fields.get("subscription"), dict):
+        return frozenset(subscription) if fields.get("pattern") in (None, "static") else None
+    return frozenset(fields) if all(isinstance(fields.get(n), int) for n in fields) else None
 
 
 def read_owner(content: bytes) -> str:
