@@ -369,12 +369,13 @@ import json, os, sys, time
 from pathlib import Path
 sys.path[:0] = [{lib!r}, {root!r}]
 from tests.sessions import open_session
-from rangeland.delta.delta_kernel import Committed, Kernel
+from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.table_snapshot import Committed
 from rangeland.model import DataFile
 
 me = sys.argv[1]
 session = open_session(Path({scratch!r}, f"spark-{{me}}"), "local[1]")
-kernel, won = Kernel(session), []
+kernel, won = DeltaKernel(session), []
 kernels = [kernel, kernel.as_sole_writer()]
 for i in range({rounds}):
     for way, (kernel, table) in enumerate(zip(kernels, {tables!r}, strict=True)):

@@ -105,7 +105,7 @@ class Killed(BaseException): ...
 
 
 STEPS = [
-    (Ledger, "note"), (LandingTarget, "enter"), (test_target.Failing, "_read_slices"),
+    (Ledger, "record_losses"), (LandingTarget, "enter"), (test_target.Failing, "_read_slices"),
     (LandingTarget, "prepare"), (LandingTarget, "land"),
 ]  # fmt: skip
 
@@ -126,9 +126,9 @@ def test_killed_at_any_step_it_is_told_once_by_whoever_comes_next(
         with pytest.raises(Killed):
             Driving(drivers.another()).apply(PLAN, SEEN)
     here_by_now = told(drivers.another())
-    assert here_by_now == ([] if (step, after) == ("note", False) else BOTH)
+    assert here_by_now == ([] if (step, after) == ("record_losses", False) else BOTH)
     # A run that finds the plan entered has it from the ledger, whatever the log shows by now.
-    entered = step not in ("note", "enter") or (step, after) == ("enter", True)
+    entered = step not in ("record_losses", "enter") or (step, after) == ("enter", True)
     second = Driving(drivers.another(), () if entered else SEEN)
     for _ in range(2):
         if then == "apply":

@@ -85,13 +85,13 @@ def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1
 def test_what_is_seen_again_is_written_once(
     table: TableInMemory, ledger: Ledger, tmp_path: Path
 ) -> None:
-    ledger.note([seen(0, 5)])
+    ledger.record_losses([seen(0, 5)])
     versions = len(table.versions)
     # Retention has gone on, and others have landed: it is the same loss still.
-    ledger.note([seen(0, 9, sequence=2)])
-    ledger_of(table, tmp_path).note([seen(0, 7)])
+    ledger.record_losses([seen(0, 9, sequence=2)])
+    ledger_of(table, tmp_path).record_losses([seen(0, 7)])
     assert (len(table.versions), ledger.losses()) == (versions, [seen(0, 5)])
-    ledger.note([seen(0, 5), seen(0, 5, Action.HOLD), seen(6, 9)])
+    ledger.record_losses([seen(0, 5), seen(0, 5, Action.HOLD), seen(6, 9)])
     ledger.refresh()
     assert len(ledger.losses()) == 3
 
@@ -101,8 +101,8 @@ def test_two_that_see_the_same_at_once_write_it_once(
 ) -> None:
     other = ledger_of(table, tmp_path)
     assert other.losses() == []
-    ledger.note([seen(0, 5)])
-    other.note([seen(0, 5)])
+    ledger.record_losses([seen(0, 5)])
+    other.record_losses([seen(0, 5)])
     assert other.losses() == [seen(0, 5)]
 
 
@@ -111,17 +111,17 @@ def test_two_that_see_some_of_the_same_at_once_write_each_once(
 ) -> None:
     other = ledger_of(table, tmp_path)
     assert other.losses() == []
-    ledger.note([seen(0, 5)])
-    other.note([seen(0, 5), seen(6, 9)])
+    ledger.record_losses([seen(0, 5)])
+    other.record_losses([seen(0, 5), seen(6, 9)])
     assert other.losses() == [seen(0, 5), seen(6, 9)]
     written = Path(ledger.path).glob("*.parquet")
     assert {file.name for file in written} == {file.path for file in table.versions[-1].added}
 
 
 def test_what_is_lost_of_a_topics_next_life_is_another_loss(ledger: Ledger) -> None:
-    ledger.note([seen(0, 5)])
+    ledger.record_losses([seen(0, 5)])
     again = replace(seen(0, 5), range=Range(P0, 0, 5, "next"), written_at_ms=1_001)
-    ledger.note([again])
+    ledger.record_losses([again])
     ledger.refresh()
     assert ledger.losses() == [seen(0, 5), again]
 
@@ -165,7 +165,7 @@ def test_each_loss_of_a_plan_is_of_its_own_life_of_the_topic() -> None:
 
 
 def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
-    ledger.note([seen(0, 5)])
+    ledger.record_losses([seen(0, 5)])
     assert ledger.enter(plan(1, 0, 10), 0)
     assert ledger.prepare(outcome(), [loss()])
     ((_, found),) = ledger.prepared()

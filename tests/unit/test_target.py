@@ -125,7 +125,8 @@ def land_until_30(target: LandingTarget, of: Plan) -> None:
 
 
 def columns_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rangeland.delta.ledger.ledger_table.Ledger.lacks", lambda self: [])
+    lacking = "rangeland.delta.ledger.ledger_table.Ledger.columns_to_add"
+    monkeypatch.setattr(lacking, lambda self: [])
 
 
 @pytest.mark.parametrize("application", [APP, f"{APP}/backfill/0123"])
@@ -279,7 +280,7 @@ def old_ledger(
 ) -> tuple[LandingTarget, Altering]:
     spark = Altering()
     monkeypatch.setattr(
-        "rangeland.delta.ledger.ledger_table.Ledger.lacks", lambda self: spark.lacking
+        "rangeland.delta.ledger.ledger_table.Ledger.columns_to_add", lambda self: spark.lacking
     )
     return LandingTarget(spark, drivers.job), spark
 

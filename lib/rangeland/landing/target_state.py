@@ -185,7 +185,7 @@ class LandingTarget(VouchedLedger):
         name, now_ms = (self._job.application, self._job.job, sequence), _now_ms()
         if entries := seen_losses(*name, seen, seen_at_ms or now_ms, now_ms):
             self._ledger.refresh()
-            self._ledger.note(self._with_columns(entries))
+            self._ledger.record_losses(self._with_columns(entries))
             _log_losses(entries)
 
     def _with_columns(self, losses: list[LossEvent]) -> list[LossEvent]:
@@ -197,14 +197,14 @@ class LandingTarget(VouchedLedger):
     def _add_columns_if_lacking(self) -> None:
         """Ledgers of earlier versions lack the newest columns."""
         ledger = self._open_ledger()
-        if ledger.lacks():
+        if ledger.columns_to_add():
             with locked(ledger.path):
                 ledger.refresh()  # another driver may have added them before the lock was free
                 self._add_columns(ledger)
             ledger.refresh()
 
     def _add_columns(self, ledger: Ledger) -> None:
-        lacking = ledger.lacks()
+        lacking = ledger.columns_to_add()
         if not lacking:
             return
         try:
@@ -212,7 +212,7 @@ class LandingTarget(VouchedLedger):
             self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(lacking)})")
         except Exception as error:  # Spark raises many classes of Python and Java errors here
             ledger.refresh()
-            if not ledger.lacks():
+            if not ledger.columns_to_add():
                 return  # a driver on another host, which has another lock, was first
             raise Conflict(
                 f"the ledger {ledger.path} could not be given its new columns",

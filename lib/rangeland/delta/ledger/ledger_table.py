@@ -280,7 +280,7 @@ class Ledger:
         again. So each part is written with knowledge of all earlier ones."""
         return self._append(part, (f"{part.application}/parts/{part.sequence}", part.number))
 
-    def note(self, losses: Sequence[LossEvent]) -> None:
+    def record_losses(self, losses: Sequence[LossEvent]) -> None:
         """Writes losses that belong to no outcome, each once, however often it is seen: after a
         conflict the ledger is read again. They are of one application and sequence."""
         while True:
@@ -290,7 +290,7 @@ class Ledger:
             if not new or self._append(new[0], (LOSSES, number), new[1:]):
                 return
 
-    def lacks(self) -> list[str]:
+    def columns_to_add(self) -> list[str]:
         """The columns that this ledger lacks because an earlier version created it, in SQL."""
         return missing_columns(names_in(self._seen().snapshot.schema_json))
 
