@@ -1,4 +1,4 @@
-"""Lands a range beside the scheduled runs, and leaves their checkpoint where it is:
+"""Lands a range without moving the checkpoint of the scheduled runs:
 ``spark-submit ... jobs/backfill_range.py orders.yaml --from 2026-01-30 --until 2026-01-31``."""
 
 import sys
@@ -9,8 +9,8 @@ from rangeland.results import RunResult
 from rangeland.submit.entry_point import ScriptEntry, main
 
 FLAGS = {
-    "missing": "land what was landed and is gone; it finds its ranges itself",
-    "replace": "land the range once more, in the place of the rows that are there",
+    "missing": "land again what is missing from the table; it finds its ranges itself",
+    "replace": "land the range again, replacing the rows that are there",
 }
 
 

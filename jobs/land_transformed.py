@@ -1,4 +1,4 @@
-"""Lands through a transform, ``readable.py`` beside this file:
+"""Lands through a transform, ``readable.py`` in this folder:
 ``spark-submit ... jobs/land_transformed.py orders.yaml``."""
 
 import sys
@@ -12,7 +12,7 @@ from rangeland.submit.entry_point import ScriptEntry, main
 
 def land(entry: ScriptEntry) -> RunResult:
     spark = entry.spark()
-    # Spark sends functions of a module by name: the executors need the file as well.
+    # Spark sends functions of a module by name, so the executors need the file as well.
     spark.sparkContext.addPyFile(readable.__file__)
     return rangeland.land(entry.job, spark, entry.progress)
 

@@ -1,6 +1,6 @@
-"""A transform: keys and values as text, tombstones left out.
+"""A transform: keys and values as text, without tombstones.
 
-Topic, partition and offset stay, so that the offsets without a row are counted as filtered.
+It keeps topic, partition and offset, so that offsets without a row are counted as filtered.
 """
 
 from pyspark.sql import DataFrame
@@ -20,5 +20,5 @@ def with_text(rows: DataFrame) -> DataFrame:
 
 
 def as_text(data: bytes | None) -> str | None:
-    """UTF-8, or escapes where it is none."""
+    """The text, with escapes for bytes that are not UTF-8."""
     return None if data is None else bytes(data).decode(errors="backslashreplace")

@@ -1,13 +1,12 @@
-"""How this package gets to a cluster, and the spark-submit command that takes it there.
+"""Packs this package for a cluster, in one of two ways.
 
-Two ways. A zip of the package (``--py-files``), for workers whose Python has the few
-packages that tasks import; the kernel in it is taken out on each host by ``decode.library``.
-Or a Python environment as an archive, for workers that have a bare Python of the same
-version at the same place, as a virtual environment on this machine needs it too.
+A zip of the package (``--py-files``) is for workers whose Python has the few packages that tasks
+import; each host extracts the kernel from it. A Python environment as an archive is for workers
+that only have a Python of the same version at the same path, as a virtual environment needs.
 
-The zip has the files of a wheel, and the same bytes each time. An archive is made of the
-distributions that are installed here, by their own lists of files, wherever they lie.
-Both are written beside their name and moved into place. Commands are values here.
+The zip has the files of a wheel, and the same bytes each time. An environment is made of the
+installed distributions, by their own lists of files. Both are written to a temporary file and
+renamed.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from rangeland.errors import JobFileError, StorageFailed, UsageError
 MODULE_SUFFIXES = (".py", ".so", ".dylib", ".dll", ".properties")
 ENVIRONMENT = "environment"
 SITE = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
-# Spark brings its own PySpark and py4j, five hundred megabytes of them; ours is added apart.
+# Spark has its own PySpark and py4j, 500 MB of them; this package is added separately.
 LEFT_OUT = frozenset(["pyspark", "py4j", "delta-spark", "pip", "setuptools", "wheel", "rangeland"])
-# Dated alike, a zip of the same files has the same bytes: Spark's caches and people can tell.
+# With a fixed date, a zip of the same files has the same bytes, which helps Spark's caches.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -48,8 +47,8 @@ NATIVE_FOLDER = "decode/native"
 
 
 def make_zip(folder: Path) -> Path:
-    """``folder/rangeland-VERSION.zip`` with the package and its kernel for this platform, and
-    for every other whose library lies beside it. Raises UsageError where there is none."""
+    """``folder/rangeland-VERSION.zip`` with the package and its kernels for this and all other
+    platforms that are installed. Raises UsageError if there is none for this platform."""
     target = folder / f"rangeland-{__version__}.zip"
     files = package_files()
     with _placed(target) as file:
@@ -72,7 +71,7 @@ def package_files() -> list[tuple[Path, str]]:
 
 
 def kernel_platforms() -> list[str]:
-    """The platforms whose kernel is shipped, such as ``linux-x86_64``."""
+    """The platforms whose kernels are shipped, such as ``linux-x86_64``."""
     names = (_package_folder() / NATIVE_FOLDER).glob("_kernel-*")
     return sorted(path.stem.removeprefix("_kernel-") for path in names)
 
@@ -96,16 +95,16 @@ def _package_folder() -> Path:
     folder = Path(rangeland.__file__).parent
     if not folder.is_dir():
         raise UsageError(
-            "this package is itself run from an archive",
+            "this package is running from an archive",
             why=str(folder),
-            do="Make the command where it is installed",
+            do="Build the command on a machine where it is installed",
         )
     return folder
 
 
 def jars_beyond(spark_jars: Path, jars: Sequence[Path]) -> list[Path]:
-    """The jars that a Spark with ``spark_jars`` has in no version: the others would be sent to
-    every executor, and there be two of each, Hadoop among them."""
+    """The jars that a Spark with ``spark_jars`` lacks in any version. The others, Hadoop among
+    them, would be sent to every executor and be there twice."""
     has = {_artifact(jar) for jar in spark_jars.glob("*.jar")}
     return [jar for jar in jars if _artifact(jar) not in has]
 
@@ -122,7 +121,7 @@ def transform_files(name: str, beside: Sequence[Path], folder: Path) -> list[Pat
     """The file to ship so that ``module:function`` can be imported on a worker: the module,
     or a zip of its package made in ``folder``; nothing if it is installed.
 
-    It is looked for in ``beside``, then on the path, and is not imported."""
+    It is searched for in ``beside``, then on the path, and is not imported."""
     top = name.partition(":")[0].partition(".")[0]
     found = PathFinder.find_spec(top, [*map(str, beside), *sys.path])
     origin = Path(found.origin) if found is not None and found.origin else None
@@ -130,7 +129,7 @@ def transform_files(name: str, beside: Sequence[Path], folder: Path) -> list[Pat
         raise JobFileError(
             f"the module {top} of the transform {name} was not found",
             why=f"it is neither in {', '.join(map(str, beside))} nor on the Python path",
-            do="put it beside the job file, or into the folder the command is typed in",
+            do="put it in the folder of the job file, or in the working directory",
         )
     if "site-packages" in origin.parts or "dist-packages" in origin.parts:
         return []
@@ -146,11 +145,11 @@ def transform_files(name: str, beside: Sequence[Path], folder: Path) -> list[Pat
 
 
 def pack_environment(folder: Path, only: Collection[str] | None = None) -> Path:
-    """``folder/environment.tar.gz``: this package and the distributions that are installed
-    here (or ``only`` these) as a virtual environment, without what Spark brings.
+    """``folder/environment.tar.gz``: this package and the installed distributions (or ``only``
+    these) as a virtual environment, without those that Spark provides.
 
-    Its ``bin/python`` is a link to this machine's, by path. Raises UsageError for a
-    distribution that is not wholly here, such as one in editable mode."""
+    Its ``bin/python`` is a link to the path of this machine's Python. Raises UsageError for a
+    distribution whose files are elsewhere, such as one in editable mode."""
     target = folder / f"{ENVIRONMENT}.tar.gz"
     chosen, ours = _chosen(only), package_files()
     with (
@@ -181,15 +180,15 @@ def _plain(name: str) -> str:
 
 
 def _files_of(distribution: Distribution) -> Iterator[tuple[Path, str]]:
-    """What a distribution has put below its site folder, as it says itself."""
+    """The files in a distribution's site folder, from its own list."""
     name = distribution.metadata["Name"]
     if distribution.files is None or '"editable": true' in (
         distribution.read_text("direct_url.json") or ""
     ):
         raise UsageError(
             f"{name} cannot be packed",
-            why="it is in editable mode, or does not say which files are its own",
-            do=f"pip install {name} without -e, in an environment of its own",
+            why="it is in editable mode, or has no list of its files",
+            do=f"pip install {name} without -e, in its own environment",
         )
     for file in distribution.files:
         path = Path(str(distribution.locate_file(file)))
@@ -198,7 +197,7 @@ def _files_of(distribution: Distribution) -> Iterator[tuple[Path, str]]:
 
 
 def _add_python(archive: tarfile.TarFile) -> None:
-    """What makes a folder a virtual environment: a link and a file that says whose."""
+    """What makes a folder a virtual environment: links to a Python, and a file that names it."""
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     for name in ("python", "python3", f"python{platform.python_version().rpartition('.')[0]}"):
         link = tarfile.TarInfo(f"bin/{name}")
@@ -214,7 +213,7 @@ def _add_python(archive: tarfile.TarFile) -> None:
 
 
 def write_text(target: Path, text: str) -> Path:
-    """A small file of ours beside what is shipped."""
+    """Writes a small text file next to what is shipped."""
     with _placed(target) as file:
         file.write(text.encode())
     return target
@@ -222,14 +221,14 @@ def write_text(target: Path, text: str) -> Path:
 
 @contextmanager
 def _placed(target: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name once it is whole. Raises StorageFailed."""
+    """A file that appears under its name once it is complete. Raises StorageFailed."""
     temporary = ""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
         with os.fdopen(handle, "wb") as file:
             yield file
-        os.chmod(temporary, 0o644)  # the executors' user may be another
+        os.chmod(temporary, 0o644)  # Executors may run as another user.
         os.replace(temporary, target)
     except OSError as error:
         raise StorageFailed(

@@ -1,7 +1,7 @@
-"""The spark-submit command of a job as a value, each flag with the reason for it.
+"""The spark-submit command of a job as a value, with the reason for each flag.
 
-Pure: paths and choices in, a command out; what is to be shipped is made in ``shipping``.
-What a cluster manager cannot do is refused here, before anything is built.
+Pure: paths and choices in, a command out; ``package_archive`` builds the files to ship. What a
+cluster manager cannot do is refused here, before anything is built.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 @dataclass(frozen=True, slots=True)
 class SubmitFlag:
-    """Words of the command that belong together, and why they are there."""
+    """Arguments of the command that belong together, and the reason for them."""
 
     words: tuple[str, ...]
     why: str
@@ -35,8 +35,8 @@ class SubmitFlag:
 
 @dataclass(frozen=True, slots=True)
 class SubmitChoices:
-    """What the person chose. ``jars`` are Delta's as files; empty: Spark fetches them.
-    ``python`` is what the executors' hosts call their Python."""
+    """The user's choices. ``jars`` are Delta's jars as files; if empty, Spark downloads them.
+    ``python`` is the command or path of Python on the executors' hosts."""
 
     master: str
     deploy_mode: str = "client"
@@ -50,8 +50,8 @@ class SubmitChoices:
 
 @dataclass(frozen=True, slots=True)
 class ShippedFiles:
-    """What was made: ``package`` is the zip or the environment; ``modules`` are a transform's.
-    ``files`` are those of the job's PEM files that are here."""
+    """The files to ship: ``package`` is the zip or the environment, ``modules`` those of a
+    transform, ``files`` those of the job's PEM files that exist on this machine."""
 
     package: Path
     entry: Path
@@ -62,7 +62,7 @@ class ShippedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """``notes`` are what else has to be true for the command to work."""
+    """``notes`` are the other conditions for the command to work."""
 
     flags: tuple[SubmitFlag, ...]
     notes: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Submission:
         }
 
     def to_shell(self) -> str:
-        """Comment lines, then the command, one flag per line, for a POSIX shell."""
+        """Comment lines, then the command with one flag per line, for a POSIX shell."""
         lines = [f"# {shlex.join(flag.words)}\n#     {flag.why}" for flag in self.flags if flag.why]
         notes = [f"# Note: {note}" for note in self.notes]
         command = " \\\n  ".join(shlex.join(flag.words) for flag in self.flags)
@@ -87,7 +87,7 @@ class Submission:
 
 
 def refuse_impossible(choices: SubmitChoices) -> None:
-    """Raises UsageError for what no cluster can do."""
+    """Raises UsageError for choices that cannot work."""
     if choices.deploy_mode not in ("client", "cluster"):
         raise UsageError(f"--deploy-mode {choices.deploy_mode}", do="It is client or cluster")
     if choices.env not in ("zip", "packed"):
@@ -97,7 +97,7 @@ def refuse_impossible(choices: SubmitChoices) -> None:
             f"--deploy-mode cluster does not go with --master {choices.master}",
             why="Spark runs a Python driver inside the cluster on YARN; a standalone cluster "
             "takes none, and on Kubernetes it needs an image that already holds the job",
-            do="Leave it out: the driver then runs where the command is typed",
+            do="Leave it out: the driver then runs where you run the command",
         )
     if choices.env == "packed" and choices.master.startswith("local"):
         raise UsageError(
@@ -128,7 +128,7 @@ def submission(
         *_delta(choices),
         *_package(choices, shipped),
         SubmitFlag(
-            ("--conf", "spark.log.level=WARN"), "Spark says less, so that our lines can be read"
+            ("--conf", "spark.log.level=WARN"), "Spark logs less, so that progress is easy to read"
         ),
         *_schedule(choices),
         *(SubmitFlag(("--conf", setting), "as you asked") for setting in choices.conf),
@@ -136,14 +136,14 @@ def submission(
     ]
     where = job_file.name if choices.deploy_mode == "cluster" else str(job_file)
     flags.append(
-        SubmitFlag((str(shipped.entry), where, *arguments), "the script, and what it is given")
+        SubmitFlag((str(shipped.entry), where, *arguments), "the script and its arguments")
     )
     return Submission(tuple(flags), tuple(_notes(job, choices, shipped)))
 
 
 _DEPLOY = {
     "client": "the driver runs here, so it reads this machine's job file and environment",
-    "cluster": "the driver runs on a host of the cluster, with what is shipped and no more",
+    "cluster": "the driver runs on a host of the cluster, with only what is shipped",
 }
 
 
@@ -151,17 +151,17 @@ def _delta(choices: SubmitChoices) -> list[SubmitFlag]:
     found = [
         SubmitFlag(
             ("--packages", DELTA_PACKAGE),
-            "Delta for this Spark and Scala, fetched where the driver starts; --delta jars "
-            "ships the files instead, for hosts without a way to a Maven repository",
+            "Delta for this Spark and Scala, downloaded where the driver starts; --delta jars "
+            "ships the files instead, for hosts without access to a Maven repository",
         ),
         SubmitFlag(
             ("--exclude-packages", ",".join(NOT_AGAIN)),
-            "Spark has a Hadoop of its own, and need not send another to every executor",
+            "Spark has its own Hadoop, and need not send another to every executor",
         ),
     ]
     if choices.jars:
         jars = ",".join(map(str, choices.jars))
-        found = [SubmitFlag(("--jars", jars), "Delta's jars, but for those that Spark has itself")]
+        found = [SubmitFlag(("--jars", jars), "Delta's jars, except those that Spark has itself")]
     return [
         *found,
         SubmitFlag(("--conf", f"spark.sql.extensions={EXTENSION}"), "Delta's SQL"),
@@ -183,14 +183,14 @@ def _package(choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
         flags.append(
             SubmitFlag(
                 ("--archives", f"{shipped.package}#{ENVIRONMENT}"),
-                "this package and what it needs; each executor unpacks it into its folder",
+                "this package and what it needs; executors unpack it where they work",
             )
         )
     python = f"./{ENVIRONMENT}/bin/python" if packed else choices.python
     flags.append(
         SubmitFlag(
             ("--conf", f"spark.pyspark.python={python}"),
-            "the Python of the tasks, on each host; of the driver's minor version",
+            "the Python of the tasks on each host; it must have the driver's minor version",
         )
     )
     if choices.deploy_mode == "client":
@@ -209,13 +209,13 @@ def _schedule(choices: SubmitChoices) -> list[SubmitFlag]:
         flags.append(
             SubmitFlag(
                 ("--conf", "spark.speculation=true"),
-                "a slow task gets a twin on another host; only the files of the one that Spark "
-                "takes are committed, so nothing lands twice",
+                "a slow task is also run on another host; only the files of the attempt that Spark "
+                "accepts are committed, so nothing lands twice",
             )
         )
     if choices.dynamic_allocation:
-        why = "executors come and go with the work; a lost task is read again, nothing lands twice"
-        tracking = "needed where no external shuffle service runs"
+        why = "Spark adds and removes executors; a lost task is run again, and nothing lands twice"
+        tracking = "needed without an external shuffle service"
         name = "spark.dynamicAllocation"
         flags.append(SubmitFlag(("--conf", f"{name}.enabled=true"), why))
         flags.append(SubmitFlag(("--conf", f"{name}.shuffleTracking.enabled=true"), tracking))
@@ -223,13 +223,13 @@ def _schedule(choices: SubmitChoices) -> list[SubmitFlag]:
 
 
 def _files(job_file: Path, choices: SubmitChoices, shipped: ShippedFiles) -> list[SubmitFlag]:
-    """One flag for all: spark-submit takes the last one only."""
+    """One flag for all files, since spark-submit only uses the last one."""
     sent: dict[Path, str] = {}
     if choices.deploy_mode == "cluster":
-        why = "the driver is elsewhere: the job file goes with it and is read by its bare name"
+        why = "the driver runs elsewhere, so the job file is shipped and read by its bare name"
         sent[job_file] = why
     if not choices.master.startswith("local"):
-        why = "each executor finds the PEM files of source.security.tls in its folder, by name"
+        why = "each executor finds the PEM files of source.security.tls in its working directory"
         sent |= dict.fromkeys(shipped.files, why)
     _refuse_alike(sent)
     if not sent:
@@ -240,13 +240,13 @@ def _files(job_file: Path, choices: SubmitChoices, shipped: ShippedFiles) -> lis
 
 
 def _refuse_alike(files: Iterable[Path]) -> None:
-    """Files arrive in one folder, by their bare names."""
+    """Files arrive in one folder, under their bare names."""
     by_name: dict[str, Path] = {}
     for file in files:
         if (other := by_name.setdefault(file.name, file)) != file:
             raise UsageError(
                 f"{other} and {file} cannot both be shipped",
-                why="executors find files by their bare names, and these have the same",
+                why="executors find files by their bare names, and these have the same one",
                 do="Give one of them another name",
             )
 
@@ -260,7 +260,7 @@ def _tls_notes(job: Job, shipped: ShippedFiles) -> list[str]:
         if path not in shipped.files
     ]
     if pem.get("key", pem.get("certificate")) in shipped.files:
-        notes.append("a private key is among the files that executors get: trust their hosts")
+        notes.append("a private key is among the files that executors receive: trust their hosts")
     return notes
 
 
@@ -270,7 +270,7 @@ def _notes(job: Job, choices: SubmitChoices, shipped: ShippedFiles) -> list[str]
     if is_cluster and not job.sink.is_catalog_name and TablePath.parse(job.sink.table).is_local:
         notes.append(
             f"sink.table is the path {job.sink.table}: it must be one folder, mounted at the same "
-            "place on this machine and on every host of the cluster"
+            "path on this machine and on every host of the cluster"
         )
     if choices.env == "zip":
         *names, last = "numpy", "pyarrow", "cramjam", "crc32c", *login_packages(job)
@@ -280,29 +280,29 @@ def _notes(job: Job, choices: SubmitChoices, shipped: ShippedFiles) -> list[str]
         )
     else:
         base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-        notes.append(f"every host must have the bare Python {base}, which the environment is for")
+        notes.append(f"every host must have the Python {base}, which the environment links to")
     if is_cluster:
         platforms = ", ".join(shipped.platforms)
         notes.append(
-            f"the decode kernel is shipped for {platforms} only: workers elsewhere cannot decode"
+            f"the decoding kernel is shipped for {platforms} only: other workers cannot decode"
         )
         notes += _tls_notes(job, shipped)
     if choices.deploy_mode == "cluster":
         notes.append(
-            "spark-submit then ends with 0 or 1 and prints no answer: the driver's own exit code "
-            "and --json are in its log (yarn logs -applicationId ID). For a scheduler that reads "
-            "them, leave the driver here"
+            "spark-submit then exits with 0 or 1 and prints no result: the driver's exit code and "
+            "--json output are in its log (yarn logs -applicationId ID). For a scheduler that "
+            "reads them, run the driver here"
         )
         if choices.env == "zip":
             notes.append("the driver's host must have all requirements of this package installed")
     if not choices.speculation:
-        notes.append("--speculation is safe: a task's twin lands nothing twice")
+        notes.append("--speculation is safe: a second attempt of a task lands nothing twice")
     if not choices.dynamic_allocation:
-        notes.append("--dynamic-allocation is safe: a lost executor's tasks are read again")
+        notes.append("--dynamic-allocation is safe: a lost executor's tasks are run again")
     return notes
 
 
 def _name_in(setting: str) -> str:
-    """What stands behind the name may be a secret."""
+    """The name alone: its value may be a secret."""
     found = re.match(r"[\w.-]*", setting)
     return found[0] if found else ""
