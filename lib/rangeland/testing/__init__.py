@@ -1,8 +1,8 @@
-"""Real brokers on this machine: for the demo, for our tests, and for tests of users.
+"""Real brokers on this machine, for the demo, for our tests and for those of users.
 
-`KafkaCluster` and its kin start brokers from jars that are fetched once; `producing` puts
-records into them, `consuming` reads them with somebody else's client. Nothing outside of
-this package, the demo and tests imports it, and nothing here imports the reader.
+`KafkaCluster` and similar classes start brokers from jars that are downloaded once; `producing`
+writes records, `consuming` reads them with another client. Only the demo and tests import this
+package, and it does not import the code under test.
 
 On the command line: ``python -m rangeland.testing kafka --brokers 3``.
 """

@@ -1,7 +1,7 @@
-"""``python -m rangeland.testing``: brokers to try things on, until Ctrl-C.
+"""``python -m rangeland.testing``: brokers to experiment with, until Ctrl-C.
 
-Thin: reads the command line, starts a cluster, prints where it is and what to do with it. The
-servers go to stdout, one line, for scripts; what is for people goes to stderr.
+Parses the command line, starts a cluster, and prints its address and what to do with it. The
+servers go to stdout on one line, for scripts; text for people goes to stderr.
 """
 
 from __future__ import annotations

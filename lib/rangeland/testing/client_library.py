@@ -1,8 +1,8 @@
-"""The client library that tests and the demo write with, behind one door.
+"""The client library that tests and the demo use: confluent-kafka.
 
-Rangeland itself reads with its own protocol code. What it is tested against must be
-written by somebody else, so this is confluent-kafka, from the extras ``demo`` and
-``test``. It is imported when it is used; its exceptions become ours here.
+Rangeland reads with its own protocol code, so it has to be tested against records written by
+another client. The extras ``demo`` and ``test`` install it. It is imported on first use; its
+exceptions become ours here.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ def our_errors(what: str) -> Iterator[None]:
     try:
         yield
     except library().KafkaException as error:
-        raise as_ours(what, error.args[0]) from error
+        raise client_error(what, error.args[0]) from error
 
 
-def as_ours(what: str, error: Any) -> RangelandError:
+def client_error(what: str, error: Any) -> RangelandError:
     """Our error for a ``KafkaError``: codes below zero are the library's own (no connection,
     time is up), the others came from a broker."""
     code, name = error.code(), error.name()

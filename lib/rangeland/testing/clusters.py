@@ -1,8 +1,8 @@
-"""What clusters of brokers on this machine have in common: their processes, folder and end.
+"""What all clusters of brokers on this machine share: processes, a folder, and cleanup.
 
-A process of a cluster has a name, which is a number where brokers have numbers. It can be
-killed, stopped, paused and restarted by that name, on the same port and data. A subclass says
-how its processes are started, and when they are ready.
+Each process of a cluster has a name, or a number if brokers have numbers. By that name it can be
+killed, stopped, paused and restarted, on the same port and with the same data. Subclasses define
+how processes are started and when they are ready.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lines of text, written by the console producer that comes with a broker.
 
-So records are made by the Java of their own time: the framing of a codec, what a wrapper
-holds, which format is sent. It takes a second or two, for the JVM.
+So records are made by the Java code of that version: the framing of a codec, the content of a
+wrapper, the format. It takes a second or two to start the JVM.
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ def write_lines(
     done = subprocess.run(
         command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
-    said = done.stdout + done.stderr
-    if done.returncode != 0 or "ERROR" in said:
-        raise Unreachable(f"Not all lines were written to {topic}", why=said[-2000:])
+    output = done.stdout + done.stderr
+    if done.returncode != 0 or "ERROR" in output:
+        raise Unreachable(f"Not all lines were written to {topic}", why=output[-2000:])

@@ -1,7 +1,7 @@
-"""Reads whole topics with confluent-kafka: the judge of what a log holds.
+"""Reads whole topics with confluent-kafka, as the reference for what a log contains.
 
-Tests compare what Rangeland landed with what somebody else's client reads. Slow and
-simple; for small topics only.
+Tests compare what Rangeland landed with what this client reads. Slow and simple; for small topics
+only.
 """
 
 from __future__ import annotations

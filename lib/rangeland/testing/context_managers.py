@@ -1,4 +1,4 @@
-"""What begins and ends with a ``with``, whatever happens inside."""
+"""Context managers that start and close things, whatever happens inside."""
 
 from __future__ import annotations
 

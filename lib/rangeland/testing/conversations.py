@@ -1,8 +1,9 @@
-"""What goes over one connection between a client and a broker, as far as a proxy must know it.
+"""The traffic of one connection between a client and a broker, as far as a proxy must know it.
 
-A conversation is told each request and answer, frame by frame and without lengths. It says which
-answers bring records, makes the same answer with an error in its place, and puts other addresses
-of brokers into those answers that name them. One class per dialect, by the dialect's own messages.
+A conversation receives each request and response as frames without lengths. It tells which
+responses contain records, makes the same response with an error instead, and replaces the
+addresses of brokers in responses that contain them. There is one class per dialect, which uses its
+messages.
 """
 
 from __future__ import annotations

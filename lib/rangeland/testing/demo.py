@@ -1,10 +1,9 @@
-"""``rangeland demo``: the whole story on one machine, told as it happens and checked.
+"""``rangeland demo``: the whole story on one machine, explained step by step and checked.
 
-A real broker, a topic with awkward records, a job file, and then what the commands do:
-plan, run, run again, more records, run, backfill, verify and mend. It calls what the
-command line calls.
-Everything it claims is a ``Promise`` that is held against a second client and SQL; one
-that does not hold ends the demo with an error. It cleans up after itself.
+A real broker, a topic with awkward records, a job file, and then the commands: plan, run, run
+again, more records, run, backfill, verify and repair. It calls the same functions as the command
+line. Each of its claims is a ``Promise``, which is checked with another client and SQL; a broken
+one ends the demo with an error. It cleans up after itself.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ sink:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Something the demo claims, and what was seen."""
+    """Something the demo claims, and what was observed."""
 
     claim: str
     held: bool
@@ -73,7 +72,7 @@ class Promise:
 
 @dataclass(slots=True)
 class Story:
-    """One demo as it goes on: what it told, what it promised, how long each step took."""
+    """A demo in progress: its promises, and how long each step took."""
 
     console: Console
     promises: list[Promise] = field(default_factory=list)
@@ -82,7 +81,7 @@ class Story:
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Tells what happens next, and afterwards how long it took."""
+        """Prints what happens next, and afterwards how long it took."""
         self.console.print(Text(f"\n{len(self.seconds) + 1}. {title}", "bold cyan"))
         began = time.monotonic()
         yield
@@ -93,7 +92,7 @@ class Story:
         self.console.print(safe_text(what) if isinstance(what, str) else what)
 
     def promise(self, claim: str, expected: object, seen: object) -> None:
-        """Notes whether what was seen is what was expected; ``check`` ends the demo."""
+        """Records whether a promise was kept; ``check`` ends the demo."""
         held = expected == seen
         text = str(seen) if held else f"{seen}, expected {expected}"
         self.promises.append(Promise(claim, held, text))
@@ -106,7 +105,7 @@ class Story:
         broken = [promise for promise in self.promises if not promise.held]
         if broken:
             raise Bug(
-                f"the demo promised what did not hold: {broken[0].claim}",
+                f"the demo broke a promise: {broken[0].claim}",
                 why=f"{broken[0].seen}" + f"; {len(broken) - 1} more" * (len(broken) > 1),
                 do="Run it again with --keep --debug and report what it prints",
                 promises=[asdict(promise) for promise in broken],
@@ -115,7 +114,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where the demo plays: broker, folder, Spark, and how to run a command."""
+    """The setting of the demo: broker, folder, Spark, and how to run a command."""
 
     servers: list[str]
     folder: Path
@@ -131,13 +130,13 @@ class Stage:
         return self.folder / "lake" / "orders"
 
     def run(self, command: Callable[..., Any], *bounds: str) -> Any:
-        """What the command line does with this job file: load it, run it, stop the display."""
+        """Runs a command on the job file, as the command line does."""
         job, _ = load_job(self.job_file, (), *bounds)
         with self.output.progress() as progress:
             return command(job, self.spark, progress)
 
     def sql(self, query: str) -> list[Any]:
-        """Rows of a query in which {table} and {ledger} stand for what they say."""
+        """The rows of a query in which {table} and {ledger} are placeholders."""
         ledger = f"delta.`{self.table}/_rangeland/ledger`"
         rows: list[Any] = self.spark.sql(
             query.format(table=f"delta.`{self.table}`", ledger=ledger)
@@ -146,10 +145,10 @@ class Stage:
 
 
 def show(output: CommandOutput, records: int, keep: bool) -> None:
-    """Runs the demo and answers with a summary. Raises UsageError where Java or the client
-    library is missing, Bug where a promise did not hold."""
+    """Runs the demo and answers with a summary. Raises UsageError if Java or the client library
+    is missing, and Bug if a promise was broken."""
     find_java()
-    library()  # Without it there is nothing to write the log with: say so before the wait.
+    library()  # It writes the records. If it is missing, fail before a long wait.
     silent = output.quiet and not output.json
     console = console_for(sys.stderr if output.json else output.stdout)
     console.quiet = silent
@@ -182,7 +181,7 @@ def _play(
     story: Story, output: CommandOutput, cluster: KafkaCluster, folder: Path, records: int
 ) -> None:
     more = max(4, records // 10)
-    with story.step(f"Start a Kafka {VERSION} broker (its jars are fetched the first time)"):
+    with story.step(f"Start a Kafka {VERSION} broker (its jars are downloaded the first time)"):
         servers = cluster.start().bootstrap
         story.tell(f"   It is up at {servers[0]}.")
     with story.step(f"Write {number(records)} records to the topic {TOPIC}, 4 partitions"):
@@ -217,25 +216,27 @@ def _land_it(story: Story, stage: Stage, written: Written) -> None:
     with story.step("rangeland plan orders.yaml: what would be landed? It writes nothing"):
         planned = stage.run(preview)
         story.tell(plan_picture(planned))
-        story.promise("a plan alone makes no table", False, stage.table.exists())
+        story.promise("a plan alone creates no table", False, stage.table.exists())
     with story.step("rangeland run orders.yaml: land it"):
         first = stage.run(run)
         story.tell(result_picture(first))
         _keep_sum(story, "the first run", first, stage)
         counts = first.counts
         story.promise("every visible record is a row", written.visible, counts.landed)
-        story.promise("no record that was rolled back is one", written.rolled_back, counts.aborted)
+        story.promise(
+            "no record that was rolled back is a row", written.rolled_back, counts.aborted
+        )
         story.promise("what was planned is what was landed", planned.draft.plan.width, counts.total)
-    with story.step("rangeland run orders.yaml, once more: nothing must happen"):
+    with story.step("rangeland run orders.yaml, once more: nothing should happen"):
         second = stage.run(run)
         story.tell(result_picture(second))
         story.promise("the second run lands nothing", "nothing 0", _landed(second))
         versions = first.table_version, second.table_version
-        story.promise("the second run makes no version of the table", *versions)
+        story.promise("the second run creates no new version of the table", *versions)
 
 
 def _land_what_is_new(story: Story, stage: Stage, more: int) -> tuple[Written, int | None]:
-    with story.step(f"Append {number(more)} records and run again: only they are landed"):
+    with story.step(f"Append {number(more)} records and run again: only those are landed"):
         appended = more_orders(stage.servers, TOPIC, more)
         third = stage.run(run)
         story.tell(result_picture(third))
@@ -247,11 +248,13 @@ def _backfill_it(story: Story, stage: Stage, version: int | None) -> None:
     ends = ends_of(stage.servers, TOPIC)
     first = json.dumps({TOPIC: {str(p): start for p, (start, _) in ends.items()}})
     last = json.dumps({TOPIC: {str(p): end for p, (_, end) in ends.items()}})
-    with story.step("rangeland backfill orders.yaml of the same range: it knows it is there"):
+    with story.step("rangeland backfill orders.yaml with the same range: it is already landed"):
         again = stage.run(backfill, first, last)
         story.tell(result_picture(again))
         story.promise("the backfill lands nothing twice", "already-landed 0", _landed(again))
-        story.promise("the backfill makes no version of the table", version, again.table_version)
+        story.promise(
+            "the backfill creates no new version of the table", version, again.table_version
+        )
 
 
 def _mend_it(story: Story, stage: Stage) -> None:
@@ -260,12 +263,14 @@ def _mend_it(story: Story, stage: Stage) -> None:
         torn = stage.run(verify)
         story.tell(verify_picture(torn))
         missing = sum(hole.width for hole in torn.audit.holes)
-        story.promise("each deleted row is missed, and no other", deleted, missing)
+        story.promise("exactly the deleted rows are missing", deleted, missing)
     with story.step("rangeland backfill orders.yaml --missing: land them again"):
         mended = stage.run(partial(backfill, kind=PlanKind.MISSING))
         story.tell(result_picture(mended))
         story.promise("exactly those are landed", f"landed {deleted}", _landed(mended))
-        story.promise("each landed offset is there once again", True, stage.run(verify).is_well)
+        story.promise(
+            "each landed offset is in the table once again", True, stage.run(verify).is_well
+        )
 
 
 def _hold_against_log(story: Story, stage: Stage, total: Written, log: Digest) -> None:
@@ -277,10 +282,10 @@ def _hold_against_log(story: Story, stage: Stage, total: Written, log: Digest) -
     distinct = stage.sql(f"SELECT COUNT(*) FROM ({places})")[0][0]
     table = Digest(*digest)
     story.promise("the table has every record that was written", total.visible, table.records)
-    story.promise("no offset is there twice", table.records, distinct)
+    story.promise("no offset is in the table twice", table.records, distinct)
     story.promise("tombstones are null values", total.tombstones, table.null_values)
     story.promise("headers are kept", total.with_headers, with_headers)
-    claim = "keys and values are those that confluent-kafka reads (counts and checksums)"
+    claim = "keys and values are the same as confluent-kafka reads (counts and checksums)"
     story.promise(claim, log, table)
 
 
@@ -298,12 +303,12 @@ def _show_rows(story: Story, stage: Stage) -> None:
         "FROM {ledger} LATERAL VIEW EXPLODE(ranges) AS r WHERE event = 'outcome' "
         "GROUP BY ALL ORDER BY sequence"
     )
-    story.tell("\n   The ledger, a Delta table beside the table: one outcome per landing")
+    story.tell("\n   The ledger, a Delta table next to the table: one outcome per landing")
     names = ["sequence", "written_at", "offsets", "landed", "control", "aborted"]
     story.tell(_as_table(names, ledger))
 
 
-# --- small things -----------------------------------------------------------------------
+# --- helpers -----------------------------------------------------------------------
 
 
 def _keep_sum(story: Story, which: str, result: RunResult, stage: Stage) -> None:
@@ -325,7 +330,7 @@ def _as_table(names: Sequence[str], rows: Sequence[Any]) -> RenderableType:
 
 
 def _linger(story: Story, folder: Path) -> None:
-    """Where somebody sits in front of it, the broker stays until they have seen enough."""
+    """In a terminal, keeps the broker running until the user presses Enter."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     job = folder / "orders.yaml"
@@ -355,16 +360,16 @@ def _last_words(story: Story, folder: Path | None) -> RenderableType:
     words: list[RenderableType] = [
         Text(f"\nAll {kept} kept, in {taken}.", "bold green"),
         safe_text(
-            "What happened: a run asked the broker where each partition begins and ends, wrote "
-            "these ranges down as a plan, read exactly them, gave every offset one class, and "
-            "made rows and checkpoint visible in one commit of the Delta table. That is why a "
-            "second run and a backfill of the same range found nothing to do, and why a run "
-            "that dies in between is finished by the next one, not repeated. The ledger beside "
-            "the table remembers every range, so a table can be proved, and mended, later."
+            "What happened: a run asked the broker where each partition begins and ends, recorded "
+            "these ranges as a plan, read exactly those, accounted for every offset, and made rows "
+            "and checkpoint visible in one commit of the Delta table. That is why a second run and "
+            "a backfill of the same range had nothing to do, and why the next run finishes one "
+            "that died, instead of repeating it. The ledger next to the table records every "
+            "range, so that the table can be verified and repaired later."
         ),
     ]
     if folder is None:
-        words.append(safe_text("Broker, topic, table and job file are gone again."))
+        words.append(safe_text("The broker, topic, table and job file have been removed."))
     else:
         words.append(
             safe_text(

@@ -1,6 +1,7 @@
-"""One connection to a server that speaks in frames, for tests that say things to it raw.
+"""One connection to a server with length-prefixed frames, for tests that send raw requests.
 
-Not the library's own connection: what it cannot do at once, or in half a minute, is an error.
+It is independent of the library's own connections. Whatever fails, or takes half a minute, is an
+error.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Runs as a process of its own and cleans up after a Python that was killed.
+"""Runs as a separate process and cleans up after a Python process that was killed.
 
-A process that gets SIGKILL can clean up nothing itself, and the kernel's own signal for
-orphans fires when the *thread* that started the child ends, which is too early. So one
-guard per Python process holds the other end of a pipe: when the pipe closes or its parent
-is no longer its parent, it kills the process groups and removes the directories it knows.
+A process cannot clean up after SIGKILL, and the kernel's parent-death signal is sent when the
+*thread* that started the child ends, which is too early. So each Python process has one guard at
+the other end of a pipe: when the pipe closes, or its parent changes, it kills the process groups
+and removes the directories that it knows.
 
-It is told one line at a time: ``watch PGID``, ``forget PGID``, ``remove PATH``,
-``keep PATH``. It is run by path with ``python -I -S``, so it imports nothing of Rangeland.
+Its commands are lines: ``watch PGID``, ``forget PGID``, ``remove PATH``, ``keep PATH``. It is run
+by path with ``python -I -S``, so it imports nothing of Rangeland.
 """
 
 from __future__ import annotations

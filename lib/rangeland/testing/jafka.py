@@ -1,12 +1,12 @@
 """Jafka brokers on this machine (the Kafka 0.7 line), small and short-lived.
 
-`JafkaCluster` is one broker or several that know nothing of each other: each has partitions
-of its own, and only a ZooKeeper, if one is given, lists them. Started by ``start`` or
-``with``, it can kill, stop, pause and restart a broker by its id (1, 2, ...), on the same
-port and data, and leaves nothing behind.
+`JafkaCluster` is one or more brokers that do not know each other: each has its own partitions, and
+only a ZooKeeper, if there is one, lists them. Start it with ``start`` or ``with``. It can kill,
+stop, pause and restart a broker by its id (1, 2, ...), on the same port and with the same data,
+and it leaves nothing behind.
 
-The settings are those of a test: small heaps, and every write flushed at once, since readers
-see flushed bytes only. See `jafka_clients` for what writes and reads.
+The settings suit tests: small heaps, and every write is flushed at once, since readers only see
+flushed bytes. `jafka_clients` writes and reads.
 """
 
 from __future__ import annotations

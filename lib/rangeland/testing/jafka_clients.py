@@ -1,11 +1,11 @@
-"""What writes to Jafka brokers and reads from them, for tests and the demo.
+"""Clients that write to Jafka brokers and read from them, for tests and the demo.
 
-`JafkaClient` is a socket that speaks the dialect's own messages; `produce` writes with it. A
-broker acknowledges no write, so `produce` asks for the log's end on the same connection,
-which is answered after the write was done.
+`JafkaClient` is a socket that uses the dialect's messages; `produce` writes with it. A broker does
+not acknowledge writes, so `produce` asks for the end of the log on the same connection, which is
+answered after the write.
 
-`console_produce`, `console_consume` and `ConsoleConsumer` are upstream's own tools: what they
-write must be read here, and where they stand must be where we say.
+`console_produce`, `console_consume` and `ConsoleConsumer` are Jafka's own tools: Rangeland must
+read what they write, and must agree with them about offsets.
 """
 
 from __future__ import annotations

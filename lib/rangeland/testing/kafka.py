@@ -1,11 +1,11 @@
 """Kafka clusters of one or more brokers on this machine, small and short-lived.
 
-`KafkaCluster` is KRaft: every node is broker and controller. `KafkaZooKeeperCluster` is
-the old way, for 0.8 to 0.11. Both are started by ``start`` or ``with``, both can kill, stop,
-pause and restart a broker by its id (1, 2, ...), and both leave nothing behind.
+`KafkaCluster` uses KRaft: every node is both broker and controller. `KafkaZooKeeperCluster` uses
+ZooKeeper, for 0.8 to 0.11. Start either with ``start`` or ``with``. Both can kill, stop, pause and
+restart a broker by its id (1, 2, ...), and both leave nothing behind.
 
-The settings are those of a test, not of a production: small heaps, quick elections, quick
-retention and compaction, and failure noticed within seconds.
+The settings suit tests, not production: small heaps, fast elections, fast retention and
+compaction, and failures that are detected within seconds.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class _Cluster(LocalCluster[int]):
             "transaction.state.log.replication.factor": replicas,
         }
         merged = {**_SETTINGS, **own, **settings, **self.properties}
-        told = ((k, str(v).replace("{node}", str(node))) for k, v in merged.items())
-        self._config(node).write_text("".join(f"{k}={v}\n" for k, v in told))
+        pairs = ((k, str(v).replace("{node}", str(node))) for k, v in merged.items())
+        self._config(node).write_text("".join(f"{k}={v}\n" for k, v in pairs))
 
     def _written(self, name: str, text: str) -> Path:
         path = self.directory / name

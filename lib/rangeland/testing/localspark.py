@@ -1,4 +1,4 @@
-"""A small Spark session on this machine, for the demo: all it leaves behind is in one folder."""
+"""A small Spark session on this machine, for the demo. All of its files are in one folder."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Free TCP ports on 127.0.0.1.
 
-Not from "bind to 0": those ports are also what outgoing connections get, so the port of a
-broker that is down for a while could be taken, even by a client that keeps trying to
-reach it and ends up connected to itself. Ports below that range stay free for a restart.
+Binding to port 0 would return ports that outgoing connections use as well. Then the port of a
+broker that is down could be taken, even by a client that keeps trying to reach it and ends up
+connected to itself. Ports below that range stay free for a restart.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Asks a server one question over a plain socket, to learn whether it is up.
+"""Asks a server one question over a plain socket, to find out whether it is up.
 
-This is how a cluster of tests knows its state without a client library and without the
-reader under test, so that neither has to work for the other to be tested. To a Kafka
-broker: what do you see (Metadata v0, understood from 0.8 to 4.x)? To ZooKeeper: which
-ephemeral nodes do you hold (its four-letter word `dump`)?
+So test clusters know their state without a client library and without the code under test. Kafka
+brokers are asked for metadata (version 0, which 0.8 to 4.x support), and ZooKeeper for its
+ephemeral nodes (its four-letter command `dump`).
 
-All topics are asked for, never one by its name: brokers may create a topic that is asked for.
+It always asks for all topics, never for one by name, since brokers may create a topic when asked.
 """
 
 from __future__ import annotations

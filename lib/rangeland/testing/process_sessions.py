@@ -1,6 +1,7 @@
-"""All that a process has started: its session, whatever became of the parents in between.
+"""All processes that a process has started: those of its session, whatever happened to their
+parents.
 
-For Spark, whose daemons start executors that start Python workers. Needs ``psutil``, of the
+For Spark, whose daemons start executors, which start Python workers. Needs ``psutil`` from the
 extra ``test``; nothing that runs a job imports this.
 """
 

@@ -1,12 +1,12 @@
-"""Processes of our own: start, wait for, stop, kill, pause, and never leave one behind.
+"""Child processes: start, wait, stop, kill, pause, and never leave one behind.
 
-Each process leads a session and process group of its own, so signals reach it and its
-children and nobody else, and Ctrl-C in a terminal does not. What it prints goes to a log
-file, whose last lines are in every error about it.
+Each process leads its own session and process group, so that signals reach only it and its
+children, and Ctrl-C in a terminal does not. Its output goes to a log file, and errors about it
+contain the last lines.
 
-Three nets, each for what the one before misses: the context manager, `atexit`, and the
-guard (see `guard.py`) for a Python that was killed. A process waits for a word on its
-stdin before it becomes the real program, so none runs that the guard has not heard of.
+Cleanup has three levels: the context manager, `atexit`, and the guard (see `guard.py`) for a
+Python that was killed. A process waits for a word on its stdin before it executes the real
+program, so the guard knows of every process that runs.
 """
 
 from __future__ import annotations

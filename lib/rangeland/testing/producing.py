@@ -1,8 +1,8 @@
-"""Topics made and filled, for tests, the demo and benchmarks.
+"""Creates and fills topics, for tests, the demo and benchmarks.
 
-Every function takes the bootstrap servers and returns when the brokers have confirmed:
-a topic exists when every broker knows a leader for each partition, records are written
-when each is acknowledged. Records that were asked for and not written are an error.
+Every function takes the bootstrap servers and returns when the brokers have confirmed: a topic
+exists when every broker knows a leader for each partition; records are written when all are
+acknowledged. Records that could not be written are an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rangeland.errors import Unreachable, UsageError
 from rangeland.testing.client_library import (
     TIMEOUT_S,
     admin,
-    as_ours,
+    client_error,
     joined,
     library,
     our_errors,
@@ -360,7 +360,7 @@ class _Writer:
         left = self.client.flush(TIMEOUT_S)
         what = f"Not all of {self._queued} records for {self._topic} were written"
         if self._failures:
-            raise as_ours(what, self._failures[0])
+            raise client_error(what, self._failures[0])
         if left:
             raise Unreachable(what, why=f"{left} were not acknowledged in {TIMEOUT_S} s")
 

@@ -1,9 +1,9 @@
-"""A proxy between a client and real brokers of any dialect, which makes trouble by seed.
+"""A proxy between a client and real brokers of any dialect, which injects faults by seed.
 
-It listens on a port of its own for each broker, and answers that name brokers name its ports
-instead, so a client never finds a way around it. Connections are cut before or inside an answer,
-answers are held up, slowed down, or replaced by an error of the dialect; how often is a `Trouble`.
-The same seed makes the same choices for the nth connection, as long as its answers are the same.
+It listens on its own port for each broker and replaces the addresses of brokers in responses, so
+that clients cannot bypass it. It cuts connections before or within a response, delays or slows
+down responses, or replaces them by errors; a `Trouble` says how often. The same seed makes the
+same choices for the nth connection, as long as its responses are the same.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """RocketMQ on this machine: name servers, masters and slaves, small and short-lived.
 
-`RocketmqCluster` starts with ``start`` or ``with``. Its processes have names: ``namesrv-1``,
-``broker-a`` (a master), ``broker-a-slave``. Each can be killed, stopped, paused and restarted,
-on the same port and store. Nothing is left behind: stores and logs are below one folder.
+Start `RocketmqCluster` with ``start`` or ``with``. Its processes have names: ``namesrv-1``,
+``broker-a`` (a master), ``broker-a-slave``. Each can be killed, stopped, paused and restarted, on
+the same port and with the same store. Stores and logs are in one folder, and nothing is left
+behind.
 
-The settings are those of a test: small heaps and files, frequent heartbeats. See
-`rocketmq_clients` for what writes and reads.
+The settings suit tests: small heaps and files, frequent heartbeats. `rocketmq_clients` writes and
+reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What writes to RocketMQ brokers and reads from them, for tests and the demo.
+"""Clients that write to RocketMQ brokers and read from them, for tests and the demo.
 
-`RocketmqClient` is a socket that speaks the dialect's own requests; `produce` writes with it.
-Upstream's own clients are Java, and are started by the tests that need them.
+`RocketmqClient` is a socket that uses the dialect's requests; `produce` writes with it. RocketMQ's
+own clients are in Java; tests start them as needed.
 """
 
 from __future__ import annotations

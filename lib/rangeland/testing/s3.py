@@ -1,9 +1,8 @@
 """An S3 server on this machine, small and short-lived: S3Proxy over a folder.
 
-It speaks what tables on S3 need: signed requests, multipart uploads, listings, and writes
-that refuse to overwrite. Keys are made anew for each server and are worth nothing
-elsewhere. The data is in a temporary folder that is removed at the end; a server that was
-killed can be started again on its port and data.
+It supports what tables on S3 need: signed requests, multipart uploads, listings, and conditional
+writes. Each server has new random keys. The data is in a temporary folder that is removed at the
+end; a server that was killed can be started again on its port and with its data.
 """
 
 from __future__ import annotations

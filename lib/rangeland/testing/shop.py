@@ -1,8 +1,8 @@
-"""The log of the demo: page views of a small shop, with all that makes a log awkward.
+"""The log of the demo: page views of a small shop, with everything that makes a log awkward.
 
-Tombstones, headers, a transaction that was committed and one that was rolled back. The
-counts of what was written are kept, so that they can be held against what was landed; a
-second client reads the log back for the same purpose.
+Tombstones, headers, a committed transaction and one that was rolled back. The number of records of
+each kind is kept, to compare it with what was landed; another client reads the log for the same
+purpose.
 """
 
 from __future__ import annotations

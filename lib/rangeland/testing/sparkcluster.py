@@ -1,12 +1,12 @@
-"""A standalone Spark cluster on this machine: one master, workers on hosts of their own.
+"""A standalone Spark cluster on this machine: one master, and workers on different hosts.
 
-Spark starts no twin of a task on the host of the first, and gives up tasks differently
-with executors than without: so a cluster it must be. Each worker is on an address of its
-own (127.0.0.1, 127.0.0.2, ...), which Spark takes for different hosts.
+Spark never starts a speculative copy of a task on the host of the first attempt, and handles
+failed tasks differently with executors, so tests of this need a cluster. Each worker has its own
+address (127.0.0.1, 127.0.0.2, ...), which Spark treats as different hosts.
 
-Executors inherit the environment of their worker, and nothing of the driver's: by default
-they find this package and ``python_path`` there; with ``bare`` they find nothing of ours,
-as on a cluster that a job is submitted to. ``submit_environment`` is for such drivers.
+Executors inherit the environment of their worker, not that of the driver. By default it contains
+this package and ``python_path``; with ``bare`` it does not, as on a cluster that a job is
+submitted to. ``submit_environment`` is for drivers of such clusters.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""A ZooKeeper of one server on this machine, small and short-lived.
+"""A single ZooKeeper server on this machine, small and short-lived.
 
-`ZooKeeperServer` is started by ``start`` or ``with``; it can be stopped, killed, paused and
-started again on the same port and data, and leaves nothing behind. Sessions may be as
-short as two ticks, so that what a lost session does can be seen within a second.
+Start `ZooKeeperServer` with ``start`` or ``with``. It can be stopped, killed, paused and started
+again on the same port and with the same data, and leaves nothing behind. Sessions may be as short
+as two ticks, so that tests see within a second what happens to a lost session.
 
-``dump`` shows what is stored, as a client of its own sees it: nothing of the room under
-test is needed to look.
+``dump`` shows what is stored, read with a separate client instead of the code under test.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
 """
 
-# What the client says of servers that are not up is no news here.
+# What the client logs about servers that are down is expected here.
 _silent = logging.Logger("rangeland.testing.zookeeper", level=logging.CRITICAL)
 
 
