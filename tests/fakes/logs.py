@@ -1,8 +1,8 @@
-"""Logs that are served without a socket, so that a reader can be run over thousands of them.
+"""Logs that are served without a socket, so that tests can read thousands of them.
 
-Everything but the connections is the library's own: the fetching thread, its loop, the dialect's
-reading of answers, the decoder, the policies. A broker finds entries by an index of its own, so
-damage in an entry does not change which one it sends.
+Everything except the connections is the library's own code: the fetching thread, its loop, the
+dialect's reading of answers, the decoder and the policies. A broker finds entries by its own index,
+so damage in an entry does not change which entries it sends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ JOINED = 3
 
 @dataclass
 class Log:
-    """Stored entries: where each of them truly begins and ends, as offsets, and its bytes."""
+    """Stored entries: the true first and last offset of each, and its bytes."""
 
     entries: list[tuple[int, int, bytes]]
     joined: int = JOINED
@@ -64,7 +64,7 @@ class Log:
 
 @dataclass
 class Serving:
-    """Stands for the connections of a fetcher. ``log`` is partition 0 of topic t."""
+    """In place of the connections of a fetcher. ``log`` is partition 0 of topic t."""
 
     log: Log
     dialect: Any
@@ -84,14 +84,14 @@ class Serving:
         """There is no connection."""
 
     def close(self) -> None:
-        """There is none."""
+        """There is no connection."""
 
     def answer(self, request: Any) -> Any:
         raise NotImplementedError
 
 
 class KafkaServing(Serving):
-    """Whole entries, and the beginning of the next one."""
+    """Complete entries, and the beginning of the next one."""
 
     def answer(self, request: Any) -> Any:
         if not isinstance(request, PartitionFetch):
@@ -103,7 +103,7 @@ class KafkaServing(Serving):
 
 
 class JafkaServing(Serving):
-    """Bytes from the place on."""
+    """Bytes from the requested position on."""
 
     def answer(self, request: Any) -> Any:
         if not isinstance(request, PartitionFetch):
@@ -113,8 +113,8 @@ class JafkaServing(Serving):
 
 
 class RocketmqServing(Serving):
-    """Pulls through the library's own session. ``tags`` of the entries, by their index, and those
-    of the batches are not looked at."""
+    """Pulls through the library's own session. ``tags``: those of the entries, by index; tags of
+    batches are ignored."""
 
     def __init__(self, log: Log, dialect: Any, settings: ClusterSettings) -> None:
         super().__init__(log, dialect, settings)
@@ -166,7 +166,7 @@ class RocketmqServing(Serving):
 
 
 class _Direct:
-    """A dialect without its wire: what is asked is the question, and the answer is the value."""
+    """A dialect without its wire format: requests and answers are plain values."""
 
     def __init__(self, dialect: Any, log: Log) -> None:
         self._dialect = dialect
@@ -213,7 +213,7 @@ SERVINGS: dict[str, type[Serving]] = {
 
 @dataclass(frozen=True)
 class Read:
-    """Rows with their offsets, and the one receipt."""
+    """Rows with their offsets, and the receipt."""
 
     rows: list[dict[str, Any]]
     receipt: Receipt
@@ -228,7 +228,7 @@ def read_log(
     tags: Iterable[tuple[int, str]] = (),
     **changed: Any,
 ) -> Read:
-    """As a task reads it. Raises what a task would. ``tags`` of entries, by their index."""
+    """Reads like a task, and raises what a task would. ``tags``: those of entries, by index."""
     broker = "" if dialect == "kafka" else "broker-a"
     partition = Partition("t", 0, broker)
     members = (("broker-a", LEADER),) if broker else ()

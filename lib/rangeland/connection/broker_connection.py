@@ -66,7 +66,7 @@ class BrokerConnection:
         self._may_want_tls = settings.tls is None and not is_probe and not answers_plainly
         self._is_known = self._has_answered = False
         sasl = settings.sasl
-        self._proof = None if sasl is None else Authentication(sasl, settings.request_ms)
+        self._authentication = None if sasl is None else Authentication(sasl, settings.request_ms)
         self._unanswered: deque[int] = deque()
         self._early: dict[int, Any] = {}
         self._session = dialect.open_session(settings.client_id)
@@ -74,8 +74,8 @@ class BrokerConnection:
         try:
             self._open(was)
             self._stream.take_large_frames()
-            if self._proof is not None:
-                self._log_in_surely(self._proof)
+            if self._authentication is not None:
+                self._log_in_twice(self._authentication)
         except BaseException:
             self.close()
             raise
@@ -104,7 +104,7 @@ class BrokerConnection:
             if was is VersionSupport.MUTE:
                 self._ask_age()
             elif was is VersionSupport.OLD:
-                self._greet_as_old(self._session.skip_opening())
+                self._open_with_oldest(self._session.skip_opening())
                 self._ask_again()
             elif was is VersionSupport.YOUNG:
                 self._negotiate()
@@ -148,7 +148,7 @@ class BrokerConnection:
         connection at the oldest request."""
         self.age = VersionSupport.YOUNG
         try:
-            self._greet_as_old(self._session.skip_opening(), deadline)
+            self._open_with_oldest(self._session.skip_opening(), deadline)
             self._stream.take_large_frames()
             self._stream.send(self._session.version_probe())
             answer = self._stream.receive(self._settings.request_ms, deadline)
@@ -166,14 +166,14 @@ class BrokerConnection:
         old if it answers the oldest request and then, on the same connection, closes at the
         negotiation."""
         self.age = VersionSupport.YOUNG
-        hello = self._session.skip_opening()
-        if not hello or self._settings.sasl is not None:
+        oldest = self._session.skip_opening()
+        if not oldest or self._settings.sasl is not None:
             raise ConnectionClosed(
                 closed.what, why=closed.why, do=diagnosis.SILENT_CLOSE, **closed.facts
             )
         self._connect_again()
         try:
-            self._greet_as_old(hello)
+            self._open_with_oldest(oldest)
         except ConnectionClosed as again:
             raise ConnectionClosed(
                 again.what, why=again.why, do=diagnosis.SILENT_CLOSE, **again.facts
@@ -192,18 +192,18 @@ class BrokerConnection:
             self._is_known, self.age = True, VersionSupport.OLD
             self._connect_again()
 
-    def _greet_as_old(self, hello: bytes, deadline: float | None = None) -> None:
-        self._stream.send(hello)
+    def _open_with_oldest(self, oldest: bytes, deadline: float | None = None) -> None:
+        self._stream.send(oldest)
         self._session.decode(self._stream.receive(self._settings.request_ms, deadline))
         self._is_known = True
 
     # --- login ---------------------------------------------------------------------
 
-    def _log_in_surely(self, proof: Authentication) -> None:
+    def _log_in_twice(self, authentication: Authentication) -> None:
         """Some brokers refuse a login by closing the connection. It is a refusal if they do so
         twice at the same step: the first time a broker may be shutting down."""
         try:
-            self._log_in(proof)
+            self._log_in(authentication)
             return
         except JobFileError as error:
             first, closed_at = error, error.closed_at
@@ -217,43 +217,43 @@ class BrokerConnection:
         self._open(self.age)
         self._stream.take_large_frames()
         try:
-            self._log_in(proof)
+            self._log_in(authentication)
         except JobFileError as error:
             again_at = error.closed_at
             if again_at is None or (again_at == closed_at and not self._was_served):
                 raise
             raise ConnectionClosed(error.what, why=error.why, do=error.do, **error.facts) from first
 
-    def _log_in(self, proof: Authentication) -> None:
+    def _log_in(self, authentication: Authentication) -> None:
         """Raises JobFileError if the login is refused, ConnectionLost if the connection breaks or
         no token is available now."""
-        talk = self._dialect.login(proof.credentials())
+        exchange = self._dialect.login(authentication.credentials())
         try:
-            proof.accepted(self._converse(talk))
+            authentication.accepted(self._converse(exchange))
         except RangelandError as error:
-            proof.forget()
+            authentication.forget()
             error.facts.setdefault("broker", str(self.address))
             raise
 
-    def _renew(self, proof: Authentication) -> None:
+    def _renew(self, authentication: Authentication) -> None:
         """While the last login is valid, a token that is unavailable can wait."""
         try:
-            self._log_in(proof)
+            self._log_in(authentication)
         except TokenUnavailable:
-            if not proof.postpone():
+            if not authentication.postpone():
                 self.close()
                 raise
 
-    def _converse(self, talk: Generator[Question, Any, int | None]) -> int | None:
+    def _converse(self, exchange: Generator[Question, Any, int | None]) -> int | None:
         try:
-            step = next(talk)
+            step = next(exchange)
             while True:
                 try:
                     answer = self.call(step)
                 except RangelandError as error:
-                    step = talk.throw(error)
+                    step = exchange.throw(error)
                 else:
-                    step = talk.send(answer)
+                    step = exchange.send(answer)
         except StopIteration as done:
             lifetime_ms: int | None = done.value
             return lifetime_ms
@@ -268,8 +268,12 @@ class BrokerConnection:
     def send(self, question: Question) -> None:
         """Sends without waiting for the answer, which ``receive`` returns later. Logs in again
         first if the login is about to expire."""
-        if self._proof is not None and self._proof.is_due and not self._unanswered:
-            self._renew(self._proof)
+        if (
+            self._authentication is not None
+            and self._authentication.is_due
+            and not self._unanswered
+        ):
+            self._renew(self._authentication)
         request_id, data = self._session.encode(question.request, question.max_version)
         self._stream.send(data)
         self._unanswered.append(request_id)
