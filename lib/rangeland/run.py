@@ -96,7 +96,7 @@ def redrive(
     started = time.monotonic()
     runner = Runner(job, spark, progress, PlanKind.REREAD if from_log else PlanKind.REDRIVE)
     done = None if dry_run else runner.run()
-    progress.step("looking at the quarantine")
+    progress.step("reading the quarantine")
     runner.target.refresh()
     left = in_quarantine(job, runner.target)
     return RedriveResult(job.job, job.sink.table, tuple(left), time.monotonic() - started, done)
@@ -276,7 +276,9 @@ class Runner:
 
     def apply(self, plan: Plan, seen: Sequence[Loss]) -> RunResult:
         if plan.job != self.job.job:
-            raise Conflict(f"the plan is of job {plan.job}, the job file of {self.job.job}")
+            raise Conflict(
+                f"the plan belongs to the job {plan.job}, the job file to {self.job.job}"
+            )
         return self._claimed(lambda: self._recording_loss(lambda: self._apply(plan, seen)))
 
     def _apply(self, plan: Plan, seen: Sequence[Loss]) -> _Done:
@@ -311,13 +313,15 @@ class Runner:
         """The draft that a reviewed plan was made from, as far as it can be reconstructed."""
         held = tuple(one for one in seen if one.action is Action.HOLD)
         passed = tuple(one for one in seen if one.action is Action.SKIP)
-        behind: tuple[Range, ...] = ()
+        skipped_ranges: tuple[Range, ...] = ()
         if plan.application == self.job.application:
-            behind = left_behind(standing.checkpoint, plan.checkpoint, plan.ranges, standing.landed)
-        notes = (*passing(behind), *passed_over(passed), *exposed(self.job))
+            skipped_ranges = left_behind(
+                standing.checkpoint, plan.checkpoint, plan.ranges, standing.landed
+            )
+        notes = (*passing(skipped_ranges), *passed_over(passed), *exposed(self.job))
         begins = plan.checkpoint != standing.checkpoint
         return PlanDraft(
-            plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=behind
+            plan, plan.ranges, (), held, notes, passed, begins=begins, left_behind=skipped_ranges
         )
 
     def _refuse_outdated(

@@ -60,7 +60,9 @@ def test_two_clusters_without_topic_ids_never_share_a_checkpoint_or_a_range(
         assert rangeland.land(job, spark).rows == 5
 
         moved = job_of(second.bootstrap, table, "orders")
-        with pytest.raises(Conflict, match=r"the checkpoint of orders/0 .* is of another cluster"):
+        with pytest.raises(
+            Conflict, match=r"the checkpoint of orders/0 .* belongs to another cluster"
+        ):
             rangeland.land(moved, spark)
         other = job_of(second.bootstrap, table, "orders", name="other")
         with pytest.raises(Conflict, match=r"the cluster was .* and is "):

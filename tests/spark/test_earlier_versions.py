@@ -75,4 +75,4 @@ def test_a_new_table_beside_an_old_ledger_is_refused(
     (other / "_delta_log").rename(log)
     disagreement = landing_target(spark, table).disagreement()
     assert disagreement is not None
-    assert "is not the one that its ledger is of" in str(disagreement)
+    assert "is not the one that its ledger belongs to" in str(disagreement)

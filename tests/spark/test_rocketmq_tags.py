@@ -153,7 +153,7 @@ def test_another_cluster_with_the_same_names_is_a_conflict(
     with RocketmqCluster() as second:
         second.create_topic(topic, 1)
         write(second, topic, "BBB")
-        with pytest.raises(Conflict, match="is of another cluster"):
+        with pytest.raises(Conflict, match="belongs to another cluster"):
             rangeland.land(tagged(second, topic, table), spark)
         named = {"dialect": "rocketmq"}
         stranger = job_of(second.servers, table, topic, source=named, name="stranger")

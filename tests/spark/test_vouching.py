@@ -170,7 +170,7 @@ def test_a_table_that_was_made_anew_at_the_same_path_is_refused(
     else:
         everything = f"SELECT * FROM delta.`{lake.table}` WHERE offset < 5"
         sql(f"CREATE OR REPLACE TABLE delta.`{lake.table}` USING delta AS {everything}")
-    lake.refused("is not the one that its ledger is of")
+    lake.refused("is not the one that its ledger belongs to")
     lake.produce(1)
     assert lake.adopt() == 0, "the ledger knows these rows"
     assert lake.land() == ("landed", 4)

@@ -27,22 +27,22 @@ def survey_of(
     settings: ClusterSettings | None = None,
 ) -> Survey:
     """``settings`` of the job, where they are known already: a registry is asked for them.
-    Raises what ``take_survey`` raises, and Unreachable where a registry or the home of a
+    Raises what ``take_survey`` raises, and Unreachable where a registry or the backend of a
     group that is wanted cannot be asked."""
     settings = settings or cluster_settings(job)
     if isolation is not None:
         settings = replace(settings, isolation=isolation)
-    home = open_backend(job, settings) if wanted.groups else None
+    backend = open_backend(job, settings) if wanted.groups else None
     try:
         with ConnectionPool(settings) as brokers:
             if wanted.topic_pattern and not brokers.dialect.capabilities.has_metadata:
                 wanted = replace(wanted, topics=_matching(job, wanted), topic_pattern=None)
-            survey = take_survey(brokers, wanted, backend=home)
+            survey = take_survey(brokers, wanted, backend=backend)
             cluster = job.source.called(survey.cluster)
             return replace(survey, ages=brokers.ages, cluster=cluster)
     finally:
-        if home is not None:
-            home.close()
+        if backend is not None:
+            backend.close()
 
 
 def _matching(job: Job, wanted: SurveyRequest) -> tuple[str, ...]:

@@ -99,12 +99,12 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     cluster, logs = cluster.knowing(survey), survey.logs
     checkpoint = positions(standing.checkpoint, logs)
     progress.step(f"mirroring the checkpoint to the group {group.id}")
-    home = open_backend(job, cluster)
+    backend = open_backend(job, cluster)
     try:
-        found = _push(home, group.id, checkpoint)
-        name = home.name
+        found = _push(backend, group.id, checkpoint)
+        name = backend.name
     finally:
-        home.close()
+        backend.close()
     state: State = "mirrored" if found.changed else "unchanged"
     return MirrorResult(
         job=job.job,
@@ -116,9 +116,9 @@ def push(job: Job, spark: Any, progress: Progress) -> MirrorResult:
     )
 
 
-def _push(home: GroupBackend, group: str, checkpoint: dict[Partition, int]) -> MirrorOutcome:
-    refuse_members(group, home.view(group))
-    found = mirror(home, group, checkpoint, lambda offsets: home.commit(group, offsets))
+def _push(backend: GroupBackend, group: str, checkpoint: dict[Partition, int]) -> MirrorOutcome:
+    refuse_members(group, backend.view(group))
+    found = mirror(backend, group, checkpoint, lambda offsets: backend.commit(group, offsets))
     if found.differing:
         p = found.differing[0]
         raise Conflict(

@@ -63,14 +63,14 @@ class VouchedLedger(TargetLedger):
         The table's transaction says so while it exists: a Delta checkpoint drops those that are
         older than ``delta.setTransactionRetentionDuration``. After that the ledger and the
         table's history decide. Raises Conflict where they do not know."""
-        told = self.transaction_version(application)
+        landed_last = self.transaction_version(application)
         if self._ledger is None:
-            return told
+            return landed_last
         last = self._ledger.last_sequence(application)
-        if told >= last or 0 < told == last - 1:
-            return told
-        if told:
-            raise self._contradiction(application, told, last)
+        if landed_last >= last or 0 < landed_last == last - 1:
+            return landed_last
+        if landed_last:
+            raise self._contradiction(application, landed_last, last)
         key = (application, last, self.version)
         if key not in self._known:
             self._known[key] = self._without_transaction(self._ledger, application, last)
@@ -111,9 +111,9 @@ class VouchedLedger(TargetLedger):
         paths = {entry.file.path for entry in outcome.files}
         return any(file.path in paths for file in self._snapshot.files()) if paths else False
 
-    def _contradiction(self, application: str, told: int, last: int) -> Conflict:
+    def _contradiction(self, application: str, landed_last: int, last: int) -> Conflict:
         return Conflict(
-            f"the table {self.name} has landed {told} of {application}, its ledger {last}",
+            f"the table {self.name} has landed {landed_last} of {application}, its ledger {last}",
             why="the table's folder and _rangeland are from different times, as after one of them "
             "was restored from a backup",
             do=f"restore both as they were at the same time, {_ADOPT}",
@@ -154,7 +154,7 @@ class VouchedLedger(TargetLedger):
         if newest is None or self._is_table_of(self._ledger, newest):
             return None
         return Conflict(
-            f"the table {self.name} is not the one that its ledger is of",
+            f"the table {self.name} is not the one that its ledger belongs to",
             why=f"the ledger's newest plan, {newest.application} {newest.sequence}, was made for "
             "another table at that path: it was created again or replaced since, and what the "
             "ledger calls landed may not be in it",

@@ -118,23 +118,23 @@ class Confirmation:
         if plan.cluster is None or not wanted:
             return
         with ConnectionPool(settings) as brokers:
-            look = SurveyAttempt(brokers, _wanted(wanted))
+            attempt = SurveyAttempt(brokers, _wanted(wanted))
             try:
-                leaders = look.leaders()
+                leaders = attempt.leaders()
             except UnknownTopic:
                 leaders = {}
-            self._refuse_other(plan, look, leaders)
+            self._refuse_other(plan, attempt, leaders)
 
     def _refuse_other(
-        self, plan: Plan, look: SurveyAttempt, leaders: Mapping[Partition, Leader]
+        self, plan: Plan, attempt: SurveyAttempt, leaders: Mapping[Partition, Leader]
     ) -> None:
-        now, then = self._job.source.called(look.cluster(leaders.values())), plan.cluster
+        now, then = self._job.source.called(attempt.cluster(leaders.values())), plan.cluster
         if now is None or then is None or not now.is_other(then):
             return
         if not known_as(now, [*self._known(), then]).is_other(then):
             return
         raise Conflict(
-            f"the plan {plan.application} {plan.sequence} is of another cluster",
+            f"the plan {plan.application} {plan.sequence} belongs to another cluster",
             why=f"it was made for the cluster {then}, and source leads to {now} now",
             do="apply it to that cluster, or make a new plan; if it is the same cluster, say so "
             f"with `source.cluster: {then.id or then.addresses[0]}`",
@@ -147,9 +147,9 @@ class Confirmation:
         marks: Mapping[Partition, LogMark],
         before: Mapping[Partition, int],
     ) -> list[Loss]:
-        look = SurveyAttempt(brokers, _wanted(marks))
-        leaders = look.leaders()
-        self._refuse_other(plan, look, leaders)
+        attempt = SurveyAttempt(brokers, _wanted(marks))
+        leaders = attempt.leaders()
+        self._refuse_other(plan, attempt, leaders)
         odd = {p: marks[p] for p in doubtful(marks, leaders)}
         if not odd:
             return []

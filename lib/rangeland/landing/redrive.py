@@ -74,8 +74,8 @@ def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
         for where in wanted[key].ranges:
             isolation, tags = wanted[key].read_filter
             why = _why_not(job, replace(batch, range=where), isolation)
-            told = replace(batch, range=where, kept=QuarantinedBytes(b"", (), batch.reason))
-            yield QuarantinedRange(told, isolation, why, tags)
+            tried = replace(batch, range=where, kept=QuarantinedBytes(b"", (), batch.reason))
+            yield QuarantinedRange(tried, isolation, why, tags)
     if left:
         application, sequence, where = min(left, key=str)
         raise StorageFailed(
@@ -195,7 +195,7 @@ def _draft_with(
     damaged = _still_damaged(found.plan.slices, settings)
     if damaged:
         at = [(loss.partition, loss.from_offset) for loss in damaged]
-        whole = [r for r in ranges if not any(_is_in(r, *place) for place in at)]
+        whole = [r for r in ranges if not any(_is_in(r, *where) for where in at)]
         again = draft_of(whole, read_filter)
         found = replace(again, held=(*found.held, *damaged))
     notes = [f"{loss}: {loss.evidence}; it stays in quarantine" for loss in found.held]

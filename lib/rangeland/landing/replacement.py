@@ -76,8 +76,8 @@ class Replacement:
         """Replaces the table's rows of its ranges with an outcome, in one commit."""
         target = self._target
         path, (application, sequence) = target.there(), (outcome.application, outcome.sequence)
-        anew = target.landed_sequence(application) < sequence
-        if anew:
+        is_new = target.landed_sequence(application) < sequence
+        if is_new:
             with locked(path):
                 if gone := target.missing(outcome):
                     return table_commit.FilesMissing(gone)
@@ -85,7 +85,7 @@ class Replacement:
                 replace_rows(new, path, where, (application, sequence))
             target.look_again()
         version = table_commit.landed_at(target.kernel, path, application, sequence, since or 0)
-        return table_commit.CommittedOutcome(version, is_new=anew)
+        return table_commit.CommittedOutcome(version, is_new=is_new)
 
     def _swap(self, plan: Plan, outcome: OutcomeEvent) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""

@@ -18,7 +18,7 @@ def summed(
 ) -> RunResult:
     """``found`` is the last draft, if any. A plan whose partitions were held at their beginning
     has landed nothing, although it is in the table."""
-    anew = [f for f in finished if f.is_ours]
+    ours = [f for f in finished if f.is_ours]
     met = [r for f in finished if not f.is_ours for r in f.plan.ranges]
     asked = found.already if found is not None else ()
     already = {str(r): r for r in (*asked, *met)}.values()
@@ -30,17 +30,17 @@ def summed(
     ]
     held = {loss.partition: str(loss) for loss in (found.held if found is not None else ())}
     held |= {loss.range.partition: str(loss) for loss in losses if loss.action == Action.HOLD}
-    if any(f.outcome.ranges for f in anew):
+    if any(f.outcome.ranges for f in ours):
         state: State = "landed"
     else:
         state = "already-landed" if already else "nothing"
     ranges = [
         RangeOutcome(entry.range, entry.counts)
-        for f in anew
+        for f in ours
         for entry in f.outcome.ranges
         if entry.counts is not None
     ]
-    files = [entry.file for f in anew for entry in f.outcome.files]
+    files = [entry.file for f in ours for entry in f.outcome.files]
     last = finished[-1] if finished else None
     return RunResult(
         job=job.job,

@@ -128,7 +128,7 @@ class LandingTarget(VouchedLedger):
         units: Iterable[TaskResult],
         files: Iterable[FileEntry],
     ) -> bool:
-        """Writes a part of a plan, False where another has that number: then look again."""
+        """Writes a part of a plan, False if another part has that number."""
         return self._open_ledger().append_part(
             PartEvent(
                 application=plan.application,

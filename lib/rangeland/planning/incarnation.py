@@ -74,8 +74,8 @@ def recreation(mark: LogMark, log: LogState) -> Loss:
 
 
 def without_id(loss: Loss, log: LogState, landed: Coverage) -> str:
-    """Why the offsets of a new incarnation cannot be told from the landed ones: one of the two has
-    no topic id, and the new log reaches the landed offsets or will. Empty where they can."""
+    """Why the offsets of a new incarnation look like the landed ones: one of the two has
+    no topic id, and the new log reaches the landed offsets or will. Empty where they differ."""
     if loss.verdict is not LossKind.RECREATED:
         return ""
     if log.leader.topic_id is None:

@@ -16,7 +16,7 @@ from rangeland.model import LogState, Partition, Range
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Per run; None means no limit. ``max_bytes`` is of the log, as the broker stores it."""
+    """Per run; None means no limit. ``max_bytes`` counts bytes as the broker stores them."""
 
     max_records: int | None = None
     max_bytes: int | None = None
@@ -32,8 +32,8 @@ def share_out(total: int, wanted: Sequence[int]) -> list[int]:
         fair = left // len(open_ones)
         smallest = open_ones[0]
         if wanted[smallest] > fair:
-            for place, i in enumerate(sorted(open_ones)):
-                shares[i] = fair + (1 if place < left % len(open_ones) else 0)
+            for index, i in enumerate(sorted(open_ones)):
+                shares[i] = fair + (1 if index < left % len(open_ones) else 0)
             break
         shares[smallest] = wanted[smallest]
         left -= wanted[smallest]
@@ -90,11 +90,11 @@ def _at_borders(
     last = group[-1]
     whole = next(r for r in asked if (r.partition, r.from_offset) == _start(last))
     before = [b for b in log.borders if last.from_offset < b <= last.until_offset]
-    behind = [b for b in log.borders if b > last.until_offset]
+    later = [b for b in log.borders if b > last.until_offset]
     end = before[-1] if before else last.from_offset
     if not before and len(group) == 1:
         # At least one piece, or a piece larger than the limit would never be landed.
-        end = min(behind[0], whole.until_offset) if behind else whole.until_offset
+        end = min(later[0], whole.until_offset) if later else whole.until_offset
     return [*group[:-1], truncate(whole, end - last.from_offset)]
 
 

@@ -58,7 +58,7 @@ def _is_the_same(mark: LogMark, leader: Leader | None) -> bool:
 
 
 def changed(marks: Mapping[Partition, LogMark], survey: Survey) -> list[Loss]:
-    """The losses in these logs since. Partitions that nobody serves now are left out."""
+    """The losses in these logs since. Partitions without a leader now are left out."""
     losses = []
     for partition, mark in sorted(marks.items()):
         log = survey.logs.get(partition)

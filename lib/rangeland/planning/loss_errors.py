@@ -25,7 +25,7 @@ REMEDY = {
 
 
 def unreachable(losses: list[Loss]) -> Unreachable:
-    """One error for all partitions that nobody serves."""
+    """One error for all partitions without a leader."""
     more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
     return Unreachable(
         f"{losses[0].partition}{more} cannot be read now",
@@ -86,8 +86,8 @@ def refuse_nameless(policy: Policy, loss: Loss, reason: str) -> None:
     error = range_lost([loss])
     raise RangeLost(
         error.what,
-        why=f"{error.why}; {reason}, so the offsets of the new topic cannot be told from those "
-        "that are landed",
+        why=f"{error.why}; {reason}, so the offsets of the new topic cannot be distinguished "
+        "from those that have landed",
         do="Land the new topic into another table.",
         **error.facts,
     )

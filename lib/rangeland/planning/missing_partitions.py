@@ -58,7 +58,7 @@ def _or_hidden(partition: Partition, survey: Survey) -> str:
 def out_of_reach_of(
     request: RangeRequest, survey: Survey, checkpoint: Mapping[Partition, LogMark]
 ) -> list[Loss]:
-    """Partitions that nobody serves now: from metadata, or from the checkpoint where a broker with
+    """Partitions without a leader now: from metadata, or from the checkpoint where a broker with
     partitions of its own does not answer."""
     found = {p: why for p, why in survey.unreachable.items() if p not in survey.logs}
     for partition in checkpoint:
@@ -77,7 +77,7 @@ def out_of_reach_of(
 
 
 def why_unreachable(partition: Partition, survey: Survey) -> str | None:
-    """Why nobody serves a partition now, or why the only broker that knows it does not answer.
+    """Why a partition has no leader now, or why the only broker that knows it does not answer.
     None if it is served or gone."""
     if partition in survey.unreachable:
         return survey.unreachable[partition]
@@ -93,11 +93,11 @@ def matches(pattern: str, topic: str) -> bool:
 
 def not_believed(loss: Loss) -> Loss:
     """A replica may lag: what it does not have is not lost until the leader says so."""
-    evidence = f"{loss.evidence}, a replica that may be behind; its leader is away"
+    evidence = f"{loss.evidence}, a replica that may lag; its leader is down"
     return replace(loss, verdict=LossKind.UNREACHABLE, evidence=evidence)
 
 
 def agreed_on(loss: Loss, survey: Survey) -> Loss:
     """The loss, with the brokers that confirmed it when asked twice."""
-    who = survey.agreed.get(loss.partition)
-    return loss if who is None else replace(loss, evidence=f"{loss.evidence}; {who}")
+    brokers = survey.agreed.get(loss.partition)
+    return loss if brokers is None else replace(loss, evidence=f"{loss.evidence}; {brokers}")

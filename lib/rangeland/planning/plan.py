@@ -150,7 +150,7 @@ class Plan:
             found = JsonFields(document)
             if (given := found.get("format")) != FORMAT:
                 raise Conflict(
-                    f"the plan is of format {given!r}",
+                    f"the plan has format {given!r}",
                     why=f"this version reads format {FORMAT}",
                     do="finish it with the version that made it",
                 )
@@ -301,14 +301,14 @@ def contradiction(plan: Plan) -> str:
     for loss in plan.losses:
         gone.setdefault(loss.partition, []).append((loss.from_offset, loss.until_offset))
     ranges, slices = _by_incarnation(plan.ranges), _by_incarnation(plan.slices)
-    for life in {**ranges, **slices}:
-        asked, cut = ranges.get(life, []), slices.get(life, [])
+    for key in {**ranges, **slices}:
+        asked, cut = ranges.get(key, []), slices.get(key, [])
         for pieces, name in ((asked, "ranges"), (cut, "slices")):
             if width(pieces) != width(merge(pieces)):
-                return f"two {name} of {life[0]} overlap"
-        wanted = [left for one in asked for left in subtract(one, gone.get(life[0], ()))]
+                return f"two {name} of {key[0]} overlap"
+        wanted = [left for one in asked for left in subtract(one, gone.get(key[0], ()))]
         if merge(cut) != merge(wanted):
-            return f"the slices of {life[0]} are not its ranges without the losses"
+            return f"the slices of {key[0]} are not its ranges without the losses"
     return ""
 
 

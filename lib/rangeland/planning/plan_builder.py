@@ -144,13 +144,15 @@ def draft(
     )
     already = common(asked, standing.landed)
     passed = tuple(loss for loss in resolved.losses if loss.verdict is not LossKind.EXPIRED)
-    behind: tuple[Range, ...] = ()
+    skipped_ranges: tuple[Range, ...] = ()
     if terms.moves_checkpoint:
-        behind = left_behind(standing.checkpoint, plan.checkpoint, ranges, standing.landed)
-    notes = (*passing(behind), *resolved.notes, *passed_over(passed))
+        skipped_ranges = left_behind(standing.checkpoint, plan.checkpoint, ranges, standing.landed)
+    notes = (*passing(skipped_ranges), *resolved.notes, *passed_over(passed))
     begins = bool({*begun, *(r.partition for r in moved)} - {r.partition for r in ranges})
     held = (*resolved.held, *damaged)
-    return PlanDraft(plan, tuple(asked), tuple(already), held, notes, passed, risks, begins, behind)
+    return PlanDraft(
+        plan, tuple(asked), tuple(already), held, notes, passed, risks, begins, skipped_ranges
+    )
 
 
 def _begun(
@@ -221,7 +223,7 @@ def draft_of(
 
 
 def _gone(r: Range, survey: Survey) -> list[Loss]:
-    """The offsets of a range that its log no longer has, or that nobody serves now."""
+    """The offsets of a range that its log no longer has, or that have no leader now."""
     log = survey.logs.get(r.partition)
     if log is None:
         silence = why_unreachable(r.partition, survey)

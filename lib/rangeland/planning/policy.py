@@ -27,14 +27,14 @@ class LossKind(StrEnum):
     MISSING = "missing"
     """The log goes on after them, and nothing explains the gap."""
     UNREACHABLE = "unreachable"
-    """Not lost: nobody serves the partition now. Never skipped."""
+    """Not lost: the partition has no leader now. Never skipped."""
 
 
 CAUSES = {
     LossKind.EXPIRED: "retention removed them before they were landed",
     LossKind.RECREATED: "the topic was deleted and created again: its offsets mean other records",
     LossKind.TRUNCATED: "the log ends before them: it was truncated, or has not reached them yet",
-    LossKind.VANISHED: "the partition or its topic is no longer there",
+    LossKind.VANISHED: "the partition or its topic no longer exists",
     LossKind.CORRUPT: "their bytes cannot be decoded",
     LossKind.MISSING: "the log has a gap there that nothing explains: the topic is not compacted",
     LossKind.UNREACHABLE: "no broker served the partition; nothing is lost",

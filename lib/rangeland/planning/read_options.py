@@ -90,7 +90,7 @@ def refuse_other_cluster(table: str, standing: JobPosition, survey: Survey, now:
         if log is None or (mark.topic_id and log.leader.topic_id not in (None, mark.topic_id)):
             continue
         raise Conflict(
-            f"the checkpoint of {partition} in {table} is of another cluster",
+            f"the checkpoint of {partition} in {table} belongs to another cluster",
             why=f"offset {mark.until_offset} was reached in the cluster {then}, and this is the "
             f"cluster {survey.cluster}",
             do=_remedy("", then, now),

@@ -256,8 +256,8 @@ class _Compared:
     def __init__(self, partition: Partition, wanted: Sequence[Interval], runs: Runs) -> None:
         self._partition = partition
         edges = np.array(wanted, np.int64).reshape(-1, 2)
-        places = np.concatenate([edges[:, 0], edges[:, 1], runs[0], runs[1]])
-        self._cuts, inverse = np.unique(places, return_inverse=True)
+        edges_and_runs = np.concatenate([edges[:, 0], edges[:, 1], runs[0], runs[1]])
+        self._cuts, inverse = np.unique(edges_and_runs, return_inverse=True)
         steps = np.zeros((2, len(self._cuts)), np.int64)
         split = 2 * len(edges)
         np.add.at(steps[0], inverse[: len(edges)], 1)
