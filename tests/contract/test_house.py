@@ -19,51 +19,55 @@ MODULES = sorted(p for p in LIBRARY.rglob("*.py") if p.name != "__main__.py")
 PAGES = ("lib/README.md", "CONTRIBUTING.md")
 
 
-def parallel(path: Path) -> str:
-    """What all members of a parallel family have in common: ``dialects/*`` for
-    ``dialects/kafka``; the path itself outside of the families."""
+def family_of(path: Path) -> tuple[str, str]:
+    """What all members of a parallel family have in common, and the member:
+    ``("dialects/*", "kafka")``. Outside of the families, the path itself."""
     parts = path.relative_to(LIBRARY).with_suffix("").parts
     for at, part in enumerate(parts):
         if part in FAMILY:
-            return "/".join((*parts[:at], "*"))
-    return "/".join(parts)
+            return "/".join((*parts[:at], "*")), part
+    return "/".join(parts), ""
 
 
 def name_of(path: Path) -> str:
     return path.parent.name if path.name == "__init__.py" else path.stem
 
 
-def repeated(names: Iterator[tuple[str, str]]) -> dict[str, list[str]]:
-    """Names with more than one owner, each with its owners."""
-    owners: dict[str, set[str]] = defaultdict(set)
-    for name, owner in names:
-        owners[name].add(owner)
-    return {name: sorted(found) for name, found in owners.items() if len(found) > 1}
+def repeated(names: Iterator[tuple[str, Path]]) -> dict[str, list[str]]:
+    """Names that occur more than once, other than once in each member of one family."""
+    owners: dict[str, list[Path]] = defaultdict(list)
+    for name, path in names:
+        owners[name].append(path)
+    found = {}
+    for name, paths in owners.items():
+        families = [family_of(path) for path in paths]
+        if len({family for family, _ in families}) > 1 or len(families) > len(set(families)):
+            found[name] = [str(path.relative_to(LIBRARY)) for path in paths]
+    return found
+
+
+def classes() -> Iterator[tuple[str, Path]]:
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                yield node.name, path
 
 
 def test_no_two_modules_share_a_name() -> None:
-    names = ((name_of(p), parallel(p)) for p in MODULES)
-    assert repeated((name, owner) for name, owner in names if name not in FAMILY) == {}
+    names = ((name_of(p), p) for p in MODULES)
+    assert repeated((name, path) for name, path in names if name not in FAMILY) == {}
 
 
 def test_no_two_classes_share_a_name() -> None:
-    def names() -> Iterator[tuple[str, str]]:
-        for path in MODULES:
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ClassDef):
-                    yield node.name, parallel(path)
-
-    assert repeated(names()) == {}
+    assert repeated(classes()) == {}
 
 
-def test_a_class_is_defined_once_in_its_module_and_folder() -> None:
-    for path in MODULES:
-        found = [
-            node.name
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.ClassDef)
-        ]
-        assert len(found) == len(set(found)), path
+def test_a_repeated_name_is_found_inside_and_outside_of_the_families() -> None:
+    kafka, jafka = LIBRARY / "dialects/kafka/a.py", LIBRARY / "dialects/jafka/a.py"
+    assert repeated(iter([("A", kafka), ("A", jafka)])) == {}
+    assert repeated(iter([("A", kafka), ("A", kafka)])) != {}
+    assert repeated(iter([("A", kafka), ("A", LIBRARY / "groups/kafka/a.py")])) != {}
+    assert repeated(iter([("A", LIBRARY / "run.py"), ("A", LIBRARY / "api.py")])) != {}
 
 
 def test_the_map_names_every_room_and_every_module_beside_the_rooms() -> None:

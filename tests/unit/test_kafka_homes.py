@@ -77,27 +77,27 @@ def test_a_coordinator_that_loads_is_asked_again_after_a_pause() -> None:
     assert edge.clock_ms > 0
 
 
-def test_a_coordinator_that_is_being_made_is_looked_up_again() -> None:
+def test_a_coordinator_that_is_being_created_is_looked_up_again() -> None:
     not_yet = found(code="COORDINATOR_NOT_AVAILABLE")
     edge, home = a_home(not_yet, not_yet, found(), fetched(3))
     assert home.offsets("g", ALL[:1]) == {ALL[0]: 3}
     assert edge.clock_ms > 0
 
 
-def test_a_coordinator_that_never_is_ready_is_unreachable_in_time() -> None:
+def test_a_coordinator_that_is_never_ready_is_unreachable_in_time() -> None:
     edge, home = a_home(found(), *[fetched(whole="COORDINATOR_LOAD_IN_PROGRESS")] * 1000)
     with pytest.raises(Unreachable, match="at home:9 is not ready: COORDINATOR_LOAD_IN_PROGRESS"):
         home.offsets("g", ALL)
     assert 30_000 <= edge.clock_ms < 31_000
 
 
-def test_who_may_not_look_up_a_group_is_told_what_to_grant() -> None:
+def test_a_missing_right_to_find_a_group_names_what_to_grant() -> None:
     _, home = a_home(found(code="GROUP_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the group g"):
         home.offsets("g", ALL)
 
 
-def test_a_home_closes_its_edge() -> None:
+def test_closing_a_backend_closes_its_connections() -> None:
     edge, home = a_home()
     home.close()
     assert edge.is_closed
@@ -117,20 +117,20 @@ def test_a_partition_that_the_answer_leaves_out_has_no_offset() -> None:
     assert home.offsets("g", ALL) == {ALL[0]: 3, ALL[1]: None}
 
 
-def test_no_partitions_are_no_question() -> None:
+def test_no_partitions_send_no_request() -> None:
     edge, home = a_home()
     assert home.offsets("g", ()) == {}
     home.commit("g", {})
     assert edge.asked == []
 
 
-def test_offsets_without_the_right_are_not_none() -> None:
+def test_a_missing_right_to_read_offsets_is_an_error() -> None:
     _, home = a_home(found(), fetched(-1, code="TOPIC_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the topics"):
         home.offsets("g", ALL[:1])
 
 
-def test_a_commit_for_nobody_has_no_generation() -> None:
+def test_a_commit_without_a_member_has_no_generation() -> None:
     edge, home = a_home(found(), committed())
     home.commit("g", {ALL[0]: 7})
     (request,) = edge.requests(m.OffsetCommitRequest)
@@ -151,7 +151,7 @@ def test_a_commit_into_a_group_with_members_names_them(code: str) -> None:
     assert caught.value.facts["members"][0]["partitions"] == ["orders/0", "orders/1"]
 
 
-def test_a_commit_without_the_right_is_for_the_job_s_author() -> None:
+def test_a_commit_without_the_right_is_an_error_of_the_job_file() -> None:
     _, home = a_home(found(), committed("TOPIC_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the topics"):
         home.commit("g", {ALL[0]: 7})
@@ -171,7 +171,7 @@ def test_a_commit_without_the_right_is_for_the_job_s_author() -> None:
         ("Dead", "absent"),
     ],
 )
-def test_a_state_has_one_word(theirs: str, state: str) -> None:
+def test_states_of_all_brokers_map_to_one_vocabulary(theirs: str, state: str) -> None:
     _, home = a_home(found(), described(state=theirs))
     assert home.view("g").state == state
 
@@ -192,14 +192,14 @@ def test_a_view_names_members_and_owners() -> None:
     assert view.members[0].host == "10.0.0.7"
 
 
-def test_members_of_a_group_of_another_kind_hold_nothing_and_are_not_ours() -> None:
+def test_members_of_a_group_of_another_protocol_hold_nothing_and_are_not_ours() -> None:
     there = a_member("worker-1", b"", HOLDS, "rangeland")
     _, home = a_home(found(), described(there, protocol_type="connect"))
     (holder,) = home.view("g").members
     assert (holder.partitions, holder.is_ours) == (frozenset(), False)
 
 
-def test_a_group_of_the_newer_kind_is_seen() -> None:
+def test_a_group_of_the_newer_protocol_is_shown() -> None:
     held = m.HeldTopic(topic_id=None, topic_name="orders", partitions=(0, 1))
     nothing = m.HeldTopics(topic_partitions=())
 
@@ -225,7 +225,7 @@ def test_a_group_of_the_newer_kind_is_seen() -> None:
 
 
 @pytest.mark.parametrize("code", ["GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"])
-def test_a_group_that_is_of_no_kind_is_absent(code: str) -> None:
+def test_a_group_that_does_not_exist_is_absent(code: str) -> None:
     missing = described(state="Dead", code="GROUP_ID_NOT_FOUND")
     _, home = a_home(found(), missing, newer(code=code))
     assert home.view("g").state == "absent"
@@ -241,7 +241,7 @@ def test_drivers_of_the_same_job_are_joined() -> None:
 
 
 @pytest.mark.parametrize("owner", ["", owner_of("hourly"), "someone/nightly"])
-def test_whoever_else_is_there_is_a_conflict_by_name(owner: str) -> None:
+def test_any_other_member_is_a_conflict_that_names_it(owner: str) -> None:
     ours = a_member("m-1", said(owner_of("nightly")))
     stranger = a_member("m-2", said(owner), HOLDS, "other")
     _, home = a_home(found(), described(ours, stranger))
@@ -283,7 +283,7 @@ def test_strangers_in_an_endless_rebalance_are_a_conflict() -> None:
 @pytest.mark.parametrize(
     "ask", [lambda home: home.view("g"), lambda home: home.join(JOINING)], ids=["view", "join"]
 )
-def test_a_group_that_may_not_be_looked_at_is_for_the_job_s_author(
+def test_a_group_that_may_not_be_looked_at_is_an_error_of_the_job_file(
     ask: Callable[[GroupBackend], Any],
 ) -> None:
     _, home = a_home(found(), described(code="GROUP_AUTHORIZATION_FAILED"))

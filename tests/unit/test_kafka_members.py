@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
@@ -78,13 +79,13 @@ def test_a_join_says_job_and_times_and_may_take_as_long_as_the_rebalance() -> No
         assert wait_ms > 20_000
 
 
-def test_a_follower_syncs_empty_handed() -> None:
+def test_a_follower_syncs_without_an_assignment() -> None:
     edge, _ = a_join(joined(generation=5), synced(TWO))
     (request,) = edge.requests(m.SyncGroupRequest)
     assert (request.generation_id, request.member_id, request.assignments) == (5, "me", ())
 
 
-def test_a_leader_sends_everybody_s_share() -> None:
+def test_a_leader_sends_the_assignment_of_all() -> None:
     members = {"me": OURS, "you": OURS, "late": OURS}
     edge, _ = a_join(joined(leader="me", members=members), synced(TWO))
     (request,) = edge.requests(m.SyncGroupRequest)
@@ -92,7 +93,7 @@ def test_a_leader_sends_everybody_s_share() -> None:
     assert shares == {"late": {*ALL[:2]}, "me": {ALL[2]}, "you": {ALL[3]}}
 
 
-def test_a_leader_that_is_told_to_leave_all_as_it_is_sends_nothing() -> None:
+def test_a_leader_that_may_not_change_the_assignment_sends_nothing() -> None:
     kind, answer = joined(leader="me", members={"me": OURS})
     kept = m.JoinGroupResponse(
         error_code=0, leader="me", member_id="me", members=answer.members, skip_assignment=True
@@ -101,7 +102,7 @@ def test_a_leader_that_is_told_to_leave_all_as_it_is_sends_nothing() -> None:
     assert edge.requests(m.SyncGroupRequest)[0].assignments == ()
 
 
-def test_what_the_job_leaves_out_is_for_other_consumers_alone() -> None:
+def test_partitions_that_the_job_leaves_out_go_to_other_consumers_only() -> None:
     parts = tuple(
         m.MetadataPartition(
             error_code=0, partition_index=number, leader_id=1, replica_nodes=(), isr_nodes=()
@@ -136,12 +137,12 @@ def test_a_sync_that_comes_too_late_joins_again_with_the_same_id(code: str) -> N
     assert place.generation == 2
 
 
-def test_a_sync_of_a_member_that_is_not_known_joins_anew() -> None:
+def test_a_sync_of_a_member_that_is_not_known_joins_again() -> None:
     edge, _ = a_join(joined(), synced(code="UNKNOWN_MEMBER_ID"), joined(), synced(TWO))
     assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["", ""]
 
 
-def test_a_group_that_does_not_come_to_rest_is_unreachable() -> None:
+def test_a_group_that_does_not_settle_is_unreachable() -> None:
     endless = [joined(), synced(code="REBALANCE_IN_PROGRESS")] * 400
     with pytest.raises(Unreachable, match="did not settle"):
         a_join(*endless)
@@ -167,7 +168,7 @@ def test_a_group_that_takes_no_such_member_is_a_conflict(code: str, remedy: str)
         ("INVALID_GROUP_ID", "another group.id"),
     ],
 )
-def test_what_would_be_refused_again_is_for_the_job_s_author(code: str, remedy: str) -> None:
+def test_what_would_be_refused_again_is_an_error_of_the_job_file(code: str, remedy: str) -> None:
     with pytest.raises(JobFileError, match=f"{code}.*{remedy}"):
         a_join(joined(code))
 
@@ -208,7 +209,7 @@ def test_a_rebalance_is_joined_with_the_same_id_and_what_was_held() -> None:
 
 
 @pytest.mark.parametrize("code", OVER)
-def test_a_place_that_is_lost_owns_nothing_and_asks_nothing(code: str) -> None:
+def test_a_lost_membership_owns_nothing_and_asks_nothing(code: str) -> None:
     edge, place = a_place()
     edge.then(beaten(code))
     assert place.beat() is HeartbeatStatus.LOST
@@ -220,7 +221,7 @@ def test_a_place_that_is_lost_owns_nothing_and_asks_nothing(code: str) -> None:
 
 
 @pytest.mark.parametrize(("code", "member_id"), list(zip(OVER, ("me", "", ""), strict=True)))
-def test_who_lost_its_place_joins_as_new(code: str, member_id: str) -> None:
+def test_a_lost_member_joins_as_a_new_one(code: str, member_id: str) -> None:
     edge, place = a_place()
     edge.then(beaten(code), joined(member_id="new", generation=7), synced(ONE))
     place.beat()
@@ -246,7 +247,7 @@ def test_a_heartbeat_that_cannot_be_sent_is_unreachable_within_its_time() -> Non
     assert place.owned == frozenset(ALL[:2])
 
 
-def test_a_heartbeat_without_the_right_is_for_the_job_s_author() -> None:
+def test_a_heartbeat_without_the_right_is_an_error_of_the_job_file() -> None:
     edge, place = a_place()
     edge.then(beaten("GROUP_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="a member sent its heartbeat"):
@@ -296,7 +297,7 @@ def test_a_commit_carries_member_and_generation() -> None:
     )
 
 
-def test_no_offsets_are_no_question() -> None:
+def test_no_offsets_send_no_request() -> None:
     edge, place = a_place()
     place.commit({})
     assert edge.asked == []
@@ -335,7 +336,7 @@ def test_a_commit_during_an_endless_rebalance_is_unreachable() -> None:
         place.commit({ALL[0]: 7})
 
 
-def test_what_lasts_decides_over_what_passes() -> None:
+def test_a_lasting_error_wins_over_a_passing_one() -> None:
     edge, place = a_place()
     edge.then(committed("COORDINATOR_LOAD_IN_PROGRESS", "TOPIC_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the topics"):
@@ -345,7 +346,7 @@ def test_what_lasts_decides_over_what_passes() -> None:
 # --- leaving ------------------------------------------------------------------------------
 
 
-def test_who_leaves_owns_nothing_and_leaves_once() -> None:
+def test_a_member_that_leaves_owns_nothing_and_leaves_once() -> None:
     edge, place = a_place()
     edge.then(left())
     place.leave()
@@ -362,3 +363,26 @@ def test_leaving_a_coordinator_that_is_gone_ends_with_the_session() -> None:
     edge.then((m.LeaveGroupRequest, LOST), *[(m.FindCoordinatorRequest, LOST)] * 40)
     place.leave()
     assert place.owned == frozenset()
+
+
+# --- logging ------------------------------------------------------------------------------
+
+
+def test_join_commit_rebalance_and_loss_each_leave_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "rangeland.groups")
+    edge, place = a_place()
+    edge.then(committed(), beaten("REBALANCE_IN_PROGRESS"), beaten("UNKNOWN_MEMBER_ID"))
+    place.commit({ALL[0]: 7})
+    place.beat()
+    place.beat()
+    with pytest.raises(Fenced):
+        place.commit({ALL[0]: 8})
+    assert [record.getMessage() for record in caplog.records] == [
+        "joined the group",
+        "committed offsets",
+        "the group is rebalancing",
+        "lost the membership: UNKNOWN_MEMBER_ID",
+        "fenced: it is no longer a member",
+    ]
+    fields = vars(caplog.records[1])
+    assert [fields[name] for name in ("group", "member", "generation")] == ["g", "me", 1]

@@ -31,7 +31,7 @@ def a_home(cluster: Cluster | None = None) -> tuple[Cluster, FakeEdge, GroupBack
     return cluster, edge, open_backend(edge)
 
 
-def test_a_home_is_named_by_its_name_servers_and_closes_its_edge() -> None:
+def test_a_backend_is_named_by_its_name_servers_and_closes_its_connections() -> None:
     _, edge, home = a_home()
     assert home.name == "the brokers of the name servers at names-a:1, names-b:2"
     home.close()
@@ -59,7 +59,7 @@ def test_offsets_of_a_master_are_asked_for_in_one_go_and_written_in_two() -> Non
     assert set(cluster.offsets.values()) == {6}
 
 
-def test_what_a_busy_master_leaves_open_is_asked_again_by_itself() -> None:
+def test_requests_that_a_busy_master_refuses_are_sent_again_alone() -> None:
     cluster, edge, home = a_home()
     cluster.offsets["g", A1] = 7
     busy = iter([True])
@@ -70,7 +70,7 @@ def test_what_a_busy_master_leaves_open_is_asked_again_by_itself() -> None:
     assert home.offsets("g", ALL)[A1] == 7
 
 
-def test_a_route_is_asked_for_once_and_of_the_next_where_the_first_is_silent() -> None:
+def test_a_route_is_requested_once_and_from_the_next_server_if_the_first_is_silent() -> None:
     _, edge, home = a_home()
     edge.strange = lambda _: Unreachable("gone") if edge.asked[-1][0] == SEEDS[0] else None
     home.offsets("g", ALL)
@@ -78,14 +78,14 @@ def test_a_route_is_asked_for_once_and_of_the_next_where_the_first_is_silent() -
     assert [address for address, _ in edge.asked if address in SEEDS] == list(SEEDS)
 
 
-def test_offsets_that_nobody_can_be_asked_for_are_unreachable() -> None:
+def test_offsets_without_a_reachable_master_are_unreachable() -> None:
     _, edge, home = a_home()
     edge.strange = lambda _: Unreachable("no connection", why="refused")
     with pytest.raises(Unreachable, match="no name server says who has topic orders: names-a:1"):
         home.offsets("g", ALL)
 
 
-def test_an_offset_that_is_no_number_is_the_broker_s_mistake() -> None:
+def test_an_offset_that_is_not_a_number_is_a_protocol_error() -> None:
     _, edge, home = a_home()
     edge.strange = lambda r: (0, {"offset": "many"}, {}) if r.code == g.QUERY_OFFSET else None
     with pytest.raises(RemoteProtocolError):
@@ -96,9 +96,7 @@ def test_an_offset_that_is_no_number_is_the_broker_s_mistake() -> None:
     ("code", "kind", "words"),
     [(16, JobFileError, "grant the user of source.security"), (1, Unreachable, "broker-a at a:1")],
 )
-def test_what_is_refused_is_told_with_its_remedy(
-    code: int, kind: type[RangelandError], words: str
-) -> None:
+def test_a_refusal_names_its_remedy(code: int, kind: type[RangelandError], words: str) -> None:
     _, edge, home = a_home()
     edge.strange = lambda r: (code, {}, {}) if r.code == g.QUERY_OFFSET else None
     with pytest.raises(kind, match=words):
@@ -108,7 +106,7 @@ def test_what_is_refused_is_told_with_its_remedy(
 # --- commits of nobody --------------------------------------------------------------------
 
 
-def test_a_group_that_the_brokers_do_not_know_is_made_without_joining_it() -> None:
+def test_an_unknown_group_is_created_without_joining_it() -> None:
     cluster, edge, home = a_home()
     home.commit("g", {A0: 5, B0: 7})
     assert cluster.offsets == {("g", A0): 5, ("g", B0): 7}
@@ -116,7 +114,7 @@ def test_a_group_that_the_brokers_do_not_know_is_made_without_joining_it() -> No
     assert home.offsets("g", (A0, A1)) == {A0: 5, A1: None}
 
 
-def test_a_group_that_may_not_be_made_is_for_somebody_to_make() -> None:
+def test_a_group_that_may_not_be_created_is_an_error_of_the_job_file() -> None:
     _, _, home = a_home(Cluster(may_make_groups=False))
     with pytest.raises(JobFileError, match="create the group g"):
         home.commit("g", {A0: 5})
@@ -131,7 +129,7 @@ def test_a_commit_into_a_group_with_members_names_them(client: str) -> None:
     assert cluster.offsets == {}
 
 
-def test_no_offsets_are_no_question() -> None:
+def test_no_offsets_send_no_request() -> None:
     _, edge, home = a_home()
     assert home.offsets("g", ()) == {}
     home.commit("g", {})
@@ -141,7 +139,7 @@ def test_no_offsets_are_no_question() -> None:
 # --- who is there -------------------------------------------------------------------------
 
 
-def test_a_group_that_no_broker_has_met_is_absent() -> None:
+def test_a_group_that_no_broker_knows_is_absent() -> None:
     _, _, home = a_home()
     assert home.view("g").state == "absent"
     home.offsets("g", ALL)
@@ -154,7 +152,7 @@ def test_a_group_that_all_have_left_is_empty() -> None:
     assert (home.view("g").state, home.view("g").members) == ("empty", ())
 
 
-def test_of_other_consumers_upstream_s_rule_says_who_holds_what() -> None:
+def test_upstream_s_rule_gives_the_assignment_of_other_consumers() -> None:
     cluster, _, home = a_home()
     cluster.stranger(JAVA)
     cluster.stranger("10.0.0.8@1#2")
@@ -188,14 +186,14 @@ def test_drivers_share_what_the_job_reads_and_not_all_of_the_topic() -> None:
     assert [holder.is_ours for holder in view.members] == [True]
 
 
-def test_a_group_is_not_stable_for_who_has_not_seen_a_change_yet() -> None:
+def test_a_group_is_not_stable_for_a_member_that_has_not_seen_a_change_yet() -> None:
     cluster, _, home = a_home()
     home.join(JOINING)
     cluster.stranger(client_id("10.0.0.3", 1, "nightly", "new"))
     assert home.view("g").state == "rebalancing"
 
 
-def test_a_driver_of_another_job_is_not_ours_to_who_has_joined() -> None:
+def test_a_driver_of_another_job_is_not_ours_after_a_join() -> None:
     cluster, _, home = a_home()
     cluster.stranger(client_id("10.0.0.3", 1, "hourly", "x"))
     assert [holder.is_ours for holder in home.view("g").members] == [True]

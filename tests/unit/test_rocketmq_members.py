@@ -59,7 +59,7 @@ def pair() -> tuple[Cluster, Driver, Driver]:
 # --- joining ------------------------------------------------------------------------------
 
 
-def test_who_is_alone_gets_all_and_has_it_locked() -> None:
+def test_a_single_member_gets_and_locks_all_queues() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     assert driver.owned == set(ALL)
@@ -67,7 +67,7 @@ def test_who_is_alone_gets_all_and_has_it_locked() -> None:
     assert (driver.place.generation, driver.place.beat_ms) == (1, 3_000)
 
 
-def test_a_member_says_whose_driver_it_is() -> None:
+def test_a_member_names_its_job() -> None:
     driver = Driver(Cluster()).join()
     assert driver.place.member_id.startswith("10.0.0.1@")
     assert job_of(driver.place.member_id) == "nightly"
@@ -76,17 +76,17 @@ def test_a_member_says_whose_driver_it_is() -> None:
 @pytest.mark.parametrize(
     "client", [JAVA, "10.0.0.1@7", "x@1#rangeland.#1", "x#rangeland.nightly#1"]
 )
-def test_ids_of_others_are_no_driver_s(client: str) -> None:
+def test_ids_of_other_clients_are_not_those_of_drivers(client: str) -> None:
     assert job_of(client) == ""
     assert job_of(client_id("a#b", 7, "nightly.x", "1")) == "nightly.x"
 
 
-def test_nobody_hears_of_a_driver_before_it_knows_who_is_there() -> None:
+def test_a_driver_is_announced_only_after_it_has_listed_the_members() -> None:
     driver = Driver(Cluster()).join()
     assert driver.edge.codes().index(g.CONNECTIONS) < driver.edge.codes().index(g.HEARTBEAT)
 
 
-def test_masters_and_slaves_hear_of_a_member() -> None:
+def test_masters_and_slaves_get_heartbeats_of_a_member() -> None:
     driver = Driver(Cluster()).join()
     heard = {address for address, request in driver.edge.asked if request.code == g.HEARTBEAT}
     assert heard == {*MASTERS.values(), *SLAVES.values()}
@@ -132,12 +132,12 @@ def test_a_stranger_that_comes_while_a_driver_joins_makes_it_leave() -> None:
     assert set(cluster.holders()) == {A0}
 
 
-def test_another_assignment_is_the_author_s_mistake() -> None:
+def test_another_assignment_is_an_error_of_the_job_file() -> None:
     with pytest.raises(JobFileError, match=r"leave group\.assignment out"):
         Driver(Cluster(), assignment="sticky").join()
 
 
-def test_brokers_that_take_no_members_are_told_as_such() -> None:
+def test_brokers_that_accept_no_members_are_named() -> None:
     cluster = Cluster(may_make_groups=False)
     with pytest.raises(JobFileError, match="create the group g") as caught:
         Driver(cluster).join()
@@ -179,7 +179,7 @@ def test_a_member_without_work_is_a_member() -> None:
     assert second.place.beat() is HeartbeatStatus.HOLDS
 
 
-def test_nothing_to_read_is_nothing_to_hold() -> None:
+def test_a_job_without_partitions_holds_nothing() -> None:
     driver = Driver(Cluster(), partitions=()).join()
     assert (driver.owned, driver.place.beat()) == (frozenset(), HeartbeatStatus.HOLDS)
 
@@ -187,7 +187,7 @@ def test_nothing_to_read_is_nothing_to_hold() -> None:
 # --- sharing ------------------------------------------------------------------------------
 
 
-def test_who_comes_waits_until_its_share_is_given_back() -> None:
+def test_a_new_member_waits_until_its_queues_are_released() -> None:
     cluster, first, second = pair()
     assert (first.owned, second.owned) == ({A0, A1}, {B0, B1})
     assert first.place.generation == 2
@@ -196,7 +196,7 @@ def test_who_comes_waits_until_its_share_is_given_back() -> None:
     assert cluster.holders() == held
 
 
-def test_who_leaves_gives_all_back_at_once() -> None:
+def test_a_member_that_leaves_releases_all_at_once() -> None:
     cluster, first, second = pair()
     second.place.leave()
     assert (second.owned, cluster.ids()) == (frozenset(), {first.place.member_id})
@@ -214,7 +214,7 @@ def test_locks_of_a_driver_that_died_are_taken_over_at_once() -> None:
     assert cluster.clock_ms < LOCK_MS / 2
 
 
-def test_a_driver_that_was_held_for_dead_finds_its_place_lost() -> None:
+def test_a_driver_that_was_presumed_dead_finds_its_membership_lost() -> None:
     cluster, first, second = pair()
     cluster.drop(second.edge)
     first.step()
@@ -231,7 +231,7 @@ def test_a_lock_that_a_dead_driver_has_left_is_waited_for() -> None:
     assert LOCK_MS < cluster.clock_ms < LOCK_MS + 2_000
 
 
-def test_a_driver_that_does_not_give_way_is_a_conflict_by_name() -> None:
+def test_a_driver_that_does_not_release_its_queues_is_a_conflict_that_names_it() -> None:
     cluster = Cluster()
     first = Driver(cluster).join()
     second = Driver(cluster, "10.0.0.2")
@@ -263,7 +263,7 @@ def test_a_beat_renews_membership_and_locks() -> None:
     assert set(cluster.holders()) == set(ALL)
 
 
-def test_a_lock_that_another_has_is_a_place_lost() -> None:
+def test_a_lock_of_another_client_ends_the_membership() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.locks["g", B1] = "somebody", 0
@@ -272,14 +272,14 @@ def test_a_lock_that_another_has_is_a_place_lost() -> None:
     assert driver.place.beat() is HeartbeatStatus.LOST
 
 
-def test_locks_that_ended_between_beats_are_not_taken_for_held() -> None:
+def test_locks_that_expired_between_heartbeats_do_not_count() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.clock_ms += LOCK_MS
     assert driver.place.beat() is HeartbeatStatus.LOST
 
 
-def test_a_broker_that_began_anew_is_a_place_lost() -> None:
+def test_a_restarted_broker_ends_the_membership() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.members[MASTERS["broker-b"]].clear()
@@ -309,7 +309,7 @@ def test_a_stranger_is_noticed_and_ends_the_membership() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"lockOKMQSet":[{}]}'])
-def test_an_answer_that_cannot_be_read_is_the_broker_s_mistake(body: bytes) -> None:
+def test_an_invalid_answer_is_a_protocol_error(body: bytes) -> None:
     driver = Driver(Cluster())
     driver.edge.strange = lambda r: (0, {}, body) if r.code == g.LOCK else None
     with pytest.raises(RemoteProtocolError, match="request 41 cannot be read"):
@@ -340,7 +340,7 @@ def test_the_first_offsets_of_a_group_are_not_sent_to_a_broker_at_once() -> None
     assert cluster.offsets == {("g", p): n for p, n in wanted.items()}
 
 
-def test_nothing_is_written_where_one_lock_is_another_s() -> None:
+def test_nothing_is_written_if_another_client_has_one_lock() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.locks["g", B1] = "somebody", 0
@@ -350,7 +350,7 @@ def test_nothing_is_written_where_one_lock_is_another_s() -> None:
     assert driver.place.beat() is HeartbeatStatus.LOST
 
 
-def test_nothing_is_written_that_is_not_its_own() -> None:
+def test_offsets_of_other_queues_are_not_written() -> None:
     cluster, first, _ = pair()
     with pytest.raises(Fenced, match="orders/broker-b-0 is not among its partitions"):
         first.place.commit({A0: 5, B0: 7})
@@ -358,7 +358,7 @@ def test_nothing_is_written_that_is_not_its_own() -> None:
     assert first.place.beat() is HeartbeatStatus.HOLDS
 
 
-def test_nothing_is_written_after_locks_have_ended() -> None:
+def test_nothing_is_written_after_locks_have_expired() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.clock_ms += LOCK_MS
@@ -367,7 +367,7 @@ def test_nothing_is_written_after_locks_have_ended() -> None:
     assert cluster.offsets == {}
 
 
-def test_nothing_is_written_by_who_has_left() -> None:
+def test_nothing_is_written_after_leaving() -> None:
     driver = Driver(Cluster()).join()
     driver.place.leave()
     with pytest.raises(Fenced, match="is no longer a member") as caught:
@@ -375,7 +375,7 @@ def test_nothing_is_written_by_who_has_left() -> None:
     assert caught.value.facts["member"] == driver.place.member_id
 
 
-def test_no_offsets_are_no_question() -> None:
+def test_no_offsets_send_no_request() -> None:
     driver = Driver(Cluster()).join()
     driver.edge.asked.clear()
     driver.place.commit({})
@@ -385,7 +385,7 @@ def test_no_offsets_are_no_question() -> None:
 # --- leaving ------------------------------------------------------------------------------
 
 
-def test_leaving_is_said_to_all_that_heard_of_the_member_and_goes_on_over_silence() -> None:
+def test_leaving_unregisters_everywhere_even_if_some_do_not_answer() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     driver.edge.asked.clear()
