@@ -222,7 +222,7 @@ def test_offsets_that_only_a_replica_denies_are_waited_for_and_never_lost(
     start: int, end: int
 ) -> None:
     loop = stood_in_for(Policy())
-    with pytest.raises(Unreachable, match="a replica that may be behind"):
+    with pytest.raises(Unreachable, match="a replica that may lag"):
         _deny(loop, start, end)
     assert loop.gone == []
 

@@ -56,7 +56,7 @@ def first_damaged(damage: Damage, position: int, good_end: int, until_offset: in
     first = max(position, damage.base_offset)
     if first < good_end:
         return first
-    # The damaged bytes themselves say that they begin there, so what lies before it is in doubt.
+    # Only damaged bytes say that they begin there, so what comes before them is in doubt, too.
     doubtful_from = position if first >= until_offset else first
     return max(position, doubtful_from if damage.good_until is None else damage.good_until)
 

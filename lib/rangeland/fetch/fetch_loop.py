@@ -374,7 +374,7 @@ class FetchLoop:
 
     def _doubt(self, state: SliceState, what: str, throttled: bool = False) -> None:
         """A replica lacks what is wanted: it may lag, so its leader must be asked."""
-        reason = f"{state.server.address}, a replica that may be behind, is asked; {what}"
+        reason = f"{state.server.address}, a replica that may lag, is read; {what}"
         if throttled:
             self._move(state, SliceEvent.RETRIABLE_ERROR, reason)
         else:

@@ -32,7 +32,7 @@ def log_end(
     if not brokers.dialect.capabilities.has_epochs:
         return readable_end
     epoch_end = _epoch_end(brokers, address, want, leader)
-    # With a single replica the high watermark waits for nobody.
+    # With a single replica the high watermark does not wait for others.
     return readable_end if epoch_end is None and leader.copies == 1 else epoch_end
 
 
