@@ -1,11 +1,11 @@
 """The columns of a landed row, as Arrow types: one place for names, order and nullability.
 
-Decoders give ``RECORDS`` (what the bytes of records say); ``with_partition`` makes whole
-rows of them. Dialects with columns of their own put them after ``RECORDS``.
+Decoders return ``RECORDS`` (the contents of the records); ``with_partition`` adds the columns
+that make them rows. Dialects put columns of their own after ``RECORDS``.
 
-Rules: no decoding here, apart from the text of header keys, which both decoders share.
-Names and types are those of Spark's Kafka source: a record without headers has null, not
-an empty list; Spark takes timestamps in microseconds only.
+No decoding here, apart from the text of header keys, which kernel and reference share. Names and
+types are those of Spark's Kafka source: a record without headers has null, not an empty list;
+Spark takes timestamps in microseconds only.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _CACHED_ROWS = 1 << 17
 
 
 def row_schema(*, broker: bool = False, extra: Iterable[pa.Field] = ()) -> pa.Schema:
-    """The columns of the contract, in order. ``broker``: partitions are numbered per
-    broker. ``extra``: what a dialect adds, last."""
+    """The columns of a row, in order. ``broker``: partitions are numbered per broker. ``extra``:
+    the columns of a dialect, which come last."""
     named = [KEY, VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS]
     return pa.schema([*named, *([BROKER] if broker else []), *extra])
 
 
 def with_partition(batch: pa.RecordBatch, partition: Partition) -> pa.RecordBatch:
     """Whole rows: ``batch`` (``RECORDS``, then extra columns) with topic and partition as
-    constant columns, and broker where the partition has one. Nothing is copied, and the
-    constants are slices of cached arrays. The columns are those of ``row_schema``."""
+    constant columns, and broker if the partition has one. Nothing is copied; the constants
+    are slices of cached arrays. The columns are those of ``row_schema``."""
     rows = batch.num_rows
     extra = [field for field in batch.schema if field.name not in RECORDS.names]
     constants: dict[str, pa.Array] = {
@@ -75,13 +75,13 @@ def _cached_constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array
 
 
 def header_key(raw: bytes) -> str:
-    """A header key as Java reads it: UTF-8, with U+FFFD for what is not."""
+    """A header key as Java reads it: UTF-8, with U+FFFD for invalid bytes."""
     return raw.decode("utf-8", _AS_IN_JAVA)
 
 
 def _replace_as_in_java(error: UnicodeError) -> tuple[str, int]:
-    """Python and Java replace the same pieces by one U+FFFD each, but for one case: an
-    encoded surrogate (ED A0..BF, and its third byte if it is there) is one piece in Java."""
+    """Python and Java replace the same invalid sequences by one U+FFFD each, with one exception:
+    an encoded surrogate (ED A0..BF, and a third byte if there is one) is one sequence in Java."""
     assert isinstance(error, UnicodeDecodeError)
     piece = error.object[error.start : error.start + 3]
     if piece[0] != 0xED or len(piece) < 2 or not 0xA0 <= piece[1] <= 0xBF:

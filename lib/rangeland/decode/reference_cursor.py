@@ -1,6 +1,6 @@
-"""Where a reference decoder stands in one payload, and the checks that all formats share.
+"""The position of a reference decoder in one payload, and the checks that Kafka's formats share.
 
-No field is read here: that is what formats differ in. Nothing is done for speed.
+No field is read here, because that is where the formats differ. Nothing is done for speed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _MAX_INT64 = (1 << 63) - 1
 
 
 def micros_of(ms: int) -> int | None:
-    """The time in microseconds; None where 64 bits cannot hold it, as a producer may write any
+    """The time in microseconds; None if it does not fit in 64 bits, since a producer may write any
     number of milliseconds."""
     return ms * 1000 if -_MAX_INT64 - 1 <= ms * 1000 <= _MAX_INT64 else None
 
@@ -29,7 +29,7 @@ class Cursor:
         self.headers = 0
 
     def rise_to(self, delta: int, position: int) -> None:
-        """To a record's offset, from the payload's base: they rise, and end where it says."""
+        """To a record's offset, from the payload's base: offsets rise up to its last offset."""
         if not 0 <= delta <= self.payload.last_offset_delta:
             raise Malformed(Fault.OFFSET_DELTA_OUTSIDE, position)
         if delta <= self.last_delta:
@@ -37,7 +37,7 @@ class Cursor:
         self.last_delta = delta
 
     def take(self, length: int, position: int) -> bytes:
-        """The bytes of a field that begins, with its length, at ``position``."""
+        """The bytes of a field whose length begins at ``position``."""
         if self.position + length > self.end:
             raise Malformed(Fault.FIELD_PAST_RECORD, position)
         self.position += length

@@ -2,9 +2,9 @@
 
 A compiled struct is a list of steps. A step reads one field, or a run of neighbours of fixed
 width at once; a metadata answer with ten thousand partitions is mostly such runs. The path
-of a field is put together only when an error passes by, and costs nothing otherwise.
+of a field is only assembled when an error is raised, and costs nothing otherwise.
 
-Nothing is public but ``compiled``. Errors name the field; ``messages`` adds the message.
+Only ``compiled`` is public. Errors name the field; ``encoding`` adds the message.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COMPILED: dict[tuple[type[Any], int, bool], FieldCodec] = {}
 
 
 def compiled(cls: type[Any], version: int, flexible: bool) -> FieldCodec:
-    """How values of ``cls`` look in ``version``. Raises ``Bug`` for a wrong declaration."""
+    """The codec of ``cls`` in ``version``. Raises ``Bug`` for a wrong declaration."""
     key = (cls, version, flexible)
     if key not in _COMPILED:
         _COMPILED[key] = _compile(cls, version, flexible)
@@ -128,7 +128,7 @@ def _run_reader(run: list[_Placed]) -> Reader:
 
 
 def _read_one_by_one(run: list[_Placed], buffer: memoryview, offset: int) -> tuple[Any, int]:
-    """The slow way through a run that the buffer cuts short: it names the field that is cut."""
+    """Reads a run that the buffer cuts short field by field, to name the field that is cut."""
     values = []
     for field in run:
         try:
@@ -204,6 +204,6 @@ def _write_field(field: _Placed, value: Any, parts: list[Part]) -> None:
 
 
 def _add_name(error: RemoteProtocolError | LocalProtocolError, name: str) -> None:
-    """Puts ``name`` in front of the field's path as the error passes by."""
+    """Prepends ``name`` to the path of the field in the error."""
     inner = error.facts.get("field")
     error.facts["field"] = f"{name}.{inner}" if inner else name

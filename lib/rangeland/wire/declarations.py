@@ -1,4 +1,4 @@
-"""The words a message is declared with: types, version ranges, tags. No bytes are touched here.
+"""What messages are declared with: types, version ranges, tags. No bytes are read here.
 
     @message(key=2, versions=(1, 10), flexible_from=6, name="ListOffsets")
     class ListOffsetsRequest:
@@ -6,7 +6,7 @@
         isolation_level: Int8 = since(2, default=0)
         topics: Array[ListOffsetsTopic]
 
-A type is a Python type and its form on the wire in one, so that a type checker sees ``int``
+A type combines a Python type with its form on the wire, so that a type checker sees ``int``
 where the codec sees four bytes. ``X | None`` is the nullable form. Messages and their parts
 are frozen, slotted dataclasses, built by keyword, without methods.
 """
@@ -64,7 +64,7 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
-    """What ``@message`` said. ``versions`` is inclusive on both sides; ``flexible_from`` is the
+    """What ``@message`` declared. ``versions`` is inclusive on both sides; ``flexible_from`` is the
     first version with compact lengths and tagged fields, None if there is none. ``answer``
     is the class of the answer, on requests."""
 
@@ -96,7 +96,7 @@ def since(
 def tagged(
     tag: int, *, since: int, default: Any, until: int | None = None, ignorable: bool = False
 ) -> Any:
-    """A field that is sent only where it is not its default, at the end of its struct."""
+    """A field at the end of its struct that is only sent if it is not its default."""
     spec = FieldSpec(since, until, since, tag, ignorable)
     return dataclasses.field(default=default, metadata={_FIELD: spec})
 
@@ -117,7 +117,7 @@ def message(
     flexible_from: int | None = None,
     answer: type[Any] | None = None,
 ) -> Callable[[type[T]], type[T]]:
-    """A whole message, of which ``spec_of`` knows what is said here."""
+    """A whole message; ``spec_of`` returns what is declared here."""
     spec = MessageSpec(name, key, versions, flexible_from, answer)
 
     def declare(cls: type[T]) -> type[T]:
@@ -129,7 +129,7 @@ def message(
 
 
 def spec_of(cls: type[Any]) -> MessageSpec:
-    """What ``@message`` said of this class; a ``Bug`` if it is not a message."""
+    """What ``@message`` declared for this class. Raises ``Bug`` if it is not a message."""
     spec = getattr(cls, _MESSAGE, None)
     if not isinstance(spec, MessageSpec):
         raise Bug(f"{cls.__name__} is not declared as a message")

@@ -1,8 +1,8 @@
 """Encode and decode any declared message in any of its versions.
 
-``declarations`` has the words, ``codecs`` the machinery; whoever declares or uses messages
-imports from here. A field that its version does not have reads as its default; writing
-another value into it is refused, unless the field says that it may be ignored.
+``declarations`` describes messages, ``compiler`` makes codecs of the descriptions; modules that
+declare or use messages import from here. A field that a version does not have is read as its
+default; writing another value is an error, unless the field is declared ignorable.
 
 Whatever the bytes are, ``decode`` gives a value or raises ``RemoteProtocolError`` with the
 facts ``message, version, field, offset, size, reason``. What cannot be sent raises
@@ -87,7 +87,7 @@ def encode(message: Any, version: int) -> bytes:
 
 
 def encode_parts(message: Any, version: int) -> list[Part]:
-    """As ``encode``, in pieces that are not yet joined."""
+    """As ``encode``, as pieces that are not joined."""
     cls = type(message)
     parts: list[Part] = []
     try:
@@ -98,9 +98,9 @@ def encode_parts(message: Any, version: int) -> list[Part]:
 
 
 def decode(cls: type[T], version: int, buffer: Part, offset: int = 0) -> T:
-    """The value of all of ``buffer`` from ``offset`` on; bytes left over are refused.
+    """The value of all of ``buffer`` from ``offset`` on; remaining bytes are an error.
 
-    ``Records`` of the value are slices of ``buffer``, all else is copied."""
+    ``Records`` of the value are slices of ``buffer``, everything else is copied."""
     value, used = decode_from(cls, version, buffer, offset)
     if used != len(buffer):
         why = f"{len(buffer) - used} bytes are left over at byte {used} of {len(buffer)}"
@@ -110,7 +110,7 @@ def decode(cls: type[T], version: int, buffer: Part, offset: int = 0) -> T:
 
 
 def decode_from(cls: type[T], version: int, buffer: Part, offset: int = 0) -> tuple[T, int]:
-    """The value at ``offset`` and where it ends; what is behind it is left alone."""
+    """The value at ``offset`` and where it ends; bytes after it are ignored."""
     codec = codec_of(cls, version)
     try:
         value, used = codec.read(memoryview(buffer), offset)

@@ -1,9 +1,9 @@
-"""Four bytes of length, then that many bytes: the framing all dialects share. No socket here.
+"""The framing that all dialects share: four bytes of length, then that many bytes. No socket here.
 
-The owner of a socket asks ``buffer`` where to receive next, and says with ``advance`` how many
-bytes came. A large frame is received straight into memory of its own and handed on as a view,
-so slices of it stay good for as long as somebody holds them, and nothing is copied on the way.
-Small ones may be received many at a time: then they are views of the same memory.
+The owner of a socket receives into ``buffer`` and reports with ``advance`` how many bytes were
+received. A large frame is received directly into memory of its own and passed on as a view, so its
+slices stay valid for as long as they are referenced, and nothing is copied. Several small frames
+may be received at once: then they are views of the same memory.
 
 A length is believed only up to ``max_frame_bytes``; beyond that the peer most likely speaks
 something else, and the error says what if its first bytes look familiar.
@@ -18,16 +18,16 @@ from rangeland.wire.primitives import MAX_LENGTH, Part
 
 LENGTH_BYTES = 4
 SHARED_BY = 4
-"""Frames that share memory, at least."""
+"""The least number of frames that share memory."""
 
 
 class FrameReader:
     """The receiving half of one connection. After an error it must not be used again.
 
-    ``max_frame_bytes`` counts the bytes behind the length. ``allocate`` gives writable
-    memory for a frame of so many bytes; its contents do not matter. Up to ``ahead_bytes`` are
-    asked for at a time, so that more than one frame may come: then ``next`` gives those behind
-    the first. Without, no byte of the next frame is asked for before this one is whole."""
+    ``max_frame_bytes`` counts the bytes after the length. ``allocate`` returns writable memory for
+    a frame of that many bytes; its contents do not matter. Up to ``ahead_bytes`` are received at a
+    time, so several frames may arrive: ``next`` returns those after the first. With 0, no byte of
+    the next frame is received before this one is complete."""
 
     def __init__(
         self,
@@ -45,16 +45,16 @@ class FrameReader:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that have come of a frame that is not whole: 0 means a clean place to stop."""
+        """How many bytes of an incomplete frame have arrived; 0 between two frames."""
         return self._end - self._start if self._body is None else LENGTH_BYTES + self._filled
 
     @property
     def wanted_bytes(self) -> int:
-        """Bytes still missing of the frame, as far as is known: its length first."""
+        """How many bytes of the frame are missing, as far as known: first those of its length."""
         return len(self.buffer())
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty. Good until the next ``advance``."""
+        """Where to receive the next bytes; never empty. Valid until the next ``advance``."""
         if self._body is not None:
             return self._body[self._filled :]
         if self._end == len(self._shared):
@@ -62,8 +62,8 @@ class FrameReader:
         return self._shared[self._end :]
 
     def advance(self, count: int) -> memoryview | None:
-        """``count`` bytes were put into ``buffer``. Gives the frame, without its length, once
-        it is whole. Raises ``RemoteProtocolError`` for a length that cannot be."""
+        """``count`` bytes were received into ``buffer``. Returns the frame, without its length,
+        once it is complete. Raises ``RemoteProtocolError`` for an invalid length."""
         if not 0 <= count <= len(self.buffer()):
             raise Bug(
                 "more bytes were received than asked for", count=count, asked=len(self.buffer())
@@ -78,7 +78,7 @@ class FrameReader:
         return whole
 
     def next(self) -> memoryview | None:
-        """A frame that has already come; None if there is no whole one. Raises as
+        """A frame that has already arrived; None if there is no complete one. Raises as
         ``advance`` does."""
         start = self._start + LENGTH_BYTES
         if self._body is not None or self._end < start:
@@ -97,14 +97,14 @@ class FrameReader:
         return None
 
     def _renew(self) -> None:
-        """Other memory, with what is there of a frame at its beginning: the old may be held."""
+        """New memory that begins with the incomplete frame: the old memory may still be in use."""
         rest = self._shared[self._start : self._end]
         self._shared = self._allocate(self._shared_bytes)
         self._shared[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
 
     def feed(self, data: bytes) -> list[memoryview]:
-        """All frames that ``data`` completes. It copies: for tests and small talk."""
+        """All frames that ``data`` completes. It copies: for tests and small answers."""
         frames = []
         view = memoryview(data)
         while view:
@@ -134,7 +134,7 @@ class FrameReader:
 
 
 def _advice(first: bytes) -> str:
-    """What to do about a peer whose first four bytes are not a length."""
+    """What to do about a peer whose first four bytes are not a valid length."""
     # A TLS record: alert (21) or handshake (22), then the major version 3.
     if first[0] in (0x15, 0x16) and first[1] == 3:
         return "The peer seems to speak TLS: set the job's security, or use its plain port"

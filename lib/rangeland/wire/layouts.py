@@ -1,10 +1,10 @@
-"""Fixed-size layouts of the wire, each declared once: names, types and order of its fields.
+"""Fixed-size binary layouts, each declared once: names, types and order of its fields.
 
 A layout is a NamedTuple whose fields carry a ``struct`` code; ``StructLayout`` reads and writes
 it. Byte positions are computed from the declaration, so that no other file counts bytes.
 
-Rules: fixed sizes only, big-endian unless said; no meaning beyond names. Values are what
-the wire says: checks belong to whoever reads them.
+Fixed sizes only, big-endian unless declared otherwise. Values are as stored: the caller checks
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ I64 = Annotated[int, "q"]
 
 
 class StructLayout(Generic[T]):
-    """How the NamedTuple ``fields`` lies in bytes. ``order`` is a ``struct`` byte order."""
+    """The byte layout of the NamedTuple ``fields``. ``order`` is a ``struct`` byte order."""
 
     def __init__(self, fields: type[T], order: str = ">") -> None:
         codes = {
@@ -40,7 +40,7 @@ class StructLayout(Generic[T]):
         self.unpack_from = self._struct.unpack_from
 
     def read(self, buffer: Any, position: int = 0) -> T:
-        """The fields at ``position``, of which all ``size`` bytes must be there."""
+        """The fields at ``position``; all ``size`` bytes must be present."""
         made: T = self._make(self._struct.unpack_from(buffer, position))
         return made
 
@@ -48,21 +48,21 @@ class StructLayout(Generic[T]):
         return self._struct.pack(*fields)
 
     def position_of(self, name: str) -> int:
-        """Where the field begins, from the beginning of the layout."""
+        """The byte of the layout at which the field begins."""
         return self._positions[name]
 
 
 class BatchPrefix(NamedTuple):
-    """What begins every entry of a log, whatever its magic. ``length`` counts what follows
-    itself, so an entry has ``BATCH_PREFIX.size + length`` bytes."""
+    """The beginning of every entry of a log, for every magic. ``length`` counts the bytes after
+    it, so an entry has ``BATCH_PREFIX.size + length`` bytes."""
 
     base_offset: I64
     length: I32
 
 
 class BatchHeader(NamedTuple):
-    """Before the records of a v2 batch (DefaultRecordBatch). ``crc`` is CRC-32C of all that
-    follows it, from ``attributes`` to the end of the batch, as stored."""
+    """The header of a v2 batch (DefaultRecordBatch). ``crc`` is the CRC-32C of everything after
+    it, from ``attributes`` to the end of the batch, as stored."""
 
     base_offset: I64
     length: I32
@@ -80,8 +80,9 @@ class BatchHeader(NamedTuple):
 
 
 class MessageV0(NamedTuple):
-    """Before the key of a message of format 0. ``length`` counts what follows it; ``crc`` is
-    CRC-32 of what follows itself. Behind the key is another length, and the value."""
+    """The part of a message of format 0 before its key. ``length`` counts the bytes after it;
+    ``crc`` is the CRC-32 of everything after it. The key is followed by another length and the
+    value."""
 
     offset: I64
     length: I32

@@ -1,7 +1,7 @@
-"""How a reader says no: one error, with the reason as a word and the place as numbers.
+"""The error of all readers, with the reason as a word and the position as numbers.
 
-The facts are ``reason, offset, size``; ``messages`` adds ``message, version, field``. A reader
-raises nothing else, whatever the bytes are, and nothing here looks at what they mean.
+The facts are ``reason, offset, size``; ``encoding`` adds ``message, version, field``. A reader
+raises nothing else, for any bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LEFT_OVER = "left over"
 
 
 def refusal(reason: str, why: str, buffer: memoryview, offset: int) -> RemoteProtocolError:
-    """The error of every reader. ``messages.decode`` adds the message and the field."""
+    """The error of every reader. ``encoding.decode`` adds the message and the field."""
     return RemoteProtocolError(
         "bytes do not fit their type", why=why, reason=reason, offset=offset, size=len(buffer)
     )
@@ -30,7 +30,7 @@ def underflow(buffer: memoryview, offset: int, wanted: int) -> RemoteProtocolErr
 
 
 def take(buffer: memoryview, offset: int, length: int) -> int:
-    """The end of ``length`` bytes at ``offset``; refused if the buffer ends before."""
+    """The end of ``length`` bytes at ``offset``; an error if the buffer ends before it."""
     end = offset + length
     if end > len(buffer):
         raise underflow(buffer, offset, length)

@@ -1,12 +1,12 @@
-"""Message sets of the oldest log format: what goes into their decoder, and what may be wrong.
+"""Message sets of the oldest log format: the input of their decoder, and its faults.
 
 An entry is ``int32 length | int8 magic | int8 attributes | uint32 crc | payload``: no key, no
-timestamp, and no offset, which is the entry's own place in the log. A set is entries one
-behind the other. The slow obvious functions are in ``sets_reference``, the fast ones in
-``sets_kernel``; both give the same for any bytes.
+timestamp, and no offset, which is the byte position of the entry in the log. A set is a sequence
+of entries. ``reference`` has the slow, obvious functions, ``kernel`` the fast ones; both return
+the same for any bytes.
 
-Rules: no decoding here, and nothing of packed entries but that there are such: whoever walks
-a log unpacks them and gives their sets.
+No decoding here. Compressed entries are only recognised: the walk over a log decompresses them and
+passes on the sets inside.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from rangeland.errors import BadRecord
 
 POSITION = pa.field("position", pa.int32())
 MESSAGES = pa.schema([*columns.RECORDS, POSITION])
-"""What decoding gives: of ``RECORDS`` only value and offset, the others are null."""
+"""The decoded columns: of ``RECORDS`` only value and offset, the others are null."""
 
 LENGTH_BYTES = 4
 HEADER_BYTES = 6
-"""Magic, attributes and checksum, which the length counts."""
+"""Magic, attributes and checksum, which the length includes."""
 MAGIC = 1
 CODEC_MASK = 3
 
 
 class MessageSet(NamedTuple):
-    """Plain entries. ``data`` is anything with the buffer protocol.
+    """Uncompressed entries. ``data`` is anything with the buffer protocol.
 
-    As they lie in the log: ``base_offset`` is that of the first byte, each entry's offset is
-    its place, and positions are 0. ``is_packed``: they come out of an entry at
+    In the log: ``base_offset`` is that of the first byte, each entry's offset is its position in
+    the log, and the column ``position`` is 0. ``is_packed``: they were inside a compressed entry at
     ``base_offset``, which is the offset of all; positions count up from ``first_position``."""
 
     data: Any
@@ -44,8 +44,8 @@ class MessageSet(NamedTuple):
 
 
 class SetFault(IntEnum):
-    """Ways in which an entry can be malformed. Numbers as in ``sets.h``, apart from those of
-    ``payload.Fault``."""
+    """Ways in which an entry can be malformed. Numbers as in ``sets.h``, distinct from those of
+    Kafka's ``Fault``."""
 
     ENTRY_TOO_SHORT = 32
     ENTRY_PAST_SET = 33
@@ -62,14 +62,14 @@ _REASONS = {
     SetFault.ENTRY_TOO_SHORT: "its length is below that of an entry's header",
     SetFault.ENTRY_PAST_SET: "it is longer than the rest of its set",
     SetFault.UNKNOWN_MAGIC: "its format (magic) is not known",
-    SetFault.NOT_PLAIN: "it is packed where a plain message belongs",
+    SetFault.NOT_PLAIN: "it is compressed where an uncompressed message is expected",
     SetFault.BAD_CHECKSUM: "its checksum is wrong",
 }
 
 
 class EntryWalk(NamedTuple):
-    """``entries`` were hopped over; the last begins at ``start`` and ends at ``end``, as bytes
-    from the first. ``fault`` is why the walk did not go on at ``end``, where it is one."""
+    """The walk passed ``entries``; the last begins at ``start`` and ends at ``end``, in bytes from
+    the first. ``fault``: why the walk stopped at ``end``, if it was a fault."""
 
     entries: int
     start: int
@@ -78,11 +78,11 @@ class EntryWalk(NamedTuple):
 
 
 class SetDecoder(Protocol):
-    """What both decoders have."""
+    """The functions of kernel and reference."""
 
     def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
-        """Over whole entries that begin before ``until``; bytes that are no whole entry end
-        it without a fault. ``plain_only``: it stops before any other with a fault."""
+        """Over complete entries that begin before ``until``; an incomplete entry ends the walk
+        without a fault. ``plain_only``: a compressed entry ends it with a fault."""
 
     def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
         """All messages of all sets, as ``MESSAGES``. Raises BadRecord with the facts set,
@@ -90,7 +90,7 @@ class SetDecoder(Protocol):
 
 
 class UndecodableEntry(BadRecord):
-    """The error both decoders raise: indexes count from 0, ``position`` is a byte of the set."""
+    """Raised by kernel and reference: indexes count from 0, ``position`` is a byte of the set."""
 
     def __init__(
         self, what: str, *, set: int, record: int, position: int, fault: int, **facts: Any

@@ -1,9 +1,7 @@
-"""The slow, obvious decoder of message sets: the judge of what the kernel must give.
+"""The slow, obvious decoder of message sets, which the kernel must equal.
 
 One entry at a time, one field at a time. The first fault in reading order is raised, at the
-place where its entry begins.
-
-Rules: clarity before speed, no trick that the kernel also uses.
+position where its entry begins. Clarity before speed, and no trick that the kernel also uses.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class _Message(NamedTuple):
 
 
 class JafkaReference:
-    """See ``sets.SetDecoder``."""
+    """See ``layout.SetDecoder``."""
 
     def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
         raw = bytes(data)
@@ -63,41 +61,41 @@ class JafkaReference:
 
 def _messages(one: MessageSet, index: int) -> Iterator[_Message]:
     raw = bytes(one.data)
-    place = record = 0
-    while place < len(raw):
-        length, fault = _length(raw, place)
-        fault = fault or _kind(raw, place) or _checksum(raw, place, length)
+    start = record = 0
+    while start < len(raw):
+        length, fault = _length(raw, start)
+        fault = fault or _kind(raw, start) or _checksum(raw, start, length)
         if fault is not None:
-            raise bad_entry(fault, index, record, place)
-        value = raw[place + LENGTH_BYTES + HEADER_BYTES : place + LENGTH_BYTES + length]
+            raise bad_entry(fault, index, record, start)
+        value = raw[start + LENGTH_BYTES + HEADER_BYTES : start + LENGTH_BYTES + length]
         if one.is_packed:
             yield _Message(value, one.base_offset, one.first_position + record)
         else:
-            yield _Message(value, one.base_offset + place, 0)
+            yield _Message(value, one.base_offset + start, 0)
         record += 1
-        place += LENGTH_BYTES + length
+        start += LENGTH_BYTES + length
 
 
-def _length(raw: bytes, place: int) -> tuple[int, SetFault | None]:
-    if place + LENGTH_BYTES > len(raw):
+def _length(raw: bytes, position: int) -> tuple[int, SetFault | None]:
+    if position + LENGTH_BYTES > len(raw):
         return 0, SetFault.ENTRY_PAST_SET
-    length = int.from_bytes(raw[place : place + LENGTH_BYTES], "big", signed=True)
+    length = int.from_bytes(raw[position : position + LENGTH_BYTES], "big", signed=True)
     if length < HEADER_BYTES:
         return length, SetFault.ENTRY_TOO_SHORT
-    if place + LENGTH_BYTES + length > len(raw):
+    if position + LENGTH_BYTES + length > len(raw):
         return length, SetFault.ENTRY_PAST_SET
     return length, None
 
 
-def _kind(raw: bytes, place: int) -> SetFault | None:
-    magic, attributes = raw[place + LENGTH_BYTES], raw[place + LENGTH_BYTES + 1]
+def _kind(raw: bytes, position: int) -> SetFault | None:
+    magic, attributes = raw[position + LENGTH_BYTES], raw[position + LENGTH_BYTES + 1]
     if magic != MAGIC:
         return SetFault.UNKNOWN_MAGIC
     return SetFault.NOT_PLAIN if attributes & CODEC_MASK else None
 
 
-def _checksum(raw: bytes, place: int, length: int) -> SetFault | None:
-    payload = place + LENGTH_BYTES + HEADER_BYTES
+def _checksum(raw: bytes, position: int, length: int) -> SetFault | None:
+    payload = position + LENGTH_BYTES + HEADER_BYTES
     stored = int.from_bytes(raw[payload - 4 : payload], "big")
-    found = zlib.crc32(raw[payload : place + LENGTH_BYTES + length])
+    found = zlib.crc32(raw[payload : position + LENGTH_BYTES + length])
     return None if found == stored else SetFault.BAD_CHECKSUM

@@ -1,11 +1,11 @@
-"""Batches in a row as rows of numbers, so that nothing is made of each of them in Python.
+"""Consecutive batches as rows of numbers, so that Python creates no object for each batch.
 
-The kernel walks over whole v2 batches whose headers agree with each other, and fills a table:
-``BatchColumn`` names its columns. Where the walk ends, and where there is no kernel, whoever wants
-the rest looks at it entry by entry. ``Payloads`` takes such rows to the decoder: of batches
-that are not compressed the records are where the batch is, so no object stands for each.
+The kernel walks over complete v2 batches whose headers are consistent with each other, and fills a
+table: ``BatchColumn`` names its columns. After the end of the walk, the caller reads the rest
+entry by entry. ``Payloads`` passes such rows to the decoder: the records of uncompressed batches
+are read where they are.
 
-Rules: no decoding, no checksums. A row says what a header says, and that it is possible.
+No decoding and no checksums here: a row holds the values of a header that could be valid.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOG_APPEND = 0x08  # of its attributes
 
 
 class BatchColumn(IntEnum):
-    """``POSITION`` and ``END`` are bytes of what was walked over."""
+    """``POSITION`` and ``END`` count bytes from the first that was walked over."""
 
     POSITION = 0
     END = 1
@@ -43,8 +43,8 @@ class BatchColumn(IntEnum):
 
 
 class BatchRun(NamedTuple):
-    """``batches`` in a row: where the last of them ends, in bytes, and its last offset; before
-    the first, what was given. ``is_all``: no other whole entry comes behind them."""
+    """``batches`` were found; the last ends at byte ``end`` and offset ``last_offset``. Without a
+    batch these are the values that were passed in. ``is_all``: no complete entry follows."""
 
     batches: int
     end: int
@@ -53,7 +53,7 @@ class BatchRun(NamedTuple):
 
 
 class Payloads(Sequence[Payload]):
-    """What a decoder is to decode, in order; ``parts`` are payloads, or ``StoredBatches``."""
+    """The payloads to decode, in order; ``parts`` are payloads or ``StoredBatches``."""
 
     def __init__(self) -> None:
         self.parts: list[Payload | StoredBatches] = []
@@ -64,7 +64,7 @@ class Payloads(Sequence[Payload]):
         self._count += 1
 
     def extend(self, records: memoryview, heads: Heads, max_headers: int) -> None:
-        """Batches that are not compressed, as they lie in ``records``."""
+        """Uncompressed batches, as they are in ``records``."""
         self.parts.append(StoredBatches(records, heads, max_headers))
         self._count += len(heads)
 
@@ -87,7 +87,7 @@ class Payloads(Sequence[Payload]):
 
 
 class StoredBatches(NamedTuple):
-    """Batches that are not compressed."""
+    """Uncompressed batches."""
 
     records: memoryview
     heads: Heads
@@ -108,8 +108,8 @@ class StoredBatches(NamedTuple):
         )
 
     def table(self, address: int) -> Heads:
-        """The payloads as the kernel takes them: see ``payload_t``. ``address`` is where
-        ``records`` begin."""
+        """The payloads in the kernel's form: see ``payload_t``. ``address`` is that of
+        ``records``."""
         columns = self.heads.T
         stamped = (columns[BatchColumn.ATTRIBUTES] & LOG_APPEND) != 0
         found = np.zeros((len(self.heads), len(Payload._fields) + 2), np.int64)
@@ -129,5 +129,5 @@ class StoredBatches(NamedTuple):
 def no_batches(
     data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
 ) -> BatchRun:
-    """What is said where no kernel is: that entries are to be looked at one by one."""
+    """The reference's answer: the entries have to be read one by one."""
     return BatchRun(0, begin, last_offset, False)

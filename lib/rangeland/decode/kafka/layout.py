@@ -1,12 +1,12 @@
-"""What goes into a decoder, and what may be wrong with it.
+"""The input of the decoder of Kafka's records, and its faults.
 
-A payload is the record section of one v2 record batch, already checked and decompressed,
-with the few numbers of its header that its records are relative to; or messages of the
-formats before, 0 and 1, in a row. A fault is one way in which those bytes can contradict
-themselves; the numbers are shared with ``kernel.c``.
+A payload is the record section of one v2 record batch, verified and decompressed, with the few
+numbers of its header that its records are relative to; or a sequence of messages of the older
+formats 0 and 1. A fault is one way in which those bytes can be malformed; the numbers are shared
+with ``kernel.c``.
 
-Rules: no decoding here. Both decoders report the same fault for the same bytes: the first
-one in reading order, at the position where the offending field begins.
+No decoding here. Kernel and reference report the same fault for the same bytes: the first one in
+reading order, at the position where the offending field begins.
 """
 
 from __future__ import annotations
@@ -19,28 +19,27 @@ from rangeland.wire.memory_budget import HEADER_BYTES, MAX_BATCH_BYTES
 
 
 class RecordFormat(IntEnum):
-    """How records lie in a payload. Numbers as in ``messages.h``."""
+    """The format of the records in a payload. Numbers as in ``messages.h``."""
 
     PLAIN = 0
-    """Messages of format 0 or 1 as in the log: each says what its timestamp is."""
+    """Messages of format 0 or 1 as in the log: each has its own timestamp type."""
     PACKED = 1
-    """Such messages out of a wrapper, which says that for all of them."""
+    """Such messages from inside a wrapper, whose timestamp type applies to all of them."""
     BATCH = 2
     """The records of a v2 batch."""
 
 
 class Payload(NamedTuple):
-    """The decompressed records of ONE v2 batch, or messages in a row.
+    """The decompressed records of one v2 batch, or a sequence of messages.
 
     ``data`` is anything with the buffer protocol. All numbers are as on the wire, so they
-    fit in 64 signed bits. With ``append_timestamp_ms`` the broker stamped the batch: every
-    record takes that time, and its timestamp type is 1.
+    fit in 64 signed bits. With ``append_timestamp_ms`` the broker set the batch's time: every
+    record has that timestamp, and timestamp type 1.
 
-    Messages carry offsets and timestamps of their own: ``base_offset`` and
-    ``last_offset_delta`` only bound what may come out, ``offset_shift`` is added to each
-    offset. ``max_headers``: of all records together. A message of format 0 has no timestamp:
-    null, of type -1. A time that does not fit into 64 bits of microseconds is null too, and its
-    type stays."""
+    Messages carry their own offsets and timestamps: ``base_offset`` and ``last_offset_delta`` only
+    limit the valid offsets, ``offset_shift`` is added to each offset. ``max_headers`` is for all
+    records together. A message of format 0 has no timestamp: null, of type -1. A time that does
+    not fit in 64 bits of microseconds is null too, and keeps its type."""
 
     data: Any
     base_offset: int
@@ -54,7 +53,7 @@ class Payload(NamedTuple):
 
 
 class DecodedRecord(NamedTuple):
-    """What the reference makes of a record or message."""
+    """One record or message, as the reference decodes it."""
 
     offset: int
     timestamp_us: int | None
@@ -65,8 +64,8 @@ class DecodedRecord(NamedTuple):
 
 
 class MessageRun(NamedTuple):
-    """Plain ``messages`` of format 0 or 1 in a row: how many; ``end`` is where the next entry
-    begins, in bytes from the first. Offsets are as stored, -1 where there is no message."""
+    """How many consecutive uncompressed ``messages`` of format 0 or 1 there are; ``end`` is where
+    the next entry begins, in bytes from the first. Offsets are as stored, -1 without a message."""
 
     messages: int
     end: int
@@ -126,7 +125,7 @@ _REASONS = {
 
 
 class Malformed(Exception):
-    """Of the reference decoders, and never leaves them."""
+    """Internal to the reference decoders."""
 
     def __init__(self, fault: Fault, position: int) -> None:
         super().__init__(fault.reason)
@@ -135,7 +134,7 @@ class Malformed(Exception):
 
 
 class UndecodableRecord(BadRecord):
-    """The error both decoders raise: indexes count from 0, ``position`` is a byte of the
+    """The error of kernel and reference: indexes count from 0, ``position`` is a byte of the
     payload's data."""
 
     def __init__(

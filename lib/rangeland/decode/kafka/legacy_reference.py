@@ -1,12 +1,12 @@
-"""The slow, obvious reader of messages of the formats 0 and 1: the judge of ``messages.h``.
+"""The slow, obvious reader of messages of the formats 0 and 1, which ``messages.h`` must equal.
 
 A message is ``int64 offset | int32 length | uint32 crc | int8 magic | int8 attributes |
-int64 timestamp (magic 1) | int32 length, key | int32 length, value``. The length counts what
-follows it, the CRC-32 is of all that follows itself. One message at a time, one field at a
-time; those outside the wanted offsets are read as far as their offset.
+int64 timestamp (magic 1) | int32 length, key | int32 length, value``. The length counts the bytes
+after it, the CRC-32 covers everything after it. One message at a time, one field at a time;
+messages outside the wanted offsets are read as far as their offset.
 
-Rules: clarity before speed, no trick that the kernel also uses. Every fault is raised at the
-position where the offending field begins.
+Clarity before speed, and no trick that the kernel also uses. Every fault is raised at the position
+where the offending field begins.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
 
 
 def walk_messages(data: Any, max_bytes: int) -> MessageRun:
-    """Over whole plain messages with rising offsets, until ``max_bytes`` are passed. Whatever
-    is none ends it, and is not looked into."""
+    """Over complete uncompressed messages with rising offsets, until ``max_bytes`` are exceeded.
+    Anything else ends the walk unread."""
     raw = bytes(data)
     count, position, first, last = 0, 0, -1, -1
     while position < max_bytes and position + _PREFIX_BYTES + _LEAST_BYTES <= len(raw):
@@ -44,7 +44,7 @@ def walk_messages(data: Any, max_bytes: int) -> MessageRun:
 
 
 class MessageReader(Cursor):
-    """Of one payload of messages."""
+    """Reads one payload of messages."""
 
     def read_record(self) -> DecodedRecord | None:
         offset_position = self.position

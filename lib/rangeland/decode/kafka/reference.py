@@ -1,12 +1,12 @@
-"""The slow, obvious decoder: the judge of what the kernel must give.
+"""The slow, obvious decoder of Kafka's records, which the kernel must equal.
 
 One record at a time, one field at a time, in the order of Kafka's DefaultRecord: length,
 attributes, timestamp delta, offset delta, key, value, headers. All numbers but attributes
 are zigzag varints. Records outside the wanted offsets are checked as far as their offset
-and then hopped over. Messages of the formats before are read in ``messages_reference``.
+and then skipped. Messages of the older formats are read in ``legacy_reference``.
 
-Rules: clarity before speed, no trick that the kernel also uses. Every fault is raised at
-the position where the offending field begins.
+Clarity before speed, and no trick that the kernel also uses. Every fault is raised at the
+position where the offending field begins.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _headers_value(record: DecodedRecord) -> list[dict[str, object]] | None:
 
 
 class RecordReader(Cursor):
-    """Of one payload of a v2 batch."""
+    """Reads one payload of a v2 batch."""
 
     def read_record(self) -> DecodedRecord | None:
         self.end = self._read_record_end()
@@ -115,7 +115,7 @@ class RecordReader(Cursor):
     def _read_attributes(self) -> None:
         if self.position == self.end:
             raise Malformed(Fault.RECORD_TOO_SHORT, self.position)
-        # No attribute is defined, and Kafka's own reader looks at none.
+        # No attribute is defined, and Kafka's own reader ignores them.
         self.position += 1
 
     def _read_offset(self) -> int:

@@ -1,8 +1,8 @@
-/* Where v2 batches are, and what their headers say.
+/* Where v2 batches are, and the contents of their headers.
  *
- * Part of kernel.c, whose rules hold here too. Nothing behind a header is looked at: checksums,
- * codecs and records are for whoever opens a batch. What it must equal is the walk over entries
- * in dialects/kafka/entry_scan, which is what goes on where this ends. */
+ * Part of kernel.c, whose rules apply here too. Nothing after a header is read: checksums, codecs
+ * and records belong to the code that opens a batch. It must equal the walk over entries in
+ * dialects/kafka/entry_scan, which continues where this ends. */
 
 enum {
     V2_LENGTH_AT = 8,
@@ -18,7 +18,7 @@ enum {
     V2_HEAD_BYTES = 61,
 };
 
-/* The columns are named in batches.py. */
+/* The columns are named in decode/kafka/batch_table.py. */
 typedef struct {
     int64_t position, end, base_offset, last_offset, record_count, producer_id, attributes,
         base_timestamp_ms, max_timestamp_ms, crc;
@@ -52,9 +52,9 @@ INLINE int read_batch(const uint8_t *data, int64_t size, int64_t position, int64
     return 1;
 }
 
-/* Whole batches from the byte `begin` on, with offsets that rise above `last_offset` (-1: any) and
- * that the next entry does not contradict: at most `capacity`, or all where `table` is null.
- * `is_all`: nothing whole is behind them. What a batch says of itself must be possible. */
+/* Complete batches from the byte `begin` on, with offsets that rise above `last_offset` (-1: any) and
+ * that the next entry does not contradict: at most `capacity`, or all if `table` is null.
+ * `is_all`: no complete entry follows. The values of a header must be possible. */
 EXPORT void rangeland_walk_batches(const uint8_t *data, int64_t size, int64_t begin,
                                    int64_t last_offset, int64_t capacity, batch_t *table,
                                    batch_run_t *result) {

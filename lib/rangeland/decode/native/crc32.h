@@ -1,4 +1,4 @@
-/* CRC-32 as in zlib, and big-endian numbers. Part of kernel.c, whose rules hold here too. */
+/* CRC-32 as in zlib, and big-endian numbers. Part of kernel.c, whose rules apply here too. */
 
 typedef uint32_t crc_table_t[8][256];
 
@@ -14,7 +14,7 @@ INLINE uint32_t little32(const uint8_t *p) {
     return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
 }
 
-/* Made anew by each call: a few microseconds, and no state is kept. */
+/* Computed by each call: it takes a few microseconds, and no state is kept. */
 static void fill_crc_table(crc_table_t table) {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t crc = i;

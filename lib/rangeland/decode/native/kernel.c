@@ -1,21 +1,21 @@
 /* The fast decoder: records of all formats straight into Arrow buffers, in one call.
  *
  * Rules of this file:
- * - It must give what reference.py gives, for any bytes: the same rows, or the same fault
- *   at the same payload, record and position. Change the reference first, then this.
+ * - It must return what decode/kafka/reference.py returns, for any bytes: the same rows, or the
+ *   same fault at the same payload, record and position. Change the reference first, then this.
  * - Plain C11 with GCC's overflow builtins, no Python.h, no libc beyond memcpy: one build
  *   serves every Python version, and on Linux every libc. No state between calls, so any
- *   number of threads may be in here.
+ *   number of threads may call it at once.
  * - Every read is checked against the record or the payload, every write against a
- *   capacity that the caller gave. Data buffers have SLACK bytes after their capacity, so
+ *   capacity that the caller passed. Data buffers have SLACK bytes after their capacity, so
  *   that short fields can be copied as 16 bytes at once.
- * - One walk serves both passes: `rows` (all columns but headers, and how much the headers
- *   need) and `headers` (only called where some record has one). The compiler makes two
+ * - One walk serves both passes: `rows` (all columns but headers, and the memory that the headers
+ *   need) and `headers` (only called if some record has one). The compiler makes two
  *   functions of it.
- * - Struct layouts and FAULT numbers are mirrored in kernel.py and payload.py; raise
- *   KERNEL_ABI with any change of them, and of those in the files it includes.
- * What is here reads the records of v2 batches, batches.h finds those, messages.h reads the formats
- * before. sets.h has the message sets of the oldest format, stored.h the stored messages of RocketMQ. */
+ * - Struct layouts and FAULT numbers are mirrored in decode/kafka/kernel.py and layout.py; increase
+ *   KERNEL_ABI with any change of them, and of those in the included files.
+ * This file reads the records of v2 batches; batches.h finds the batches, messages.h reads the older
+ * formats, sets.h the message sets of Jafka, stored.h the stored messages of RocketMQ. */
 
 #include <stdint.h>
 
@@ -51,7 +51,7 @@ enum fault {
     PACKED_MESSAGE = 19,
     BAD_MESSAGE_CHECKSUM = 20,
     TOO_MANY_HEADERS = 21,
-    CAPACITY = 100, /* the caller's mistake, not the log's */
+    CAPACITY = 100, /* a mistake of the caller, not of the log */
 };
 
 typedef struct {
@@ -132,7 +132,7 @@ INLINE int read_bytes(const uint8_t **at, const uint8_t *end, const uint8_t **st
     return OK;
 }
 
-/* `room` is how much may be read at `from`; the target always has SLACK to spare. */
+/* `room`: how many bytes may be read at `from`; the target always has SLACK bytes after it. */
 INLINE void copy_bytes(uint8_t *to, const uint8_t *from, int64_t length, int64_t room) {
     if (length <= 16 && room >= 16)
         __builtin_memcpy(to, from, 16);
@@ -148,8 +148,8 @@ INLINE void set_all_bits(uint8_t *bits, int64_t count) {
     for (int64_t i = 0; i < (count + 7) / 8; i++) bits[i] = 0xff;
 }
 
-/* Whether there is such a time in microseconds. A producer may write any number of milliseconds,
- * so one that has none is null, and no fault. */
+/* Whether the time fits in 64 bits of microseconds. A producer may write any number of
+ * milliseconds, so a time that does not fit is null, not a fault. */
 INLINE int as_micros(int64_t ms, int64_t *out) {
     if (UNLIKELY(__builtin_mul_overflow(ms, (int64_t)1000, out))) {
         *out = 0;
@@ -273,7 +273,7 @@ INLINE int read_record(const uint8_t **at, const payload_t *batch, int64_t *last
 
     *at = p;
     if (UNLIKELY(p == end)) return RECORD_TOO_SHORT;
-    /* The attribute byte: none is defined, and Kafka's own reader looks at none. */
+    /* The attribute byte: no attribute is defined, and Kafka's own reader ignores it. */
     *at = ++p;
     if (UNLIKELY(fault = read_varlong(&p, end, &timestamp_delta, RECORD_TOO_SHORT))) return fault;
     *at = p;
@@ -355,7 +355,7 @@ INLINE int walk(const payload_t *payloads, int64_t count, int64_t from_offset,
 
 EXPORT int32_t rangeland_kernel_abi(void) { return KERNEL_ABI; }
 
-/* All columns but headers, whose number and sizes are only counted. */
+/* All columns but headers, which are only counted and measured. */
 EXPORT int32_t rangeland_decode_rows(const payload_t *payloads, int64_t count,
                                      int64_t from_offset, int64_t until_offset,
                                      const rows_t *rows, result_t *result) {
@@ -369,7 +369,7 @@ EXPORT int32_t rangeland_decode_rows(const payload_t *payloads, int64_t count,
     return fault;
 }
 
-/* The headers column, with capacities as counted by the pass over the rows. */
+/* The headers column, with the capacities that the pass over the rows has counted. */
 EXPORT int32_t rangeland_decode_headers(const payload_t *payloads, int64_t count,
                                         int64_t from_offset, int64_t until_offset,
                                         const headers_t *heads, result_t *result) {

@@ -1,23 +1,23 @@
 /* Messages of the log formats 0 and 1, straight into Arrow buffers.
  *
- * Part of kernel.c, whose rules hold here too; what it must equal is messages_reference.py. A
+ * Part of kernel.c, whose rules apply here too; it must equal decode/kafka/legacy_reference.py. A
  * message is `int64 offset | int32 length | uint32 crc | int8 magic | int8 attributes |
  * int64 timestamp (magic 1) | int32 length, key | int32 length, value`, where the length counts
- * what follows it and the CRC-32 is of what follows itself. */
+ * the bytes after it and the CRC-32 covers everything after it. */
 
 enum {
     MESSAGE_LENGTH_AT = 8,
     MESSAGE_PREFIX_BYTES = 12, /* offset and length */
     MESSAGE_CRC_BYTES = 4,
     MESSAGE_HEAD_BYTES = 6,  /* crc, magic, attributes */
-    MESSAGE_LEAST_BYTES = 14, /* and two lengths of nothing */
+    MESSAGE_LEAST_BYTES = 14, /* and two empty lengths */
     MESSAGE_CODEC_MASK = 7,
     MESSAGE_LOG_APPEND = 8,
 };
 
 enum form {
-    PLAIN = 0,  /* messages as they lie in the log: each says what its timestamp is */
-    PACKED = 1, /* out of a wrapper, which says it for all */
+    PLAIN = 0,  /* messages as in the log: each has its own timestamp type */
+    PACKED = 1, /* from inside a wrapper, whose timestamp type applies to all */
     BATCH = 2,  /* records of a v2 batch */
 };
 
@@ -27,8 +27,8 @@ typedef struct {
 
 #define LAST_OFFSET (INT64_MAX - 1)
 
-/* Whole plain messages with rising offsets, from the first byte on until `max_bytes` are passed:
- * how many, and where the first that is none of them begins. */
+/* Complete uncompressed messages with rising offsets, from the first byte on until `max_bytes` are
+ * exceeded: how many, and where the first entry begins that is not one of them. */
 EXPORT void rangeland_walk_messages(const uint8_t *data, int64_t size, int64_t max_bytes,
                                     run_t *result) {
     run_t run = {0, 0, -1, -1};
@@ -61,8 +61,7 @@ INLINE int read_field(const uint8_t **at, const uint8_t *end, const uint8_t **st
     return OK;
 }
 
-/* When it was, in microseconds, whether there is such a time, and what kind of time it is; -1: it
- * says nothing. */
+/* The timestamp in microseconds, whether it is valid, and its type; -1: it has none. */
 INLINE int read_stamp(const uint8_t **at, const uint8_t *end, const payload_t *set, int magic,
                       int attributes, int64_t *timestamp, int *is_there, int32_t *type) {
     *timestamp = 0;

@@ -1,13 +1,13 @@
 /* Stored messages of RocketMQ, straight into Arrow buffers.
  *
- * Part of kernel.c, whose rules hold here too; what it must equal is stored_reference.py.
- * A message says its whole length first and its place in its queue at a fixed byte; hosts are
- * of 4 or 16 bytes, by a flag. Properties are `key 1 value 2 key 1 value 2 ...`, the last 2 may
- * be missing. Bodies are copied as they are stored: which of them are packed, and how, is told
- * by `codecs`. With tags, whole messages that have none of them are hopped over; the message's
- * tag is its last property TAGS that has a value. A message that holds a batch of others ends
- * any walk: it takes up as many offsets as it holds messages. The struct layouts and fault
- * numbers are mirrored in stored_kernel.py and stored.py. */
+ * Part of kernel.c, whose rules apply here too; it must equal decode/rocketmq/reference.py.
+ * A message begins with its length and has its queue offset at a fixed byte; hosts have 4 or 16
+ * bytes, by a flag. Properties are `key 1 value 2 key 1 value 2 ...`, the last 2 may be missing.
+ * Bodies are copied as they are stored: `codecs` says which of them are compressed, and how. With
+ * tags, messages that have none of them are skipped; a message's tag is its last property TAGS
+ * that has a value. A message that holds a batch of others ends any walk: it has as many offsets
+ * as it holds messages. The struct layouts and fault numbers are mirrored in
+ * decode/rocketmq/kernel.py and layout.py. */
 
 enum {
     STORED_SMALLEST = 91, /* no body, no topic, no properties, hosts of four bytes */
@@ -56,7 +56,7 @@ typedef struct {
 } stored_t;
 
 typedef struct {
-    int64_t messages, end, last_offset; /* of all that were walked over */
+    int64_t messages, end, last_offset; /* of all messages of the walk */
     int64_t rows, packed, key_bytes, value_bytes, key_nulls;
     int64_t headers, header_key_bytes, header_value_bytes, header_value_nulls;
     int64_t rows_without_headers, keys_beyond_ascii, timestamp_nulls, born_nulls;
@@ -71,7 +71,7 @@ typedef struct {
 
 INLINE int32_t big16(const uint8_t *p) { return (int16_t)((uint16_t)p[0] << 8 | p[1]); }
 
-/* The length of a whole message at `at`; 0 where there is none. */
+/* The length of the complete message at `at`; 0 if there is none. */
 INLINE int stored_length(const uint8_t *at, int64_t room, int64_t *length) {
     *length = 0;
     if (room < 4) return OK;
@@ -93,7 +93,7 @@ INLINE int64_t copied(uint8_t *to, const uint8_t *from, const uint8_t *end, cons
     return end - from;
 }
 
-/* One property, `[from, end)`, whose key ends at `middle`, or at `end` where it has no value. */
+/* One property, `[from, end)`, whose key ends at `middle`, or at `end` if it has no value. */
 INLINE int put_property(const uint8_t *from, const uint8_t *middle, const uint8_t *end,
                         const uint8_t *limit, const stored_t *out, stored_sum_t *sum) {
     int64_t header = sum->headers;
@@ -144,7 +144,7 @@ static int has_tag(const uint8_t *at, const uint8_t *end, const stored_tags_t *t
     return 0;
 }
 
-/* All properties of one message, and its key: the last that is called KEYS. */
+/* All properties of one message, and its key: the last one named KEYS. */
 INLINE int put_properties(const uint8_t *at, const uint8_t *end, const uint8_t *limit,
                           const stored_t *out, stored_sum_t *sum) {
     int64_t row = sum->rows, before = sum->headers;
@@ -240,10 +240,10 @@ INLINE int put_stored(const uint8_t *at, int64_t length, int64_t offset, const u
     return OK;
 }
 
-/* Whole messages up to `until_offset`, of which those from `from_offset` on become rows if they
- * have one of the tags, where there are any. What is no whole message ends the walk. Without
- * `out` nothing is looked into. On a fault the message begins at `end`, and is at the offset
- * `last_offset` if it says so itself. */
+/* Complete messages up to `until_offset`; those from `from_offset` on become rows if they have one
+ * of the tags, or if there are no tags. An incomplete message ends the walk. Without `out` messages
+ * are not read. On a fault the message begins at `end`, and `last_offset` is its offset if that is
+ * certain. */
 EXPORT int32_t rangeland_decode_stored(const uint8_t *data, int64_t size, int64_t from_offset,
                                        int64_t until_offset, const stored_tags_t *tags,
                                        const stored_t *out, stored_sum_t *result) {

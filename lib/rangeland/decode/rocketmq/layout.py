@@ -1,11 +1,11 @@
-"""Stored messages of RocketMQ: what their decoder gives, and what may be wrong with them.
+"""Stored messages of RocketMQ: the output of their decoder, and its faults.
 
-A pull brings whole messages of one queue, one behind the other, each with its place in the
-queue. The slow obvious functions are in ``stored_reference``, the fast ones in
-``stored_kernel``; both give the same for any bytes.
+A pull returns consecutive complete messages of one queue, each with its queue offset.
+``reference`` has the slow, obvious functions, ``kernel`` the fast ones; both return the same for
+any bytes.
 
-Rules: no decoding here. Decoders unpack no bodies: a packed one is a value as it is stored,
-and its row says how.
+No decoding here. Decoders do not decompress bodies: a compressed body is returned as it is stored,
+with its codec.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from rangeland.errors import BadRecord
 
 BORN_TIMESTAMP = pa.field("bornTimestamp", columns.TIMESTAMP.type)
 STORED = pa.schema([*columns.RECORDS, BORN_TIMESTAMP])
-"""Keys are the property KEYS, headers are all properties in their order, timestamps are those
-of the broker, null where they do not fit into 64 bits of microseconds."""
+"""The key is the property KEYS, headers are all properties in order, timestamps are those of the
+broker, null if they do not fit in 64 bits of microseconds."""
 
 NOT_PACKED = -1
 LOG_APPEND_TIME = 1
 
 SMALLEST = 91
-"""No body, no topic, no properties, hosts of four bytes."""
+"""Bytes of a message without body, topic and properties, with IPv4 hosts."""
 MAGIC_1, MAGIC_2 = 0xDAA320A7, 0xDAA320AB
 PACKED, BORN_V6, STORE_V6, INNER_BATCH = 0x1, 0x10, 0x20, 0x80
 NEED_UNWRAP, CODEC_BITS = 0x40, 0x700
-"""Brokers set the one together with INNER_BATCH, and clients a codec together with PACKED. No
-checksum covers them, so where they contradict each other a bit has been damaged."""
+"""Brokers set NEED_UNWRAP together with INNER_BATCH, and clients a codec together with PACKED. No
+checksum covers these bits, so a contradiction means that one of them is damaged."""
 KEYS, TAGS = b"KEYS", b"TAGS"
 
 
@@ -49,7 +49,7 @@ class StoredFault(IntEnum):
     BAD_CHECKSUM = 69
     TOO_LONG = 70
     CUT_SHORT = 72
-    """Ends a walk in silence; an error only where a broker gives whole messages alone."""
+    """Ends a walk without an error, unless brokers send complete messages only."""
     FLAGS = 73
 
     @property
@@ -58,7 +58,7 @@ class StoredFault(IntEnum):
 
     @property
     def is_inside(self) -> bool:
-        """Where the message begins and ends is not in doubt, and it takes up its offset."""
+        """The message's beginning, end and offset are certain."""
         return self not in _OF_A_WALK
 
 
@@ -72,19 +72,19 @@ _OF_A_WALK = (
 _REASONS = {
     StoredFault.TOO_SHORT: "its length is below that of its own fields",
     StoredFault.UNKNOWN_MAGIC: "its format (magic) is not known",
-    StoredFault.ORDER: "its offset is not behind that of the message before",
-    StoredFault.INNER: "it holds a batch, and of how many messages is not told",
-    StoredFault.FIELD_PAST: "a field in it is longer than its rest",
+    StoredFault.ORDER: "its offset is not after that of the message before",
+    StoredFault.INNER: "it holds a batch of an unknown number of messages",
+    StoredFault.FIELD_PAST: "a field in it is longer than the rest of the message",
     StoredFault.BAD_CHECKSUM: "the checksum of its body is wrong",
-    StoredFault.TOO_LONG: "bytes are left over behind its last field",
+    StoredFault.TOO_LONG: "it goes on after its last field",
     StoredFault.FLAGS: "its flags contradict each other",
     StoredFault.CUT_SHORT: "its length is beyond the end of its broker's answer",
 }
 
 
 class MessageWalk(NamedTuple):
-    """``messages`` were hopped over, and end at byte ``end``; the last is at ``last_offset``,
-    -1 where there is none. ``fault`` is why the walk did not go on, where it is one."""
+    """The walk passed ``messages``, which end at byte ``end``; the last is at ``last_offset``, -1
+    if there is none. ``fault``: why the walk stopped, if it was a fault."""
 
     messages: int
     end: int
@@ -93,9 +93,9 @@ class MessageWalk(NamedTuple):
 
 
 class DecodedMessages(NamedTuple):
-    """``batch`` has the columns ``STORED``. ``codecs``: for each row how its value is packed,
-    ``NOT_PACKED`` where it is not; None where no row is. ``walked``: all messages there were,
-    rows or not."""
+    """``batch`` has the columns ``STORED``. ``codecs``: for each row the compression of its value,
+    or ``NOT_PACKED``; None if no value is compressed. ``walked``: all messages, including those
+    that are not rows."""
 
     batch: pa.RecordBatch
     codecs: np.ndarray[Any, Any] | None
@@ -103,22 +103,22 @@ class DecodedMessages(NamedTuple):
 
 
 class StoredDecoder(Protocol):
-    """What both decoders have. Bytes that are no whole message end a walk without a
-    fault, a message that holds a batch of others with one."""
+    """The functions of kernel and reference. An incomplete message ends a walk without a fault, a
+    message that holds a batch of others with one."""
 
     def walk_stored(self, data: Any) -> MessageWalk: ...
 
     def decode_stored(
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
     ) -> DecodedMessages:
-        """Messages in ``[from_offset, until_offset)`` as rows, or those of them that have one
-        of the ``tags``; those before are not looked into. Raises BadRecord with the facts
-        offset (the message's own, or that of the one before where its own is in doubt),
-        position, fault (a number) and reason."""
+        """Messages in ``[from_offset, until_offset)`` as rows, or those of them that have one of
+        the ``tags``; earlier messages are not read. Raises BadRecord with the facts offset (the
+        message's own, or that of the one before if its own is uncertain), position, fault (a
+        number) and reason."""
 
 
 class UndecodableMessage(BadRecord):
-    """The error both decoders raise."""
+    """The error of kernel and reference."""
 
     def __init__(self, what: str, *, offset: int, position: int, fault: int, **facts: Any) -> None:
         super().__init__(what, **facts, offset=offset, position=position, fault=fault)

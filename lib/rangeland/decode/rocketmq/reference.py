@@ -1,8 +1,7 @@
-"""The slow, obvious decoder of stored messages: the judge of what the kernel must give.
+"""The slow, obvious decoder of stored messages, which the kernel must equal.
 
-One message at a time, one field at a time, in the order of the bytes.
-
-Rules: clarity before speed, no trick that the kernel also uses.
+One message at a time, one field at a time, in the order of the bytes. Clarity before speed, and no
+trick that the kernel also uses.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class _BadMessage(Exception):
 
 
 class RocketmqReference:
-    """See ``stored.StoredDecoder``."""
+    """See ``layout.StoredDecoder``."""
 
     def walk_stored(self, data: Any) -> MessageWalk:
         walk = _MessageWalk(bytes(data))
@@ -87,7 +86,7 @@ class RocketmqReference:
 
 
 class _MessageWalk:
-    """``start`` and ``end`` of the message last given, ``fault`` of the one behind it."""
+    """``start`` and ``end`` of the last message, ``fault`` of the one after it."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
@@ -127,24 +126,24 @@ class _MessageWalk:
 
 
 class _Fields:
-    """Reads one field after the other; none of them may pass the message's end."""
+    """Reads one field after the other; none may go past the end of the message."""
 
     def __init__(self, raw: bytes) -> None:
-        self.raw, self.place = raw, 0
+        self.raw, self.position = raw, 0
 
     def number(self, code: str) -> int:
         size = struct.calcsize(">" + code)
-        if self.place + size > len(self.raw):
+        if self.position + size > len(self.raw):
             raise _BadMessage(StoredFault.FIELD_PAST)
-        (value,) = struct.unpack_from(">" + code, self.raw, self.place)
-        self.place += size
+        (value,) = struct.unpack_from(">" + code, self.raw, self.position)
+        self.position += size
         return int(value)
 
     def some(self, length: int) -> bytes:
-        if length < 0 or self.place + length > len(self.raw):
+        if length < 0 or self.position + length > len(self.raw):
             raise _BadMessage(StoredFault.FIELD_PAST)
-        self.place += length
-        return self.raw[self.place - length : self.place]
+        self.position += length
+        return self.raw[self.position - length : self.position]
 
 
 def _message(raw: bytes, offset: int) -> _StoredMessage:
@@ -155,7 +154,7 @@ def _message(raw: bytes, offset: int) -> _StoredMessage:
     fields.number("i")  # queue id
     fields.number("i")  # flag
     fields.number("q")  # queue offset
-    fields.number("q")  # place in the commit log
+    fields.number("q")  # position in the commit log
     flags = fields.number("I")
     hosts = [16 if flags & bit else 4 for bit in (BORN_V6, STORE_V6)]
     if len(raw) < SMALLEST - 8 + sum(hosts):
@@ -166,14 +165,14 @@ def _message(raw: bytes, offset: int) -> _StoredMessage:
     fields.some(hosts[0] + 4)
     stored_ms = fields.number("q")
     fields.some(hosts[1] + 4)
-    fields.number("i")  # how often it was consumed anew
-    fields.number("q")  # of the prepared transaction
+    fields.number("i")  # how often it was consumed again
+    fields.number("q")  # offset of the prepared transaction
     body = fields.some(fields.number("i"))
     if zlib.crc32(body) & 0x7FFFFFFF != crc:
         raise _BadMessage(StoredFault.BAD_CHECKSUM)
     fields.some(fields.number("B" if magic == MAGIC_1 else "h"))  # topic
     properties = _properties(fields.some(fields.number("h")))
-    if fields.place != len(raw):
+    if fields.position != len(raw):
         raise _BadMessage(StoredFault.TOO_LONG)
     codec = flags >> 8 & 7 if flags & PACKED else NOT_PACKED
     key = _last(KEYS, properties)
@@ -181,7 +180,7 @@ def _message(raw: bytes, offset: int) -> _StoredMessage:
 
 
 def _properties(raw: bytes) -> list[Property]:
-    """In their order. One without a separator has a key and no value."""
+    """In order. A property without a separator has a key and no value."""
     found: list[Property] = []
     for part in raw.split(b"\x02"):
         key, separator, value = part.partition(b"\x01")
