@@ -9,7 +9,7 @@ ORDER = "id BIGINT, customer STRING, amount DECIMAL(12, 2)"
 
 
 def parsed(rows: DataFrame) -> DataFrame:
-    """Tombstones are dropped, and so counted as filtered. A value that is no such JSON gives
+    """Tombstones are dropped, and so counted as filtered. A value that is not such JSON gives
     nulls, not an error: one bad record must not stop the topic."""
     order = F.from_json(F.col("value").cast("string"), ORDER)
     return (

@@ -25,8 +25,8 @@ _REACHES_BACK = {"api.version.request": False, "broker.version.fallback": "0.8.2
 
 
 def reaching_back(version: str) -> dict[str, Any]:
-    """What a client must be told about a broker of ``version``: the oldest cannot be asked
-    what they know."""
+    """Client settings for a broker of ``version``: the oldest cannot be asked for the versions
+    that they support."""
     return dict(_REACHES_BACK) if version.startswith(_WITHOUT_VERSIONS) else {}
 
 

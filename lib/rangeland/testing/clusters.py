@@ -80,7 +80,7 @@ class LocalCluster(Startable, Generic[Name]):
 
     @property
     def running(self) -> list[Name]:
-        """The names of those whose process is there, paused ones too."""
+        """The names of running processes, including paused ones."""
         return [name for name, process in self._nodes.items() if process.running]
 
     def address(self, name: Name | None = None) -> str:
@@ -88,7 +88,7 @@ class LocalCluster(Startable, Generic[Name]):
         return f"127.0.0.1:{self.ports[self._named(name)]}"
 
     def process(self, name: Name | None = None) -> Process:
-        """Of one, for its pid, log and memory."""
+        """One process, for its pid, log and memory."""
         chosen = self._named(name)
         if chosen not in self._nodes:
             known = ", ".join(map(str, self._nodes)) or "none, it is not started"
@@ -100,11 +100,11 @@ class LocalCluster(Startable, Generic[Name]):
         self.process(name).kill()
 
     def stop(self, name: Name | None = None) -> None:
-        """SIGTERM: it says goodbye to the others and flushes."""
+        """SIGTERM: it leaves the cluster and flushes."""
         self.process(name).stop()
 
     def pause(self, name: Name | None = None) -> None:
-        """SIGSTOP: connections stay open and nothing is answered, as in a long collection."""
+        """SIGSTOP: connections stay open without responses, as in a long garbage collection."""
         self.process(name).pause()
 
     def resume(self, name: Name | None = None) -> None:

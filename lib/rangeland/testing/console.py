@@ -16,7 +16,7 @@ from rangeland.testing.client_library import TIMEOUT_S, joined
 
 SEPARATOR = "|"
 _TOOLS = "kafka-tools-4.1.0"
-"""For all brokers of the 4 line: what 4.4 needs of its own cannot be had."""
+"""For all brokers of version 4: the dependencies of 4.4's own tool are not available."""
 
 
 def write_lines(
@@ -36,7 +36,7 @@ def write_lines(
     command += [server, joined(bootstrap), "--topic", topic]
     command += ["--property", "parse.key=true", "--property", f"key.separator={SEPARATOR}"]
     command += ["--compression-codec", codec] if codec != "none" else []
-    # The oldest wait for no answer unless they are told to, and may end before all is sent.
+    # The oldest do not wait for responses by default, and may exit before everything is sent.
     command += ["--request-required-acks", "1"] if version.startswith(("0.8.", "0.9.")) else []
     text = "".join(f"{key}{SEPARATOR}{value}\n" for key, value in lines)
     done = subprocess.run(

@@ -50,7 +50,7 @@ log4j.appender.stdout.layout.ConversionPattern=%d %p %m (%c)%n
 
 
 class JafkaCluster(LocalCluster[int]):
-    """``zookeeper`` is ``host:port``, a chroot behind it or not, of a server that runs already.
+    """``zookeeper`` is the ``host:port`` of a running server, with or without a chroot.
 
     ``partitions`` is how many each topic has at each broker. ``properties`` go to every broker
     and win over the settings here."""

@@ -183,7 +183,7 @@ def produce(
     retry may write twice, as it may in the field; keep brokers whole where counts matter.
     ``version`` is the brokers', where they are too old to be asked for it."""
     settings = _settings(codec, batch_bytes, batch_records, linger_ms) | reaching_back(version)
-    # One request at a time: a retry behind a later one would change the order.
+    # One request at a time: a retry after a later one would change the order.
     settings |= {"enable.idempotence": True} if idempotent else {"max.in.flight": 1}
     settings["acks"] = acks
     writer = _Writer(bootstrap, topic, settings)

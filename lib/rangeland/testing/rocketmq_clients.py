@@ -48,7 +48,7 @@ class RocketmqClient(FrameClient):
         return self._answers.pop(request_id)
 
     def ask(self, request: Any, *, check: bool = True) -> Any:
-        """``check``: raises `Unreachable` for an answer that is no success."""
+        """``check``: raises `Unreachable` for a response that reports an error."""
         answer = self.receive(self.send(request))
         if check and isinstance(request, RemotingRequest) and answer.code != SUCCESS:
             why = f"{judge(answer.code).name}: {answer.remark}"

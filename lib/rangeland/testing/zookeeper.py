@@ -146,12 +146,12 @@ class ZooKeeperServer(Startable):
             client.set(path, content.encode())
 
     def remove(self, path: str) -> None:
-        """Removes a node and all below it, whoever made it."""
+        """Deletes a node and all below it, no matter who created it."""
         with _Visitor(self.address) as client:
             client.delete(path, recursive=True)
 
     def end_session(self, session: tuple[int, bytes]) -> None:
-        """Ends a session as its expiry would: what it held is gone, its client is told. A
+        """Ends a session as its expiry would: its nodes are deleted and its client is notified. A
         session is its id and its password."""
         with _Visitor(self.address, session):
             pass
