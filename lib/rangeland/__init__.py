@@ -7,6 +7,7 @@ package too, and have no need for most of it.
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rangeland.spark.spark_session import open_spark
 
 __version__ = "0.1.0"
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES = {
     "FrozenPlan": "rangeland.api",

@@ -31,10 +31,10 @@ def test_counts_of_several_tasks_are_added_and_offsets_named_once() -> None:
         (A, "piece", 1, 4),
         (B, "piece", 0, 100),
         (A, "piece", 1, 3),
-        (A, "twice", 9, 1),
-        (A, "twice", 7, 2),
-        (A, "twice", 9, 5),
-        (B, "strange", 3, 1),
+        (A, "duplicate", 9, 1),
+        (A, "duplicate", 7, 2),
+        (A, "duplicate", 9, 5),
+        (B, "outside", 3, 1),
     )
     assert _counted(table, {A: 3, B: 1, C: 2}) == {
         A: CountedRange((0, 7, 0), (7, 9), ()),

@@ -58,7 +58,7 @@ def test_some_topic_may_be_held_though_others_are_not() -> None:
 
 
 def test_rules_for_topics_that_a_job_does_not_read_are_refused() -> None:
-    with pytest.raises(JobFileError, match=r"policy\.topics\.audit-\.\*: expected topics of this"):
+    with pytest.raises(JobFileError, match=r"policy\.topics\.audit-\.\*: expected a topic of this"):
         policy("topics: [orders]")
 
 
