@@ -1,8 +1,8 @@
-"""What a broker's code means for whoever reads: the one vocabulary of all dialects.
+"""What a broker's error code means for the caller, in the same terms for all dialects.
 
-A dialect has a table of codes; its ``judge`` turns a number into a line of it, and the fetch
-loop turns the verdict there into a step or an error. No number of any protocol is known here,
-and no policy.
+A dialect has a table of codes; its ``judge`` turns a number into a line of that table, and the
+fetch loop turns the verdict in it into an action or an error. No protocol's numbers are known
+here, and no policy.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import Final
 
 
 class ErrorMeaning(Enum):
-    """What to do next, in one word. The value is for logs."""
+    """What to do next. The value is for logs."""
 
     OK = "ok"
     RETRY = "retry"
     """The same broker, after a pause: it is not ready, or was too slow."""
     FIND_LEADER = "find leader"
-    """Somebody else serves this now, or it is not known who: ask for the leader, or for the
-    group's coordinator, and go there."""
+    """Another broker serves this now, or it is unknown which one: find the leader, or the group's
+    coordinator, and ask there."""
     OUT_OF_RANGE = "out of range"
-    """The offset is not in the log: ask where the log begins and ends before judging."""
+    """The offset is not in the log: ask for the log start offset and the end before deciding."""
     CORRUPT = "corrupt"
-    """The broker itself cannot read what it stored, or refuses what was sent as damaged."""
+    """The broker cannot read its own log, or rejects the request as damaged."""
     RECREATED = "recreated"
-    """The log and the request have different topic ids: the topic was deleted and made again.
-    Look up its id and compare before calling anything lost."""
+    """The log and the request have different topic ids: the topic was deleted and created again.
+    Compare its current id before reporting a loss."""
     REJOIN = "rejoin"
-    """What a group member holds is void: join the group again before doing anything else."""
+    """The group membership is no longer valid: join the group again first."""
     UNSUPPORTED = "unsupported"
-    """This broker cannot do it in this way: a version, a format, a codec."""
+    """This broker does not support the request as it is: a version, a format, a codec."""
     REFUSED = "refused"
     """The same request would be refused again: rights, names, settings."""
     UNKNOWN = "unknown"
-    """The code says nothing about what to do, so it may pass: it is asked again, as RETRY is."""
+    """The code does not say what to do, so it may be temporary: retried, as RETRY is."""
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same request may succeed later without anybody changing anything."""
+        """Whether the same request may succeed later without any change."""
         return self in (ErrorMeaning.RETRY, ErrorMeaning.FIND_LEADER, ErrorMeaning.UNKNOWN)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a dialect's rows: those of the contract, and its own behind them."""
+"""The columns of a dialect's rows: those of all dialects, then its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rangeland.dialects.dialect import load_dialect
 
 
 def rows_of(dialect: str) -> pa.Schema:
-    """What ``read_slices`` gives, and what lands where no transform changes it. Raises
-    JobFileError for a dialect that is not there."""
+    """The columns that ``read_slices`` returns, and that land if no transform changes them. Raises
+    JobFileError for an unknown dialect."""
     capabilities = load_dialect(dialect).capabilities
     return row_schema(broker=capabilities.numbered_per_broker, extra=capabilities.columns)

@@ -1,4 +1,4 @@
-"""The bytes of an entry that cannot be decoded, out of a fetch: to be kept as they came."""
+"""The raw bytes of a fetched entry that cannot be decoded, for quarantine."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""One connection's state as a value: which requests are still unanswered, in their order.
+"""One connection's state as a value: the unanswered requests, in order.
 
-Bytes in, bytes out; whoever has the socket sends what comes out of here. Nothing is
-negotiated and nothing is said first: a connection is ready as soon as it stands. An answer
-carries no id, so it is the answer to the oldest request that has none yet; ids are counted
-here so that callers need not know.
+Bytes in, bytes out; the owner of the socket sends the returned frames. Nothing is negotiated: a
+connection is ready as soon as it is open. An answer carries no id, so it belongs to the oldest
+unanswered request; ids are counted here for the caller.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ class JafkaSession(ProtocolSession):
 
     @property
     def unanswered(self) -> int:
-        """Requests whose answers have not come."""
+        """The number of requests that have no answer yet."""
         return len(self._pending)
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
-        """The request's id and its frame. An answer is waited for, unless it is a Produce,
-        which has none. ``max_version`` says nothing: there are no versions."""
+        """The request's id and its frame. An answer is expected, except to a Produce.
+        ``max_version`` is ignored: there are no versions."""
         whole = frame(*encode_request(request))
         request_id = self._next_id
         self._next_id += 1
@@ -43,7 +42,7 @@ class JafkaSession(ProtocolSession):
 
     def decode(self, answer: memoryview) -> tuple[int, Any]:
         """The id of the oldest unanswered request and the value of a whole frame. Records in
-        it are slices of the frame. Raises RemoteProtocolError for an answer nobody waits for."""
+        it are slices of the frame. Raises RemoteProtocolError for an unexpected answer."""
         if not self._pending:
             raise RemoteProtocolError(
                 "an answer came that nothing was asked for",

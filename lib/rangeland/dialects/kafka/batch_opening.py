@@ -1,10 +1,10 @@
-"""Opens batches that lie in a row, many in one step: checksums, and what they have packed.
+"""Opens consecutive batches, many in one step: verifies checksums and decompresses.
 
-Nothing is made of a batch that is not compressed but a row of numbers, so that a log of small
-batches is read as fast as one of large ones. Markers are checked, and have nothing to unpack.
+An uncompressed batch becomes a row of numbers and nothing else, so that a log of small batches is
+read as fast as one of large batches. Markers are verified, and have nothing to decompress.
 
-Rules: pure functions of bytes. Whatever is wrong with a batch is said by the batch itself, as
-if it had been opened alone; the first that is to blame is the one that is raised.
+Pure functions of bytes. The error for a bad batch is the one it would raise if it were opened
+alone; the first bad batch is reported.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from rangeland.wire.memory_budget import HEADER_BYTES, RECORD_BYTES
 def open_run(
     run: BatchGroup, payloads: Payloads, max_bytes: int, max_batch_bytes: int
 ) -> tuple[int, int]:
-    """Adds what is in the batches to ``payloads``, up to the one with which ``max_bytes`` are
-    reached; none of them may take more than ``max_batch_bytes``. Gives how many have been looked
-    at, and what they take in memory: the bytes unpacked, and ``RECORD_BYTES`` for each record.
-    Raises BadRecord."""
+    """Adds the contents of the batches to ``payloads``, up to the one with which ``max_bytes`` are
+    reached; none may take more than ``max_batch_bytes``. Returns how many batches were opened and
+    the memory they take: the decompressed bytes, and ``RECORD_BYTES`` for each record. Raises
+    BadRecord."""
     if (run.heads[:, BatchColumn.ATTRIBUTES] & CODEC).any():
         return _open_packed(run, payloads, max_bytes, max_batch_bytes)
     return _open_stored(run, payloads, max_bytes, max_batch_bytes)
@@ -58,7 +58,7 @@ def _open_stored(
     for full in np.flatnonzero(
         heads[:, BatchColumn.RECORD_COUNT] > max_batch_bytes // RECORD_BYTES
     ):
-        run.entry(int(full)).payload(max_batch_bytes)  # says what is wrong with it
+        run.entry(int(full)).payload(max_batch_bytes)  # raises the error
     payloads.extend(records, heads[~is_control(heads)], max_batch_bytes // HEADER_BYTES)
     return len(heads), int(unpacked[len(heads) - 1])
 
@@ -77,7 +77,7 @@ def _open_packed(
             continue
         body = records[position + HEAD_BYTES : end]
         data = _unpacked(attributes & CODEC, body, count, max_batch_bytes)
-        if data is None:  # the entry says what is wrong with it
+        if data is None:  # the entry raises the error
             data = run.entry(taken - 1).payload(max_batch_bytes).data
         stamp = max_ms if attributes & LOG_APPEND else None
         one = Payload(data, base, base_ms, stamp, count, last - base, max_headers=max_headers)
@@ -89,7 +89,7 @@ def _open_packed(
 
 
 def _unpacked(codec: int, body: memoryview, count: int, max_bytes: int) -> Any:
-    """None where it cannot be. An empty batch keeps its codec and has no bytes to unpack."""
+    """None if it fails. An empty batch keeps its codec and has no bytes to decompress."""
     try:
         data = decompress(codec, body, max_bytes) if body else body
         check_records(count, len(data) if codec else 0, max_bytes)

@@ -1,12 +1,12 @@
-"""The codecs of Kafka's record batches, with a bound on what they may unpack to.
+"""The codecs of Kafka's record batches, with a limit on the decompressed size.
 
-Each codec first says how large the result can be at most, from the compressed bytes' own
-framing and without unpacking: snappy and gzip store a size, lz4 and zstd come in blocks of
-bounded size. Unpacking then goes into a buffer of that size and can never pass it. So a
-batch of a few bytes that unpacks to gigabytes is refused before memory is taken.
+Each codec first computes the largest possible result from the framing of the compressed bytes,
+without decompressing: snappy and gzip store a size, lz4 and zstd consist of blocks of limited
+size. Decompression then writes into a buffer of that size and cannot exceed it. So a batch of a few
+bytes that decompresses to gigabytes is refused before memory is allocated.
 
-Rules: pure functions of bytes; no offsets, no batches. Whatever the bytes, the result is a
-buffer or ``NotDecompressible``, which ``records`` turns into BadRecord with the batch's facts.
+Pure functions of bytes; no offsets, no batches. For any bytes the result is a buffer or
+``NotDecompressible``, which the callers turn into BadRecord with the facts of the batch.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 
 
 class NotDecompressible(Exception):
-    """The reason in words. Caught in ``records``."""
+    """The text is the reason. Callers turn it into BadRecord."""
 
 
 class CompressionCodec(NamedTuple):
-    """``bound``: the most bytes that can come out. ``unpack``: into a buffer of that size,
-    giving how many did. Both may raise what ``decompress`` turns into Undecodable."""
+    """``bound``: the largest possible decompressed size. ``unpack``: decompresses into a buffer of
+    that size and returns the number of bytes. Both may raise what ``decompress`` turns into
+    NotDecompressible."""
 
     name: str
     bound: Callable[[memoryview], int]
@@ -35,9 +36,9 @@ class CompressionCodec(NamedTuple):
 
 
 def decompress(codec: int, data: memoryview, max_bytes: int = MAX_BATCH_BYTES) -> Any:
-    """The unpacked records as a buffer; ``data`` itself where they are not compressed.
+    """The decompressed records as a buffer; ``data`` itself if they are not compressed.
 
-    ``codec`` is the number in the batch's attributes. Raises Undecodable."""
+    ``codec`` is the number in the batch's attributes. Raises NotDecompressible."""
     if codec == 0:
         return data
     if codec not in CODECS:
@@ -55,8 +56,8 @@ def decompress(codec: int, data: memoryview, max_bytes: int = MAX_BATCH_BYTES) -
 
 
 def check_records(records: int, unpacked_bytes: int, max_bytes: int) -> None:
-    """Raises Undecodable for more records than a batch may have. ``unpacked_bytes`` is 0 for one
-    that is not compressed: its bytes are there already."""
+    """Raises NotDecompressible for more records than a batch may have. ``unpacked_bytes`` is 0 for
+    an uncompressed batch, whose bytes are in memory already."""
     if (why := beyond(max_bytes, unpacked_bytes, records)) is not None:
         raise NotDecompressible(why)
 
@@ -65,7 +66,7 @@ def check_records(records: int, unpacked_bytes: int, max_bytes: int) -> None:
 
 
 def _gzip_bound(data: memoryview) -> int:
-    """The size in the trailer, which counts modulo 4 GiB; deflate makes at most 1032 of 1."""
+    """The size in the trailer, modulo 4 GiB; deflate expands by at most a factor of 1032."""
     (size,) = struct.unpack_from("<I", data, len(data) - 4) if len(data) >= 18 else (0,)
     return min(int(size), 1032 * len(data))
 
@@ -94,7 +95,7 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 
 def _snappy_bound(data: memoryview) -> int:
     """A raw block begins with its size. Java's clients frame raw blocks (xerial), others
-    send one. A block of n bytes makes at most 22 n, whatever it says."""
+    send one. A block of n bytes expands to at most 22 n, whatever its size field contains."""
     blocks = _xerial_blocks(data) if _is_xerial(data) else [data]
     return sum(min(cramjam.snappy.decompress_raw_len(block), 22 * len(block)) for block in blocks)
 
@@ -135,15 +136,15 @@ def _lz4_bound(data: memoryview) -> int:
 
 
 def _lz4_unpack(data: memoryview, buffer: pa.Buffer) -> int:
-    """Producers' frames are plain ones: whatever is not, or is damaged, is left to the library's
-    decoder of frames, which takes half as long again as that of blocks."""
+    """Producers write plain frames: all others, and damaged ones, are left to the library's frame
+    decoder, which takes 50 % longer than its block decoder."""
     written = _lz4_plain_unpack(data, memoryview(buffer).cast("B"))
     return int(cramjam.lz4.decompress_into(data, buffer)) if written is None else written
 
 
 def _lz4_plain_unpack(data: memoryview, target: memoryview) -> int | None:
-    """A frame of independent blocks, without sizes and checksums but that of its head; None for
-    any other."""
+    """Decodes a frame of independent blocks without sizes and checksums, apart from that of its
+    header; None for any other frame."""
     largest = _LZ4_PLAIN_HEADS.get(bytes(data[:7]))
     if largest is None:
         return None
@@ -167,8 +168,8 @@ def _lz4_plain_unpack(data: memoryview, target: memoryview) -> int | None:
 
 
 def mend_lz4(data: memoryview) -> memoryview:
-    """The frame with the right checksum of its descriptor. Producers of format 0 took it over
-    the magic number too, which no decoder accepts; the message's own checksum guards it."""
+    """The frame with a correct descriptor checksum. Producers of format 0 included the magic number
+    in it, which no decoder accepts; the message's own checksum protects it."""
     descriptor_at = 4
     flags = data[descriptor_at] if len(data) > descriptor_at else 0
     at = descriptor_at + 2 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
@@ -222,7 +223,7 @@ _RAW, _RLE = 0, 1
 
 
 def _zstd_bound(data: memoryview) -> int:
-    """The sum over blocks of all frames: raw and repeated blocks say their size, compressed
+    """The sum over blocks of all frames: raw and repeated blocks store their size, compressed
     ones hold at most 128 KiB. The frame's own content size is optional and adds nothing."""
     position = bound = 0
     while position < len(data):

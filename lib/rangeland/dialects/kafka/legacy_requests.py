@@ -1,11 +1,10 @@
-"""What a request must become before an older broker is asked it.
+"""How a request must be changed for older versions of it.
 
-Most of what older versions lack is left out by the declarations. Here is what would be wrong
-rather than absent: a topic that is asked for by its name comes into being where the broker is
-set to make it, and only from Metadata 4 on can it be told not to. So before that all topics
-are asked for, and who asked picks his own. Brokers without transactions know no isolation:
-all that is in their logs is committed. Offsets asked for in version 0 are those of segments,
-and as many are given as are asked for.
+The declarations leave out most of what older versions lack. Here are the fields that would have a
+wrong effect: a metadata request for a topic by name creates the topic if the broker is configured
+to, and only version 4 can turn that off. So before version 4 all topics are requested, and the
+caller picks its own. Brokers without transactions have no isolation level: everything in their logs
+is committed. ListOffsets version 0 returns the offsets of segments, as many as are requested.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MAX_SEGMENTS: Final = 1 << 20
 
 
 def fitted(request: Any, version: int) -> Any:
-    """The request as it may be sent in ``version``, which may be the one that was given."""
+    """The request as it may be sent in ``version``, possibly unchanged."""
     fit = _FITS.get(type(request))
     return request if fit is None else fit(request, version)
 

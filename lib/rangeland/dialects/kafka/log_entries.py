@@ -1,10 +1,10 @@
 """What an entry of a Kafka log is, and the v2 batch among them: its header, and how it is opened.
 
-Checksum and decompression wait until an entry is opened, which many never are (before the
-wanted offsets, aborted).
+Checksum and decompression wait until an entry is opened; entries before the wanted offsets and
+aborted ones never are.
 
-Rules: pure functions of bytes. Whether a batch is what its neighbours allow is said in
-``batches``; what becomes of its offsets is decided in ``records``.
+Pure functions of bytes. ``entry_scan`` decides whether a batch is consistent with its neighbours,
+``records`` decides how its offsets are classed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _TRANSACTIONAL = 0x10
 
 
 class LogEntry(Protocol):
-    """One entry of a log: what must be known before it is opened. ``last_offset`` counts
-    offsets that a cleaner has emptied; ``record_count`` does not. Of a wrapper only
-    ``last_offset`` is known: whoever asks for the others opens it, and may get BadRecord."""
+    """One entry of a log, and what is known before it is opened. ``last_offset`` includes compacted
+    offsets; ``record_count`` does not. Of a wrapper only ``last_offset`` is known: reading the
+    other properties opens it, and may raise BadRecord."""
 
     @property
     def base_offset(self) -> int: ...
@@ -67,8 +67,8 @@ class BatchV2(NamedTuple):
     transactional: bool
     control: bool
     after: int | None = None
-    """Where the next entry begins, if the header does not say its own end for certain: that it
-    does is known once the checksum is right."""
+    """Where the next entry begins, if the end in the header is uncertain; a correct checksum makes
+    it certain."""
 
     def check(self) -> None:
         found = crc32c(self.stored[CHECKED:])
@@ -84,7 +84,7 @@ class BatchV2(NamedTuple):
             )
 
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
-        """An empty batch keeps its codec and has no bytes to unpack."""
+        """An empty batch keeps its codec and has no bytes to decompress."""
         self.check()
         header, body = self.header, self.stored[BATCH_V2.size :]
         codec = header.attributes & CODEC
@@ -105,13 +105,13 @@ class BatchV2(NamedTuple):
         )
 
     def bad(self, why: str, after: int | None = None, **facts: Any) -> BadRecord:
-        """``after``: where it ends, if not where it says."""
+        """``after``: where it ends, if not where its header says."""
         after = self.last_offset + 1 if after is None else after
         return bad_batch(self.base_offset, why, next_offset=after, **facts)
 
 
 def batch_of(stored: memoryview, header: BatchHeader | None = None) -> BatchV2:
-    """As its header says, whatever that is."""
+    """The batch as its header describes it, unverified."""
     header = header or BATCH_V2.read(stored)
     return BatchV2(
         header,

@@ -1,7 +1,7 @@
-"""What Kafka tells of a log's past and future: leader epochs, and what retention allows.
+"""A log's leader epochs, cleanup policy and retention.
 
 Pure. An epoch counts the leaders of a partition: it grows with each election, so records that
-a new leader never had show as an epoch that ends too early. Batches carry it in their header;
+a new leader never received show as an epoch that ends too early. Batches carry it in their header;
 metadata has it from 2.1 on.
 """
 
@@ -25,7 +25,7 @@ RETENTION = (CLEANUP, "retention.ms", "retention.bytes")
 def ask_epochs(
     leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
 ) -> list[Question]:
-    """One request for all partitions; all must be led by the broker that is asked."""
+    """One request for all partitions, which must all be led by the same broker."""
     topics: dict[str, list[m.EpochPartition]] = {}
     for partition, epoch in epochs.items():
         current = leaders[partition].epoch
@@ -41,7 +41,7 @@ def ask_epochs(
 
 
 def read_epochs(answers: Sequence[m.OffsetForLeaderEpochResponse]) -> dict[Partition, int]:
-    """Where the epochs end. Those that the broker does not tell are left out."""
+    """The end offsets of the epochs, without those that the broker does not report."""
     return {
         Partition(topic.topic, part.partition): part.end_offset
         for answer in answers
@@ -90,7 +90,7 @@ def read_cleanup(answers: Sequence[m.DescribeConfigsResponse]) -> CleanupPolicy:
 
 
 def read_retention(answers: Sequence[m.DescribeConfigsResponse]) -> dict[str, Retention]:
-    """Of those topics that this client may ask about."""
+    """Without the topics that this client may not describe."""
     return {
         found.resource_name: _retention({c.name: c.value for c in found.configs})
         for answer in answers

@@ -1,4 +1,4 @@
-"""Which open transaction holds a partition's readers back. Pure."""
+"""Which open transaction holds back a partition's last stable offset. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rangeland.model import OpenTransaction, Partition
 
 
 def ask_transactions(partitions: Collection[Partition]) -> list[Question]:
-    """One request for all partitions; all must be led by the broker that is asked."""
+    """One request for all partitions, which must all be led by the same broker."""
     topics: dict[str, list[int]] = {}
     for partition in sorted(partitions):
         topics.setdefault(partition.topic, []).append(partition.number)
@@ -26,7 +26,7 @@ def ask_transactions(partitions: Collection[Partition]) -> list[Question]:
 def read_transactions(
     answers: Sequence[m.DescribeProducersResponse],
 ) -> dict[Partition, OpenTransaction]:
-    """The one that began first in each partition."""
+    """The open transaction that began first, by partition."""
     found: dict[Partition, OpenTransaction] = {}
     for topic in (topic for answer in answers for topic in answer.topics):
         for part in topic.partitions:

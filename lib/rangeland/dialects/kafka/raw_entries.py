@@ -1,7 +1,7 @@
-"""The bytes of an entry that cannot be decoded, out of a fetch: to be kept as they came.
+"""The raw bytes of a fetched entry that cannot be decoded, for quarantine.
 
-They are found by the offsets of the walk, which need nothing of the entry but its header, and
-not even that: it begins where what is before it ends.
+They are found by walking over offsets, which needs at most the header of the entry: it begins
+where the entry before it ends.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def cut_out(
     until: int,
     context: FetchContext = NO_CONTEXT,
 ) -> memoryview:
-    """The whole entries of ``records`` that hold offsets of ``[first, until)``. The bytes say
-    their offsets themselves: ``from_offset`` is for dialects whose bytes do not."""
+    """The complete entries of ``records`` with offsets in ``[first, until)``. The bytes contain
+    their offsets; ``from_offset`` is for dialects whose bytes do not."""
     begins = ends = _begin(records, first, context)
     for start, end in spans(records[begins:]):
         if start > 0 and first_of(records, begins + start) >= until:
@@ -35,6 +35,6 @@ def _begin(records: memoryview, first: int, context: FetchContext) -> int:
             if entry.last_offset >= first:
                 return position
             begins = end
-    except BadRecord:  # it is the one
+    except BadRecord:  # this is the bad entry
         pass
     return begins

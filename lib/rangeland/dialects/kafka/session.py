@@ -1,13 +1,13 @@
-"""One connection's state as a value: versions, correlation ids, what is still unanswered.
+"""One connection's state as a value: versions, correlation ids, unanswered requests.
 
-Bytes in, bytes out; whoever has the socket sends what comes out of here. The order is: send
+Bytes in, bytes out; the owner of the socket sends the returned frames. The order is: send
 ``open``, give the answer to ``negotiated``, send what it returns as long as it returns
 something, then ``encode`` and ``decode``. A broker that is too old to be asked (0.8 closes the
-connection, 0.9 says nothing) is assumed to speak ``WITHOUT_API_VERSIONS``.
+connection, 0.9 does not answer) is assumed to speak ``WITHOUT_API_VERSIONS``.
 
 A version is the highest that both sides have: the lower of the two maxima, checked against
-both minima. Brokers of the 4 line list Produce from version 0 and close the socket on 0 to 2;
-since ours begins at 3, their lower bound is never relied on.
+both minima. Kafka 4 lists Produce from version 0 on but closes the connection on 0 to 2; ours
+begins at 3, so its lower bound does not matter.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SOFTWARE_VERSION: Final = __version__
 
 UNSUPPORTED_VERSION: Final = 35
 FIRST_ASKED: Final = 3
-"""Known since 2.4. Version 4 says nothing more about versions, and fewer brokers have it."""
+"""Supported since 2.4. Version 4 adds nothing about versions, and fewer brokers have it."""
 
 WITHOUT_API_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     0: (0, 0),
@@ -81,16 +81,16 @@ class KafkaSession(ProtocolSession):
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """What the broker takes: key to (min, max), inclusive; empty before it is known."""
+        """The broker's versions, by key: (min, max), inclusive; empty until known."""
         return self._versions or {}
 
     @property
     def unanswered(self) -> int:
-        """Requests whose answers have not come."""
+        """The number of requests that have no answer yet."""
         return len(self._pending)
 
     def open(self) -> bytes:
-        """The frame that asks which versions the broker takes."""
+        """The frame that asks for the versions that the broker supports."""
         return self._ask_versions(FIRST_ASKED)
 
     def negotiated(self, answer: memoryview) -> bytes | None:
@@ -123,20 +123,19 @@ class KafkaSession(ProtocolSession):
         return None
 
     def skip_opening(self) -> bytes:
-        """A broker before 0.10 does not say which versions it takes. It answers a fetch of
-        nothing."""
+        """A broker before 0.10 does not report its versions. It answers an empty fetch."""
         self._pending.clear()
         self.assume(WITHOUT_API_VERSIONS)
         nothing = FetchRequest(max_wait_ms=0, min_bytes=0, topics=())
         return self._encode(nothing, 0)[1]
 
     def version_probe(self) -> bytes:
-        """Of no topics, in version 1. Brokers before 0.10 do not look at the version: it is all
-        topics to them, and they answer in version 0."""
+        """Metadata of no topics, in version 1. Brokers before 0.10 ignore the version: they take it
+        for all topics, and answer in version 0."""
         return self._encode(MetadataRequest(topics=()), 1)[1]
 
     def is_too_old(self, answer: memoryview) -> bool:
-        """By the version of the answer: in another than its own it makes no sense."""
+        """By the version of the answer: it can only be decoded in its own version."""
         correlation_id, pending, start = self._match(answer)
         if pending.request is not MetadataRequest:
             raise LocalProtocolError("an answer to another request was taken for the age")
@@ -149,7 +148,7 @@ class KafkaSession(ProtocolSession):
         return False
 
     def assume(self, versions: Mapping[int, tuple[int, int]]) -> None:
-        """Takes ``versions`` for the broker's: of one that cannot be asked, or was before."""
+        """Uses these versions, for a broker that cannot be asked or has been asked before."""
         self._versions = dict(versions)
 
     def choose(self, request: type[Any], max_version: int | None = None) -> int:
@@ -186,7 +185,7 @@ class KafkaSession(ProtocolSession):
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
         """The request's correlation id and its frame, in the version that ``choose`` gives.
 
-        Its answer is waited for from now on, so do not send a Produce without one."""
+        An answer is expected from now on, so do not send a Produce with acks=0."""
         if isinstance(request, BareToken):
             self._bare_id, self._next_id = self._next_id, self._next_id + 1
             return self._bare_id, frame(request.auth_bytes)
@@ -195,7 +194,7 @@ class KafkaSession(ProtocolSession):
 
     def decode(self, answer: memoryview) -> tuple[int, Any]:
         """The correlation id and the value of a whole frame. ``Records`` in it are slices of
-        the frame. Raises ``RemoteProtocolError`` for an answer that nobody waits for."""
+        the frame. Raises ``RemoteProtocolError`` for an unexpected answer."""
         if self._bare_id is not None:
             bare_id, self._bare_id = self._bare_id, None
             return bare_id, SaslAuthenticateResponse(error_code=0, auth_bytes=bytes(answer))

@@ -1,4 +1,4 @@
-"""The bytes of a message that cannot be decoded, out of a pull: to be kept as they came."""
+"""The raw bytes of a pulled message that cannot be decoded, for quarantine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def cut_out(
     until: int,
     context: FetchContext = NO_CONTEXT,
 ) -> memoryview:
-    """The messages with offsets in ``[first, until)``, and batches that hold one of them, up
-    to where the bytes cannot be walked over. Where messages are is known from the broker's
-    answer, or they say it themselves: ``from_offset`` is for dialects whose bytes do not."""
+    """The messages with offsets in ``[first, until)``, and batches that hold one of them, up to the
+    first bytes that cannot be walked over. Offsets are known from the broker's answer, or from the
+    messages; ``from_offset`` is for dialects whose bytes have none."""
     given = given_of(records, context)
     if not context.spans:
         return _walked(given.messages, first, until)
