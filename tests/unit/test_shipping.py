@@ -60,6 +60,7 @@ def test_the_zip_holds_the_package_and_its_kernel(out: Path) -> None:
     assert f"rangeland/decode/native/{native_library.library_name()}" in names
     assert {"rangeland/spark/executor_tasks.py", "pyspark_rangeland.py"} <= set(names)
     assert not [name for name in names if "__pycache__" in name or name.endswith(".c")]
+    assert not [name for name in names if name.startswith("rangeland/testing/")]
 
 
 def test_the_zip_of_the_same_files_has_the_same_bytes(out: Path) -> None:

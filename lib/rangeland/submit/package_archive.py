@@ -57,7 +57,7 @@ def make_zip(folder: Path) -> Path:
 
 
 def package_files() -> list[tuple[Path, str]]:
-    """The files of this package with their names in an archive."""
+    """The files of this package with their names in an archive. Test servers stay at home."""
     package = _package_folder()
     if not (package / NATIVE_FOLDER / library_name()).is_file():
         raise UsageError(
@@ -65,7 +65,12 @@ def package_files() -> list[tuple[Path, str]]:
             why="workers cannot decode records without it",
             do="Install the package with pip, or run lib/kernel_build.py in a checkout",
         )
-    found = files_below(package, "rangeland")
+    testing = package / "testing"
+    found = [
+        (path, name)
+        for path, name in files_below(package, "rangeland")
+        if not path.is_relative_to(testing)
+    ]
     source = package.with_name("pyspark_rangeland.py")
     return [*found, *([(source, source.name)] if source.is_file() else [])]
 
