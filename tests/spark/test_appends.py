@@ -127,7 +127,7 @@ def test_a_table_that_was_made_anew_while_a_run_was_reading_takes_no_commit(
     before = kernel.load(days)
     assert before is not None
     sql(f"CREATE OR REPLACE TABLE delta.`{days}` USING delta AS SELECT * FROM delta.`{days}`")
-    with pytest.raises(Conflict, match="created anew"):
+    with pytest.raises(Conflict, match="created again"):
         land(kernel, before, APPLICATION, 1, [prepared(days, "tuesday")])
 
 

@@ -157,7 +157,8 @@ def test_an_unknown_level_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_command_leaves_logging_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("rangeland")
+    before = (list(logger.handlers), logger.level)
     command_line.main(["status", "none.yaml", "--log-level", "debug"])
     capsys.readouterr()
-    assert not logging.getLogger("rangeland").handlers
-    assert logging.getLogger("rangeland").level == logging.NOTSET
+    assert (logger.handlers, logger.level) == before

@@ -191,7 +191,7 @@ def test_a_declaration_the_wire_cannot_hold_is_a_bug(wrong: type) -> None:
         decode(wrong, 0, b"")
 
 
-def test_ten_thousand_partitions_are_read_in_well_under_half_a_second() -> None:
+def test_reading_ten_times_as_many_partitions_takes_about_ten_times_as_long() -> None:
     partitions = tuple(
         MetadataPartition(
             error_code=0,
@@ -203,15 +203,22 @@ def test_ten_thousand_partitions_are_read_in_well_under_half_a_second() -> None:
         )
         for index in range(100)
     )
-    answer = MetadataResponse(
-        brokers=(MetadataBroker(node_id=1, host="h", port=9092),),
-        topics=tuple(
-            MetadataTopic(error_code=0, name=f"t{index}", partitions=partitions)
-            for index in range(100)
-        ),
-    )
-    data = encode(answer, 12)
-    began = time.process_time()
-    found = decode(MetadataResponse, 12, data)
-    assert time.process_time() - began < 0.5
-    assert found == answer
+
+    def seconds(topics: int) -> float:
+        answer = MetadataResponse(
+            brokers=(MetadataBroker(node_id=1, host="h", port=9092),),
+            topics=tuple(
+                MetadataTopic(error_code=0, name=f"t{index}", partitions=partitions)
+                for index in range(topics)
+            ),
+        )
+        data = encode(answer, 12)
+        taken = []
+        for _ in range(3):
+            began = time.process_time()
+            found = decode(MetadataResponse, 12, data)
+            taken.append(time.process_time() - began)
+            assert found == answer
+        return min(taken)
+
+    assert seconds(100) < 40 * seconds(10)
