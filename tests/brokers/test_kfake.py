@@ -26,7 +26,7 @@ def fake() -> Iterator[FakeCluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_record_comes_once_while_leaders_move_and_a_third_of_the_fetches_fail(
     fake: FakeCluster, seed: int
 ) -> None:

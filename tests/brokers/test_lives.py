@@ -123,6 +123,7 @@ def changed_since(
         ),
     ],
 )
+@pytest.mark.slow
 def test_records_that_an_unclean_election_took_are_truncated_though_the_log_has_grown_past_them(
     started: Callable[[], Cluster],
 ) -> None:
@@ -158,6 +159,7 @@ def test_records_that_an_unclean_election_took_are_truncated_though_the_log_has_
 
 
 @pytest.mark.parametrize(("count", "longer"), [(5, False), (50, True)])
+@pytest.mark.slow
 def test_a_topic_made_anew_on_brokers_without_topic_ids_is_recreated(
     old: KafkaZooKeeperCluster, count: int, longer: bool
 ) -> None:

@@ -93,6 +93,7 @@ def set_quota(settings: ClusterSettings, client: str, rate: float) -> None:
     assert [entry.error_code for entry in answer.entries] == [0]
 
 
+@pytest.mark.slow
 def test_a_broker_that_throttles_is_left_alone_for_as_long_as_it_says(
     kafka: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

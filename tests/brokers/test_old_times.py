@@ -63,6 +63,7 @@ def said_by_the_broker(cluster: KafkaZooKeeperCluster, time_ms: int) -> int | No
         return kafka.read_offsets(brokers.call_all(leader.address, questions))[P].offset
 
 
+@pytest.mark.slow
 def test_times_are_found_behind_segments_that_have_none(cluster: KafkaZooKeeperCluster) -> None:
     old = {"message.format.version": "0.9.0", "segment.bytes": SEGMENT_BYTES}
     cluster.create_topic(TOPIC, config=old)

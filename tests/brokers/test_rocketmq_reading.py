@@ -317,6 +317,7 @@ def test_only_committed_messages_of_transactions_are_read(
     assert found.counts == Counts(landed=3)
 
 
+@pytest.mark.slow
 def test_a_delayed_message_is_read_once_it_is_due(rocketmq: RocketmqCluster, topic: str) -> None:
     rocketmq.create_topic(topic, 1, ["broker-a"])
     run_clients("produce", rocketmq.servers[0], topic, "delayed", "2")

@@ -227,6 +227,7 @@ def test_queues_are_as_large_as_their_messages_not_as_those_of_other_topics(
         assert found[name] == pytest.approx(receipt.bytes_read, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_delayed_message_is_in_its_topic_only_when_it_is_due(
     rocketmq: RocketmqCluster, topic: str
 ) -> None:

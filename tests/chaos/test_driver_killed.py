@@ -22,7 +22,7 @@ PARTITIONS, COUNT, MORE = 4, 40_000, 500
 KILLS = [
     pytest.param(PLANNED, "landed", marks=pytest.mark.slow),
     pytest.param(READING, "landed", marks=pytest.mark.slow),
-    (WRITTEN, "landed"),
+    pytest.param(WRITTEN, "landed", marks=pytest.mark.slow),
     (PREPARED, "landed"),
     pytest.param(COMMITTED, "nothing", marks=pytest.mark.slow),
 ]

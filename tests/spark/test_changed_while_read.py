@@ -91,6 +91,7 @@ def test_rows_of_two_incarnations_are_never_committed_together(
     assert {bytes(row.value) for row in table_of(spark, table).collect()} == new
 
 
+@pytest.mark.slow
 def test_a_policy_that_skips_is_followed_in_the_same_run(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

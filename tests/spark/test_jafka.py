@@ -255,6 +255,7 @@ def places(ranges: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     ]
 
 
+@pytest.mark.slow
 def test_a_message_that_is_missing_is_noticed_and_landed_again(
     landed: Job, written: Written, spark: Any, table: str, sql: Sql
 ) -> None:

@@ -471,6 +471,7 @@ def test_planning_writes_nothing(kafka: KafkaCluster, spark: Any, topic: str, ta
 # --- frames ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_actions_on_one_frame_read_the_same_offsets(
     kafka: KafkaCluster, spark: Any, topic: str
 ) -> None:
@@ -487,6 +488,7 @@ def test_two_actions_on_one_frame_read_the_same_offsets(
     assert rows_of(again) == judged(kafka.bootstrap, [topic])
 
 
+@pytest.mark.slow
 def test_a_frame_is_bounded_by_its_options(kafka: KafkaCluster, spark: Any, topic: str) -> None:
     produced(kafka, topic, p0=20, p1=5)
     frame = (

@@ -195,6 +195,7 @@ def test_a_lost_segment_is_missing_and_a_policy_is_asked(
 
 @pytest.mark.usefixtures("harmed")
 @pytest.mark.parametrize(("first", "until"), [(5, 15), (10, 30), (15, 25), (25, 35)])
+@pytest.mark.slow
 def test_a_range_that_begins_or_ends_in_a_gap_has_lost_what_lies_in_it(
     cold: KafkaCluster, spark: Any, first: int, until: int
 ) -> None:

@@ -339,6 +339,7 @@ spark.hadoop.fs.s3a.secret.key {secret_key}
 """
 
 
+@pytest.mark.slow
 def test_the_command_needs_nothing_but_sparks_own_settings_and_shows_no_secret(
     kafka: KafkaCluster, topic: str, s3: S3Server, tmp_path: Path
 ) -> None:

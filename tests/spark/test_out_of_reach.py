@@ -101,6 +101,7 @@ def test_a_broker_that_dies_while_it_is_read_is_held_and_read_from_there_later(
     assert job_status.verify(job, spark, NoProgress()).is_well
 
 
+@pytest.mark.slow
 def test_a_partition_that_the_first_run_could_not_read_begins_where_that_run_did(
     pair: Pair, spark: Any, table: str
 ) -> None:

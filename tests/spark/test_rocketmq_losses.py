@@ -118,6 +118,7 @@ def test_a_landed_topic_that_is_deleted_has_vanished_and_one_made_anew_is_no_con
     assert landed_rows(spark, table) == sorted(written.rows)
 
 
+@pytest.mark.slow
 def test_a_topic_that_never_was_is_a_mistake_in_the_job_file(
     rocketmq: RocketmqCluster, topic: str, spark: Any, table: str
 ) -> None:
