@@ -156,6 +156,13 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
         redrive.settings_of(plan(ten(30)), cast(LandingTarget, target))
 
 
+def test_kept_bytes_are_decoded_by_the_tags_and_isolation_of_their_plan() -> None:
+    target = Keeping(kept(ten(0), 1))
+    wanted = replace(plan(ten(0)), tags=("A",), isolation=Isolation.READ_UNCOMMITTED)
+    settings = redrive.settings_of(wanted, cast(LandingTarget, target))
+    assert (settings.tags, settings.isolation) == (("A",), Isolation.READ_UNCOMMITTED)
+
+
 # --- from the log ------------------------------------------------------------------------------
 
 

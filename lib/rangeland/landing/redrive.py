@@ -233,7 +233,7 @@ def settings_of(plan: Plan, target: LandingTarget) -> ClusterSettings:
                 f"the quarantine has no bytes of {s}",
                 do="restore the folder _rangeland/quarantine beside the table's files",
             )
-    return ClusterSettings(plan.dialect, (), isolation=plan.isolation, kept=kept)
+    return ClusterSettings(plan.dialect, (), isolation=plan.isolation, tags=plan.tags, kept=kept)
 
 
 def _place_of(piece: Range | Slice) -> tuple[Partition, str, int]:
