@@ -33,7 +33,7 @@ STATIC = [
 ]
 FETCH = [PYTHON, "-m", "tests.fetch"]
 PURE = [[PYTHON, "-m", "pytest", "-q", "-n", "2", "-m", "not slow", *QUICK_RINGS]]
-SLOW_RINGS = ["property", "contract", "unit", "brokers", "chaos", "cluster", "airflow", "spark"]
+SLOW_RINGS = ["property", "brokers", "chaos", "cluster", "airflow", "spark"]
 
 
 RINGS = ["spark", "brokers", "cluster", "chaos"]
