@@ -94,7 +94,11 @@ def all_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redrive, "_why_not", lambda *about: "")
 
 
-JOB = SimpleNamespace(job="orders", application=APP, source=SimpleNamespace(dialect="kafka"))
+JOB = SimpleNamespace(
+    job="orders",
+    application=APP,
+    source=SimpleNamespace(dialect="kafka", max_batch_bytes=300 * MIB),
+)
 
 
 @pytest.mark.usefixtures("all_decodes")
@@ -148,19 +152,20 @@ def test_tasks_take_the_bytes_that_were_kept_last_of_their_own_slices() -> None:
         kept(ten(0), 1, 9, b"newer"), kept(ten(0), 1, 5, b"older"), kept(ten(50), 1), other_life
     )
     wanted = plan(Range(P0, 2, 4, "id"), Range(P0, 6, 10, "id"))
-    found = redrive.settings_of(wanted, cast(LandingTarget, target)).kept
+    found = redrive.settings_of(cast(Job, JOB), wanted, cast(LandingTarget, target)).kept
     assert found is not None
     assert {index: one.records for index, one in found.items()} == {0: b"newer", 1: b"newer"}
     assert target.read == [ten(0), ten(0)]
     with pytest.raises(StorageFailed, match="no bytes of"):
-        redrive.settings_of(plan(ten(30)), cast(LandingTarget, target))
+        redrive.settings_of(cast(Job, JOB), plan(ten(30)), cast(LandingTarget, target))
 
 
-def test_kept_bytes_are_decoded_by_the_tags_and_isolation_of_their_plan() -> None:
+def test_kept_bytes_are_decoded_as_their_plan_and_the_memory_budget_of_the_job_say() -> None:
     target = Keeping(kept(ten(0), 1))
     wanted = replace(plan(ten(0)), tags=("A",), isolation=Isolation.READ_UNCOMMITTED)
-    settings = redrive.settings_of(wanted, cast(LandingTarget, target))
+    settings = redrive.settings_of(cast(Job, JOB), wanted, cast(LandingTarget, target))
     assert (settings.tags, settings.isolation) == (("A",), Isolation.READ_UNCOMMITTED)
+    assert settings.max_batch_bytes == 300 * MIB
 
 
 # --- from the log ------------------------------------------------------------------------------

@@ -316,7 +316,7 @@ class PlanCommitter:
     def _cluster(self, plan: Plan) -> ClusterSettings:
         """Where a plan is read from: the log, or the bytes kept in quarantine."""
         if plan.kind is PlanKind.REDRIVE:
-            return settings_of(plan, self.target)
+            return settings_of(self.job, plan, self.target)
         cluster = replace(cluster_settings(self.job), isolation=plan.isolation, tags=plan.tags)
         cluster = with_cleanup(self.job, cluster, (s.partition.topic for s in plan.slices))
         if self.survey is not None:

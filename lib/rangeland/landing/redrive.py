@@ -118,7 +118,7 @@ def _ranges_in_force(
 def _why_not(job: Job, batch: QuarantinedBatch, isolation: Isolation) -> str:
     where = batch.range
     piece = Slice(0, where.partition, where.from_offset, where.until_offset)
-    settings = ClusterSettings(job.source.dialect, (), isolation=isolation, kept={0: batch.kept})
+    settings = _decode_settings(job, {0: batch.kept}, isolation)
     reached = where.from_offset
     try:
         for chunk in read_slices([piece], settings):
@@ -213,7 +213,7 @@ def _is_in(r: Range, partition: Partition, offset: int) -> bool:
     return r.partition == partition and r.from_offset <= offset < r.until_offset
 
 
-def settings_of(plan: Plan, target: LandingTarget) -> ClusterSettings:
+def settings_of(job: Job, plan: Plan, target: LandingTarget) -> ClusterSettings:
     """The settings with which tasks decode kept bytes. Of offsets that were kept more than once,
     the bytes kept last."""
     pieces = sorted(plan.slices, key=_place_of)
@@ -233,7 +233,26 @@ def settings_of(plan: Plan, target: LandingTarget) -> ClusterSettings:
                 f"the quarantine has no bytes of {s}",
                 do="restore the folder _rangeland/quarantine beside the table's files",
             )
-    return ClusterSettings(plan.dialect, (), isolation=plan.isolation, tags=plan.tags, kept=kept)
+    return _decode_settings(job, kept, plan.isolation, plan.tags)
+
+
+def _decode_settings(
+    job: Job,
+    kept: dict[int, QuarantinedBytes],
+    isolation: Isolation,
+    tags: tuple[str, ...] = (),
+) -> ClusterSettings:
+    """No broker is asked. The memory budget is the job's: a batch that was kept because it was
+    too large can be landed once the budget is raised."""
+    source = job.source
+    return ClusterSettings(
+        source.dialect,
+        (),
+        isolation=isolation,
+        tags=tags,
+        kept=kept,
+        max_batch_bytes=source.max_batch_bytes,
+    )
 
 
 def _place_of(piece: Range | Slice) -> tuple[Partition, str, int]:
