@@ -1,0 +1,202 @@
+"""Captures the JSON of every command and a plan file, from values with every field set.
+
+    python -m tests.golden.capture_answers
+
+Run it when a key is added, and review what has changed: nothing but additions may.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rangeland.delta.ledger.events import LossEvent
+from rangeland.delta.quarantine_table import QuarantinedBatch
+from rangeland.groups.backend import GroupMember
+from rangeland.groups.mirror_now import MirroredPartition, MirrorResult
+from rangeland.job.located_values import parse_job_text
+from rangeland.landing.adoption import AdoptResult
+from rangeland.landing.plan_file import write_plan_file
+from rangeland.landing.redrive import QuarantinedRange
+from rangeland.landing.redrive_result import RedriveResult
+from rangeland.model import (
+    Address,
+    Cluster,
+    Counts,
+    Isolation,
+    OpenTransaction,
+    Partition,
+    QuarantinedBytes,
+    Range,
+)
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.policy import LossKind
+from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.reached import PartitionReach
+from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
+from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
+from rangeland.queries.reached_check import ReachResult
+from rangeland.results import (
+    CheckResult,
+    Finding,
+    GroupStatus,
+    PartitionStatus,
+    PlanPreview,
+    RunResult,
+    Status,
+    VerifyResult,
+)
+from tests import answers as made
+
+FOLDER = Path(__file__).parent / "answers"
+P0, P1 = Partition("orders", 0), Partition("orders", 1, "broker-a")
+R0, R1 = Range(P0, 10, 30, "A", 300), Range(P1, 5, 9, None, 40)
+LOSS = LossEvent(
+    *("rangeland/orders", "orders", 4, R0, "expired", "skip", "it is too old", ""),
+    *(1_700_000_000_000, 1_700_000_000_001, "f00", 1),
+)
+
+
+def _plan(kind: PlanKind = PlanKind.RUN) -> Plan:
+    plan = made.a_plan([R0, R1], [made.a_loss(0, 10, 15)])
+    first, *others = plan.slices
+    return replace(
+        plan,
+        kind=kind,
+        application=kind.application("orders", "0123456789abcdef"),
+        slices=(replace(first, leader=Address("::1", 9092), is_urgent=True), *others),
+        checkpoint={P1: LogMark(9, None, -1), P0: LogMark(30, "A", 3, True)},
+        tags=("paid", "sent"),
+        cluster=Cluster("", ("b1:9092", "b2:9092")),
+    )
+
+
+def _preview(plan: Plan) -> PlanPreview:
+    draft = PlanDraft(
+        plan,
+        plan.ranges,
+        (Range(P0, 0, 10, "A"),),
+        (made.a_loss(3, 1, 2, LossKind.RECREATED),),
+        ("a note",),
+        (made.a_loss(1, 9_000, 9_500, LossKind.TRUNCATED),),
+        (RetentionRisk(P1, 5, 7, "the log is nearly full"),),
+        left_behind=(Range(P1, 0, 5),),
+    )
+    logs = [made.a_log(0, 0, 40), made.a_log(1, 0, 9)]
+    where = "file:/srv/lake/orders"
+    return PlanPreview(draft, "lake/orders", logs, 2, (plan,), 1.5, where, ReadSpeed(7, True))
+
+
+def _result() -> RunResult:
+    counts = Counts(landed=7, control=1, aborted=2, compacted=3, filtered=4, quarantined=1, lost=2)
+    return RunResult(
+        job="orders",
+        application="rangeland/orders",
+        sequence=4,
+        state="landed",
+        table="lake/orders",
+        table_version=9,
+        ranges=(RangeOutcome(R0, counts, ((10, 20),), "b1:9092"), RangeOutcome(R1, Counts(4))),
+        seconds=1.23456,
+        rows=11,
+        files=2,
+        bytes_written=4_000,
+        recovered=(3,),
+        already=(Range(P0, 0, 10, "A"),),
+        held=("orders/2 is held",),
+        warnings=("a warning",),
+        losses=(LOSS,),
+        replaced=ReplacedRange(1, 2, 3, 4),
+        passed_over=(Range(P1, 0, 5),),
+    )
+
+
+def _status() -> Status:
+    member = GroupMember("m-1", "rangeland", "h", frozenset({P1, P0}), True)
+    group = GroupStatus("g", "the coordinator", "stable", (member, GroupMember("m-2")), "")
+    whole = PartitionStatus(
+        *(P0, 15, 10, 20, 12, "b1:9092", ((0, 5), (12, 15)), 4_000, "m-1", LOSS),
+        *(5_020, 20, OpenTransaction(20, 7, 1, 123), 60_000),
+    )
+    return Status(
+        job="orders",
+        table="lake/orders",
+        table_version=9,
+        sequence=4,
+        partitions=(whole, PartitionStatus(P1, None, 10, 20)),
+        live_plans=(_plan(),),
+        recent=({"sequence": 12, "prepared_at_ms": 1_700_000_000_000, "landed": 33_985},),
+        group=group,
+        losses=(LOSS,),
+        warnings=("a warning",),
+    )
+
+
+def _verified() -> VerifyResult:
+    audit = Audit((R0,), (R1,), (R0,), (R1,), (R0,))
+    pieces = (LandedPiece(R0, 7), LandedPiece(R1, None, (), True))
+    return VerifyResult("orders", "t", 9, 2, pieces, audit, ("a.parquet",), 1.23456, (R1,))
+
+
+def _quarantined(why: str) -> QuarantinedRange:
+    kept = QuarantinedBytes(b"", (), "bad checksum")
+    leader = "b1:9092" if why else ""
+    batch = QuarantinedBatch(R0, "rangeland/orders", 4, "bad checksum", leader, 900, kept)
+    return QuarantinedRange(batch, Isolation.READ_COMMITTED, why)
+
+
+FOUND = Finding(
+    *(P0, 12, "landed", ("a.parquet", "b.parquet"), "orders", "rangeland/orders", 4, 9),
+    *("b1:9092", 1_700_000_000_123, R0, (("rangeland/orders/backfill/f00", 1),), "why"),
+)
+ANSWERS: dict[str, Callable[[], Any]] = {
+    "run": _result,
+    "run-nothing": lambda: RunResult("o", "rangeland/o", 0, "nothing", "t", None, (), 0.0),
+    **{f"plan-{kind}": lambda kind=kind: _preview(_plan(kind)) for kind in PlanKind},
+    "plan-least": made.a_preview,
+    "status": _status,
+    "status-least": lambda: Status("o", "t", None, 0, (), group=GroupStatus("g", why="refused")),
+    "status-no-group": made.a_status,
+    "check": made.a_check,
+    "check-failed": lambda: CheckResult("o", (("table", False, ""),), 73, "Conflict"),
+    "verify": _verified,
+    "find": lambda: FOUND,
+    "find-nothing": lambda: Finding(P1, 12, "not-landed"),
+    "redrive": lambda: RedriveResult("o", "t", (_quarantined("no key"),), 1.23456, _result()),
+    "redrive-dry": lambda: RedriveResult("o", "t", (_quarantined(""),), 1.23456),
+    "reached": lambda: ReachResult("o", 5, (PartitionReach(P1, "idle", 9, None),)),
+    "mirror": lambda: MirrorResult(
+        *("o", "g", "the coordinator", "mirrored"),
+        *((MirroredPartition(P0, 7, None, 7, 9), MirroredPartition(P1, 7, 8, 7, 6)), 1.23456),
+    ),
+    "adopt": lambda: AdoptResult("o", "t", 4, 9, (R0, R1)),
+}
+
+
+def answer(name: str) -> str:
+    return json.dumps(ANSWERS[name]().to_json(), indent=1) + "\n"
+
+
+def plan_file() -> str:
+    text = parse_job_text(made.JOB_YAML, "orders.yaml")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.json"
+        write_plan_file(path, _preview(_plan()), text)
+        return path.read_text(encoding="utf-8")
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name in ANSWERS:
+        (FOLDER / f"{name}.json").write_text(answer(name), encoding="utf-8")
+    (FOLDER / "plan-file.json").write_text(plan_file(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
