@@ -48,7 +48,7 @@ class QuotaAnswer:
     entity: Array[QuotaEntity]
 
 
-@message(key=49, versions=(0, 0), flexible_from=1, name="AlterClientQuotas")
+@struct
 class AlterClientQuotasResponse:
     throttle_time_ms: Int32
     entries: Array[QuotaAnswer]
@@ -69,13 +69,7 @@ class QuotaEntry:
     ops: Array[QuotaOp]
 
 
-@message(
-    key=49,
-    versions=(0, 0),
-    flexible_from=1,
-    name="AlterClientQuotas",
-    answer=AlterClientQuotasResponse,
-)
+@message(key=49, versions=(0, 0), flexible_from=1, answer=AlterClientQuotasResponse)
 class AlterClientQuotasRequest:
     entries: Array[QuotaEntry]
     validate_only: Bool

@@ -40,7 +40,7 @@ class Leaf:
     note: String | None = since(2, default=None, nullable_from=3)
 
 
-@message(key=77, versions=(1, 5), flexible_from=4, name="Tree")
+@message(key=77, versions=(1, 5), flexible_from=4)
 class Tree:
     height: Int32 = -1
     shade: Int8 = since(2, default=0)
@@ -52,12 +52,12 @@ class Tree:
     crown: Leaf | None = tagged(0, since=5, default=None)
 
 
-@message(key=78, versions=(0, 0), name="Wrong")
+@message(key=78, versions=(0, 0))
 class TagWithoutFlexibleVersion:
     label: String = tagged(0, since=0, default="")
 
 
-@message(key=79, versions=(0, 0), name="Wrong")
+@message(key=79, versions=(0, 0))
 class NullableStruct:
     leaf: Leaf | None = None
 

@@ -1,6 +1,6 @@
 """What messages are declared with: types, version ranges, tags. No bytes are read here.
 
-    @message(key=2, versions=(1, 10), flexible_from=6, name="ListOffsets")
+    @message(key=2, versions=(1, 10), flexible_from=6, answer=ListOffsetsResponse)
     class ListOffsetsRequest:
         replica_id: Int32 = -1
         isolation_level: Int8 = since(2, default=0)
@@ -64,9 +64,10 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
-    """What ``@message`` declared. ``versions`` is inclusive on both sides; ``flexible_from`` is the
-    first version with compact lengths and tagged fields, None if there is none. ``answer``
-    is the class of the answer, on requests."""
+    """What ``@message`` declared. ``name`` is that of the class, without "Request"; ``key`` is -1
+    for what is no request. ``versions`` is inclusive on both sides; ``flexible_from`` is the first
+    version with compact lengths and tagged fields, None if there is none. ``answer`` is the class
+    of the answer, on requests."""
 
     name: str
     key: int
@@ -103,33 +104,37 @@ def tagged(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(since, tagged))
 def struct(cls: type[T]) -> type[T]:
-    """A part of a message: a frozen, slotted dataclass that is built by keyword. Its versions
-    are those of the message it is in."""
+    """A part of a message, or the answer to a request: a frozen, slotted dataclass that is built
+    by keyword. Its versions are those of the message or of the request."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(since, tagged))
 def message(
     *,
-    key: int,
     versions: tuple[int, int],
-    name: str,
+    key: int = -1,
     flexible_from: int | None = None,
     answer: type[Any] | None = None,
 ) -> Callable[[type[T]], type[T]]:
-    """A whole message; ``spec_of`` returns what is declared here."""
-    spec = MessageSpec(name, key, versions, flexible_from, answer)
+    """A whole message, and the answer to it; ``spec_of`` returns what is declared here."""
 
     def declare(cls: type[T]) -> type[T]:
         made = struct(cls)
+        spec = MessageSpec(
+            cls.__name__.removesuffix("Request"), key, versions, flexible_from, answer
+        )
         setattr(made, _MESSAGE, spec)
+        if answer is not None:
+            setattr(answer, _MESSAGE, dataclasses.replace(spec, answer=None))
         return made
 
     return declare
 
 
 def spec_of(cls: type[Any]) -> MessageSpec:
-    """What ``@message`` declared for this class. Raises ``Bug`` if it is not a message."""
+    """What ``@message`` declared for this class. Raises ``Bug`` if it is not a message or the
+    answer to one."""
     spec = getattr(cls, _MESSAGE, None)
     if not isinstance(spec, MessageSpec):
         raise Bug(f"{cls.__name__} is not declared as a message")

@@ -76,7 +76,7 @@ _SIZE_BYTES: Final = PART_HEADER.position_of("error_code")
 # --- requests ---------------------------------------------------------------------------
 
 
-@message(key=0, versions=(0, 0), name="Produce")
+@message(key=0, versions=(0, 0))
 class ProduceRequest:
     """Has no answer. ``partition`` -1 leaves the choice to the broker."""
 
@@ -85,7 +85,7 @@ class ProduceRequest:
     messages: Records
 
 
-@message(key=1, versions=(0, 0), name="Fetch")
+@message(key=1, versions=(0, 0))
 class FetchRequest:
     topic: String
     partition: Int32
@@ -100,7 +100,7 @@ class MultiFetchRequest:
     parts: tuple[FetchRequest, ...]
 
 
-@message(key=4, versions=(0, 0), name="Offsets")
+@message(key=4, versions=(0, 0))
 class OffsetsRequest:
     """``time_ms`` may be ``LATEST_TIME`` or ``EARLIEST_TIME``. ``broker`` is who is asked, by
     name; no version sends it."""
@@ -161,7 +161,7 @@ class OffsetsResponse:
 Response = FetchResponse | MultiFetchResponse | OffsetsResponse
 
 
-@message(key=4, versions=(0, 0), name="Offsets")
+@message(key=4, versions=(0, 0))
 class _OffsetList:
     offsets: Array[Int64]
 

@@ -51,7 +51,7 @@ class FinalizedFeature:
     min_version_level: Int16
 
 
-@message(key=18, versions=(0, 4), flexible_from=3, name="ApiVersions")
+@struct
 class ApiVersionsResponse:
     """Source: ApiVersionsResponse.json. With error 35 the broker answers in version 0, whatever
     was asked. ``finalized_features_epoch`` -1: unknown."""
@@ -65,7 +65,7 @@ class ApiVersionsResponse:
     zk_migration_ready: Bool = tagged(3, since=3, default=False, ignorable=True)
 
 
-@message(key=18, versions=(0, 4), flexible_from=3, name="ApiVersions", answer=ApiVersionsResponse)
+@message(key=18, versions=(0, 4), flexible_from=3, answer=ApiVersionsResponse)
 class ApiVersionsRequest:
     """Source: ApiVersionsRequest.json. Brokers refuse a software name that is empty or has
     characters other than letters, digits, hyphen and dot."""
@@ -111,7 +111,7 @@ class MetadataTopic:
     topic_authorized_operations: Int32 = since(8, default=NOT_ASKED, ignorable=True)
 
 
-@message(key=3, versions=(0, 13), flexible_from=9, name="Metadata")
+@struct
 class MetadataResponse:
     """Source: MetadataResponse.json. The order of brokers, topics and partitions means nothing."""
 
@@ -132,7 +132,7 @@ class MetadataRequestTopic:
     name: String | None = since(0, default=None, nullable_from=10)
 
 
-@message(key=3, versions=(0, 13), flexible_from=9, name="Metadata", answer=MetadataResponse)
+@message(key=3, versions=(0, 13), flexible_from=9, answer=MetadataResponse)
 class MetadataRequest:
     """Source: MetadataRequest.json. ``topics`` None: all topics; before version 1 that was an
     empty array, which now means none.
@@ -159,7 +159,7 @@ class Coordinator:
     error_message: String | None = None
 
 
-@message(key=10, versions=(0, 6), flexible_from=3, name="FindCoordinator")
+@struct
 class FindCoordinatorResponse:
     """Source: FindCoordinatorResponse.json. Up to version 3 the answer is one coordinator in
     the message itself, from 4 on ``coordinators`` has one for every key."""
@@ -173,9 +173,7 @@ class FindCoordinatorResponse:
     coordinators: Array[Coordinator] = since(4, default=())
 
 
-@message(
-    key=10, versions=(0, 6), flexible_from=3, name="FindCoordinator", answer=FindCoordinatorResponse
-)
+@message(key=10, versions=(0, 6), flexible_from=3, answer=FindCoordinatorResponse)
 class FindCoordinatorRequest:
     """Source: FindCoordinatorRequest.json. ``key_type`` 0 group, 1 transaction, 2 share group."""
 
@@ -215,7 +213,7 @@ class LogDir:
     usable_bytes: Int64 = since(4, default=-1, ignorable=True)
 
 
-@message(key=35, versions=(0, 4), flexible_from=2, name="DescribeLogDirs")
+@struct
 class DescribeLogDirsResponse:
     """Source: DescribeLogDirsResponse.json. Without the right to describe the cluster there is
     an error code from version 3 on, and before that only an empty list."""
@@ -231,9 +229,7 @@ class DescribableLogDirTopic:
     partitions: Array[Int32]
 
 
-@message(
-    key=35, versions=(0, 4), flexible_from=2, name="DescribeLogDirs", answer=DescribeLogDirsResponse
-)
+@message(key=35, versions=(0, 4), flexible_from=2, answer=DescribeLogDirsResponse)
 class DescribeLogDirsRequest:
     """Source: DescribeLogDirsRequest.json. ``topics`` None: all topics on this broker."""
 

@@ -42,7 +42,7 @@ class DescribedResource:
     configs: Array[DescribedConfig]
 
 
-@message(key=32, versions=(0, 4), flexible_from=4, name="DescribeConfigs")
+@struct
 class DescribeConfigsResponse:
     """Source: DescribeConfigsResponse.json."""
 
@@ -59,13 +59,7 @@ class ConfigResource:
     configuration_keys: Array[String] | None
 
 
-@message(
-    key=32,
-    versions=(0, 4),
-    flexible_from=4,
-    name="DescribeConfigs",
-    answer=DescribeConfigsResponse,
-)
+@message(key=32, versions=(0, 4), flexible_from=4, answer=DescribeConfigsResponse)
 class DescribeConfigsRequest:
     """Source: DescribeConfigsRequest.json."""
 

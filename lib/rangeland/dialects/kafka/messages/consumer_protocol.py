@@ -18,14 +18,14 @@ class TopicPartitions:
     partitions: Array[Int32]
 
 
-@message(key=-1, versions=(0, 0), name="ConsumerProtocolHeader")
+@message(versions=(0, 0))
 class ConsumerProtocolHeader:
     """Before a subscription and before an assignment."""
 
     version: Int16
 
 
-@message(key=-1, versions=(0, 3), name="ConsumerProtocolSubscription")
+@message(versions=(0, 3))
 class ConsumerProtocolSubscription:
     """Source: ConsumerProtocolSubscription.json. ``owned_partitions`` are those that the
     member still holds, of the generation ``generation_id``."""
@@ -37,7 +37,7 @@ class ConsumerProtocolSubscription:
     rack_id: String | None = since(3, default=None, ignorable=True)
 
 
-@message(key=-1, versions=(0, 3), name="ConsumerProtocolAssignment")
+@message(versions=(0, 3))
 class ConsumerProtocolAssignment:
     """Source: ConsumerProtocolAssignment.json. The same layout in all versions."""
 
@@ -45,7 +45,7 @@ class ConsumerProtocolAssignment:
     user_data: Bytes | None = None
 
 
-@message(key=-1, versions=(0, 2), name="StickyUserData")
+@message(versions=(0, 2))
 class StickyUserData:
     """The user data of a subscription. Versions 0 and 1 are those of Kafka's StickyAssignor;
     no version stands before them. In 2, which is ours, ``owner`` follows: others read up to

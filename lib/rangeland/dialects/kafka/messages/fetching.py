@@ -91,7 +91,7 @@ class NodeEndpoint:
     rack: String | None = None
 
 
-@message(key=1, versions=(0, 18), flexible_from=12, name="Fetch")
+@struct
 class FetchResponse:
     """Source: FetchResponse.json. ``error_code`` speaks for the whole request (session errors,
     unknown ids); each partition has one of its own. ``node_endpoints``: addresses of the
@@ -139,7 +139,7 @@ class ReplicaState:
     replica_epoch: Int64 = -1
 
 
-@message(key=1, versions=(0, 18), flexible_from=12, name="Fetch", answer=FetchResponse)
+@message(key=1, versions=(0, 18), flexible_from=12, answer=FetchResponse)
 class FetchRequest:
     """Source: FetchRequest.json. The broker waits for ``min_bytes`` at most ``max_wait_ms``.
     It fills partitions in the order they are in, up to ``max_bytes``. ``replica_id`` -1: we are

@@ -46,7 +46,7 @@ class JoinGroupMember:
     metadata: Bytes
 
 
-@message(key=11, versions=(0, 9), flexible_from=6, name="JoinGroup")
+@struct
 class JoinGroupResponse:
     """Source: JoinGroupResponse.json. ``members`` is empty for all but the ``leader``. With
     error 79 ``member_id`` is the one to join with."""
@@ -70,7 +70,7 @@ class JoinGroupProtocol:
     metadata: Bytes
 
 
-@message(key=11, versions=(0, 9), flexible_from=6, name="JoinGroup", answer=JoinGroupResponse)
+@message(key=11, versions=(0, 9), flexible_from=6, answer=JoinGroupResponse)
 class JoinGroupRequest:
     """Source: JoinGroupRequest.json. ``protocols`` are in the order the member likes them;
     the coordinator takes one that all members have. It answers when all have joined, or
@@ -89,7 +89,7 @@ class JoinGroupRequest:
 # --- SyncGroup --------------------------------------------------------------------------
 
 
-@message(key=14, versions=(0, 5), flexible_from=4, name="SyncGroup")
+@struct
 class SyncGroupResponse:
     """Source: SyncGroupResponse.json. ``assignment`` is empty beside an error."""
 
@@ -106,7 +106,7 @@ class SyncGroupAssignment:
     assignment: Bytes
 
 
-@message(key=14, versions=(0, 5), flexible_from=4, name="SyncGroup", answer=SyncGroupResponse)
+@message(key=14, versions=(0, 5), flexible_from=4, answer=SyncGroupResponse)
 class SyncGroupRequest:
     """Source: SyncGroupRequest.json. Only the leader sends ``assignments``; the others are
     answered when it has. From version 5 on type and name of the protocol must be right."""
@@ -123,7 +123,7 @@ class SyncGroupRequest:
 # --- Heartbeat --------------------------------------------------------------------------
 
 
-@message(key=12, versions=(0, 4), flexible_from=4, name="Heartbeat")
+@struct
 class HeartbeatResponse:
     """Source: HeartbeatResponse.json."""
 
@@ -131,7 +131,7 @@ class HeartbeatResponse:
     error_code: Int16
 
 
-@message(key=12, versions=(0, 4), flexible_from=4, name="Heartbeat", answer=HeartbeatResponse)
+@message(key=12, versions=(0, 4), flexible_from=4, answer=HeartbeatResponse)
 class HeartbeatRequest:
     """Source: HeartbeatRequest.json."""
 
@@ -151,7 +151,7 @@ class LeftMember:
     error_code: Int16
 
 
-@message(key=13, versions=(0, 5), flexible_from=4, name="LeaveGroup")
+@struct
 class LeaveGroupResponse:
     """Source: LeaveGroupResponse.json. From version 3 on each member has its own error."""
 
@@ -167,7 +167,7 @@ class LeavingMember:
     reason: String | None = since(5, default=None, ignorable=True)
 
 
-@message(key=13, versions=(0, 5), flexible_from=4, name="LeaveGroup", answer=LeaveGroupResponse)
+@message(key=13, versions=(0, 5), flexible_from=4, answer=LeaveGroupResponse)
 class LeaveGroupRequest:
     """Source: LeaveGroupRequest.json. One ``member_id`` up to version 2, ``members`` later."""
 
@@ -191,7 +191,7 @@ class CommittedTopic:
     partitions: Array[CommittedPartition]
 
 
-@message(key=8, versions=(0, 9), flexible_from=8, name="OffsetCommit")
+@struct
 class OffsetCommitResponse:
     """Source: OffsetCommitResponse.json. What is wrong with the member or its group is said
     once for every partition."""
@@ -217,7 +217,7 @@ class CommitTopic:
     partitions: Array[CommitPartition]
 
 
-@message(key=8, versions=(0, 9), flexible_from=8, name="OffsetCommit", answer=OffsetCommitResponse)
+@message(key=8, versions=(0, 9), flexible_from=8, answer=OffsetCommitResponse)
 class OffsetCommitRequest:
     """Source: OffsetCommitRequest.json. Version 0 goes to ZooKeeper, all others to the
     coordinator; version 10 knows topics only by their ids and is not declared. Without
@@ -261,7 +261,7 @@ class DescribedGroup:
     authorized_operations: Int32 = since(3, default=NOT_ASKED, ignorable=True)
 
 
-@message(key=15, versions=(0, 6), flexible_from=5, name="DescribeGroups")
+@struct
 class DescribeGroupsResponse:
     """Source: DescribeGroupsResponse.json. A group that is not known, or that is of the newer
     kind, is Dead; from version 6 on it has error 69 as well."""
@@ -270,9 +270,7 @@ class DescribeGroupsResponse:
     groups: Array[DescribedGroup]
 
 
-@message(
-    key=15, versions=(0, 6), flexible_from=5, name="DescribeGroups", answer=DescribeGroupsResponse
-)
+@message(key=15, versions=(0, 6), flexible_from=5, answer=DescribeGroupsResponse)
 class DescribeGroupsRequest:
     """Source: DescribeGroupsRequest.json."""
 
@@ -328,7 +326,7 @@ class ConsumerGroup:
     authorized_operations: Int32 = NOT_ASKED
 
 
-@message(key=69, versions=(0, 1), flexible_from=0, name="ConsumerGroupDescribe")
+@struct
 class ConsumerGroupDescribeResponse:
     """Source: ConsumerGroupDescribeResponse.json. Error 69: no group of the newer kind."""
 
@@ -336,13 +334,7 @@ class ConsumerGroupDescribeResponse:
     groups: Array[ConsumerGroup]
 
 
-@message(
-    key=69,
-    versions=(0, 1),
-    flexible_from=0,
-    name="ConsumerGroupDescribe",
-    answer=ConsumerGroupDescribeResponse,
-)
+@message(key=69, versions=(0, 1), flexible_from=0, answer=ConsumerGroupDescribeResponse)
 class ConsumerGroupDescribeRequest:
     """Source: ConsumerGroupDescribeRequest.json. Groups of the newer kind, whose coordinator
     assigns by itself; DescribeGroups does not show them."""

@@ -21,7 +21,7 @@ from rangeland.wire.encoding import (
 API_VERSIONS_KEY = 18
 
 
-@message(key=-1, versions=(1, 2), flexible_from=2, name="RequestHeader")
+@message(versions=(1, 2), flexible_from=2)
 class RequestHeader:
     """``client_id`` keeps its 16-bit length even where all other strings are compact."""
 
@@ -31,7 +31,7 @@ class RequestHeader:
     client_id: LegacyString | None = None
 
 
-@message(key=-1, versions=(0, 1), flexible_from=1, name="ResponseHeader")
+@message(versions=(0, 1), flexible_from=1)
 class ResponseHeader:
     correlation_id: Int32
 

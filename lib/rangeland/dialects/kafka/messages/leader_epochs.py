@@ -29,7 +29,7 @@ class EpochEndTopic:
     partitions: Array[EpochEnd]
 
 
-@message(key=23, versions=(0, 4), flexible_from=4, name="OffsetForLeaderEpoch")
+@struct
 class OffsetForLeaderEpochResponse:
     """Source: OffsetForLeaderEpochResponse.json."""
 
@@ -52,13 +52,7 @@ class EpochTopic:
     partitions: Array[EpochPartition]
 
 
-@message(
-    key=23,
-    versions=(0, 4),
-    flexible_from=4,
-    name="OffsetForLeaderEpoch",
-    answer=OffsetForLeaderEpochResponse,
-)
+@message(key=23, versions=(0, 4), flexible_from=4, answer=OffsetForLeaderEpochResponse)
 class OffsetForLeaderEpochRequest:
     """Source: OffsetForLeaderEpochRequest.json."""
 

@@ -53,7 +53,7 @@ class ListOffsetsTopicResponse:
     partitions: Array[ListOffsetsPartitionResponse]
 
 
-@message(key=2, versions=(0, 10), flexible_from=6, name="ListOffsets")
+@struct
 class ListOffsetsResponse:
     """Source: ListOffsetsResponse.json."""
 
@@ -78,7 +78,7 @@ class ListOffsetsTopic:
     partitions: Array[ListOffsetsPartition]
 
 
-@message(key=2, versions=(0, 10), flexible_from=6, name="ListOffsets", answer=ListOffsetsResponse)
+@message(key=2, versions=(0, 10), flexible_from=6, answer=ListOffsetsResponse)
 class ListOffsetsRequest:
     """Source: ListOffsetsRequest.json. ``replica_id`` -1: we are a client. Brokers before
     version 2 know no isolation, and asking them for 1 is refused here."""
@@ -116,7 +116,7 @@ class OffsetFetchGroupResponse:
     error_code: Int16 = 0
 
 
-@message(key=9, versions=(0, 9), flexible_from=6, name="OffsetFetch")
+@struct
 class OffsetFetchResponse:
     """Source: OffsetFetchResponse.json. Up to version 7 the answer is one group's ``topics`` in
     the message itself, from 8 on ``groups`` has one for every group that was asked for."""
@@ -143,7 +143,7 @@ class OffsetFetchGroup:
     topics: Array[OffsetFetchTopic] | None = None
 
 
-@message(key=9, versions=(0, 9), flexible_from=6, name="OffsetFetch", answer=OffsetFetchResponse)
+@message(key=9, versions=(0, 9), flexible_from=6, answer=OffsetFetchResponse)
 class OffsetFetchRequest:
     """Source: OffsetFetchRequest.json. ``topics`` None: all that the group has committed; not
     before version 2. Version 0 reads the offsets that are in ZooKeeper, all others the group

@@ -45,7 +45,7 @@ class ProducedTopic:
     partition_responses: Array[ProducedPartition]
 
 
-@message(key=0, versions=(3, 9), flexible_from=9, name="Produce")
+@struct
 class ProduceResponse:
     """Source: ProduceResponse.json. There is none for a request with ``acks`` 0."""
 
@@ -67,7 +67,7 @@ class ProduceTopic:
     partition_data: Array[ProducePartition]
 
 
-@message(key=0, versions=(3, 9), flexible_from=9, name="Produce", answer=ProduceResponse)
+@message(key=0, versions=(3, 9), flexible_from=9, answer=ProduceResponse)
 class ProduceRequest:
     """Source: ProduceRequest.json. ``acks`` -1: all replicas in sync, 1: the leader."""
 

@@ -38,7 +38,7 @@ class ProducersTopic:
     partitions: Array[ProducersPartition]
 
 
-@message(key=61, versions=(0, 0), flexible_from=0, name="DescribeProducers")
+@struct
 class DescribeProducersResponse:
     """Source: DescribeProducersResponse.json."""
 
@@ -52,13 +52,7 @@ class DescribeProducersTopic:
     partition_indexes: Array[Int32]
 
 
-@message(
-    key=61,
-    versions=(0, 0),
-    flexible_from=0,
-    name="DescribeProducers",
-    answer=DescribeProducersResponse,
-)
+@message(key=61, versions=(0, 0), flexible_from=0, answer=DescribeProducersResponse)
 class DescribeProducersRequest:
     """Source: DescribeProducersRequest.json. Asked of the leader of each partition."""
 

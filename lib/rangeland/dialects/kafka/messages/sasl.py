@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rangeland.wire.encoding import Array, Bytes, Int16, Int64, String, message, since
+from rangeland.wire.encoding import Array, Bytes, Int16, Int64, String, message, since, struct
 
 
-@message(key=17, versions=(0, 1), name="SaslHandshake")
+@struct
 class SaslHandshakeResponse:
     """Source: SaslHandshakeResponse.json. With error 33 ``mechanisms`` says what there is."""
 
@@ -20,14 +20,14 @@ class SaslHandshakeResponse:
     mechanisms: Array[String]
 
 
-@message(key=17, versions=(0, 1), name="SaslHandshake", answer=SaslHandshakeResponse)
+@message(key=17, versions=(0, 1), answer=SaslHandshakeResponse)
 class SaslHandshakeRequest:
     """Source: SaslHandshakeRequest.json. Version 1 means that tokens go in SaslAuthenticate."""
 
     mechanism: String
 
 
-@message(key=36, versions=(0, 2), flexible_from=2, name="SaslAuthenticate")
+@struct
 class SaslAuthenticateResponse:
     """Source: SaslAuthenticateResponse.json. ``session_lifetime_ms`` 0: for good; otherwise the
     connection must say again who it is before that time is over."""
@@ -38,13 +38,7 @@ class SaslAuthenticateResponse:
     session_lifetime_ms: Int64 = since(1, default=0, ignorable=True)
 
 
-@message(
-    key=36,
-    versions=(0, 2),
-    flexible_from=2,
-    name="SaslAuthenticate",
-    answer=SaslAuthenticateResponse,
-)
+@message(key=36, versions=(0, 2), flexible_from=2, answer=SaslAuthenticateResponse)
 class SaslAuthenticateRequest:
     """Source: SaslAuthenticateRequest.json. ``auth_bytes`` are never to be printed."""
 
