@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -201,6 +203,23 @@ def test_listed_partitions_take_every_kind_of_bound() -> None:
 )
 def test_a_size_is_bytes(text: str, size: int) -> None:
     assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "limits: {max_bytes: '1%s!'}" % (" " * 500_000),
+        "sink: {table: 's3a://bucket/%s'}" % ("?" * 500_000),
+    ],
+)
+def test_a_long_value_takes_no_quadratic_time(line: str) -> None:
+    sink = "" if line.startswith("sink") else "\nsink: {table: lake/a}"
+    text = "job: a\nsource: {servers: [h:1], topics: [t]}\n" + line + sink
+    Job.parse("job: a\nsource: {servers: [h:1], topics: [t]}\nsink: {table: lake/a}")  # warm
+    started = time.process_time()
+    with contextlib.suppress(JobFileError):
+        Job.parse(text)
+    assert time.process_time() - started < 2
 
 
 # --- mistakes ---------------------------------------------------------------------------

@@ -6,13 +6,16 @@ import time
 
 import pytest
 
-from rangeland.errors import JobFileError
+from rangeland.errors import JobFileError, Unreachable
+from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.job import Job
+from rangeland.job.source_settings import cluster_settings
+from rangeland.model import Address
 from rangeland.patterns import check_pattern, matches, matching
 
 JOB = """
 job: a
-source: {{servers: [h:1], topic_pattern: '{pattern}'}}
+source: {{servers: ['127.0.0.1:1'], topic_pattern: '{pattern}', compacted: ['{pattern}']}}
 sink: {{table: lake/a}}
 policy: {{topics: {{'{pattern}': {{expired: skip}}}}}}
 """
@@ -27,6 +30,9 @@ def test_no_pattern_takes_long_for_any_topic(pattern: str) -> None:
     assert not source.source.reads("a" * 249 + "!")
     assert not source.policies.topics[0].matches("a" * 249 + "!")
     assert matching(pattern, ["a" * 100_000 + "!"]) == []
+    explainer = GapExplainer(cluster_settings(source))
+    with pytest.raises(Unreachable, match="has a gap"):  # it is not compacted by the pattern
+        explainer.explain("a" * 249 + "!", [Address("127.0.0.1", 1)])
     assert time.process_time() - started < 1
 
 
@@ -42,3 +48,10 @@ def test_what_is_not_a_pattern_is_a_mistake_of_the_job(pattern: str) -> None:
         check_pattern(pattern)
     with pytest.raises(JobFileError, match=r"source\.topic_pattern: expected a regular expression"):
         Job.parse(JOB.format(pattern=pattern))
+
+
+def test_a_pattern_of_compacted_topics_has_the_same_limits() -> None:
+    job = "job: a\nsource: {servers: [h:1], topics: [t], compacted: ['%s']}\nsink: {table: lake/a}"
+    for pattern in ("(" * 900 + ")" * 900, "(?=a)b", "(" * 5_000):
+        with pytest.raises(JobFileError, match=r"source\.compacted: expected a topic or a regular"):
+            Job.parse(job % pattern)

@@ -55,7 +55,19 @@ def test_an_ensemble_is_servers_and_a_chroot(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "/jafka", "zk:0", "zk:65536", "zk:port", "zk:1,", "zk:1//a", "zk:1/a/../b", "::1:2181"],
+    [
+        "",
+        "/jafka",
+        "zk:0",
+        "zk:65536",
+        "zk:port",
+        "zk:1,",
+        "zk:1//a",
+        "zk:1/a/../b",
+        "::1:2181",
+        "zk:" + "9" * 5_000,
+        "zk:\u0663",
+    ],
 )
 def test_a_bad_address_is_the_job_files_fault(text: str) -> None:
     with pytest.raises(JobFileError, match=r"source\.zookeeper"):

@@ -11,7 +11,6 @@ DescribeConfigs do not report the configuration, and an empty override in ZooKee
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from rangeland.connection.cluster_settings import ClusterSettings
@@ -22,6 +21,7 @@ from rangeland.dialects.protocol_session import NoCommonVersion
 from rangeland.errors import RangeLost, Unreachable
 from rangeland.fetch.damage_policy import log_loss, range_loss
 from rangeland.model import Address, Slice
+from rangeland.patterns import matches
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.policy import Action, Loss, LossKind
 
@@ -79,7 +79,7 @@ class GapExplainer:
     def _find_out(self, topic: str, asked: Sequence[Address]) -> CleanupPolicy:
         settings = self._settings
         for pattern in settings.compacted:
-            if topic == pattern or re.fullmatch(pattern, topic):
+            if topic == pattern or matches(pattern, topic):
                 return CleanupPolicy(True, f"source.compacted names {pattern}")
         reported = self._ask(topic, asked)
         if reported.compacts is not None or not settings.asks_registry:

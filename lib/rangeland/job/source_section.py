@@ -196,9 +196,9 @@ class Source(Section):
     def _compacted(cls, compacted: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in compacted:
             try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"a topic or a regular expression: {pattern}: {error}") from None
+                check_pattern(pattern)
+            except ValueError as error:
+                raise ValueError(f"a topic or a regular expression of RE2: {error}") from None
         return compacted
 
     @field_validator("tags")

@@ -13,7 +13,9 @@ from rangeland.errors import JobFileError
 from rangeland.model import Address
 
 DEFAULT_PORT = 2181
-_SERVER = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\]@]+))(?::(?P<port>\d+))?")
+_SERVER = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:/\[\]@]+))(?::(?P<port>[0-9]{1,5}))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
