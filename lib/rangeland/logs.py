@@ -1,9 +1,13 @@
 """Logging: how the ``rangeland`` logger writes to stderr, in the driver and in tasks.
 
-Modules log through ``logging.getLogger(__name__)`` and attach topic, partition and offset as
-``extra``. The command line calls ``configure``; a script may configure ``logging`` in any way it
-likes instead. ``current_settings`` is what the driver sends to its tasks. Only the standard
-library is imported here, since every task imports this module.
+Each module that logs has a ``logger = logging.getLogger(__name__)``. A line begins with a capital
+letter. It says in the past tense what has happened ("Committed ..."), or with "-ing" what begins
+and may take a while ("Waiting for ..."). One that concerns a partition has ``partition_fields`` as
+its ``extra``.
+
+The command line calls ``configure``; a script may configure ``logging`` in any way it likes
+instead. ``current_settings`` is what the driver sends to its tasks. Only the standard library is
+imported here, since every task imports this module.
 """
 
 from __future__ import annotations
@@ -14,6 +18,10 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rangeland.model import Partition
 
 ROOT = "rangeland"
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
@@ -71,6 +79,16 @@ def current_settings() -> LogSettings:
     logger = logging.getLogger(ROOT)
     enabled = [level for level in LogLevel if logger.isEnabledFor(getattr(logging, level.upper()))]
     return LogSettings(enabled[-1] if enabled else LogLevel.ERROR)
+
+
+def partition_fields(partition: Partition, offset: int | None = None) -> dict[str, object]:
+    """The ``extra`` of a line that concerns a partition; ``broker`` where partitions have one."""
+    fields: dict[str, object] = {"topic": partition.topic, "partition": partition.number}
+    if partition.broker:
+        fields["broker"] = partition.broker
+    if offset is not None:
+        fields["offset"] = offset
+    return fields
 
 
 def escaped(text: object) -> str:

@@ -36,6 +36,7 @@ from rangeland.landing.redrive_result import RedriveResult
 from rangeland.landing.run_result import summed
 from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone, refuse_unknown_rows
+from rangeland.logs import partition_fields
 from rangeland.model import Partition, Range, Survey
 from rangeland.planning.checkpoint_move import left_behind, passing
 from rangeland.planning.coverage_rule import common, coverage_of
@@ -47,7 +48,7 @@ from rangeland.results import PlanPreview, RunResult
 from rangeland.spark.python_workers import start_workers
 from rangeland.spark.transform import load_transform, transformed_schema
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_ROUNDS = 50
 EARLIER = 20
@@ -414,9 +415,10 @@ def _overlapping(plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> Unfinished
 def _log_made(plan: Plan) -> None:
     counts = (len(plan.ranges), len(plan.slices), plan.width)
     name = (plan.application, plan.sequence)
-    log.info("Made plan %s %d: %d ranges, %d slices, %d offsets", *name, *counts)
+    logger.info("Made plan %s %d: %d ranges, %d slices, %d offsets", *name, *counts)
     for r in plan.ranges:
-        log.debug("Plan %s %d has %s", *name, r)
+        where = partition_fields(r.partition, r.from_offset)
+        logger.debug("Planned %s in plan %s %d", r, *name, extra=where)
 
 
 def _outdated(plan: Plan, why: str) -> Conflict:

@@ -18,9 +18,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def capitalised(text: str) -> str:
+    """The text with a capital letter, for one that begins with a word and not with a name."""
+    return text[:1].upper() + text[1:]
+
+
 def sentence(text: str, *, is_advice: bool = False) -> str:
     """The text with a capital letter and a full stop. Advice begins with a verb."""
     is_word = re.match("(?!pip )[a-z]+(?=[ ,:;]|$)" if is_advice else _OPENER, text)
     if is_word:
-        text = text[0].upper() + text[1:]
+        text = capitalised(text)
     return text if not text or text.endswith((".", "!", "?")) else f"{text}."

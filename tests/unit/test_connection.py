@@ -219,7 +219,7 @@ def test_a_listener_that_closes_once_is_asked_again(caplog: pytest.LogCaptureFix
     busy, well = young(closing), young(answers_metadata)
     with peer(busy, well) as address, ConnectionPool(settings_of(address)) as brokers:
         assert brokers.call(address, ALL_TOPICS) == NO_TOPICS
-    assert caplog.messages == [f"reconnecting to {address}"]
+    assert caplog.messages == [f"Reconnecting to {address}"]
 
 
 def test_a_listener_that_has_answered_without_a_login_does_not_require_one() -> None:

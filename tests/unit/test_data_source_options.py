@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rangeland.dataframe.datasource import KNOWN
+from rangeland.dataframe.datasource import KNOWN, RangelandSource
 from rangeland.dataframe.reader import job_of_options
 from rangeland.errors import JobFileError, UsageError
+from rangeland.logs import LogFormat, LogLevel, LogSettings, current_settings
 
 WHERE = {"servers": "ns:9876", "topics": "orders", "dialect": "rocketmq"}
 
@@ -24,6 +25,17 @@ WHERE = {"servers": "ns:9876", "topics": "orders", "dialect": "rocketmq"}
 def test_tags_are_given_by_commas_or_as_a_list(text: str, tags: tuple[str, ...]) -> None:
     assert "tags" in KNOWN
     assert job_of_options({**WHERE, "tags": text}).source.tags == tags
+
+
+def test_how_its_tasks_log_is_an_option() -> None:
+    source = RangelandSource({**WHERE, "logLevel": "INFO", "logFormat": "json"})
+    assert source._logging == LogSettings(LogLevel.INFO, LogFormat.JSON)
+    assert RangelandSource(WHERE)._logging == current_settings()
+
+
+def test_an_unknown_log_level_is_refused() -> None:
+    with pytest.raises(UsageError, match="option logLevel is loud"):
+        RangelandSource({**WHERE, "logLevel": "loud"})
 
 
 def test_without_the_option_all_messages_are_read() -> None:

@@ -716,12 +716,12 @@ def test_failover_retry_and_policy_leave_a_line_each(caplog: pytest.LogCaptureFi
     measure(loop, 10_000, 50, 100)
     loop.on_answer(B2, 0, 300, 10_001)
     assert caplog.messages == [
-        "retry in 100 ms: b1:1 answered KAFKA_STORAGE_ERROR at offset 7",
-        "leaving leader b1:1: reset by peer",
-        "leader is b2:2, epoch 3",
-        "policy skip: t/0 [7, 50) is expired: b2:2 answered OFFSET_OUT_OF_RANGE at offset 7; "
-        "the nearest valid offset is 50",
-        "b2:2 throttles this client for 300 ms",
+        "Retrying in 100 ms: b1:1 answered KAFKA_STORAGE_ERROR at offset 7",
+        "Left the leader b1:1: reset by peer",
+        "Found the leader b2:2, epoch 3",
+        "Applied policy skip: t/0 [7, 50) is expired: "
+        "b2:2 answered OFFSET_OUT_OF_RANGE at offset 7; the nearest valid offset is 50",
+        "Throttled by b2:2 for 300 ms",
     ]
     first = caplog.records[0]
     assert vars(first)["topic"] == "t"

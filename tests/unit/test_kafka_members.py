@@ -378,11 +378,11 @@ def test_join_commit_rebalance_and_loss_each_leave_a_line(caplog: pytest.LogCapt
     with pytest.raises(Fenced):
         place.commit({ALL[0]: 8})
     assert [record.getMessage() for record in caplog.records] == [
-        "joined the group",
-        "committed offsets",
-        "the group is rebalancing",
-        "lost the membership: UNKNOWN_MEMBER_ID",
-        "fenced: it is no longer a member",
+        "Joined the group",
+        "Committed offsets",
+        "Found the group rebalancing",
+        "Lost the membership: UNKNOWN_MEMBER_ID",
+        "Fenced: it is no longer a member",
     ]
     fields = vars(caplog.records[1])
     assert [fields[name] for name in ("group", "member", "generation")] == ["g", "me", 1]

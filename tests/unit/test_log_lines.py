@@ -22,7 +22,7 @@ SLICES = [Slice(3, Partition("orders", 0), 10, 20)]
 def test_a_task_logs_its_start_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "rangeland"), logged_reading(SLICES):
         pass
-    assert [record.message for record in caplog.records] == ["task started", "task ended"]
+    assert [record.message for record in caplog.records] == ["Task started", "Task ended"]
     assert vars(caplog.records[0])["slices"] == "orders/0 [10, 20)"
 
 
@@ -57,8 +57,8 @@ def test_a_wait_for_a_lock_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFi
                 time.sleep(0.01)
             assert not entered.is_set()
         other.join()
-    waiting = "waiting for the lock of another process"
-    assert [record.message for record in caplog.records] == [waiting, "got the lock"]
+    waiting = "Waiting for the lock of another process"
+    assert [record.message for record in caplog.records] == [waiting, "Got the lock"]
 
 
 def test_failed_maintenance_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -67,5 +67,5 @@ def test_failed_maintenance_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         maintenance.start("lake/orders", lambda: ["no checkpoint: 100% of the disk is used"])
         assert maintenance.settle() == ("no checkpoint: 100% of the disk is used",)
     assert [record.message for record in caplog.records] == [
-        "no checkpoint: 100% of the disk is used"
+        "Maintenance failed: no checkpoint: 100% of the disk is used"
     ]

@@ -14,7 +14,16 @@ import pytest
 from rich.console import Console
 
 from rangeland.cli import command_line
-from rangeland.logs import LogFormat, LogLevel, LogSettings, configure, current_settings, reset
+from rangeland.logs import (
+    LogFormat,
+    LogLevel,
+    LogSettings,
+    configure,
+    current_settings,
+    partition_fields,
+    reset,
+)
+from rangeland.model import Partition
 from rangeland.render.progress_view import LiveProgress
 from rangeland.spark.task_logging import logged
 from tests import answers as made
@@ -137,8 +146,9 @@ def test_progress_without_a_console_is_log_records(capsys: pytest.CaptureFixture
         progress.warn("the checkpoint is not mirrored")
     found = [json.loads(line) for line in lines(capsys)]
     assert [record["level"] for record in found] == ["info", "info", "warning"]
-    assert found[0]["message"] == "asking 3 brokers"
+    assert found[0]["message"] == "Asking 3 brokers"
     assert found[1]["offsets"] == 34_000
+    assert found[2]["message"] == "The checkpoint is not mirrored."
 
 
 def test_errors_of_a_command_are_log_records_with_json(
@@ -149,6 +159,39 @@ def test_errors_of_a_command_are_log_records_with_json(
     (line,) = lines(capsys)
     found = json.loads(line)
     assert (found["level"], found["error"], found["exit"]) == ("error", "JobFileError", 78)
+
+
+def test_with_json_the_traceback_of_an_error_is_in_its_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.yaml").write_text("job: [\n")
+    arguments = ["status", str(tmp_path / "bad.yaml"), "--log-format", "json", "--debug"]
+    assert command_line.main(arguments) == 78
+    (line,) = lines(capsys)
+    found = json.loads(line)
+    assert found["exception"].startswith("Traceback")
+    assert "JobFileError" in found["exception"]
+
+
+def test_a_message_of_many_lines_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(LogSettings(format=LogFormat.JSON))
+    LOGGER.warning("one\ntwo\r\n\u2028\x85%s", "\udcff")
+    out = capsys.readouterr().err
+    assert out.count("\n") == len(out.splitlines()) == 1
+    assert json.loads(out)["message"] == "one\ntwo\r\n\u2028\x85\udcff"
+
+
+def test_a_line_about_a_partition_has_its_fields() -> None:
+    assert partition_fields(Partition("orders", 3), 41) == {
+        "topic": "orders",
+        "partition": 3,
+        "offset": 41,
+    }
+    assert partition_fields(Partition("orders", 0, "a")) == {
+        "topic": "orders",
+        "partition": 0,
+        "broker": "a",
+    }
 
 
 def test_an_unknown_level_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

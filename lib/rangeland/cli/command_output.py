@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TERMINATED = 128 + signal.SIGTERM
 
-_logger = logging.getLogger("rangeland.command")
+logger = logging.getLogger("rangeland.command")
 
 
 class CommandOutput:
@@ -92,15 +92,14 @@ class CommandOutput:
         if not isinstance(error, RangelandError):
             error = unexpected_error(error)
         self._stop_progress()
-        if self.debug:
+        if self.debug and not self._logs_json:
             traceback.print_exception(error, file=sys.stderr)
+        if self._logs_json and (self.debug or not self.json):
+            fields = {"error": type(error).__name__, "exit": error.exit_code}
+            logger.error(error.message, extra=fields, exc_info=error if self.debug else None)
         if self.json:
             self._print_json(error_json(error))
-        elif self._logs_json:
-            _logger.error(
-                error.message, extra={"error": type(error).__name__, "exit": error.exit_code}
-            )
-        else:
+        elif not self._logs_json:
             from rangeland.render.error_view import error_picture
             from rangeland.render.text_drawing import console_for
 
@@ -117,6 +116,8 @@ class CommandOutput:
         message = self.when_interrupted or interruption_message(self.writes, plans)
         if self.json:
             self._print_json({"error": "Interrupted", "message": message, "exit": code})
+        elif self._logs_json:
+            logger.error(message, extra={"error": "Interrupted", "exit": code})
         else:
             print(message, file=sys.stderr, flush=True)
         end_jvm()

@@ -19,7 +19,7 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError
 from rangeland.model import Address, VersionSupport
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 AHEAD = 256
 """Requests that are sent to one broker before an answer is read."""
@@ -70,7 +70,7 @@ class ConnectionPool:
             is_unwelcome = fresh and isinstance(error, ConnectionClosed) and error.is_unwelcome
             if fresh and not is_unwelcome:
                 raise
-        LOG.info("reconnecting to %s", address)
+        logger.info("Reconnecting to %s", address)
         try:
             return self._call(address, questions)
         except ConnectionLost as error:

@@ -9,13 +9,16 @@ separated) or ``topicPattern``; ``from`` and ``until`` as in a job file, or as J
 ``isolation``; ``dialect``; ``tags`` of RocketMQ messages (comma separated, or a JSON list);
 ``compacted``, topics whose logs may have gaps although brokers do not report it (comma
 separated). Or ``job``, the path of a job file; ``plan``, a plan's JSON, goes with either.
+``logLevel`` and ``logFormat`` as on the command line: Spark makes the source and its plan in a
+process of their own, which does not know how the driver logs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -25,10 +28,14 @@ from pyspark.sql.types import StructType
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import UsageError
+from rangeland.logs import LogFormat, LogLevel, LogSettings, configure, current_settings
 from rangeland.model import Slice
 from rangeland.planning.plan import Plan
 from rangeland.spark.plan_frames import frame_batches
+from rangeland.spark.task_logging import configure_task
 from rangeland.untrusted import MAX_INT32, Unreadable, decimal, parse_json
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 KNOWN = {
     "compacted",
@@ -36,6 +43,8 @@ KNOWN = {
     "from",
     "isolation",
     "job",
+    "logformat",
+    "loglevel",
     "minpartitions",
     "plan",
     "servers",
@@ -53,6 +62,7 @@ class RangelandSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._frozen: tuple[Plan, ClusterSettings, int] | None = None
+        self._logging = _log_settings({k.lower(): v for k, v in options.items()})
 
     @classmethod
     def name(cls) -> str:
@@ -64,10 +74,12 @@ class RangelandSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         plan, cluster, pieces = self._freeze()
-        return _Reader(plan, cluster, pieces)
+        return _Reader(plan, cluster, pieces, self._logging)
 
     def _freeze(self) -> tuple[Plan, ClusterSettings, int]:
         if self._frozen is None:
+            if self._logging != current_settings():
+                configure(self._logging)
             self._frozen = _plan_of({k.lower(): v for k, v in self.options.items()})
         return self._frozen
 
@@ -84,10 +96,13 @@ class _Task(InputPartition):
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, plan: Plan, cluster: ClusterSettings, pieces: int) -> None:
+    def __init__(
+        self, plan: Plan, cluster: ClusterSettings, pieces: int, logging: LogSettings
+    ) -> None:
         self._plan = plan
         self._cluster = cluster
         self._pieces = pieces
+        self._logging = logging
 
     def partitions(self) -> Sequence[InputPartition]:
         from rangeland.planning.slices import pack
@@ -98,6 +113,7 @@ class _Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
+        configure_task(self._logging)
         return frame_batches(partition.slices, self._cluster)
 
 
@@ -114,6 +130,23 @@ def _plan_of(options: Mapping[str, str]) -> tuple[Plan, ClusterSettings, int]:
     pieces = _number("minPartitions", options.get("minpartitions", "1"))
     given: Any = options.get("plan")
     return freeze(job, _given_plan(given) if given else None, pieces)
+
+
+def _log_settings(options: Mapping[str, str]) -> LogSettings:
+    """As given, and otherwise as this process logs."""
+    own = current_settings()
+    return LogSettings(
+        _choice("logLevel", LogLevel, options.get("loglevel", own.level)),
+        _choice("logFormat", LogFormat, options.get("logformat", own.format)),
+    )
+
+
+def _choice(name: str, choices: type[Choice], text: str) -> Choice:
+    try:
+        return choices(text.strip().lower())
+    except ValueError:
+        do = f"use one of {', '.join(choices)}"
+        raise UsageError(f"option {name} is {text}", do=do) from None
 
 
 def _number(name: str, text: str) -> int:

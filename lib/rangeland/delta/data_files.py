@@ -44,7 +44,7 @@ _DENIED_BY_S3 = re.compile(
     r"|EXPIRED_TOKEN|ExpiredToken|InvalidToken|HTTP status 403)\b"
 )
 _NO_BUCKET = "NO_SUCH_BUCKET"
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def foreign_entries(table: StoreSettings | str) -> list[str]:
@@ -126,7 +126,7 @@ class FileWriter:
         self._open.clear()
         self._done.clear()
         if self._started:
-            _logger.debug("removing uncommitted files", extra={"files": len(self._started)})
+            logger.debug("Removing uncommitted files", extra={"files": len(self._started)})
         for path in self._started:
             try:
                 self._store.delete_file(self._full(path))
@@ -240,7 +240,7 @@ class FileWriter:
         except OSError as error:
             raise store_error(error, self._full(pending.path)) from error
         fields = {"file": pending.path, "rows": pending.stats.rows, "bytes": size}
-        _logger.debug("wrote a file", extra=fields)
+        logger.debug("Wrote a file", extra=fields)
         names = [column.name for column in self._layout.partition_by]
         self._done.append(
             DataFile(

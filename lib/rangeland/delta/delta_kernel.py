@@ -42,7 +42,7 @@ from rangeland.model import DataFile
 
 ENGINE = "rangeland"
 _CHECKSUM = "CHECKSUM"
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def _always() -> bool:
@@ -189,7 +189,7 @@ class DeltaKernel:
         try:
             with locked(uri), translated(f"creating the table {path}"):
                 made = self._create(uri, schema_json, partition_columns, configuration or {})
-            _logger.info("created a table", extra={"table": uri})
+            logger.info("Created a table", extra={"table": uri})
         except java_errors.TableExists:
             pass
         except Conflict:  # a race on a store without our lock: the other table will do
@@ -250,7 +250,7 @@ class DeltaKernel:
         newest = snapshot.transaction_version(application)
         fields = {"table": where, "application": application, "sequence": version}
         if newest is not None and newest >= version:
-            _logger.info("this transaction was committed before", extra=fields)
+            logger.info("Found this transaction committed before", extra=fields)
             return AlreadyCommitted(snapshot.version, newest)
         now_ms = time.time_ns() // 1_000_000
         actions = "\n".join([add_lines(files), remove_lines(removed, now_ms)]).strip()
@@ -267,10 +267,10 @@ class DeltaKernel:
                         snapshot, actions, transaction, expected_version, properties or {}
                     )
             fields |= {"version": done.version, "files": len(files), "removed": len(removed)}
-            _logger.info("committed", extra=fields)
+            logger.info("Committed a transaction", extra=fields)
             return done
         except java_errors.StaleTransaction:
-            _logger.info("another driver has committed this transaction", extra=fields)
+            logger.info("Found this transaction committed by another driver", extra=fields)
             seen = self._loaded(where)
             found = seen.transaction_version(application)
             return AlreadyCommitted(seen.version, version if found is None else found)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 Work = Callable[[], list[str]]
 """Does the maintenance after one commit; returns a warning for each part that failed."""
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class LogMaintenance:
@@ -32,7 +32,7 @@ class LogMaintenance:
             if before is not None:
                 before.join()
             for sentence in work():
-                _logger.info(sentence, extra={"table": table})
+                logger.info("Maintenance failed: %s", sentence, extra={"table": table})
                 self._failed.append(sentence)
 
         # Not a daemon: a process does not exit before the maintenance is done.

@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 from rangeland.delta.arrow_schema import UTC_MICROS
 from rangeland.delta.data_files import store_error, sync_file
 from rangeland.delta.store_access import StoreSettings, open_store
+from rangeland.logs import partition_fields
 from rangeland.model import DataFile, QuarantinedBytes, Range, Receipt
 
 FILE_BYTES = 8 << 20
 """A file is written once this much of a slice is buffered."""
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _ABORTED = pa.struct([pa.field("producer_id", pa.int64()), pa.field("first_offset", pa.int64())])
 SCHEMA = pa.schema(
     [
@@ -87,16 +88,9 @@ class QuarantineWriter:
             "aborted": aborted,
             "records": kept.records,
         }
-        _logger.info(
-            "quarantined bytes that cannot be decoded: %s",
-            kept.reason,
-            extra={
-                "topic": where.partition.topic,
-                "partition": where.partition.number,
-                "offset": where.from_offset,
-                "until_offset": where.until_offset,
-            },
-        )
+        fields = partition_fields(where.partition, where.from_offset)
+        fields["until_offset"] = where.until_offset
+        logger.info("Quarantined bytes that cannot be decoded: %s", kept.reason, extra=fields)
         self._rows.setdefault(index, []).append(row)
         self._sizes[index] = self._sizes.get(index, 0) + len(kept.records)
         if self._sizes[index] >= FILE_BYTES:

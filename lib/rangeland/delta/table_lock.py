@@ -19,7 +19,7 @@ from rangeland.delta.java_errors import translate
 from rangeland.delta.table_path import TablePath
 
 LOCK_PATH = "_rangeland/commit.lock"
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -45,8 +45,8 @@ def _acquire(handle: IO[str], lock: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        _logger.info("waiting for the lock of another process", extra={"lock": str(lock)})
+        logger.info("Waiting for the lock of another process", extra={"lock": str(lock)})
         start = time.monotonic()
         fcntl.flock(handle, fcntl.LOCK_EX)
         waited = round(time.monotonic() - start, 3)
-        _logger.info("got the lock", extra={"lock": str(lock), "seconds": waited})
+        logger.info("Got the lock", extra={"lock": str(lock), "seconds": waited})

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from rangeland.dialects.capabilities import Capabilities
 from rangeland.errors import BadRecord, Damage
+from rangeland.logs import partition_fields
 from rangeland.model import Partition, Slice
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def located(error: BadRecord, partition: Partition, leader: str, nature: Capabilities) -> BadRecord:
@@ -96,9 +97,8 @@ def damage_loss(
 
 
 def log_loss(loss: Loss) -> None:
-    where = {"topic": loss.partition.topic, "partition": loss.partition.number}
-    extra = where | {"offset": loss.from_offset}
-    LOG.warning("policy %s: %s: %s", loss.action, loss, loss.evidence, extra=extra)
+    extra = partition_fields(loss.partition, loss.from_offset)
+    logger.warning("Applied policy %s: %s: %s", loss.action, loss, loss.evidence, extra=extra)
 
 
 def _end_unknown(error: BadRecord, action: Action) -> BadRecord:

@@ -49,7 +49,7 @@ SHORT_END_MS = 5_000
 SHORT_END_PAUSE_MS = 500
 """Before it is asked again."""
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class FetchLoop:
         # Brokers throttle for the window of a quota, seconds: days are a mistake of theirs.
         throttle_ms = max(0, min(throttle_ms, self.limits.no_progress_ms))
         if throttle_ms:
-            LOG.info("%s throttles this client for %d ms", leader, throttle_ms)
+            logger.info("Throttled by %s for %d ms", leader, throttle_ms)
         self.throttle.on_answer(leader, size, throttle_ms, now_ms)
         for state in self.states.values():
             if state.server.address == leader and state.stuck_since_ms is not None:
@@ -303,7 +303,7 @@ class FetchLoop:
         if move is ReplicaMove.FIND:
             self._move(state, SliceEvent.REPLICA_PREFERRED)
         elif move is ReplicaMove.ELSEWHERE:
-            LOG.info("reading from %s", state.server.address, extra=state.log_fields)
+            logger.info("Reading from the replica %s", state.server.address, extra=state.log_fields)
         return move is not ReplicaMove.STAY
 
     def on_leaders(
@@ -342,7 +342,9 @@ class FetchLoop:
         else:
             state.server.on_leader(found, self.now_ms)
             self._move(state, SliceEvent.LEADER_FOUND)
-            LOG.info("leader is %s, epoch %s", address, found.epoch, extra=state.log_fields)
+            logger.info(
+                "Found the leader %s, epoch %s", address, found.epoch, extra=state.log_fields
+            )
 
     def on_no_metadata(self, reason: str) -> None:
         """No broker could be asked for leaders."""

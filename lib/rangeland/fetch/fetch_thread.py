@@ -49,7 +49,7 @@ from rangeland.model import (
     Slice,
 )
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_WAIT_MS = 500
 PREFETCH_BYTES = 48 << 20
@@ -206,7 +206,7 @@ class FetchThread:
                 answers = self.brokers.receive_all(leader, questions)
             except ConnectionLost as error:
                 # As in SimpleConsumer, the same request once more on a new connection.
-                LOG.info("reconnecting to %s: %s", leader, error.why)
+                logger.info("Reconnecting to %s: %s", leader, error.why)
                 self.brokers.drop(leader)
                 answers = self.brokers.call_all(leader, questions)
         else:

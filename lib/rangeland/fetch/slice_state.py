@@ -8,6 +8,7 @@ from typing import Any
 
 from rangeland.fetch.loop_actions import FetchLimits, FetchTarget
 from rangeland.fetch.replica_choice import ServingReplica
+from rangeland.logs import partition_fields
 from rangeland.model import Address, Slice
 from rangeland.planning.policy import LossKind
 
@@ -60,8 +61,7 @@ class SliceState:
     @property
     def log_fields(self) -> dict[str, Any]:
         """What its log lines carry."""
-        partition = self.slice.partition
-        return {"topic": partition.topic, "partition": partition.number, "offset": self.position}
+        return partition_fields(self.slice.partition, self.position)
 
     def can_share_request(self, first: SliceState) -> bool:
         """Whether both slices can be in one request."""

@@ -16,7 +16,7 @@ from rangeland.errors import Bug
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.slice_state import Phase, SliceState
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class SliceEvent(Enum):
@@ -89,16 +89,16 @@ def move_on(
     match move:
         case Move.BACK_OFF:
             state.back_off(reason, now_ms, limits)
-            _log(state, f"retry in {state.resume_at_ms - now_ms} ms", reason)
+            _log(state, f"Retrying in {state.resume_at_ms - now_ms} ms", reason)
         case Move.LEAVE:
             state.leave_leader(reason, now_ms, limits)
-            _log(state, f"leaving leader {state.left_leader}", reason)
+            _log(state, f"Left the leader {state.left_leader}", reason)
         case Move.RETURN:
             state.return_to_leader(reason, now_ms)
-            _log(state, f"returning to leader {state.server.leader.address}", reason)
+            _log(state, f"Returned to the leader {state.server.leader.address}", reason)
         case Move.GO_ON if reason:
             state.last_failure = reason
 
 
 def _log(state: SliceState, what: str, reason: str) -> None:
-    LOG.info("%s: %s", what, reason, extra=state.log_fields)
+    logger.info("%s: %s", what, reason, extra=state.log_fields)

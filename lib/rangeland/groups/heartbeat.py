@@ -23,7 +23,7 @@ from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups.backend import Fenced, HeartbeatStatus, Membership
 from rangeland.model import Partition
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -142,15 +142,15 @@ class HeartbeatThread:
 
     def _beat(self) -> None:
         while self._error is None and not self._ended.wait(self._membership.beat_ms / 1000):
-            turn = self._turn
+            turn, member = self._turn, self._membership.member_id
             try:
                 status = self._membership.beat()
             except Unreachable as error:
-                log.warning("No answer to a heartbeat of %s: %s", self._membership.member_id, error)
+                logger.warning("Got no answer to a heartbeat of %s: %s", member, error)
                 self._silence = str(error)
                 continue
             except RangelandError as error:
-                log.warning("Heartbeat of %s refused: %s", self._membership.member_id, error)
+                logger.warning("A heartbeat of %s was refused: %s", member, error)
                 self._error = error
                 return
             self._note(turn, status)
@@ -159,8 +159,6 @@ class HeartbeatThread:
         with self._lock:
             if self._ended.is_set() or turn != self._turn:
                 return
-            if status is not self._status:
-                log.info("Member %s: %s", self._membership.member_id, status.value)
             self._status = status
             if status is HeartbeatStatus.HOLDS:
                 self._answered_at = self._clock()
@@ -176,7 +174,6 @@ class HeartbeatThread:
         except RangelandError as error:
             self._error = error
         else:
-            log.info("Joined again as %s", self._membership.member_id)
             self._turn += 1
             self._status = HeartbeatStatus.HOLDS
             self._answered_at = self._clock()

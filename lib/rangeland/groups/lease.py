@@ -8,7 +8,6 @@ run, before a plan is entered.
 
 from __future__ import annotations
 
-import logging
 import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,8 +22,6 @@ from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices
 from rangeland.job import Group, Job
 from rangeland.model import Partition
 from rangeland.planning.slice_assignment import SliceOwners
-
-log = logging.getLogger(__name__)
 
 ABSENT = GroupView("absent")
 POLL_SECONDS = 0.5
@@ -247,7 +244,6 @@ def claimed(
         finally:
             if heartbeat is not None:
                 heartbeat.close()
-                log.info("Left group %s", job.group.id)
     finally:
         backend.close()
 
@@ -267,10 +263,6 @@ def _join(
     )
     try:
         membership = backend.join(joining)
-        name = (group.id, membership.member_id, membership.generation)
-        log.info(
-            "Joined group %s as %s, generation %d: %d partitions", *name, len(membership.owned)
-        )
         return HeartbeatThread(membership, group.session_ms)
     except (Unreachable, RemoteProtocolError) as error:
         # RemoteProtocolError: the brokers are too old for this kind of group.

@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from rangeland.groups.backend import GroupBackend
+from rangeland.logs import partition_fields
 from rangeland.model import LogState, Partition
 from rangeland.planning.incarnation import LogMark, recreated
 from rangeland.wording import counted
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Offsets = Mapping[Partition, int]
 
@@ -110,6 +111,7 @@ def mirror(
         return MirrorOutcome(checkpoint, before, before)
     commit(stale)
     for partition, offset in stale.items():
-        log.debug("Committed offset %d of %s to group %s", offset, partition, group)
-    log.info("Mirrored the checkpoint of %d partitions to group %s", len(stale), group)
+        where = partition_fields(partition, offset)
+        logger.debug("Committed offset %d of %s to group %s", offset, partition, group, extra=where)
+    logger.info("Mirrored the checkpoint of %d partitions to group %s", len(stale), group)
     return MirrorOutcome(checkpoint, before, backend.offsets(group, partitions))

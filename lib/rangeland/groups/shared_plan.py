@@ -32,7 +32,7 @@ from rangeland.planning.slice_assignment import (
 )
 from rangeland.progress import Progress
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 STALLED_SECONDS = 600.0
@@ -166,7 +166,7 @@ class SharedReading:
             part = (self._lease.member_id, len(parts) + 1)
             if self._target.append_part(self._plan, *part, kept, self._work.files_of(kept)):
                 name = (self._plan.application, self._plan.sequence)
-                log.info("Handed in part %d of plan %s %d", part[1], *name)
+                logger.info("Handed in part %d of plan %s %d", part[1], *name)
                 return None
 
     def _refuse_unproved(self, results: Sequence[TaskResult]) -> None:

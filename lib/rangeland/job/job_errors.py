@@ -1,4 +1,4 @@
-"""Turns the problems that pydantic finds in a job file into one error in the file's own terms.
+"""Turns the problems that pydantic finds in a job file into mistakes in the file's own terms.
 
 Pydantic reports problems in terms of Python. Here each gets its place in the file, the path of
 the field as it is written there, what was expected, and for a misspelt field the one that was
@@ -8,10 +8,10 @@ probably meant.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, NoReturn, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,7 +24,7 @@ MIN_SIMILARITY = 0.7
 
 
 @dataclass(frozen=True, slots=True)
-class _Mistake:
+class JobFileMistake:
     path: FieldPath
     expected: str
     suggestion: FieldPath | None = None
@@ -36,13 +36,19 @@ class _Mistake:
         return f"{self.expected}; did you mean {display_path(self.suggestion)}?"
 
 
-def raise_job_file_error(model: type[BaseModel], text: JobText, error: ValidationError) -> NoReturn:
-    """Raises one error for all mistakes of a job file, in the order of its lines."""
-    mistakes = sorted(_mistakes(model, error), key=lambda m: text.line_of(m.path) or math.inf)
+def mistakes_of(
+    model: type[BaseModel], text: JobText, error: ValidationError
+) -> list[JobFileMistake]:
+    """All mistakes of a job file, in the order of its lines."""
+    return sorted(_mistakes(model, error), key=lambda m: text.line_of(m.path) or math.inf)
+
+
+def job_file_error(text: JobText, mistakes: Sequence[JobFileMistake]) -> JobFileError:
+    """One error for all mistakes of a job file."""
     shown = [(text.where(m.path), display_path(m.path) or "the job", m.text()) for m in mistakes]
     place, field, expected = shown[0]
     others = "; ".join(": ".join(one) for one in shown[1:])
-    raise JobFileError(
+    return JobFileError(
         f"{place}: {field}: {expected}",
         why=f"{counted(len(shown) - 1, 'more mistake')}: {others}" if others else "",
         do="correct all of these" if others else "correct the job file",
@@ -53,7 +59,7 @@ def raise_job_file_error(model: type[BaseModel], text: JobText, error: Validatio
     )
 
 
-def _mistakes(model: type[BaseModel], error: ValidationError) -> list[_Mistake]:
+def _mistakes(model: type[BaseModel], error: ValidationError) -> list[JobFileMistake]:
     problems = error.errors(include_url=False, include_context=True, include_input=False)
     paths = [_path(problem) for problem in problems]
     fields = list(_fields(model, ()))
@@ -64,7 +70,7 @@ def _mistakes(model: type[BaseModel], error: ValidationError) -> list[_Mistake]:
             continue
         unknown = problem["type"] == "extra_forbidden"
         meant = _suggestion(path, fields) if unknown else None
-        found.append(_Mistake(path, _expected(problem), meant))
+        found.append(JobFileMistake(path, _expected(problem), meant))
     # A misspelt field is reported once, not also as the field that is missing.
     misspelt = {mistake.suggestion for mistake in found}
     return [mistake for mistake in found if mistake.path not in misspelt]

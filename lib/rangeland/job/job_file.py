@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from rangeland.delta.table_path import TablePath
 from rangeland.dialects.dialect import load_dialect
-from rangeland.job.job_errors import raise_job_file_error
+from rangeland.job.job_errors import JobFileMistake, job_file_error, mistakes_of
 from rangeland.job.located_values import JobText, override, parse_job_text, read_job_text
 from rangeland.job.section import MisplacedKey, Section
 from rangeland.job.source_section import Source
@@ -324,12 +324,19 @@ class Job(Section):
 
     @staticmethod
     def of(text: JobText) -> Job:
+        found = Job.checked(text)
+        # Not raised inside of a handler: pydantic's message repeats field names, secret or not.
+        if not isinstance(found, Job):
+            raise job_file_error(text, found)
+        return found
+
+    @staticmethod
+    def checked(text: JobText) -> Job | list[JobFileMistake]:
+        """The job, or what is wrong with its text."""
         try:
             return Job.model_validate(text.values)
         except ValidationError as error:
-            found = error
-        # Not raised inside the handler: pydantic's message repeats field names, secret or not.
-        raise_job_file_error(Job, text, found)
+            return mistakes_of(Job, text, error)
 
     # --- the same as values -----------------------------------------------------------
 

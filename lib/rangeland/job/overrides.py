@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rangeland.dialects.dialect import load_dialect
-from rangeland.errors import JobFileError, UsageError
+from rangeland.errors import UsageError
 from rangeland.job.job_file import Job
 from rangeland.job.located_values import JobText, override, read_job_text, with_value
 from rangeland.job.value_parsers import EXPECTED_BOUND, parse_bounds, parse_partition
@@ -40,10 +40,10 @@ def load_job(
     job = Job.of(text)
     for flag, (given, value) in asked.items():
         text = with_value(text, ("range", SIDES[flag]), value)
-        try:
-            job = Job.of(text)
-        except JobFileError as error:
-            raise _bad_flag(flag, given, error.facts["mistakes"][0]["expected"]) from error
+        found = Job.checked(text)
+        if not isinstance(found, Job):
+            raise _bad_flag(flag, given, found[0].text())
+        job = found
     return job, text
 
 

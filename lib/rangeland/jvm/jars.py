@@ -29,7 +29,7 @@ from rangeland.errors import StorageFailed, Unreachable, UsageError
 from rangeland.jvm.java import SMALL_JVM, find_java
 
 FETCH_TIMEOUT_S = 900
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def fetch_jars(name: str) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.parent / f".{name}.lock"):
             if not _is_current(target, module):
-                _logger.info("fetching the jars of %s", name)
+                logger.info("Fetching the jars of %s", name)
                 _fetch_into(target, name, module)
     except OSError as error:
         remedy = "Make room, or point RANGELAND_CACHE at another directory"

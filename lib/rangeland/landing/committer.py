@@ -39,6 +39,7 @@ from rangeland.landing.replacement import Replacement, refuse_lost
 from rangeland.landing.target_state import LandingTarget, refuse_other_plan
 from rangeland.landing.task_output import file_entries, refuse_less, refuse_unseen
 from rangeland.landing.untimed_records import without_time
+from rangeland.logs import partition_fields
 from rangeland.model import DataFile, Partition, Receipt, Slice, Survey, TaskResult
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
@@ -53,7 +54,7 @@ from rangeland.spark.spark_jobs import TasksStopped, land_tasks, land_until, tra
 from rangeland.spark.transform import Transform
 from rangeland.wording import counted
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _Reading = tuple[
     list[list[Slice]], ClusterSettings, WriterSettings, Callable[[dict[int, int]], None]
@@ -112,7 +113,7 @@ class PlanCommitter:
     def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> CommittedPlan:
         self.progress.planned(plan, recovered)
         if recovered:
-            log.info(
+            logger.info(
                 "Finishing plan %s %d, which another run entered", plan.application, plan.sequence
             )
         outcome = left.outcome if left is not None else None
@@ -286,7 +287,7 @@ class PlanCommitter:
             self.progress.done()
         refuse_unseen(self.spark, self.target, entries)
         name = (plan.application, plan.sequence)
-        log.info("Read %d slices of plan %s %d: %d files", len(receipts), *name, len(entries))
+        logger.info("Read %d slices of plan %s %d: %d files", len(receipts), *name, len(entries))
         return receipts, entries
 
     def _reading(
@@ -414,11 +415,12 @@ class PlanCommitter:
 def _log_committed(outcome: OutcomeEvent, landed: CommittedOutcome) -> None:
     name = (outcome.application, outcome.sequence)
     if not landed.is_new:
-        log.info("Plan %s %d was in the table already", *name)
+        logger.info("Found plan %s %d in the table already", *name)
         return
     counts = (len(outcome.files), len(outcome.ranges))
-    log.info(
+    logger.info(
         "Committed plan %s %d at version %s: %d files, %d ranges", *name, landed.version, *counts
     )
     for entry in outcome.ranges:
-        log.debug("Committed %s with plan %s %d", entry.range, *name)
+        where = partition_fields(entry.range.partition, entry.range.from_offset)
+        logger.debug("Committed %s with plan %s %d", entry.range, *name, extra=where)

@@ -32,13 +32,14 @@ from rangeland.errors import Bug, Conflict
 from rangeland.landing.identity_check import LEDGER_PROPERTY, VouchedLedger
 from rangeland.landing.job_history import UnfinishedPlan
 from rangeland.landing.loss_records import given_up, losses_of, seen_losses
+from rangeland.logs import partition_fields
 from rangeland.model import DataFile, Partition, Receipt, TaskResult
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class LandingTarget(VouchedLedger):
@@ -83,8 +84,8 @@ class LandingTarget(VouchedLedger):
         self._add_columns_if_lacking()
         left = [(u.plan.application, u.plan.sequence) for u in unfinished]
         is_entered = ledger.enter(entry, self._entered, left)
-        result = "entered" if is_entered else "not entered: another plan came first"
-        log.info("Plan %s %d %s", plan.application, plan.sequence, result)
+        result = "Entered plan" if is_entered else "Found another plan entered before plan"
+        logger.info("%s %s %d", result, plan.application, plan.sequence)
         return is_entered
 
     def prepare(
@@ -267,15 +268,15 @@ class LandingTarget(VouchedLedger):
 
 def _log_prepared(outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
     name = (outcome.application, outcome.sequence, outcome.attempt)
-    log.info("Prepared outcome %s %d, attempt %d: %d files", *name, len(outcome.files))
+    logger.info("Prepared outcome %s %d, attempt %d: %d files", *name, len(outcome.files))
     _log_losses(losses)
 
 
 def _log_losses(losses: Iterable[LossEvent]) -> None:
     for loss in losses:
-        log.warning(
-            "Loss: %s is %s, policy %s: %s", loss.range, loss.verdict, loss.action, loss.evidence
-        )
+        where = partition_fields(loss.range.partition, loss.range.from_offset)
+        what = (loss.range, loss.verdict, loss.action, loss.evidence)
+        logger.warning("Recorded that %s is %s, policy %s: %s", *what, extra=where)
 
 
 def refuse_other_plan(plan: Plan, outcome: OutcomeEvent) -> None:

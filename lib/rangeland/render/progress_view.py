@@ -30,10 +30,11 @@ from rich.text import Text
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
 from rangeland.render.text_drawing import biggest, counted, duration, number, plain, safe_text
+from rangeland.wording import capitalised, sentence
 
 LINE_EVERY_S = 10.0
 
-_logger = logging.getLogger("rangeland.progress")
+logger = logging.getLogger("rangeland.progress")
 
 
 class LiveProgress:
@@ -99,18 +100,18 @@ class _Records:
     """For machines: a log record per step. How far reading is, is not logged."""
 
     def step(self, text: str) -> None:
-        _logger.info(text)
+        logger.info(capitalised(text))
 
     def planned(self, plan: Plan, recovered: bool) -> None:
         sizes = {"sequence": plan.sequence, "offsets": plan.width, "slices": len(plan.slices)}
-        _logger.info(_headline(plan, recovered), extra=sizes)
+        logger.info(capitalised(_headline(plan, recovered)), extra=sizes)
 
     def read(self, read_offsets: dict[Partition, int]) -> None: ...
 
     def done(self) -> None: ...
 
     def warn(self, text: str) -> None:
-        _logger.warning(text)
+        logger.warning(sentence(text))
 
 
 class _Lines:

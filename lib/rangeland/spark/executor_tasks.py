@@ -22,7 +22,7 @@ from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Range, Receipt, Slice, TaskResult
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,15 @@ def land_slices(
 def logged_reading(slices: Sequence[Slice]) -> Iterator[None]:
     """Logs when a task starts on its slices, and how it ends."""
     fields = {"slices": ", ".join(str(one) for one in slices[:3]), "count": len(slices)}
-    _logger.info("task started", extra=fields)
+    logger.info("Task started", extra=fields)
     start = time.monotonic()
     try:
         yield
     except Exception as error:
-        _logger.info("task failed: %s", error, extra=fields)
+        logger.info("Task failed: %s", error, extra=fields)
         raise
     seconds = round(time.monotonic() - start, 3)
-    _logger.info("task ended", extra={**fields, "seconds": seconds})
+    logger.info("Task ended", extra={**fields, "seconds": seconds})
 
 
 def open_writer(writer: WriterSettings) -> FileWriter:

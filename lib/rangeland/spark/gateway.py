@@ -37,7 +37,7 @@ _STARTUP_LINES = (
     b"To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).",
 )
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class JvmExited(Exception):
@@ -170,7 +170,7 @@ class JvmStart:
             connection = Path(folder, "connection")
             start = time.monotonic()
             jvm = DriverJvm(_command(settings), _environment(connection))
-            _logger.info("starting the JVM of Spark", extra={"pid": jvm.pid})
+            logger.info("Started the JVM of Spark", extra={"pid": jvm.pid})
             _started.append(jvm)
             while jvm.running and not self._received and not connection.exists():
                 time.sleep(POLL_S)
@@ -178,12 +178,12 @@ class JvmStart:
                 jvm.end()  # Before its folder is removed: it may be about to write there.
             if not connection.exists():
                 jvm.wait_for_output()
-                _logger.info("the JVM of Spark ended at once", extra={"pid": jvm.pid})
+                logger.info("The JVM of Spark ended at once", extra={"pid": jvm.pid})
                 jvm.end()
                 _started.remove(jvm)
                 raise JvmExited
             seconds = round(time.monotonic() - start, 3)
-            _logger.info("the JVM of Spark is up", extra={"pid": jvm.pid, "seconds": seconds})
+            logger.info("Connected to the JVM of Spark", extra={"pid": jvm.pid, "seconds": seconds})
             return _connect(*_port_and_secret(connection.read_bytes()))
 
     def __exit__(
@@ -220,7 +220,7 @@ def quiet_jvm() -> None:
 def end_jvm() -> None:
     """Ends the JVM, if this process has started one. PySpark may start another one then."""
     while _started:
-        _logger.info("ending the JVM of Spark", extra={"pid": _started[-1].pid})
+        logger.info("Ending the JVM of Spark", extra={"pid": _started[-1].pid})
         _started[-1].end()
         _started.pop()
         _forget()

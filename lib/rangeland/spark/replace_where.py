@@ -17,7 +17,7 @@ from rangeland.model import DataFile, Range
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.catalog_names import literal
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 CONFLICTS = ("Concurrent", "ProtocolChanged", "MetadataChanged")
 
 
@@ -118,7 +118,7 @@ def replace_rows(new: Any, path: str, where: str, transaction: tuple[str, int]) 
     except Exception as error:
         raise _translated(error, path) from error
     fields = {"table": path, "application": application, "sequence": sequence}
-    _logger.info("replaced rows", extra=fields)
+    logger.info("Replaced rows", extra=fields)
 
 
 def _translated(error: Exception, path: str) -> RangelandError:

@@ -36,7 +36,7 @@ _NOISY = (
     "org.apache.spark.scheduler.TaskSetManager",
 )
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class TasksStopped(Exception):
@@ -157,7 +157,7 @@ def watch(
             outcome.append(error)
 
     thread = InheritableThread(target=act, name="rangeland-job", daemon=True)
-    _logger.info("Spark job started", extra={"group": group})
+    logger.info("Spark job started", extra={"group": group})
     start = time.monotonic()
     thread.start()
     failed: RangelandError | None = None
@@ -170,7 +170,7 @@ def watch(
             if error is not None and failed is None:
                 # One task has failed for good: the results of the others are not needed.
                 failed = error
-                _logger.info("cancelling the Spark job: %s", error, extra={"group": group})
+                logger.info("Cancelling the Spark job: %s", error, extra={"group": group})
                 context.cancelJobGroup(group)
             on_read(seen)
             if failed is None and (stopped or stop()):
@@ -181,7 +181,7 @@ def watch(
         context.cancelJobGroup(group)
         raise
     seconds = round(time.monotonic() - start, 3)
-    _logger.info("Spark job ended", extra={"group": group, "seconds": seconds})
+    logger.info("Spark job ended", extra={"group": group, "seconds": seconds})
     if failed is not None:
         raise failed
     if stopped and isinstance(outcome[0], BaseException):

@@ -31,7 +31,7 @@ from rangeland.spark.runtime_versions import (
 
 DELTA_JARS = "delta-4.4.0"
 S3_JARS = "hadoop-aws-3.5.0"
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DEFAULTS = {
     "spark.sql.extensions": EXTENSION,
@@ -113,7 +113,7 @@ def with_delta(session: Any) -> Any:
     found = versions_of(session._jvm)
     refuse_others(found)
     fields = {"spark": found.spark, "delta": found.delta, "java": found.java}
-    _logger.info("Spark session ready", extra=fields)
+    logger.info("Opened the Spark session", extra=fields)
     return session
 
 

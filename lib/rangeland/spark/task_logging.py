@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pyspark import TaskContext
 
-from rangeland.logs import configure, current_settings
+from rangeland.logs import LogSettings, configure, current_settings
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -21,11 +21,14 @@ def logged(
     settings = current_settings()
 
     def run(items: Iterator[In]) -> Iterator[Out]:
-        context = TaskContext.get()
-        numbers = (
-            (context.stageId(), context.partitionId(), context.attemptNumber()) if context else ()
-        )
-        configure(settings, ".".join(map(str, numbers)))
+        configure_task(settings)
         return work(items)
 
     return run
+
+
+def configure_task(settings: LogSettings) -> None:
+    """Has the task that calls this log to its worker's stderr."""
+    context = TaskContext.get()
+    numbers = (context.stageId(), context.partitionId(), context.attemptNumber()) if context else ()
+    configure(settings, ".".join(map(str, numbers)))

@@ -39,7 +39,7 @@ from rangeland.survey.leaders import ask_leaders, by_leader
 from rangeland.survey.legacy_times import corrected_times
 from rangeland.wording import counted
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PAUSE_MS = 200
 FIRST_ANSWER_MS = 10_000
@@ -114,7 +114,7 @@ class SurveyAttempt:
 
     def _pause(self, what: str) -> None:
         if not self._is_over():
-            LOG.info("survey retry in %d ms: %s", PAUSE_MS, what)
+            logger.info("Surveying again in %d ms: %s", PAUSE_MS, what)
             time.sleep(PAUSE_MS / 1000)
             return
         if self._failure is not None:

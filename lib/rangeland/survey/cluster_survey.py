@@ -15,6 +15,7 @@ from dataclasses import replace
 from rangeland.connection.pool import ConnectionPool
 from rangeland.dialects.cluster_values import OffsetAnswer
 from rangeland.groups.backend import GroupBackend
+from rangeland.logs import partition_fields
 from rangeland.model import (
     Address,
     AtOffset,
@@ -33,7 +34,7 @@ from rangeland.survey.entry_lookup import entries_at
 from rangeland.survey.epoch_ends import epoch_ends, with_epochs
 from rangeland.survey.retention import expiring, retention_of
 
-LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 AGAIN_MS = 500
 """Before a suspicious survey is repeated."""
@@ -64,8 +65,9 @@ def take_survey(
     if not suspicious:
         return first
     for partition, why in suspicious.items():
-        fields = {"topic": partition.topic, "partition": partition.number}
-        LOG.info("survey repeated: %s: %s", partition, why, extra=fields)
+        mark = wanted.checkpoint.get(partition)
+        fields = partition_fields(partition, mark.until_offset if mark else None)
+        logger.info("Repeating the survey: %s: %s", partition, why, extra=fields)
     time.sleep(AGAIN_MS / 1000)
     again = attempt.again()
     second = _survey_once(again, brokers, wanted, now, backend)

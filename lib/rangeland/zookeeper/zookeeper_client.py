@@ -54,7 +54,7 @@ CLOSE_TIMEOUT_S = 2.0
 _AT_ONCE = 1000
 _PASSING = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 
@@ -282,7 +282,7 @@ class ZooKeeper:
             return
         self._connected.clear()
         if state == KazooState.LOST:
-            _logger.warning("session lost", extra={"zookeeper": str(self.ensemble)})
+            logger.warning("Lost the session", extra={"zookeeper": str(self.ensemble)})
             self._session = None
 
     def _end(self) -> None:

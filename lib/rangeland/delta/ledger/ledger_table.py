@@ -41,7 +41,7 @@ from rangeland.model import DataFile, Partition
 FOLDER = "_rangeland/ledger"
 PLANS = "rangeland/plans"
 LOSSES = "rangeland/losses"
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CONFIGURATION = {
     "delta.appendOnly": "true",
@@ -316,7 +316,7 @@ class Ledger:
             self._files.remove(file)
         name, number = transaction
         fields = {"ledger": self.path, "application": name, "sequence": number}
-        _logger.info("another driver has written this ledger entry", extra=fields)
+        logger.info("Found this ledger entry written by another driver", extra=fields)
         return False
 
     def _advance(self, view: _LedgerView, done: Committed, added: Sequence[EventKey]) -> None:

@@ -7,6 +7,7 @@ turns unexpected ones into errors. All I/O goes through the ``GroupIO``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.errors import JobFileError, RangelandError, Unreachable
 from rangeland.groups.backend import GroupIO
 from rangeland.model import Address
+
+logger = logging.getLogger(__name__)
 
 PAUSE_MS: Final = 250
 _LAST_BY_ONE_KEY: Final = 3
@@ -61,6 +64,7 @@ class CoordinatorClient:
                 last_error = self._not_ready(group, code)
             if self.edge.now_ms() >= deadline_ms:
                 raise last_error
+            logger.info("Asking the coordinator again in %d ms: %s", PAUSE_MS, last_error)
             self.edge.pause(PAUSE_MS)
 
     def _not_ready(self, group: str, code: ErrorCode) -> Unreachable:

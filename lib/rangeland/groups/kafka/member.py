@@ -34,7 +34,7 @@ from rangeland.groups.kafka.subscriptions import (
 )
 from rangeland.model import Partition
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 JOIN_SLACK_MS: Final = 5_000
 """How much later than the rebalance timeout the answer to a join may come."""
@@ -156,7 +156,7 @@ class KafkaMember:
         # If another client leads, it may assign partitions that the job leaves out.
         self._held = read_assignment(answer.assignment) & frozenset(self._joining.partitions)
         self._holds = True
-        _logger.info("joined the group", extra=self._log_fields(partitions=len(self._held)))
+        logger.info("Joined the group", extra=self._log_fields(partitions=len(self._held)))
         return True
 
     def _rejoin_or_raise(self, code: ErrorCode, when: str) -> None:
@@ -216,7 +216,7 @@ class KafkaMember:
             if code.verdict is ErrorMeaning.OK:
                 return HeartbeatStatus.HOLDS
             if code.name == "REBALANCE_IN_PROGRESS":
-                _logger.info("the group is rebalancing", extra=self._log_fields())
+                logger.info("Found the group rebalancing", extra=self._log_fields())
                 return HeartbeatStatus.REBALANCING
             if code.name in _OVER:
                 self._forget(code)
@@ -249,7 +249,7 @@ class KafkaMember:
                 raise fenced
             if code.verdict is not ErrorMeaning.OK:
                 raise refusal(code, group, "a member committed its offsets")
-            _logger.info("committed offsets", extra=self._log_fields(partitions=len(offsets)))
+            logger.info("Committed offsets", extra=self._log_fields(partitions=len(offsets)))
 
     def leave(self) -> None:
         with self._lock:
@@ -265,7 +265,7 @@ class KafkaMember:
                 )
             except RangelandError:
                 return  # the session ends by itself
-            _logger.info("left the group", extra=self._log_fields(member=leaving))
+            logger.info("Left the group", extra=self._log_fields(member=leaving))
 
     # --- requests and errors -----------------------------------------------------------
 
@@ -283,7 +283,7 @@ class KafkaMember:
     def _forget(self, code: ErrorCode) -> None:
         """All partitions are lost. With a wrong generation the coordinator may still know the
         member: under its old id it replaces itself, under a new id all would wait for the old."""
-        _logger.warning("lost the membership: %s", code.name, extra=self._log_fields())
+        logger.warning("Lost the membership: %s", code.name, extra=self._log_fields())
         self._holds = False
         if code.name != "ILLEGAL_GENERATION":
             self._member_id = m.UNKNOWN_MEMBER
@@ -295,7 +295,7 @@ class KafkaMember:
 
     def _fenced(self, why: str) -> Fenced:
         joining = self._joining
-        _logger.warning("fenced: %s", why, extra=self._log_fields())
+        logger.warning("Fenced: %s", why, extra=self._log_fields())
         return Fenced(
             f"member {self._member_id or '(none)'} of group {joining.group} is fenced"
             f" in generation {self._generation}",

@@ -41,7 +41,7 @@ from rangeland.groups.rocketmq.membership_view import (
 )
 from rangeland.model import Address, Partition
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 BEAT_MS: Final = 3_000
 LOCK_MS: Final = 60_000
@@ -112,12 +112,12 @@ class RocketmqMember:
                 if obstacle is None:
                     self._generation += 1
                     self._holds = True
-                    _logger.info("joined the group", extra=self._log_fields(self._locked))
+                    logger.info("Joined the group", extra=self._log_fields(self._locked))
                     return
                 if edge.now_ms() - began_ms >= self._patience_ms(view):
                     self.leave()
                     raise obstacle
-                _logger.debug("waiting to join: %s", obstacle, extra=self._log_fields(()))
+                logger.debug("Waiting to join: %s", obstacle, extra=self._log_fields(()))
                 edge.pause(RETRY_MS)
 
     def _patience_ms(self, view: RocketmqGroupView) -> int:
@@ -192,7 +192,7 @@ class RocketmqMember:
             self._locked_at_ms = asked_at_ms
             if view.ids == self._ids:
                 return HeartbeatStatus.HOLDS
-            _logger.info("the group is rebalancing", extra=self._log_fields(self._locked))
+            logger.info("Found the group rebalancing", extra=self._log_fields(self._locked))
             return HeartbeatStatus.REBALANCING
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
@@ -212,7 +212,7 @@ class RocketmqMember:
                 self._mark_lost()
                 raise self._fenced(why)
             write_offsets(self._masters, self._joining.group, offsets, self._id)
-            _logger.info("committed offsets", extra=self._log_fields(offsets))
+            logger.info("Committed offsets", extra=self._log_fields(offsets))
 
     def _why_lost(self, queues: Collection[Partition]) -> str:
         """Empty if this member has locked all of them."""
@@ -229,7 +229,7 @@ class RocketmqMember:
         return self._masters.edge.now_ms() - self._locked_at_ms < LOCK_MS
 
     def _mark_lost(self) -> HeartbeatStatus:
-        _logger.warning("lost the membership", extra=self._log_fields(self._locked))
+        logger.warning("Lost the membership", extra=self._log_fields(self._locked))
         self._holds = False
         return HeartbeatStatus.LOST
 
@@ -247,7 +247,7 @@ class RocketmqMember:
             for broker in self._brokers:
                 self._send_best_effort(broker, request)
             self._send_to_slaves(slaves, request)
-            _logger.info("left the group", extra=self._log_fields(queues))
+            logger.info("Left the group", extra=self._log_fields(queues))
 
     # --- requests ----------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ class RocketmqMember:
 
     def _fenced(self, why: str) -> Fenced:
         joining = self._joining
-        _logger.warning("fenced: %s", why, extra=self._log_fields(self._locked))
+        logger.warning("Fenced: %s", why, extra=self._log_fields(self._locked))
         return Fenced(
             f"member {self._id} of group {joining.group} is fenced",
             why=why,

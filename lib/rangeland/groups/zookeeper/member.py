@@ -43,7 +43,7 @@ from rangeland.model import Partition
 from rangeland.zookeeper.znodes import Check, Create, Delete, Operation, Refused, Write, Znode
 from rangeland.zookeeper.zookeeper_client import ZooKeeper
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 BEAT_MS = 3_000
 # A transaction is one message, and servers accept up to a megabyte.
@@ -103,11 +103,16 @@ class ZooKeeperMember:
         if lease is None:
             return HeartbeatStatus.REBALANCING
         try:
-            return self._status(zookeeper, lease)
+            status = self._status(zookeeper, lease)
         except Unreachable:
             if self._zookeeper is not zookeeper:  # left meanwhile
                 return HeartbeatStatus.LOST
             raise
+        if status is HeartbeatStatus.LOST:
+            logger.warning("Lost the membership", extra=self._log_fields())
+        elif status is HeartbeatStatus.REBALANCING:
+            logger.info("Found the group rebalancing", extra=self._log_fields())
+        return status
 
     def _status(self, zookeeper: ZooKeeper, lease: _HeldClaims) -> HeartbeatStatus:
         if zookeeper.session != lease.session:
@@ -144,12 +149,12 @@ class ZooKeeperMember:
             obstacle = self._try_to_join(self._zookeeper)
             if obstacle is None:
                 self._generation += 1
-                _logger.info("joined the group", extra=self._log_fields())
+                logger.info("Joined the group", extra=self._log_fields())
                 return
             if time.monotonic() + wait_s > deadline:
                 self.leave()
                 raise obstacle
-            _logger.debug("waiting to join: %s", obstacle, extra=self._log_fields())
+            logger.debug("Waiting to join: %s", obstacle, extra=self._log_fields())
             time.sleep(wait_s)
 
     def _try_to_join(self, zookeeper: ZooKeeper) -> Conflict | Unreachable | None:
@@ -264,7 +269,7 @@ class ZooKeeperMember:
         for _ in range(_TRIES):
             refused = zookeeper.apply(self._committing(zookeeper, lease, offsets))
             if refused is None:
-                _logger.info("committed offsets", extra=self._log_fields(len(offsets)))
+                logger.info("Committed offsets", extra=self._log_fields(len(offsets)))
                 return
             if isinstance(refused.operation, Check):
                 raise self._fenced(f"{refused.operation.path}: {refused.reason.value}")
@@ -288,11 +293,12 @@ class ZooKeeperMember:
     # --- leave -------------------------------------------------------------------------
 
     def leave(self) -> None:
-        zookeeper = self._zookeeper
+        zookeeper, fields = self._zookeeper, self._log_fields()
         self._zookeeper, self._lease, self._registered = None, None, None
         self._held = frozenset()
         if zookeeper is not None:
             zookeeper.close()
+            logger.info("Left the group", extra=fields)
 
     # --- nodes and errors --------------------------------------------------------------
 
@@ -329,7 +335,7 @@ class ZooKeeperMember:
 
     def _fenced(self, why: str) -> Fenced:
         group = self._joining.group
-        _logger.warning("fenced: %s", why, extra=self._log_fields())
+        logger.warning("Fenced: %s", why, extra=self._log_fields())
         return Fenced(
             f"this driver is no longer a member of group {group}",
             why=why,
