@@ -2,12 +2,14 @@
 
 Each step prints its command before it runs, so any of them can be run alone, and what it
 said when it has ended. Nothing is passed over and nothing is tried twice: a step that fails
-decides the exit code, after all have run. Of the rings that start Spark or brokers two run side by
-side, and the jars that they need are fetched meanwhile.
+decides the exit code, after all have run. The rings run side by side, since those that start
+Spark or brokers wait for them much of the time; jars are fetched meanwhile. At the end come
+the ten slowest tests of all rings.
 
-``--quick`` leaves those rings out. ``--slow`` runs the tests marked ``slow`` in place of the
-others, one ring after the other: soaks, every variant of what the ordinary run checks once, a
-real Airflow. Run it before a release, and after changes in what it covers.
+``--quick`` leaves out the rings that start Spark or brokers. ``--slow`` runs the tests marked
+``slow`` in place of the others, one ring after the other: soaks, every variant of what the
+ordinary run checks once, a real Airflow; and the quick rings with more examples. Run it before a
+release, and after changes in what it covers.
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
+import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from xml.etree import ElementTree
 
 PYTHON = sys.executable
-QUICK_RINGS = ["tests/unit", "tests/property", "tests/contract", "tests/golden"]
 
 CODE = ["lib", "jobs", "configs", "airflow_dags", "tests"]
 
@@ -32,47 +37,69 @@ STATIC = [
     [PYTHON, "-c", "from importlinter.cli import lint_imports_command as run; run()"],
 ]
 FETCH = [PYTHON, "-m", "tests.fetch"]
-PURE = [[PYTHON, "-m", "pytest", "-q", "-n", "2", "-m", "not slow", *QUICK_RINGS]]
+QUICK = ["unit", "property", "contract", "golden"]
 SLOW_RINGS = ["property", "brokers", "chaos", "cluster", "airflow", "spark"]
+SLOW_EFFORT = 5
 
-
-RINGS = ["spark", "brokers", "cluster", "chaos"]
-"""The longest first: whichever of two ends before the other takes the next one."""
-AT_ONCE = 2
+RINGS = ["spark", "brokers", "chaos", "cluster"]
+"""The longest first: whichever ends first is followed by the next one."""
+AT_ONCE = 3
+SPLIT = {"spark": ["-n", "2", "--dist", "loadfile"]}
+"""Rings that are split by file, each part with a Spark and brokers of its own."""
+SLOWEST = 10
 
 
 def main(arguments: list[str]) -> int:
-    if "--quick" in arguments:
-        failed = _run([*STATIC, *PURE])
-    elif "--slow" in arguments:
-        failed = _run([FETCH, *(_ring(name, "slow") for name in SLOW_RINGS)])
-    else:
-        with ThreadPoolExecutor(1) as beside, ThreadPoolExecutor(AT_ONCE) as pool:
-            fetching = beside.submit(_run, [FETCH])
-            failed = _run([*STATIC, *PURE])
-            for found in pool.map(lambda name: _run([_ring(name)]), RINGS):
-                failed += found
-            failed += fetching.result()
+    with tempfile.TemporaryDirectory() as folder:
+        durations = Path(folder)
+        if "--quick" in arguments:
+            failed = _run([*STATIC, _quick()], durations)
+        elif "--slow" in arguments:
+            rings = [_pytest([f"tests/{name}"], "slow") for name in SLOW_RINGS]
+            failed = _run([FETCH, _quick(), *rings], durations, {"RANGELAND_EFFORT": SLOW_EFFORT})
+        else:
+            failed = _run_ordinary(durations)
+        print(f"The {SLOWEST} slowest tests:", *_slowest(durations), sep="\n", flush=True)
     for command in failed:
         print(f"failed: {_line(command)}", flush=True)
     return 1 if failed else 0
 
 
-def _ring(name: str, marked: str = "not slow") -> list[str]:
-    options = ["-q", "-m", marked, "--durations=15"]
-    return [PYTHON, "-m", "pytest", *options, f"tests/{name}"]
-
-
-def _run(steps: Sequence[list[str]]) -> list[list[str]]:
+def _run_ordinary(durations: Path) -> list[list[str]]:
     """The commands that have failed."""
+    rings = [_pytest([f"tests/{name}"], split=SPLIT.get(name, [])) for name in RINGS]
+    with ThreadPoolExecutor(1) as beside, ThreadPoolExecutor(AT_ONCE) as pool:
+        fetching = beside.submit(_run, [FETCH], durations)
+        failed = _run(STATIC, durations)
+        for found in pool.map(lambda command: _run([command], durations), [*rings, _quick()]):
+            failed += found
+        return failed + fetching.result()
+
+
+def _quick() -> list[str]:
+    return _pytest([f"tests/{name}" for name in QUICK], split=["-n", "2"])
+
+
+def _pytest(
+    places: Sequence[str], marked: str = "not slow", split: Sequence[str] = ()
+) -> list[str]:
+    return [PYTHON, "-m", "pytest", "-q", *split, "-m", marked, *places]
+
+
+def _run(
+    steps: Sequence[list[str]], durations: Path, variables: dict[str, object] | None = None
+) -> list[list[str]]:
+    """The commands that have failed. How long tests took goes to ``durations``."""
     failed: list[list[str]] = []
     for command in steps:
         line = _line(command)
         print(f"$ {line}", flush=True)
+        is_tests = "pytest" in command
+        report = durations / f"{uuid.uuid4().hex}.xml"
         started = time.monotonic()
         done = subprocess.run(
-            command,
-            env=_environment(),
+            [*command, *([f"--junitxml={report}"] if is_tests else [])],
+            env=_environment() | {k: str(v) for k, v in (variables or {}).items()},
             check=False,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -85,6 +112,16 @@ def _run(steps: Sequence[list[str]]) -> list[list[str]]:
         if done.returncode != 0:
             failed.append(command)
     return failed
+
+
+def _slowest(durations: Path) -> list[str]:
+    """A line for each of the slowest tests of all reports, with set-up and end."""
+    found = [
+        (float(case.get("time", 0)), f"{case.get('classname')}::{case.get('name')}")
+        for report in durations.glob("*.xml")
+        for case in ElementTree.parse(report).iter("testcase")
+    ]
+    return [f"{seconds:8.1f} s  {name}" for seconds, name in sorted(found, reverse=True)[:SLOWEST]]
 
 
 def _line(command: Sequence[str]) -> str:

@@ -12,14 +12,12 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 from rangeland.testing.kafka import KafkaCluster
+from tests.examples import USUAL, tried
 
-# How long an example takes says how busy the machine is, and nothing about the code.
-settings.register_profile(
-    "rangeland", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("rangeland", tried(USUAL))
 settings.load_profile("rangeland")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.dialects.kafka import messages as m
@@ -19,6 +19,7 @@ from rangeland.groups.kafka.subscriptions import (
 from rangeland.model import Partition
 from rangeland.wire.encoding import decode, decode_from, encode, spec_of
 from tests.contract.readers import read_anything, read_three_ways
+from tests.examples import tried
 from tests.property.declared import values_of
 
 TOPICS = ["clicks", "orders", "refunds"]
@@ -46,7 +47,7 @@ ANY_TOPICS = st.frozensets(st.sampled_from(TOPICS))
 ALIKE = groups(st.just(frozenset(TOPICS)))
 LOGS = st.frozensets(PARTITIONS).map(sorted)
 EVERY_STRATEGY = pytest.mark.parametrize("strategy", sorted(STRATEGIES))
-quick = settings(deadline=None, database=None)
+quick = tried(25)
 
 
 @EVERY_STRATEGY
@@ -199,7 +200,7 @@ EVERY_VERSION = [
 
 @pytest.mark.parametrize(("cls", "version"), EVERY_VERSION)
 @given(data=st.data())
-@settings(parent=quick, max_examples=12)
+@tried(6)
 def test_what_members_say_is_read_again_and_passes_the_three_ways(
     cls: type[object], version: int, data: st.DataObject
 ) -> None:
@@ -211,7 +212,7 @@ def test_what_members_say_is_read_again_and_passes_the_three_ways(
 
 @pytest.mark.parametrize(("cls", "version"), EVERY_VERSION)
 @given(data=st.binary(max_size=60))
-@settings(parent=quick, max_examples=12)
+@tried(6)
 def test_any_bytes_are_what_a_member_says_or_refused(
     cls: type[object], version: int, data: bytes
 ) -> None:

@@ -1,11 +1,9 @@
 """Batches that are found and opened many at a time give what each of them gives alone, for any
-bytes: the same chunks, or the same error. `RANGELAND_EXAMPLES` sets how many examples are
-tried per claim.
+bytes: the same chunks, or the same error.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.decode.kafka import reference
@@ -24,15 +22,11 @@ from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.batches import ABORT, Batch, Record, cleaned, encode, marker
+from tests.examples import tried
 from tests.messagesets import Message, encode_message
 from tests.property.sanitized import kernel_library, run_under_sanitizers
 
-many = settings(
-    max_examples=int(os.environ.get("RANGELAND_EXAMPLES", "200")),
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+many = tried(40)
 KERNEL = KafkaKernel(kernel_library())
 CODECS = ["none", "none", "none", "lz4", "zstd"]
 

@@ -6,11 +6,10 @@ serves it in pieces, with the list of aborted transactions that a real one would
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.dialects.fetch_values import FetchContext, Gap
@@ -19,14 +18,9 @@ from rangeland.dialects.kafka.records import KafkaChunk, decode_chunk, decode_ch
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from tests.batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
+from tests.examples import tried
 
-EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "300"))
-many = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+many = tried(60)
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 
 

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -25,6 +25,7 @@ from rangeland.fetch.loop_actions import (
 )
 from rangeland.model import Address, Leader, Partition, Slice
 from rangeland.planning.policy import Policy
+from tests.examples import tried
 
 BROKERS = (Address("b1", 1), Address("b2", 1), Address("b3", 1))
 PATIENCE = FetchLimits(
@@ -174,7 +175,7 @@ def tasks(draw: st.DrawFn) -> list[Slice]:
     return slices
 
 
-@settings(max_examples=200, deadline=None)
+@tried(50)
 @given(tasks(), st.integers(0, 60), st.integers(0, 2**32))
 def test_every_slice_is_delivered_once_and_in_order_whatever_the_cluster_does(
     slices: list[Slice], faults: int, seed: int

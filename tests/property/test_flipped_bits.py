@@ -10,12 +10,11 @@ that are moved into a gap which may be there (by tags).
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.dialects.kafka.entry_scan import located
@@ -24,6 +23,7 @@ from rangeland.errors import BadRecord, RangelandError, RangeLost, Unreachable
 from rangeland.planning.policy import Action, Policy
 from tests.batches import Batch, Record, encode
 from tests.entries import entry, packed, plain
+from tests.examples import tried
 from tests.fakes.logs import Log, Read, read_log
 from tests.golden import test_golden_records as golden_kafka
 from tests.golden import test_golden_rocketmq as golden_rocketmq
@@ -31,12 +31,7 @@ from tests.messagesets import Message, Wrapper, encode_message, encode_wrapper
 from tests.stored import PACKED, ZSTD, batch, inner, properties_of, stored
 
 NAMED = (BadRecord, RangeLost, Unreachable)
-few = settings(
-    max_examples=int(os.environ.get("RANGELAND_EXAMPLES", "15")),
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+few = tried(5)
 
 
 def kafka_v2() -> Log:

@@ -6,13 +6,12 @@ pieces, cut anywhere, as a real one does."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.decode.jafka import reference
@@ -22,14 +21,9 @@ from rangeland.dialects.jafka.records import JafkaChunk, decode_chunk, decode_ch
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.entries import entry, packed, plain
+from tests.examples import tried
 
-EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "300"))
-many = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+many = tried(60)
 COMMITTED = Isolation.READ_COMMITTED
 Row = tuple[int, int, bytes]
 

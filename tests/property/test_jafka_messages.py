@@ -5,15 +5,16 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.dialects.jafka import messages as m
 from rangeland.dialects.jafka.session import JafkaSession
 from rangeland.wire.encoding import decode, encode
 from tests.contract.readers import read_anything, read_three_ways
+from tests.examples import tried
 
-many = settings(max_examples=200, deadline=None, database=None)
+many = tried(40)
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -1,17 +1,15 @@
 """The kernel gives what the reference gives, for any bytes: the same rows, or the same fault.
 
-`RANGELAND_EXAMPLES` sets how many examples are tried per claim. To run the same under the
-sanitizers, see `test_the_kernel_is_clean_under_sanitizers`."""
+To run the same under the sanitizers, see `test_the_kernel_is_clean_under_sanitizers`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rangeland.decode.kafka import reference
@@ -19,16 +17,10 @@ from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.kafka.layout import Payload
 from rangeland.errors import BadRecord
 from tests.batches import Record, deltas, encode_records, varint
+from tests.examples import tried
 from tests.property.sanitized import kernel_library, run_under_sanitizers
 
-EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "500"))
-
-many = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+many = tried(100)
 
 
 KERNEL = KafkaKernel(kernel_library())
@@ -165,7 +157,7 @@ def test_junk_gives_the_same_fault(payload: Payload) -> None:
     assert_same([payload], 0, 100)
 
 
-@settings(many, max_examples=max(EXAMPLES // 20, 10))
+@tried(10)
 @given(payload=payloads())
 def test_every_truncation_gives_the_same_fault(payload: Payload) -> None:
     for size in range(len(payload.data)):

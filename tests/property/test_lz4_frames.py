@@ -3,24 +3,19 @@ for any bytes; and of those that producers write, each is."""
 
 from __future__ import annotations
 
-import os
 import struct
 from unittest import mock
 
 import cramjam
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.dialects.kafka import compression
 from rangeland.dialects.kafka.compression import NotDecompressible, decompress
+from tests.examples import tried
 
-many = settings(
-    max_examples=int(os.environ.get("RANGELAND_EXAMPLES", "200")),
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+many = tried(40)
 LZ4 = 3
 STORED = 1 << 31
 HEADS = {4: 0x82, 5: 0xFB, 6: 0x51, 7: 0x73}

@@ -1,6 +1,5 @@
 """The kernel reads messages of the formats 0 and 1 as the reference does, for any bytes: the
-same rows, or the same fault at the same place. `RANGELAND_EXAMPLES` sets how many examples
-are tried per claim.
+same rows, or the same fault at the same place.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.model import (
@@ -30,8 +30,9 @@ from rangeland.planning.limits import Limits, share_out
 from rangeland.planning.plan_builder import JobPosition, PlanTerms, draft
 from rangeland.planning.policy import Policy
 from rangeland.planning.slices import Slicing, cut, pack
+from tests.examples import tried
 
-QUICK = settings(max_examples=150, deadline=None)
+QUICK = tried(40)
 LEADERS = (None, Address("b1", 1), Address("b2", 1), Address("b3", 1))
 
 wanted = st.lists(st.integers(0, 60), max_size=8)

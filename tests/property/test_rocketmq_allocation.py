@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.errors import LocalProtocolError
 from rangeland.groups.rocketmq.assignment import allocate, in_order, shares
 from rangeland.model import Partition
+from tests.examples import tried
 
-quick = settings(deadline=None, database=None)
+quick = tried(25)
 EVERY_SIZE = pytest.mark.parametrize(
     ("queues", "clients"), [(q, c) for q in range(1, 9) for c in range(1, 7)]
 )

@@ -14,7 +14,7 @@ from typing import Any
 import cramjam
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -31,6 +31,7 @@ from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.framing import FrameReader
+from tests.examples import tried
 from tests.stored import (
     BORN_V6,
     INNER_BATCH,
@@ -112,7 +113,7 @@ def packed(data: bytes, codec: int | None) -> tuple[int, bytes]:
     return FLAGS | PACKED | codec << 8, body
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@tried(60)
 @given(
     entries=st.lists(st.one_of(held, held, singles), min_size=1, max_size=6),
     header=headers,
@@ -234,7 +235,7 @@ damaged = st.builds(
 )
 
 
-@settings(max_examples=500, deadline=None, database=None)
+@tried(100)
 @given(data=damaged, first=st.integers(0, 12), until=st.integers(0, 14))
 def test_whatever_a_byte_is_there_are_rows_or_a_refusal(
     data: bytes, first: int, until: int
@@ -392,7 +393,7 @@ answers_of_config = st.lists(st.sampled_from([0, 2, 16]), min_size=1, max_size=4
 """Codes: it is told, the broker is busy, there is no right to know."""
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@tried(60)
 @given(
     entries=queues,
     wanted=st.sampled_from([(), ("A",), ("A", "none"), ("B", "C")]),
@@ -437,7 +438,7 @@ def subscriptions(broker: Broker) -> list[str]:
     return [frame.fields["subscription"] for frame in broker.pulls]
 
 
-@settings(max_examples=150, deadline=None, database=None)
+@tried(30)
 @given(
     entries=st.tuples(queues, queues),
     plain=st.booleans(),

@@ -6,7 +6,7 @@ import json
 import zlib
 from typing import Any
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext
@@ -16,10 +16,11 @@ from rangeland.dialects.rocketmq.routes import read_route, read_topics
 from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
+from tests.examples import tried
 from tests.stored import messages, stored
 
 COMMITTED = Isolation.READ_COMMITTED
-many = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+many = tried(25)
 
 texts = st.text(max_size=20)
 frames = st.builds(

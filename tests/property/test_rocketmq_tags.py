@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rangeland.dialects.error_meaning import ErrorMeaning
@@ -28,6 +28,7 @@ from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.framing import FrameReader
+from tests.examples import tried
 from tests.stored import java_hash, messages, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")
@@ -118,7 +119,7 @@ wanted_tags = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@tried(60)
 @given(
     tags=tags_of_queue,
     wanted=wanted_tags,

@@ -1,15 +1,14 @@
 """The kernel reads message sets as the reference does, for any bytes: the same rows, or the
-same fault at the same place. `RANGELAND_EXAMPLES` sets how many examples are tried per claim.
+same fault at the same place.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rangeland.decode.jafka.kernel import JafkaKernel
@@ -17,17 +16,12 @@ from rangeland.decode.jafka.layout import MessageSet, SetDecoder, SetFault
 from rangeland.decode.jafka.reference import JafkaReference
 from rangeland.errors import BadRecord
 from tests.entries import entry, packed, plain
+from tests.examples import tried
 from tests.property.sanitized import kernel_library, run_under_sanitizers
 
-EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "500"))
 KERNEL, REFERENCE = JafkaKernel(kernel_library()), JafkaReference()
 
-many = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+many = tried(100)
 
 # --- what may be in a log ---------------------------------------------------------------
 
@@ -123,7 +117,7 @@ def test_any_bytes_are_walked_in_the_same_way(data: bytes, until: int, plain_onl
     assert 0 <= wanted.start <= wanted.end <= len(data)
 
 
-@settings(many, max_examples=max(EXAMPLES // 20, 10))
+@tried(10)
 @given(data=good_sets)
 def test_every_truncation_gives_the_same_rows_or_the_same_fault(data: bytes) -> None:
     for size in range(len(data)):

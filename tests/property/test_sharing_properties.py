@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.model import Counts, Partition, Receipt, Slice, TaskResult
@@ -17,9 +17,10 @@ from rangeland.planning.slice_assignment import (
     next_step,
     not_done,
 )
+from tests.examples import tried
 
 MEMBERS = ("a", "b", "c")
-QUICK = settings(max_examples=150, deadline=None)
+QUICK = tried(40)
 
 
 def slices_of(widths: list[int]) -> list[Slice]:

@@ -1,33 +1,27 @@
 """The kernel reads stored messages as the reference does, for any bytes: the same rows, or the
-same fault at the same place. `RANGELAND_EXAMPLES` sets how many examples are tried per claim.
+same fault at the same place.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rangeland.decode.rocketmq.kernel import RocketmqKernel
 from rangeland.decode.rocketmq.layout import DecodedMessages, StoredDecoder, StoredFault
 from rangeland.decode.rocketmq.reference import RocketmqReference
 from rangeland.errors import BadRecord
+from tests.examples import tried
 from tests.property.sanitized import kernel_library, run_under_sanitizers
 from tests.stored import BORN_V6, MAGIC_1, MAGIC_2, PACKED, STORE_V6, messages, stored
 
-EXAMPLES = int(os.environ.get("RANGELAND_EXAMPLES", "500"))
 KERNEL, REFERENCE = RocketmqKernel(kernel_library()), RocketmqReference()
 
-many = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+many = tried(100)
 
 # --- what may come ----------------------------------------------------------------------
 

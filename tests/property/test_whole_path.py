@@ -15,13 +15,14 @@ from typing import Any
 
 import crc32c
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland import decode
 from rangeland.dialects.rocketmq.log_entries import fields_of
 from rangeland.errors import RangelandError
 from rangeland.planning.policy import Action, Policy
+from tests.examples import tried
 from tests.fakes.logs import Log
 from tests.property.test_flipped_bits import LOGS, outcome
 
@@ -33,12 +34,7 @@ CHOOSERS = (
     decode._walker,
     decode._batch_walker,
 )
-some = settings(
-    max_examples=int(os.environ.get("RANGELAND_EXAMPLES", "20")),
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+some = tried(6)
 
 
 @contextmanager

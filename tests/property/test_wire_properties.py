@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.dialects.kafka.messages import REQUESTS, RequestHeader, ResponseHeader
@@ -15,6 +15,7 @@ from rangeland.wire import primitives
 from rangeland.wire.encoding import decode, decode_from, encode, spec_of
 from rangeland.wire.framing import FrameReader, frame
 from tests.contract.readers import read_anything, read_three_ways
+from tests.examples import tried
 from tests.property.declared import values_of
 
 MESSAGES = [
@@ -37,9 +38,7 @@ ALL_CODECS = [
     if (codec := getattr(wire, place)) is not None
 ]
 
-few = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
-)
+few = tried(6)
 
 
 @pytest.mark.parametrize(("cls", "version"), EVERY_VERSION)
@@ -53,7 +52,7 @@ def test_what_is_written_is_read_again(cls: type[Any], version: int, data: st.Da
 
 @pytest.mark.parametrize(("cls", "version"), EVERY_VERSION)
 @given(data=st.data())
-@settings(parent=few, max_examples=3)
+@tried(2)
 def test_every_message_passes_the_three_ways(
     cls: type[Any], version: int, data: st.DataObject
 ) -> None:

@@ -1,0 +1,23 @@
+"""How many examples property tests try per claim: few in the ordinary run, where each claim is
+tried again with every change. `RANGELAND_EFFORT` multiplies them, and the slow run sets it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+EFFORT = int(os.environ.get("RANGELAND_EFFORT", "1"))
+USUAL = 25
+"""Of a test that does not say."""
+
+
+def tried(examples: int) -> settings:
+    """How long an example takes says how busy the machine is, and nothing about the code."""
+    return settings(
+        max_examples=examples * EFFORT,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
