@@ -2,24 +2,32 @@
 
 A field is a column of its own name, unless ``names`` has another. A dataclass in a field adds
 its columns to the record, and a tuple of dataclasses is a list of records. A mapping whose keys
-are dataclasses is a list of records too, with the columns of key and value; any other mapping
-is a list of pairs. A tuple of fixed length is a list, or a record if ``parts`` names its parts.
+are dataclasses is a list of records too, in the order of the keys, with the columns of key and
+value; any other mapping is a list of pairs. A tuple of fixed length is a list, or a record if
+``parts`` names its parts.
 
-An empty text or False is written as null where it is the field's default. Null, or a column
-that is not there, is read as None where the field allows it and as its default elsewhere:
+A *blank*, an empty text or False, is written as null where it is the field's default. Null, or a
+column that is not there, is read as None where the field allows it and as its default elsewhere:
 records of earlier versions lack the newest columns.
+
+A class with a *view* has the columns that it lists, in that order: ``field`` or ``field=column``,
+which may also be a property; ``*field`` adds the columns of a dataclass, which is a record of its
+own otherwise; ``field?`` is left out where it has its default. What a view always writes has to
+be there to be read.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, TypeVar
 
-from rangeland.untrusted import Unreadable, whole
+from rangeland.untrusted import Unreadable, typed, whole
 
 T = TypeVar("T")
 Record = dict[str, Any]
@@ -37,10 +45,14 @@ class ColumnType:
     read: Callable[[Any], Any]
 
 
+AS_IT_IS = ColumnType(object, lambda value: value, lambda value: value)
+
+
 @dataclass(frozen=True, slots=True)
 class _Field:
     """``nested`` is a dataclass whose columns are part of the record, the one of this ``name``
-    first; any other field is one ``column``. ``blank`` is the value that is written as null."""
+    first; any other field is one ``column``. ``blank`` is the value that is written as null, or
+    not written at all where the field ``is_sparse``."""
 
     attribute: str
     name: str
@@ -50,6 +62,7 @@ class _Field:
     column: ColumnType
     nested: type | None
     blank: object
+    is_sparse: bool = False
 
     def read(self, get: Callable[[str], Any]) -> Any:
         value = get(self.name) if self.is_written else None
@@ -62,79 +75,137 @@ class _Field:
         return self.default()
 
 
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Those of a class in their order, and those that are written, in the order of columns."""
+
+    read: tuple[_Field, ...]
+    written: tuple[_Field, ...]
+
+
 class RecordCodec:
     """Writes and reads dataclasses by one set of rules.
 
-    ``names`` has the names of columns by class and field, ``columns`` the types of columns
-    that differ from those of their fields. What is ``omitted`` from a class, a field or a
-    column of a dataclass in it, is not written, and its default is read."""
+    ``views`` are the views of classes; any other class has a column for each field. ``names`` has
+    the names of columns by class and field, ``columns`` the types of columns that differ from
+    those of their fields. What is ``omitted`` from a class, a field or a column of a dataclass in
+    it, is not written, and its default is read."""
 
     def __init__(
         self,
         *,
-        names: Mapping[type, Mapping[str, str]],
-        parts: Mapping[str, Sequence[str]],
-        columns: Mapping[str, ColumnType],
-        omitted: Mapping[type, Collection[str]],
+        views: Mapping[type, str] | None = None,
+        names: Mapping[type, Mapping[str, str]] | None = None,
+        parts: Mapping[str, Sequence[str]] | None = None,
+        columns: Mapping[str, ColumnType] | None = None,
+        omitted: Mapping[type, Collection[str]] | None = None,
+        blanks: Collection[object] = ("", False),
     ) -> None:
-        self._names, self._parts, self._columns, self._omitted = names, parts, columns, omitted
-        self._compiled: dict[type, tuple[_Field, ...]] = {}
+        self._views, self._names, self._parts = views or {}, names or {}, parts or {}
+        self._columns, self._omitted = columns or {}, omitted or {}
+        self._blanks = blanks
+        self._compiled: dict[type, _Columns] = {}
+
+    def viewing(self, kind: type, view: str) -> RecordCodec:
+        """The same rules with another view of one class."""
+        changed = copy.copy(self)
+        changed._views, changed._compiled = {**self._views, kind: view}, {}
+        return changed
 
     def write(self, value: Any) -> Record:
         record: Record = {}
-        for field in self._fields(type(value)):
-            if not field.is_written:
-                continue
+        for field in self._fields(type(value)).written:
             inner = getattr(value, field.attribute)
             if field.nested is not None:
                 record.update(field.column.write(inner))
+            elif inner is None or inner == field.blank:
+                if not field.is_sparse:
+                    record[field.name] = None
             else:
-                is_null = inner is None or inner == field.blank
-                record[field.name] = None if is_null else field.column.write(inner)
+                record[field.name] = field.column.write(inner)
         for name in self._omitted.get(type(value), ()):
             record.pop(name, None)
         return record
 
-    def read(self, kind: type[T], record: object, **known: Any) -> T:
+    def read(self, kind: type[T], record: object, /, **known: Any) -> T:
         """``known`` are values of fields that are not in the record. Raises Unreadable for a
         record of something else."""
-        get = _expect(dict, kind.__name__, record).get
+        get = typed(record, dict, kind.__name__).get
         if known:
-            fields = (field for field in self._fields(kind) if field.attribute not in known)
+            fields = (f for f in self._fields(kind).read if f.attribute not in known)
             return kind(**{field.attribute: field.read(get) for field in fields}, **known)
         return self._read(kind, get)
 
     def columns_of(self, kind: type) -> dict[str, Shape]:
-        """The columns of a class and their shapes, in the order of its fields."""
+        """The columns of a class and their shapes, in the order in which they are written."""
         found: dict[str, Shape] = {}
-        for field in self._fields(kind):
-            if field.is_written:
-                nested = field.nested is not None
-                found |= field.column.shape if nested else {field.name: field.column.shape}
+        for field in self._fields(kind).written:
+            nested = field.nested is not None
+            found |= field.column.shape if nested else {field.name: field.column.shape}
         return {name: found[name] for name in found if name not in self._omitted.get(kind, ())}
 
     def _read(self, kind: type[T], get: Callable[[str], Any]) -> T:
-        return kind(*[field.read(get) for field in self._fields(kind)])
+        return kind(*[field.read(get) for field in self._fields(kind).read])
 
-    def _fields(self, kind: type) -> tuple[_Field, ...]:
+    def _fields(self, kind: type) -> _Columns:
         if kind not in self._compiled:
-            hints = typing.get_type_hints(kind)
-            fields = dataclasses.fields(kind)
-            self._compiled[kind] = tuple(self._field(kind, f, hints[f.name]) for f in fields)
+            view = self._views.get(kind) or getattr(kind, "VIEW", None)
+            self._compiled[kind] = self._plain(kind) if view is None else self._viewed(kind, view)
         return self._compiled[kind]
+
+    def _plain(self, kind: type) -> _Columns:
+        hints = typing.get_type_hints(kind)
+        fields = tuple(self._field(kind, f, hints[f.name]) for f in dataclasses.fields(kind))
+        return _Columns(fields, tuple(field for field in fields if field.is_written))
 
     def _field(self, kind: type, field: dataclasses.Field[Any], hint: Any) -> _Field:
         name = self._names.get(kind, {}).get(field.name, field.name)
-        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        (inner,) = (option for option in options if option is not type(None))
+        inner, is_optional = _of_hint(hint)
         is_written = field.name not in self._omitted.get(kind, ())
-        rules = (is_written, len(options) > 1, _default(field))
-        if dataclasses.is_dataclass(inner) and isinstance(inner, type):
+        rules = (is_written, is_optional, _default(field))
+        if _is_dataclass(inner):
             column = self._nested(inner)
             return _Field(field.name, next(iter(column.shape)), *rules, column, inner, None)
         column = self._columns.get(name) or self._column(name, inner)
-        blank = field.default if field.default == "" or field.default is False else None
-        return _Field(field.name, name, *rules, column, None, blank)
+        return _Field(field.name, name, *rules, column, None, self._blank(name, field))
+
+    def _viewed(self, kind: type, view: str) -> _Columns:
+        fields = {field.name: field for field in dataclasses.fields(kind)}
+        written = tuple(self._in_view(kind, item, fields) for item in view.split())
+        by_name = {field.attribute: field for field in written}
+        hidden = {
+            name: _Field(name, name, False, False, _default(field), AS_IT_IS, None, None)
+            for name, field in fields.items()
+            if name not in by_name
+        }
+        return _Columns(tuple((by_name | hidden)[name] for name in fields), written)
+
+    def _in_view(
+        self, kind: type, item: str, fields: Mapping[str, dataclasses.Field[Any]]
+    ) -> _Field:
+        text, _, renamed = item.partition("=")
+        attribute = text.strip("*?")
+        name, field = renamed or attribute, fields.get(attribute)
+        source = kind if field is not None else getattr(kind, attribute).fget
+        hints = typing.get_type_hints(source)
+        inner, is_optional = _of_hint(hints[attribute if field is not None else "return"])
+        if text.startswith("*"):
+            column = self._nested(inner)
+            first = next(iter(column.shape))
+            return _Field(attribute, first, True, is_optional, None, column, inner, None)
+        column = self._columns.get(name) or self._column(name, inner)
+        if is_sparse := text.endswith("?"):
+            default = None if field is None else _default(field)
+            blank = False if default is None else default()
+        else:
+            blank = None if field is None else self._blank(name, field)
+            default = None if blank is None else lambda: blank
+        rules = (True, is_optional, default, column, None, blank, is_sparse)
+        return _Field(attribute, name, *rules)
+
+    def _blank(self, name: str, field: dataclasses.Field[Any]) -> object:
+        is_blank = any(field.default is blank for blank in self._blanks)
+        return field.default if is_blank and name not in self._columns else None
 
     def _nested(self, kind: type) -> ColumnType:
         """The columns of a dataclass in a record."""
@@ -148,45 +219,65 @@ class RecordCodec:
 
     def _column(self, name: str, hint: Any) -> ColumnType:
         origin, args = typing.get_origin(hint), typing.get_args(hint)
-        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if _is_dataclass(hint):
             return ColumnType(self.columns_of(hint), self.write, lambda v: self.read(hint, v))
-        if origin is tuple and args[-1] is ...:
-            return _list_of(name, self._column(name, args[0]))
+        if origin is frozenset or (origin is tuple and args[-1] is ...):
+            return _list_of(name, self._column(name, args[0]), origin)
         if origin is tuple:
             return _parts_of(name, [self._column(name, arg) for arg in args], self._parts.get(name))
-        if origin is None:
-            return _scalar(name, hint)
-        if dataclasses.is_dataclass(args[0]):
+        if origin is None or origin is typing.Literal:
+            return _scalar(name, hint if origin is None else str)
+        if _is_dataclass(args[0]):
             return self._records_of(name, *args)
         return ColumnType((str, str), lambda value: list(value.items()), lambda v: _map(name, v))
 
     def _records_of(self, name: str, key: Any, values: Any) -> ColumnType:
-        """Of a mapping from a dataclass to tuples of another."""
-        value = typing.get_args(values)[0]
+        """Of a mapping from a dataclass to another, or to tuples of another."""
+        is_many = typing.get_origin(values) is tuple
+        value = typing.get_args(values)[0] if is_many else values
 
         def write(mapping: Mapping[Any, Any]) -> list[Record]:
-            return [self.write(k) | self.write(one) for k, ones in mapping.items() for one in ones]
+            pairs = [
+                (self.write(k), one)
+                for k, ones in sorted(mapping.items(), key=lambda item: item[0])
+                for one in (ones if is_many else (ones,))
+            ]
+            return [where | self.write(one) for where, one in pairs]
 
         def read(records: Any) -> dict[Any, Any]:
             found: dict[Any, Any] = {}
-            for record in _expect(list, name, records):
-                found.setdefault(self.read(key, record), []).append(self.read(value, record))
-            return {k: tuple(ones) for k, ones in found.items()}
+            for record in typed(records, list, name):
+                k, one = self.read(key, record), self.read(value, record)
+                found[k] = (*found.get(k, ()), one) if is_many else one
+            return found
 
         return ColumnType([self.columns_of(key) | self.columns_of(value)], write, read)
 
 
-def _list_of(name: str, inner: ColumnType) -> ColumnType:
+def _of_hint(hint: Any) -> tuple[Any, bool]:
+    """The type of a field, and whether it may be None."""
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    (inner,) = (option for option in options if option is not type(None))
+    return inner, len(options) > 1
+
+
+def _is_dataclass(hint: Any) -> bool:
+    return dataclasses.is_dataclass(hint) and isinstance(hint, type)
+
+
+def _list_of(name: str, inner: ColumnType, kind: type) -> ColumnType:
+    """Of a tuple, or of a set, which is written in order."""
+    ordered = sorted if kind is frozenset else iter
     return ColumnType(
         [inner.shape],
-        lambda values: [inner.write(one) for one in values],
-        lambda values: tuple(inner.read(one) for one in _expect(list, name, values)),
+        lambda values: [inner.write(one) for one in ordered(values)],
+        lambda values: kind(inner.read(one) for one in typed(values, list, name)),
     )
 
 
 def _parts_of(name: str, inner: list[ColumnType], parts: Sequence[str] | None) -> ColumnType:
     def read(value: Any) -> tuple[Any, ...]:
-        found = [_expect(dict, name, value).get(part) for part in parts] if parts else value
+        found = [typed(value, dict, name).get(part) for part in parts] if parts else value
         if not isinstance(found, list) or len(found) != len(inner):
             raise Unreadable(f"{name}: expected a list of {len(inner)} values")
         return tuple(one.read(part) for one, part in zip(inner, found, strict=True))
@@ -200,18 +291,22 @@ def _parts_of(name: str, inner: list[ColumnType], parts: Sequence[str] | None) -
 def _scalar(name: str, kind: type) -> ColumnType:
     if kind is int:
         return ColumnType(int, int, lambda value: whole(value, name))
-    return ColumnType(kind, kind, lambda value: _expect(kind, name, value))
+    if issubclass(kind, Enum):
+        return ColumnType(str, lambda value: value.value, lambda value: _member(kind, value, name))
+    return ColumnType(kind, kind, lambda value: typed(value, kind, name))
 
 
-def _expect(kind: type, name: str, value: Any) -> Any:
-    if not isinstance(value, kind):
-        raise Unreadable(f"{name}: expected {kind.__name__}, not {type(value).__name__}")
-    return value
+def _member(kind: type[Enum], value: Any, name: str) -> Enum:
+    found = {one.value: one for one in kind}.get(typed(value, str, name))
+    if found is None:
+        expected = ", ".join(one.value for one in kind)
+        raise Unreadable(f"{name}: expected one of {expected}, not {value!r}")
+    return found
 
 
 def _map(name: str, pairs: Any) -> dict[Any, Any]:
     if not all(
-        isinstance(pair, tuple | list) and len(pair) == 2 for pair in _expect(list, name, pairs)
+        isinstance(pair, tuple | list) and len(pair) == 2 for pair in typed(pairs, list, name)
     ):
         raise Unreadable(f"{name}: expected a list of pairs")
     return dict(pairs)

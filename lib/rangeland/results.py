@@ -1,7 +1,5 @@
-"""The results of commands as values: ``render`` draws them for people, ``to_json`` is for machines.
-
-The keys of every ``to_json`` are a public contract, which tests check.
-"""
+"""The results of commands as values: ``render`` draws them for people, ``result_json`` writes them
+for machines."""
 
 from __future__ import annotations
 
@@ -21,43 +19,13 @@ from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.retention_risk import ReadSpeed
 from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
+from rangeland.result_json import RESULT_JSON, JsonResult
 
 State = Literal["landed", "nothing", "already-landed"]
 
 
-def partition_json(partition: Partition) -> dict[str, Any]:
-    """The three keys that identify a partition everywhere."""
-    return {
-        "topic": partition.topic,
-        "partition": partition.number,
-        "broker": partition.broker or None,
-    }
-
-
-def range_json(r: Range) -> dict[str, Any]:
-    return {
-        **partition_json(r.partition),
-        "from_offset": r.from_offset,
-        "until_offset": r.until_offset,
-    }
-
-
-def loss_json(loss: LossEvent) -> dict[str, Any]:
-    """A loss as in the ledger."""
-    return {
-        **range_json(loss.range),
-        "count": loss.range.width,
-        "verdict": loss.verdict,
-        "action": loss.action,
-        "cause": loss.cause,
-        "evidence": loss.evidence,
-        "sequence": loss.sequence,
-        "seen_at_ms": loss.seen_at_ms,
-    }
-
-
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(JsonResult):
     """The result of ``run``, ``apply`` and ``backfill``.
 
     ``ranges``, ``rows``, ``files`` and ``bytes_written`` are what this call has landed. What was
@@ -65,6 +33,12 @@ class RunResult:
     all of it. ``recovered`` are the sequences of plans that another driver had entered and this
     one has finished. ``losses`` are what these plans could not land. With a transform, ``rows``
     may differ from the number of landed offsets."""
+
+    VIEW = (
+        "job application sequence state table table_version landed rows files bytes_written "
+        "ranges=partitions recovered already=already_landed held losses passed_over warnings "
+        "replaced seconds"
+    )
 
     job: str
     application: str
@@ -90,30 +64,9 @@ class RunResult:
     def counts(self) -> Counts:
         return Counts.sum(outcome.counts for outcome in self.ranges)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "application": self.application,
-            "sequence": self.sequence,
-            "state": self.state,
-            "table": self.table,
-            "table_version": self.table_version,
-            "landed": self.counts.landed,
-            "rows": self.rows,
-            "files": self.files,
-            "bytes_written": self.bytes_written,
-            "partitions": [
-                {**range_json(outcome.range), **asdict(outcome.counts)} for outcome in self.ranges
-            ],
-            "recovered": list(self.recovered),
-            "already_landed": [range_json(r) for r in self.already],
-            "held": list(self.held),
-            "losses": [loss_json(loss) for loss in self.losses],
-            "passed_over": [range_json(r) for r in self.passed_over],
-            "warnings": list(self.warnings),
-            "replaced": None if self.replaced is None else asdict(self.replaced),
-            "seconds": round(self.seconds, 3),
-        }
+    @property
+    def landed(self) -> int:
+        return self.counts.landed
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,33 +92,35 @@ class PlanPreview:
 
     def to_json(self) -> dict[str, Any]:
         plan = self.draft.plan
-        document = plan.to_json()
         return {
-            **document,
+            **plan.to_json(),
             "hash": plan.hash,
             "table": self.table,
             "records": plan.width,
             "estimated_bytes": plan.estimated_bytes,
             "tasks": self.tasks,
-            "already_landed": [range_json(r) for r in self.draft.already],
+            "already_landed": [RESULT_JSON.write(r) for r in self.draft.already],
             "held": [str(loss) for loss in self.draft.held],
-            "passed_over": [range_json(r) for r in self.draft.left_behind],
+            "passed_over": [RESULT_JSON.write(r) for r in self.draft.left_behind],
             "notes": list(self.draft.notes),
-            "at_risk": [risk.to_json() for risk in self.draft.risks],
-            "read_speed": {
-                "bytes_per_second": self.speed.bytes_per_second,
-                "is_measured": self.speed.is_measured,
-            },
+            "at_risk": [RESULT_JSON.write(risk) for risk in self.draft.risks],
+            "read_speed": RESULT_JSON.write(self.speed),
             "pending": [{"sequence": p.sequence, "hash": p.hash} for p in self.pending],
         }
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStatus:
+class PartitionStatus(JsonResult):
     """``checkpoint`` and ``group_offset`` are None if there is none yet. ``landed`` are the offsets
     of this log that any run or backfill has accounted for. ``lag_ms`` is the age of the first
     record that is not landed; None if there is none or it has no timestamp. ``owner`` is the
     member of the group that currently has the partition."""
+
+    VIEW = (
+        "*partition checkpoint start end high_watermark last_stable_offset held_back "
+        "transaction=open_transaction lag lag_ms offsets_passed_over=passed_over group_offset "
+        "owner leader held"
+    )
 
     partition: Partition
     checkpoint: int | None
@@ -203,34 +158,23 @@ class PartitionStatus:
         begin = self.checkpoint if self.checkpoint is not None else self.start
         return max(0, self.end + self.held_back - begin)
 
-    def _transaction_json(self) -> dict[str, Any] | None:
+    @property
+    def offsets_passed_over(self) -> int:
+        return width(self.passed_over)
+
+    @property
+    def transaction(self) -> dict[str, Any] | None:
+        """The open transaction and its age."""
         if self.open_transaction is None:
             return None
         return {**asdict(self.open_transaction), "age_ms": self.open_for_ms}
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **partition_json(self.partition),
-            "checkpoint": self.checkpoint,
-            "start": self.start,
-            "end": self.end,
-            "high_watermark": self.high_watermark,
-            "last_stable_offset": self.last_stable_offset,
-            "held_back": self.held_back,
-            "open_transaction": self._transaction_json(),
-            "lag": self.lag,
-            "lag_ms": self.lag_ms,
-            "passed_over": width(self.passed_over),
-            "group_offset": self.group_offset,
-            "owner": self.owner,
-            "leader": self.leader or None,
-            "held": None if self.held is None else loss_json(self.held),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class GroupStatus:
+class GroupStatus(JsonResult):
     """The job's group as its backend reports it; ``why`` says why that failed."""
+
+    VIEW = "id home state members why"
 
     id: str
     home: str = ""
@@ -238,28 +182,12 @@ class GroupStatus:
     members: tuple[GroupMember, ...] = ()
     why: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "home": self.home or None,
-            "state": self.state,
-            "members": [
-                {
-                    "member": member.member_id,
-                    "client": member.client_id or None,
-                    "host": member.host or None,
-                    "is_ours": member.is_ours,
-                    "partitions": [partition_json(p) for p in sorted(member.partitions)],
-                }
-                for member in self.members
-            ],
-            "why": self.why or None,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class Status(JsonResult):
     """The result of ``status``: the job compared with its logs."""
+
+    VIEW = "job table table_version sequence partitions live_plans recent warnings losses group"
 
     job: str
     table: str
@@ -274,29 +202,14 @@ class Status:
     warnings: tuple[str, ...] = ()
     """Problematic settings of the table, and why a run would not land in it now."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "table": self.table,
-            "table_version": self.table_version,
-            "sequence": self.sequence,
-            "partitions": [p.to_json() for p in self.partitions],
-            "live_plans": [
-                {"application": p.application, "sequence": p.sequence, "hash": p.hash}
-                for p in self.live_plans
-            ],
-            "recent": list(self.recent),
-            "warnings": list(self.warnings),
-            "losses": [loss_json(loss) for loss in self.losses],
-            "group": None if self.group is None else self.group.to_json(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(JsonResult):
     """The result of ``check``: each thing checked, whether it is well, and what was found.
 
     ``error`` is the class name of the first problem, and ``exit_code`` its exit code."""
+
+    VIEW = "job is_well=ok findings"
 
     job: str
     findings: tuple[tuple[str, bool, str], ...] = field(default=())
@@ -308,14 +221,7 @@ class CheckResult:
         return all(well for _, well, _ in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "ok": self.is_well,
-            "findings": [
-                {"what": what, "ok": well, "seen": seen} for what, well, seen in self.findings
-            ],
-            **self._failure(),
-        }
+        return {**RESULT_JSON.write(self), **self._failure()}
 
     def _failure(self) -> dict[str, Any]:
         """The keys that every error has, if there is a problem."""
@@ -326,9 +232,14 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyResult:
+class VerifyResult(JsonResult):
     """The result of ``verify``: what the table has of all that was landed in it. ``pieces`` are the
     landed ranges that count; ``audit`` is the comparison with the table."""
+
+    VIEW = (
+        "job table table_version is_well=ok landings pieces=ranges *audit missing_files "
+        "passed_over seconds"
+    )
 
     job: str
     table: str
@@ -345,34 +256,17 @@ class VerifyResult:
     def is_well(self) -> bool:
         return self.audit.is_clean and not self.missing_files
 
-    def to_json(self) -> dict[str, Any]:
-        found = self.audit
-        return {
-            "job": self.job,
-            "table": self.table,
-            "table_version": self.table_version,
-            "ok": self.is_well,
-            "landings": self.landings,
-            "ranges": [
-                {**range_json(p.range), "topic_id": p.range.topic_id, "landed": p.landed}
-                for p in self.pieces
-            ],
-            "holes": [range_json(r) for r in found.holes],
-            "duplicates": [range_json(r) for r in found.duplicates],
-            "strangers": [range_json(r) for r in found.strangers],
-            "suspect": [range_json(r) for r in found.suspect],
-            "unproved": [range_json(r) for r in found.unproved],
-            "missing_files": list(self.missing_files),
-            "passed_over": [range_json(r) for r in self.passed_over],
-            "seconds": round(self.seconds, 3),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(JsonResult):
     """The result of ``find``. ``state``: *landed* has a row; *no-row* was a marker, aborted,
     compacted or lost; *missing* had a row; *no-row-or-missing* is one of the two, the ledger does
     not know which; *not-landed*; *stranger* has a row that no landing brought."""
+
+    VIEW = (
+        "*partition offset state job application sequence table_version file files leader "
+        "landed_at range earlier why"
+    )
 
     partition: Partition
     offset: int
@@ -396,20 +290,6 @@ class Finding:
         when = datetime.fromtimestamp(self.landed_at_ms / 1000, UTC)
         return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **partition_json(self.partition),
-            "offset": self.offset,
-            "state": self.state,
-            "job": self.job,
-            "application": self.application,
-            "sequence": self.sequence,
-            "table_version": self.table_version,
-            "file": self.files[0] if self.files else None,
-            "files": list(self.files),
-            "leader": self.leader,
-            "landed_at": self.landed_at,
-            "range": None if self.range is None else range_json(self.range),
-            "earlier": [{"application": a, "sequence": n} for a, n in self.earlier],
-            "why": self.why or None,
-        }
+    @property
+    def file(self) -> str | None:
+        return self.files[0] if self.files else None

@@ -28,6 +28,13 @@ SHOWN: Final = 40
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,19}")
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _REQUIRED: Final = object()
+_EXPECTED: Final[dict[type, str]] = {
+    str: "text",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+    Mapping: "an object",
+}
 
 
 class Unreadable(ValueError):
@@ -155,7 +162,7 @@ class JsonFields:
         return self._values.get(name)
 
     def text(self, name: str, default: Any = _REQUIRED) -> str:
-        found: str = self._read(name, str, "text", default)
+        found: str = self._read(name, str, default)
         return found
 
     def text_or_none(self, name: str) -> str | None:
@@ -167,7 +174,7 @@ class JsonFields:
         return str(found) if isinstance(found, int | float) else self.text(name)
 
     def flag(self, name: str, default: Any = _REQUIRED) -> bool:
-        found: bool = self._read(name, bool, "true or false", default)
+        found: bool = self._read(name, bool, default)
         return found
 
     def number(
@@ -190,7 +197,7 @@ class JsonFields:
 
     def fields(self, name: str, default: Any = _REQUIRED) -> JsonFields:
         """An object."""
-        return JsonFields(self._read(name, Mapping, "an object", default))
+        return JsonFields(self._read(name, Mapping, default))
 
     def each(self, name: str, default: Any = _REQUIRED) -> list[JsonFields]:
         """A list of objects."""
@@ -204,18 +211,24 @@ class JsonFields:
 
     def values(self, name: str, default: Any = _REQUIRED) -> list[Any]:
         """A list of anything."""
-        found: list[Any] = self._read(name, list, "a list", default)
+        found: list[Any] = self._read(name, list, default)
         return found
 
-    def _read(self, name: str, kind: type[Any], expected: str, default: Any) -> Any:
+    def _read(self, name: str, kind: type[Any], default: Any) -> Any:
         found = self._values.get(name)
         if found is None and default is not _REQUIRED:
             return default
-        if not isinstance(found, kind):
-            missing = found is None and name not in self._values
-            actual = "missing" if missing else f"not {_shown(found)}"
-            raise Unreadable(f"{name}: expected {expected}, {actual}")
-        return found
+        if found is None and name not in self._values:
+            raise Unreadable(f"{name}: expected {_EXPECTED[kind]}, missing")
+        return typed(found, kind, name)
+
+
+def typed(value: Any, kind: type[Any], what: str) -> Any:
+    """A value of this type. Raises Unreadable."""
+    if not isinstance(value, kind):
+        expected = _EXPECTED.get(kind, kind.__name__)
+        raise Unreadable(f"{what}: expected {expected}, not {_shown(value)}")
+    return value
 
 
 # --- numbers ----------------------------------------------------------------------------

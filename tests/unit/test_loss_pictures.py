@@ -11,7 +11,8 @@ from rangeland.landing.redrive_result import RedriveResult
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
 from rangeland.render.loss_view import redrive_picture
 from rangeland.render.result_view import result_picture
-from rangeland.results import RunResult, loss_json
+from rangeland.result_json import RESULT_JSON
+from rangeland.results import RunResult
 from tests.unit.test_pictures import drawn
 
 WHERE = Range(Partition("orders", 3), 1000, 1010, "id")
@@ -58,7 +59,7 @@ def test_where_a_loss_is_is_said_once() -> None:
 
 def test_a_loss_is_told_to_machines_in_the_words_of_the_ledger() -> None:
     told = run_with(loss("skip")).to_json()["losses"]
-    assert told == [loss_json(loss("skip"))]
+    assert told == [RESULT_JSON.write(loss("skip"))]
     assert told[0]["count"] == 10
     assert (told[0]["verdict"], told[0]["action"]) == ("corrupt", "skip")
 

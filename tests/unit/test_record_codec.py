@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from rangeland.record_codec import ColumnType, RecordCodec
 from rangeland.untrusted import Unreadable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Spot:
     name: str
     side: str = ""
@@ -111,3 +112,98 @@ def test_fields_and_columns_can_be_left_out() -> None:
 def test_values_of_another_type_are_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(Unreadable):
         CODEC.read(Thing, RECORD | changed)
+
+
+# --- views --------------------------------------------------------------------------------
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    spot: Spot
+    size: Size | None = None
+    colour: Colour = Colour.RED
+    is_open: bool = False
+    near: Mapping[Spot, Size] = field(default_factory=dict)
+    hidden: int = 7
+    owners: frozenset[str] = frozenset()
+
+    @property
+    def area(self) -> int:
+        return 0 if self.size is None else self.size.width * self.size.height
+
+
+VIEWED = RecordCodec(
+    views={Box: "area *spot size colour? is_open? near=beside owners", Spot: "name=at side"},
+)
+BOX = Box(
+    Spot("a"),
+    Size(2, 3),
+    Colour.BLUE,
+    True,
+    {Spot("c"): Size(), Spot("b"): Size(1)},
+    7,
+    frozenset("yx"),
+)
+VIEW: dict[str, Any] = {
+    "area": 6,
+    "at": "a",
+    "side": None,
+    "size": {"width": 2, "height": 3},
+    "colour": "blue",
+    "is_open": True,
+    "beside": [
+        {"at": "b", "side": None, "width": 1, "height": 0},
+        {"at": "c", "side": None, "width": 0, "height": 0},
+    ],
+    "owners": ["x", "y"],
+}
+
+
+def test_a_view_lists_the_columns_of_a_class_in_order() -> None:
+    assert VIEWED.write(BOX) == VIEW
+    assert list(VIEWED.write(BOX)) == list(VIEW) == list(VIEWED.columns_of(Box))
+    assert VIEWED.read(Box, VIEW) == BOX
+
+
+def test_defaults_may_be_left_out_where_a_view_says_so() -> None:
+    box = replace(BOX, colour=Colour.RED, is_open=False)
+    written = VIEWED.write(box)
+    assert VIEW.keys() - written.keys() == {"colour", "is_open"}
+    assert VIEWED.read(Box, written) == box
+
+
+def test_another_view_of_a_class_leaves_the_first_as_it_is() -> None:
+    other = VIEWED.viewing(Spot, "name=at")
+    assert other.write(BOX).keys() == VIEW.keys() - {"side"}
+    assert VIEWED.write(BOX) == VIEW
+
+
+def test_what_is_blank_depends_on_the_codec() -> None:
+    codec = RecordCodec(blanks=[""], views={Box: "*spot is_open"})
+    assert codec.write(Box(Spot("a"))) == {"name": "a", "side": None, "is_open": False}
+
+
+@pytest.mark.parametrize("name", ["at", "beside", "owners"])
+def test_what_a_view_always_writes_has_to_be_there(name: str) -> None:
+    with pytest.raises(Unreadable, match=f"{name}: expected a value, missing"):
+        VIEWED.read(Box, {key: value for key, value in VIEW.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"colour": "green"}, "colour: expected one of red, blue, not 'green'"),
+        ({"colour": 1}, "colour: expected text, not 1"),
+        ({"size": 5}, "Size: expected an object, not 5"),
+        ({"beside": {}}, "beside: expected a list, not an object"),
+        ({"is_open": "no"}, "is_open: expected true or false, not 'no'"),
+    ],
+)
+def test_a_value_of_another_type_in_a_view_is_refused(changed: dict[str, Any], why: str) -> None:
+    with pytest.raises(Unreadable, match=why):
+        VIEWED.read(Box, VIEW | changed)

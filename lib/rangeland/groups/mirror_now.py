@@ -21,14 +21,16 @@ from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import refuse_undone
 from rangeland.model import LogState, Partition
 from rangeland.progress import Progress
-from rangeland.results import partition_json
+from rangeland.result_json import JsonResult
 
 State = Literal["mirrored", "unchanged", "nothing-landed"]
 
 
 @dataclass(frozen=True, slots=True)
-class MirroredPartition:
+class MirroredPartition(JsonResult):
     """One partition: the checkpoint, and the group's offset before and now."""
+
+    VIEW = "*partition checkpoint before=group_before after=group_after end lag"
 
     partition: Partition
     checkpoint: int
@@ -40,20 +42,12 @@ class MirroredPartition:
     def lag(self) -> int:
         return max(0, self.end - self.checkpoint)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **partition_json(self.partition),
-            "checkpoint": self.checkpoint,
-            "group_before": self.before,
-            "group_after": self.after,
-            "end": self.end,
-            "lag": self.lag,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class MirrorResult:
+class MirrorResult(JsonResult):
     """Of ``mirror``."""
+
+    VIEW = "job group home state partitions seconds"
 
     job: str
     group: str
@@ -61,16 +55,6 @@ class MirrorResult:
     state: State
     partitions: tuple[MirroredPartition, ...]
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "group": self.group,
-            "home": self.home,
-            "state": self.state,
-            "partitions": [pushed.to_json() for pushed in self.partitions],
-            "seconds": round(self.seconds, 3),
-        }
 
 
 def group_of(job: Job) -> Group:

@@ -29,13 +29,15 @@ from rangeland.planning.plan import Plan, advance
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.table_audit import Runs
 from rangeland.progress import Progress
-from rangeland.results import range_json
+from rangeland.result_json import JsonResult
 from rangeland.spark.table_offsets import runs_in, table_frame
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptResult:
+class AdoptResult(JsonResult):
     """The result of ``adopt``. ``ranges`` are the offsets that now count as landed."""
+
+    VIEW = "job table sequence table_version width=adopted ranges"
 
     job: str
     table: str
@@ -46,16 +48,6 @@ class AdoptResult:
     @property
     def width(self) -> int:
         return sum(r.width for r in self.ranges)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "table": self.table,
-            "sequence": self.sequence,
-            "table_version": self.table_version,
-            "adopted": self.width,
-            "ranges": [range_json(r) for r in self.ranges],
-        }
 
 
 def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptResult:

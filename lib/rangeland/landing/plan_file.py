@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from rangeland.delta.table_path import TablePath
 from rangeland.errors import Conflict, JobFileError, UsageError
 from rangeland.job import Job, Sink
 from rangeland.job.located_values import JobText, override
-from rangeland.planning.plan import Plan, canonical, contradiction, loss_of_fields, loss_to_json
-from rangeland.planning.policy import Action, Loss
+from rangeland.planning.plan import PLAN_JSON, Plan, canonical, contradiction
+from rangeland.planning.policy import Loss
 from rangeland.results import PlanPreview
 from rangeland.untrusted import JsonFields, Unreadable, parse_json
 
@@ -36,6 +36,10 @@ WITHOUT_LOCATION = 1
 """An earlier format, which also lacks the location of the table."""
 MARK = "rangeland_plan_file"
 MAX_BYTES = 256 << 20
+_SEEN = PLAN_JSON.viewing(
+    Loss, "*partition from_offset until_offset verdict evidence topic_id action"
+)
+"""A loss that is not part of the plan: its action is not always to skip it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def write_plan_file(path: Path, preview: PlanPreview, job_text: JobText) -> None
         "location": preview.location,
         "job": _json_values(job_text),
         "plan": plan.to_json(),
-        "seen": [_seen_json(one) for one in preview.seen],
+        "seen": [_SEEN.write(one) for one in preview.seen],
     }
     document["seal"] = _seal(document)
     text = json.dumps(document, indent=2) + "\n"
@@ -131,7 +135,7 @@ def _reviewed(path: Path, document: JsonFields, plan: Mapping[str, Any]) -> Revi
         values = document.get("job")
         if not isinstance(values, dict):
             raise Unreadable("job: expected an object")
-        seen = tuple(_seen_loss(entry) for entry in document.each("seen", ()))
+        seen = tuple(_SEEN.read(Loss, entry) for entry in document.values("seen", ()))
         location = document.text_or_none("location")
     except ValueError as error:
         raise _damaged(path, str(error)) from error
@@ -228,15 +232,6 @@ def _seal(document: Mapping[str, Any]) -> str:
 
 def _sha256(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical(document).encode()).hexdigest()
-
-
-def _seen_json(seen: Loss) -> dict[str, Any]:
-    return {**loss_to_json(seen), "topic_id": seen.topic_id, "action": seen.action.value}
-
-
-def _seen_loss(entry: JsonFields) -> Loss:
-    action = Action(entry.text("action"))
-    return replace(loss_of_fields(entry), action=action, topic_id=entry.text_or_none("topic_id"))
 
 
 def _json_values(job_text: JobText) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class QuarantinedRange:
     """A batch in quarantine. ``why`` it cannot be decoded now; empty if it can. ``isolation``
     and ``tags`` are those of the landing that put it there: the job's may differ now."""
 
+    VIEW = "*batch decodes why"
+
     batch: QuarantinedBatch
     isolation: Isolation
     why: str

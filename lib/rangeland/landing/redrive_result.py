@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rangeland.landing.redrive import QuarantinedRange
-from rangeland.results import RunResult, range_json
+from rangeland.result_json import RESULT_JSON, JsonResult
+from rangeland.results import RunResult
 
 
 @dataclass(frozen=True, slots=True)
-class RedriveResult:
+class RedriveResult(JsonResult):
     """``left`` is what is in quarantine now. ``done`` is None for a dry run."""
+
+    VIEW = "job table seconds"
 
     job: str
     table: str
@@ -20,21 +23,5 @@ class RedriveResult:
     done: RunResult | None = None
 
     def to_json(self) -> dict[str, Any]:
-        if self.done is not None:
-            first = self.done.to_json()
-        else:
-            first = {"job": self.job, "table": self.table, "seconds": round(self.seconds, 3)}
-        return {**first, "quarantine": [_batch_json(one) for one in self.left]}
-
-
-def _batch_json(one: QuarantinedRange) -> dict[str, Any]:
-    return {
-        **range_json(one.batch.range),
-        "application": one.batch.application,
-        "sequence": one.batch.sequence,
-        "bytes": one.batch.size_bytes,
-        "leader": one.batch.leader or None,
-        "reason": one.batch.reason,
-        "decodes": one.decodes,
-        "why": one.why or None,
-    }
+        first = RESULT_JSON.write(self) if self.done is None else self.done.to_json()
+        return {**first, "quarantine": [RESULT_JSON.write(one) for one in self.left]}

@@ -19,8 +19,17 @@ from rangeland.errors import Conflict
 from rangeland.model import Cluster, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.intervals import Interval, merge, subtract, width
-from rangeland.planning.policy import Loss, LossKind
-from rangeland.untrusted import MAX_INT32, JsonFields, Unreadable, parse_address, parse_json
+from rangeland.planning.policy import Loss
+from rangeland.record_codec import ColumnType, RecordCodec
+from rangeland.untrusted import (
+    MAX_INT32,
+    JsonFields,
+    Unreadable,
+    parse_address,
+    parse_json,
+    typed,
+    whole,
+)
 
 FORMAT = 1
 LAST_MS = 253_402_300_799_999
@@ -95,39 +104,14 @@ class Plan:
     def estimated_bytes(self) -> int:
         return sum(s.estimated_bytes for s in self.slices)
 
+    @property
+    def format(self) -> int:
+        """Of the JSON form."""
+        return FORMAT
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; every entry names its partition in full."""
-        return {
-            **({} if self.kind is PlanKind.RUN else {"kind": self.kind.value}),
-            **({"replaces": True} if self.replaces else {}),
-            **({"tags": list(self.tags)} if self.tags else {}),
-            **_cluster(self.cluster),
-            "format": FORMAT,
-            "job": self.job,
-            "application": self.application,
-            "sequence": self.sequence,
-            "dialect": self.dialect,
-            "isolation": self.isolation.value,
-            "made_at_ms": self.made_at_ms,
-            "ranges": [
-                {**_where(r.partition), **_offsets(r), "topic_id": r.topic_id} for r in self.ranges
-            ],
-            "slices": [
-                {
-                    "index": s.index,
-                    **_where(s.partition),
-                    **_offsets(s),
-                    "topic_id": s.topic_id,
-                    "leader": str(s.leader) if s.leader else None,
-                    **({"is_urgent": True} if s.is_urgent else {}),
-                }
-                for s in self.slices
-            ],
-            "losses": [loss_to_json(loss) for loss in self.losses],
-            "checkpoint": [
-                {**_where(p), **_mark(mark)} for p, mark in sorted(self.checkpoint.items())
-            ],
-        }
+        return PLAN_JSON.write(self)
 
     @staticmethod
     def parse(text: str) -> Plan:
@@ -154,7 +138,9 @@ class Plan:
                     why=f"this version reads format {FORMAT}",
                     do="finish it with the version that made it",
                 )
-            return Plan._of(found)
+            plan = PLAN_JSON.read(Plan, document, kind=_kind(found))
+            _refuse_reversed((*plan.ranges, *plan.slices))
+            return plan
         except ValueError as error:  # Unreadable, and unknown enum values
             raise Conflict(
                 "the plan cannot be read",
@@ -162,50 +148,11 @@ class Plan:
                 do="Make it again with `rangeland plan JOB.yaml --out FILE`",
             ) from error
 
-    @staticmethod
-    def _of(document: JsonFields) -> Plan:
-        return Plan(
-            job=document.text("job"),
-            application=document.text("application"),
-            sequence=document.number("sequence"),
-            dialect=document.text("dialect"),
-            isolation=Isolation(document.text("isolation")),
-            made_at_ms=document.number("made_at_ms", 0, LAST_MS),
-            kind=_kind(document),
-            tags=document.texts("tags", ()),
-            cluster=_cluster_of(document),
-            ranges=tuple(
-                Range(
-                    _partition(entry),
-                    *_interval(entry),
-                    entry.text_or_none("topic_id"),
-                    entry.number("estimated_bytes"),
-                )
-                for entry in document.each("ranges")
-            ),
-            slices=tuple(
-                Slice(
-                    entry.number("index", 0, MAX_INT32),
-                    _partition(entry),
-                    *_interval(entry),
-                    entry.number("estimated_bytes"),
-                    entry.text_or_none("topic_id"),
-                    parse_address(leader) if (leader := entry.text_or_none("leader")) else None,
-                    entry.flag("is_urgent", False),
-                )
-                for entry in document.each("slices")
-            ),
-            losses=tuple(loss_of_fields(entry) for entry in document.each("losses")),
-            checkpoint={
-                _partition(entry): LogMark(
-                    entry.number("until_offset"),
-                    entry.text_or_none("topic_id"),
-                    entry.number_or_none("epoch", -1, MAX_INT32),
-                    entry.flag("epoch_is_later", False),
-                )
-                for entry in document.each("checkpoint")
-            },
-        )
+
+def _refuse_reversed(pieces: Sequence[Range | Slice]) -> None:
+    for piece in pieces:
+        if piece.width < 0:
+            raise Unreadable(f"{piece} ends before it begins")
 
 
 def _kind(document: JsonFields) -> PlanKind:
@@ -217,79 +164,40 @@ def _kind(document: JsonFields) -> PlanKind:
     return PlanKind.of_application(document.text("job"), document.text("application"))
 
 
-def loss_to_json(loss: Loss) -> dict[str, Any]:
-    """A loss in the JSON form of plans."""
-    return {
-        **_where(loss.partition),
-        "from_offset": loss.from_offset,
-        "until_offset": loss.until_offset,
-        "verdict": loss.verdict.value,
-        "evidence": loss.evidence,
-    }
-
-
-def loss_of_fields(entry: JsonFields) -> Loss:
-    """Raises ValueError for anything but a loss."""
-    return Loss(
-        _partition(entry),
-        entry.number("from_offset"),
-        entry.number("until_offset"),
-        LossKind(entry.text("verdict")),
-        entry.text("evidence"),
-    )
-
-
 def canonical(document: Mapping[str, Any]) -> str:
     """JSON with sorted keys and no spaces: the same plan always gives the same bytes."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
-def _cluster(cluster: Cluster | None) -> dict[str, Any]:
-    if cluster is None:
-        return {}
-    return {"cluster": {"id": cluster.id, "addresses": list(cluster.addresses)}}
+def _number(name: str, low: int, high: int) -> ColumnType:
+    return ColumnType(int, int, lambda value: whole(value, name, low, high))
 
 
-def _cluster_of(document: JsonFields) -> Cluster | None:
-    if document.get("cluster") is None:
-        return None
-    entry = document.fields("cluster")
-    return Cluster(entry.text("id"), entry.texts("addresses"))
-
-
-def _where(partition: Partition) -> dict[str, Any]:
-    return {
-        "topic": partition.topic,
-        "partition": partition.number,
-        "broker": partition.broker or None,
-    }
-
-
-def _mark(mark: LogMark) -> dict[str, Any]:
-    epoch = {} if mark.epoch is None else {"epoch": mark.epoch}
-    epoch |= {"epoch_is_later": True} if mark.epoch_is_later else {}
-    return {"until_offset": mark.until_offset, "topic_id": mark.topic_id, **epoch}
-
-
-def _offsets(piece: Range | Slice) -> dict[str, int]:
-    return {
-        "from_offset": piece.from_offset,
-        "until_offset": piece.until_offset,
-        "estimated_bytes": piece.estimated_bytes,
-    }
-
-
-def _partition(entry: JsonFields) -> Partition:
-    return Partition(
-        entry.text("topic"), entry.number("partition", 0, MAX_INT32), entry.text("broker", "")
-    )
-
-
-def _interval(entry: JsonFields) -> tuple[int, int]:
-    start, end = entry.number("from_offset"), entry.number("until_offset")
-    if end < start:
-        raise Unreadable(f"a range ends at {end}, before {start}, where it begins")
-    return start, end
+_TEXT = ColumnType(str, str, lambda value: typed(value, str, "id"))
+_ADDRESS = ColumnType(str, str, lambda value: parse_address(typed(value, str, "leader")))
+_MODE = "kind? replaces? tags? cluster? format"
+_HEAD = "job application sequence dialect isolation made_at_ms"
+PLAN_JSON = RecordCodec(
+    views={
+        Plan: f"{_MODE} {_HEAD} ranges slices losses checkpoint",
+        Partition: "topic number=partition broker",
+        Range: "*partition from_offset until_offset estimated_bytes topic_id",
+        Slice: "index *partition from_offset until_offset estimated_bytes topic_id leader "
+        "is_urgent?",
+        Loss: "*partition from_offset until_offset verdict evidence",
+        LogMark: "until_offset topic_id epoch? epoch_is_later?",
+        Cluster: "id addresses",
+    },
+    columns={
+        "partition": _number("partition", 0, MAX_INT32),
+        "index": _number("index", 0, MAX_INT32),
+        "epoch": _number("epoch", -1, MAX_INT32),
+        "made_at_ms": _number("made_at_ms", 0, LAST_MS),
+        "leader": _ADDRESS,
+        "id": _TEXT,
+    },
+)
+"""The form of a plan in the ledger and in plan files. It is hashed, so it cannot change."""
 
 
 def contradiction(plan: Plan) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rangeland.model import LogState, Partition, Range, Retention, Survey
 
@@ -46,16 +45,6 @@ class RetentionRisk:
 
     def __str__(self) -> str:
         return f"{self.partition} [{self.from_offset}, {self.until_offset}): {self.why}"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "topic": self.partition.topic,
-            "partition": self.partition.number,
-            "broker": self.partition.broker or None,
-            "from_offset": self.from_offset,
-            "until_offset": self.until_offset,
-            "why": self.why,
-        }
 
 
 def speed_of(runs: Sequence[tuple[int, float]]) -> ReadSpeed:

@@ -35,6 +35,10 @@ class LandedPiece:
     gaps: tuple[Interval, ...] | None = None
     in_bytes: bool = False
 
+    @property
+    def topic_id(self) -> str | None:
+        return self.range.topic_id
+
 
 @dataclass(frozen=True, slots=True)
 class CountedRange:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rangeland.errors import UsageError
 from rangeland.groups.job_survey import survey_of
@@ -18,14 +17,16 @@ from rangeland.job import Job
 from rangeland.model import Isolation, Partition, Survey
 from rangeland.planning.reached import PartitionReach, can_be_awaited, reach, times_awaited
 from rangeland.progress import Progress
-from rangeland.results import partition_json
+from rangeland.result_json import JsonResult
 from rangeland.survey.cluster_survey import SurveyRequest
 
 
 @dataclass(frozen=True, slots=True)
-class ReachResult:
+class ReachResult(JsonResult):
     """The result of ``reached``. ``asked_at_ms`` is the local time just before asking, since
     brokers do not report theirs."""
+
+    VIEW = "job is_reached=reached asked_at_ms partitions"
 
     job: str
     asked_at_ms: int
@@ -34,22 +35,6 @@ class ReachResult:
     @property
     def is_reached(self) -> bool:
         return all(p.state != "waiting" for p in self.partitions)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "job": self.job,
-            "reached": self.is_reached,
-            "asked_at_ms": self.asked_at_ms,
-            "partitions": [
-                {
-                    **partition_json(p.partition),
-                    "state": p.state,
-                    "end": p.end_offset,
-                    "until_offset": p.offset,
-                }
-                for p in self.partitions
-            ],
-        }
 
 
 def reached(

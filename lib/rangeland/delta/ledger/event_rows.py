@@ -136,7 +136,7 @@ def to_row(entry: Entry) -> Record:
     """The event as a row of ``SCHEMA``. A part has its number as the attempt."""
     row = {"event": _EVENTS[type(entry)], **_ROWS.write(entry)}
     if isinstance(entry, LossEvent):
-        row["count"] = entry.range.width
+        row["count"] = entry.count
     if isinstance(entry, OutcomeEvent):
         kept = [_DOCUMENTS.write(file) for file in entry.kept]
         row["document"] = _compact({"kept": kept}) if kept else None

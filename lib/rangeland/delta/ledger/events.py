@@ -154,6 +154,10 @@ class LossEvent:
         return f"{self.range} is {self.verdict}"
 
     @property
+    def count(self) -> int:
+        return self.range.width
+
+    @property
     def key(self) -> tuple[object, ...]:
         """The same for two sightings of one loss: retention moves its end, but not its start."""
         where = (self.range.partition, self.range.from_offset)

@@ -1,0 +1,58 @@
+"""The results of commands as JSON, derived from their fields.
+
+Each result has the keys that its class lists in ``VIEW`` (see ``record_codec``); the keys of what
+is in results are here. All of them are a public contract, held by golden files.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rangeland.delta.ledger.events import LossEvent
+from rangeland.delta.quarantine_table import QuarantinedBatch
+from rangeland.groups.backend import GroupMember
+from rangeland.model import Partition, Range
+from rangeland.planning.plan import Plan
+from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.reached import PartitionReach
+from rangeland.planning.table_audit import LandedPiece
+from rangeland.record_codec import AS_IT_IS, ColumnType, RecordCodec
+
+
+def _written(write: Any) -> ColumnType:
+    return ColumnType(object, write, lambda value: value)
+
+
+_OR_NULL = _written(lambda text: text or None)
+RESULT_JSON = RecordCodec(
+    views={
+        Partition: "topic number=partition broker",
+        Range: "*partition from_offset until_offset",
+        RangeOutcome: "*range *counts",
+        LandedPiece: "*range topic_id landed",
+        LossEvent: "*range count verdict action cause evidence sequence seen_at_ms",
+        Plan: "application sequence hash",
+        PartitionReach: "*partition state end_offset=end offset=until_offset",
+        QuarantinedBatch: "*range application sequence size_bytes=bytes leader reason",
+        GroupMember: "member_id=member client_id=client host is_ours partitions",
+    },
+    parts={"findings": ("what", "ok", "seen"), "earlier": ("application", "sequence")},
+    columns={
+        "leader": _OR_NULL,
+        "why": _OR_NULL,
+        "seconds": _written(lambda seconds: round(seconds, 3)),
+        "recent": AS_IT_IS,
+        "open_transaction": AS_IT_IS,
+    },
+    blanks=[""],
+)
+
+
+class JsonResult:
+    """A result that is written as JSON."""
+
+    __slots__ = ()
+    VIEW: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return RESULT_JSON.write(self)
