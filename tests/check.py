@@ -36,7 +36,7 @@ STATIC = [
     [PYTHON, "-m", "mypy"],
     [PYTHON, "-c", "from importlinter.cli import lint_imports_command as run; run()"],
 ]
-FETCH = [PYTHON, "-m", "tests.fetch"]
+FETCH = [PYTHON, "-m", "tests.download"]
 QUICK = ["unit", "property", "contract", "golden"]
 SLOW_RINGS = ["property", "brokers", "chaos", "cluster", "airflow", "spark"]
 SLOW_EFFORT = 5

@@ -10,7 +10,7 @@ import sys
 import venv
 from pathlib import Path
 
-from tests.kept import kept, pip_install
+from tests.build_cache import kept, pip_install
 
 DAGS = Path(__file__).parents[2] / "airflow_dags"
 REQUIREMENTS = DAGS / "requirements.txt"

@@ -10,7 +10,7 @@ import pytest
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.airflow.deployment import full_hour, offsets_in, write_job
-from tests.airflow.live import LiveAirflow
+from tests.airflow.running_airflow import LiveAirflow
 
 pytestmark = [pytest.mark.slow, pytest.mark.brokers, pytest.mark.spark]
 

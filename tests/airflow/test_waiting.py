@@ -17,7 +17,7 @@ from tests.airflow.deployment import PROGRAM, Airflow, full_hour, write_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.brokers]
 
-WATCH = Path(__file__).with_name("watch.py")
+WATCH = Path(__file__).with_name("trigger_process.py")
 
 
 class Watch(Process):

@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tests.bench.competitors import SIDES
 from tests.bench.measuring import medians, ratio
 from tests.bench.phases import PHASES
 from tests.bench.pulling import LABELS
 from tests.bench.pulling import OURS as OURS_PULLING
 from tests.bench.report import first_of_group
-from tests.bench.sides import SIDES
 
 MIB = 1 << 20
 OURS, THEIRS, LIGHT = "#1b6ca8", "#9a9a9a", "#bcd4e6"

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.bench.competitors import SIDES, Ground, measure, tasks_of
 from tests.bench.memory import WorkerMemory
 from tests.bench.session import open_session, prepare_environment
-from tests.bench.sides import SIDES, Ground, measure, tasks_of
 
 TIMEOUT_SECONDS = 1800
 

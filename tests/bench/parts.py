@@ -20,10 +20,10 @@ from rangeland.job.source_settings import cluster_settings
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.producing import Record, create_topic, fill, produce
 from tests.bench.child import Order, measure_in_child
+from tests.bench.competitors import SIDES, Ground, Side, job, land, measure
 from tests.bench.measuring import load_average
 from tests.bench.memory import WorkerMemory
 from tests.bench.phases import Phases
-from tests.bench.sides import SIDES, Ground, Side, job, land, measure
 
 Found = dict[str, Any]
 MIB = 1 << 20

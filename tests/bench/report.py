@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.competitors import SIDES
 from tests.bench.measuring import medians, ratio, spread
 from tests.bench.phases import PHASES
 from tests.bench.pulling import LABELS, OURS
-from tests.bench.sides import SIDES
 
 MIB = 1 << 20
 

@@ -25,7 +25,7 @@ from rangeland.testing.jafka_clients import JafkaClient, message, message_set, p
 from rangeland.testing.ports import free_ports
 from tests.brokers.jafka import log_of, read, settings_of
 from tests.brokers.surveys import look, slice_of, slices_of
-from tests.values import values_of
+from tests.record_values import values_of
 
 pytestmark = pytest.mark.brokers
 

@@ -19,7 +19,7 @@ from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
 from tests.brokers.rocketmq import log_of, read, read_topic, run_clients, settings_of
 from tests.brokers.surveys import look, slice_of, slices_of
-from tests.values import values_of
+from tests.record_values import values_of
 
 pytestmark = pytest.mark.brokers
 

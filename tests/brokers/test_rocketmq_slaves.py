@@ -15,7 +15,7 @@ from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce
 from tests.brokers.rocketmq import log_of, read, settings_of, wait_for_slave
 from tests.brokers.surveys import slice_of
-from tests.values import values_of
+from tests.record_values import values_of
 
 pytestmark = pytest.mark.brokers
 

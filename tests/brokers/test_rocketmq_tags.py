@@ -19,7 +19,7 @@ from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient, produce
 from tests.brokers.rocketmq import log_of, read, read_topic, run_clients, settings_of
 from tests.brokers.surveys import look, slice_of, slices_of
-from tests.stored import INNER_BATCH, NEED_UNWRAP, PACKED, ZLIB, inner, properties_of
+from tests.rocketmq_messages import INNER_BATCH, NEED_UNWRAP, PACKED, ZLIB, inner, properties_of
 
 pytestmark = pytest.mark.brokers
 

@@ -43,7 +43,7 @@ from tests.brokers.reading import (
     slices_of,
     spied_requests,
 )
-from tests.brokers.secured import (
+from tests.brokers.secured_broker import (
     ODD_PASSWORD,
     ODD_USER,
     PASSWORD,

@@ -26,7 +26,7 @@ from rangeland.testing.processes import Process
 from rangeland.testing.zookeeper import ZooKeeperServer
 from rangeland.zookeeper.znodes import Check, Operation, Refused
 from rangeland.zookeeper.zookeeper_client import ZooKeeper
-from tests.brokers.holding import FENCED
+from tests.brokers.group_member_process import FENCED
 
 pytestmark = pytest.mark.brokers
 
@@ -356,7 +356,7 @@ def test_what_is_not_owned_is_not_committed(join: Callable[..., ZooKeeperMember]
 
 def _holder(server: ZooKeeperServer, chroot: str, folder: Path) -> Process:
     names = [partition_name(p) for p in JAFKA]
-    module = [sys.executable, "-m", "tests.brokers.holding"]
+    module = [sys.executable, "-m", "tests.brokers.group_member_process"]
     library = Path(rangeland.__file__).parents[1]
     return Process(
         "holder",

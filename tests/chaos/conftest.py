@@ -15,7 +15,7 @@ import pytest
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
 from tests.chaos.drivers import Driver, Living, living_drivers
-from tests.sessions import open_session
+from tests.spark_sessions import open_session
 
 HERE = Path(__file__).parent
 MARKS = (pytest.mark.chaos, pytest.mark.brokers, pytest.mark.spark)

@@ -116,7 +116,7 @@ def perform(spark: Any, task: dict[str, Any], moments: Moments) -> dict[str, Any
 
 
 def main(folder: Path, master: str, settings: dict[str, str]) -> None:
-    from tests.sessions import open_session
+    from tests.spark_sessions import open_session
 
     commands.LandingTarget = Watched  # type: ignore[misc, assignment]
     spark = open_session(folder / "spark", master, settings)

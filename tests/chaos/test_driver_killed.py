@@ -14,7 +14,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start
 from tests.chaos.driver import COMMITTED, PLANNED, PREPARED, READING, WRITTEN
-from tests.chaos.judging import add_records, data_files, judge, judge_ledger, landings, write_job
+from tests.chaos.invariants import add_records, data_files, judge, judge_ledger, landings, write_job
 
 PARTITIONS, COUNT, MORE = 4, 40_000, 500
 

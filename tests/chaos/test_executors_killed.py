@@ -19,7 +19,7 @@ from rangeland.testing.sparkcluster import SparkCluster
 from tests.chaos.conftest import Start
 from tests.chaos.driver import READING, WRITTEN
 from tests.chaos.drivers import ROOT, Driver, workers_among
-from tests.chaos.judging import add_records, judge, judge_ledger, write_job
+from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 
 PARTITIONS, COUNT = 4, 150_000
 LOST_TASK = r"Lost task .* in stage"

@@ -19,7 +19,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.driver import PLANNED, PREPARED, READING
 from tests.chaos.drivers import Living
-from tests.chaos.judging import add_records, judge, judge_ledger, write_job
+from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 
 PARTITIONS, COUNT, MORE = 4, 3_000, 50
 SESSION_MS = 6_000  # the least that brokers take

@@ -18,7 +18,7 @@ from rangeland.planning.plan import Plan
 from rangeland.progress import NoProgress
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import produce
-from tests.chaos.judging import rows_of
+from tests.chaos.invariants import rows_of
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,8 @@ from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.zookeeper import ZooKeeperServer
 from tests.chaos.driver import PLANNED, PREPARED, READING
 from tests.chaos.drivers import Living
-from tests.spark.jafkas import Written, landed_rows
-from tests.values import values_of
+from tests.record_values import values_of
+from tests.spark.jafka_landings import Written, landed_rows
 
 WHICH = ("1-0", "1-1", "2-0", "2-1")
 COUNT, MORE = 4_000, 40

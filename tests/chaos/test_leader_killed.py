@@ -20,7 +20,7 @@ from rangeland.planning.plan import Plan
 from rangeland.progress import NoProgress
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, leader_of, wait_for_leader
-from tests.chaos.judging import add_records, judge, judge_ledger, write_job
+from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 
 TOPIC, PARTITIONS, COUNT = "harmed", 3, 400_000
 # Below these a broker in its pause is noticed within seconds, as a test needs it.

@@ -14,7 +14,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.chaos.conftest import Start
 from tests.chaos.driver import KEPT, PREPARED, WRITTEN
-from tests.chaos.judging import judge_ledger, landings, write_job
+from tests.chaos.invariants import judge_ledger, landings, write_job
 
 COUNT, BATCH = 30, 10
 

@@ -13,8 +13,8 @@ import pytest
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.chaos.driver import PLANNED, READING
 from tests.chaos.drivers import Living
-from tests.chaos.rocketmqs import offsets, wait_for_drivers, write_job
-from tests.spark.rocketmqs import Written, landed_rows
+from tests.chaos.rocketmq_drivers import offsets, wait_for_drivers, write_job
+from tests.spark.rocketmq_landings import Written, landed_rows
 
 COUNT = 3_000
 

@@ -16,10 +16,10 @@ from rangeland.progress import NoProgress
 from rangeland.queries.job_status import find
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import run_clients
-from tests.chaos.rocketmqs import offsets, wait_for_slaves, write_job
+from tests.chaos.rocketmq_drivers import offsets, wait_for_slaves, write_job
 from tests.chaos.test_leader_killed import Harming
-from tests.spark.rocketmqs import Written, landed_rows
-from tests.values import values_of
+from tests.record_values import values_of
+from tests.spark.rocketmq_landings import Written, landed_rows
 
 pytestmark = pytest.mark.slow
 COUNT, MORE = 40_000, 5

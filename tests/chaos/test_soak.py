@@ -24,7 +24,7 @@ from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start
 from tests.chaos.driver import MOMENTS
 from tests.chaos.drivers import Driver, command_of
-from tests.chaos.judging import add_records, judge, judge_ledger, write_job
+from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 
 ROUNDS = int(os.environ.get("RANGELAND_ROUNDS", "12"))
 PARTITIONS = 3

@@ -15,7 +15,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.driver import ENTERING, PLANNED, PREPARED, WRITTEN
 from tests.chaos.drivers import Driver, Living
-from tests.chaos.judging import add_records, judge, judge_ledger, landings, write_job
+from tests.chaos.invariants import add_records, judge, judge_ledger, landings, write_job
 
 PARTITIONS, COUNT, MORE = 3, 3_000, 50
 Pair = tuple[Driver, Driver]

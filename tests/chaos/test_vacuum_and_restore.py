@@ -15,7 +15,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.conftest import Start
 from tests.chaos.driver import PREPARED
-from tests.chaos.judging import add_records, data_files, judge, judge_ledger, landings, write_job
+from tests.chaos.invariants import add_records, data_files, judge, judge_ledger, landings, write_job
 
 PARTITIONS, COUNT = 2, 5_000
 NO_RETENTION = "spark.databricks.delta.retentionDurationCheck.enabled"

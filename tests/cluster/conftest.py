@@ -18,8 +18,8 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.producing import create_topic
 from rangeland.testing.sparkcluster import SparkCluster
-from tests.chaos.judging import add_records, write_job
-from tests.cluster.submitting import JOBS, Submitted, rangeland_submit, start_submit
+from tests.chaos.invariants import add_records, write_job
+from tests.cluster.spark_submit import JOBS, Submitted, rangeland_submit, start_submit
 
 HERE = Path(__file__).parent
 # What tasks import and a zip cannot carry.

@@ -10,9 +10,9 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
-from tests.chaos.judging import add_records, write_job
+from tests.chaos.invariants import add_records, write_job
 from tests.cluster.conftest import COUNT, PARTITIONS, Submit
-from tests.cluster.submitting import LIB
+from tests.cluster.spark_submit import LIB
 
 AT_HOME = {"PYTHONPATH": str(LIB)}
 

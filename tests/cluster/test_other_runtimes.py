@@ -17,10 +17,10 @@ import pytest
 
 from rangeland.jvm.jars import fetch_jars
 from rangeland.testing.sparkcluster import SPARK_HOME, SparkCluster
+from tests.build_cache import JAVA_11, OLDER_SPARK, installed
 from tests.cluster.conftest import Submit
-from tests.cluster.submitting import JOBS, LIB, rangeland_submit
+from tests.cluster.spark_submit import JOBS, LIB, rangeland_submit
 from tests.cluster.test_bad_clusters import on_this_machine, without
-from tests.kept import JAVA_11, OLDER_SPARK, installed
 
 BEFORE = OLDER_SPARK.removeprefix("pyspark==")
 LATER = "4.0.5"

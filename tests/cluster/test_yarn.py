@@ -12,9 +12,9 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
-from tests.chaos.judging import write_job
+from tests.chaos.invariants import write_job
 from tests.cluster.conftest import COUNT, PARTITIONS
-from tests.cluster.submitting import (
+from tests.cluster.spark_submit import (
     JOBS,
     Submitted,
     each_once,

@@ -44,9 +44,9 @@ from rangeland.logs import JsonFormatter, TextFormatter
 from rangeland.model import Address
 from rangeland.render.error_view import error_picture
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
-from tests import answers as made
+from tests import sample_results as made
 from tests.certificates import Authority
-from tests.unit.test_login import SHAKEN, converse, said
+from tests.unit.test_authentication import SHAKEN, converse, said
 
 SECRET = "cAnArY+7f/secret"
 

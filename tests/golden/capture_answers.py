@@ -52,7 +52,7 @@ from rangeland.results import (
     Status,
     VerifyResult,
 )
-from tests import answers as made
+from tests import sample_results as made
 
 FOLDER = Path(__file__).parent / "answers"
 P0, P1 = Partition("orders", 0), Partition("orders", 1, "broker-a")

@@ -18,8 +18,8 @@ from rangeland.dialects.jafka.records import decode_chunk
 from rangeland.dialects.jafka.session import JafkaSession
 from rangeland.errors import RemoteProtocolError
 from tests.contract.readers import read_three_ways
-from tests.entries import entry
 from tests.golden.capture_jafka import HOME, LINES, PACKED, PLAIN, REQUESTS, VERSION
+from tests.jafka_entries import entry
 
 STORED = HOME / VERSION
 EXPECTED = json.loads((STORED / "expected.json").read_text(encoding="utf-8"))

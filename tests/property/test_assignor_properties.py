@@ -20,7 +20,7 @@ from rangeland.model import Partition
 from rangeland.wire.encoding import decode, decode_from, encode, spec_of
 from tests.contract.readers import read_anything, read_three_ways
 from tests.examples import tried
-from tests.property.declared import values_of
+from tests.property.message_strategies import values_of
 
 TOPICS = ["clicks", "orders", "refunds"]
 PARTITIONS = st.builds(Partition, st.sampled_from(TOPICS), st.integers(0, 6))

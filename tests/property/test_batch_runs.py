@@ -21,10 +21,10 @@ from rangeland.dialects.kafka import entry_scan, records
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
-from tests.batches import ABORT, Batch, Record, cleaned, encode, marker
 from tests.examples import tried
-from tests.messagesets import Message, encode_message
-from tests.property.sanitized import kernel_library, run_under_sanitizers
+from tests.message_sets import Message, encode_message
+from tests.property.sanitizers import kernel_library, run_under_sanitizers
+from tests.record_batches import ABORT, Batch, Record, cleaned, encode, marker
 
 many = tried(40)
 KERNEL = KafkaKernel(kernel_library())

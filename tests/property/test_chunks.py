@@ -17,8 +17,8 @@ from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.dialects.kafka.records import KafkaChunk, decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
-from tests.batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
 from tests.examples import tried
+from tests.record_batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
 
 many = tried(60)
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED

@@ -21,14 +21,14 @@ from rangeland.dialects.kafka.entry_scan import located
 from rangeland.dialects.rocketmq.log_entries import EntryTotals
 from rangeland.errors import BadRecord, RangelandError, RangeLost, Unreachable
 from rangeland.planning.policy import Action, Policy
-from tests.batches import Batch, Record, encode
-from tests.entries import entry, packed, plain
 from tests.examples import tried
 from tests.fakes.logs import Log, Read, read_log
 from tests.golden import test_golden_records as golden_kafka
 from tests.golden import test_golden_rocketmq as golden_rocketmq
-from tests.messagesets import Message, Wrapper, encode_message, encode_wrapper
-from tests.stored import PACKED, ZSTD, batch, inner, properties_of, stored
+from tests.jafka_entries import entry, packed, plain
+from tests.message_sets import Message, Wrapper, encode_message, encode_wrapper
+from tests.record_batches import Batch, Record, encode
+from tests.rocketmq_messages import PACKED, ZSTD, batch, inner, properties_of, stored
 
 NAMED = (BadRecord, RangeLost, Unreachable)
 few = tried(5)

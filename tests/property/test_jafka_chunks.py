@@ -20,8 +20,8 @@ from rangeland.dialects.jafka.log_entries import entry_around, next_offset
 from rangeland.dialects.jafka.records import JafkaChunk, decode_chunk, decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
-from tests.entries import entry, packed, plain
 from tests.examples import tried
+from tests.jafka_entries import entry, packed, plain
 
 many = tried(60)
 COMMITTED = Isolation.READ_COMMITTED

@@ -16,9 +16,9 @@ from rangeland.decode.kafka import reference
 from rangeland.decode.kafka.kernel import KafkaKernel
 from rangeland.decode.kafka.layout import Payload
 from rangeland.errors import BadRecord
-from tests.batches import Record, deltas, encode_records, varint
 from tests.examples import tried
-from tests.property.sanitized import kernel_library, run_under_sanitizers
+from tests.property.sanitizers import kernel_library, run_under_sanitizers
+from tests.record_batches import Record, deltas, encode_records, varint
 
 many = tried(100)
 

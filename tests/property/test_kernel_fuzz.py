@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from rangeland.decode.native import native_library
-from tests.batches import Batch, Record, encode, encode_records
-from tests.entries import plain
-from tests.messagesets import Message, encode_all
-from tests.property.sanitized import FLAGS
-from tests.stored import LZ4, PACKED, batch, inner, messages, properties_of, stored
+from tests.jafka_entries import plain
+from tests.message_sets import Message, encode_all
+from tests.property.sanitizers import FLAGS
+from tests.record_batches import Batch, Record, encode, encode_records
+from tests.rocketmq_messages import LZ4, PACKED, batch, inner, messages, properties_of, stored
 
 CORPUS = Path(__file__).with_name("corpus")
 SEED = int(os.environ.get("RANGELAND_SEED", "1"))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rangeland.decode.kafka import legacy_reference
 from rangeland.decode.kafka.layout import Payload, RecordFormat
-from tests.messagesets import Message, encode_message
-from tests.property.sanitized import run_under_sanitizers
+from tests.message_sets import Message, encode_message
+from tests.property.sanitizers import run_under_sanitizers
 from tests.property.test_kernel_equals_reference import (
     INT64,
     KERNEL,

@@ -32,7 +32,7 @@ from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.framing import FrameReader
 from tests.examples import tried
-from tests.stored import (
+from tests.rocketmq_messages import (
     BORN_V6,
     INNER_BATCH,
     LZ4,

@@ -17,7 +17,7 @@ from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord, RemoteProtocolError
 from rangeland.model import Counts, Isolation
 from tests.examples import tried
-from tests.stored import messages, stored
+from tests.rocketmq_messages import messages, stored
 
 COMMITTED = Isolation.READ_COMMITTED
 many = tried(25)

@@ -29,7 +29,7 @@ from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation, Partition
 from rangeland.wire.framing import FrameReader
 from tests.examples import tried
-from tests.stored import java_hash, messages, properties_of, stored
+from tests.rocketmq_messages import java_hash, messages, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")
 COMMITTED = Isolation.READ_COMMITTED

@@ -15,9 +15,9 @@ from rangeland.decode.jafka.kernel import JafkaKernel
 from rangeland.decode.jafka.layout import MessageSet, SetDecoder, SetFault
 from rangeland.decode.jafka.reference import JafkaReference
 from rangeland.errors import BadRecord
-from tests.entries import entry, packed, plain
 from tests.examples import tried
-from tests.property.sanitized import kernel_library, run_under_sanitizers
+from tests.jafka_entries import entry, packed, plain
+from tests.property.sanitizers import kernel_library, run_under_sanitizers
 
 KERNEL, REFERENCE = JafkaKernel(kernel_library()), JafkaReference()
 

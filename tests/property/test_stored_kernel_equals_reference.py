@@ -16,8 +16,8 @@ from rangeland.decode.rocketmq.layout import DecodedMessages, StoredDecoder, Sto
 from rangeland.decode.rocketmq.reference import RocketmqReference
 from rangeland.errors import BadRecord
 from tests.examples import tried
-from tests.property.sanitized import kernel_library, run_under_sanitizers
-from tests.stored import BORN_V6, MAGIC_1, MAGIC_2, PACKED, STORE_V6, messages, stored
+from tests.property.sanitizers import kernel_library, run_under_sanitizers
+from tests.rocketmq_messages import BORN_V6, MAGIC_1, MAGIC_2, PACKED, STORE_V6, messages, stored
 
 KERNEL, REFERENCE = RocketmqKernel(kernel_library()), RocketmqReference()
 

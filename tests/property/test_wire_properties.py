@@ -16,7 +16,7 @@ from rangeland.wire.encoding import decode, decode_from, encode, spec_of
 from rangeland.wire.framing import FrameReader, frame
 from tests.contract.readers import read_anything, read_three_ways
 from tests.examples import tried
-from tests.property.declared import values_of
+from tests.property.message_strategies import values_of
 
 MESSAGES = [
     RequestHeader,

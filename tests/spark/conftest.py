@@ -13,7 +13,7 @@ import pytest
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.spark.spark_session import DELTA_JARS, S3_JARS
 from rangeland.testing.rocketmq import RocketmqCluster
-from tests.sessions import open_session
+from tests.spark_sessions import open_session
 
 
 @pytest.fixture(scope="session")

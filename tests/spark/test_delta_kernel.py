@@ -368,7 +368,7 @@ RACER = """
 import json, os, sys, time
 from pathlib import Path
 sys.path[:0] = [{lib!r}, {root!r}]
-from tests.sessions import open_session
+from tests.spark_sessions import open_session
 from rangeland.delta.delta_kernel import DeltaKernel
 from rangeland.delta.table_snapshot import Committed
 from rangeland.model import DataFile

@@ -22,9 +22,9 @@ from rangeland.run import preview
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.jafka_clients import console_consume
 from rangeland.testing.zookeeper import ZooKeeperServer
-from tests.spark.jafkas import Written, jafka_job, landed_rows
+from tests.record_values import values_of
+from tests.spark.jafka_landings import Written, jafka_job, landed_rows
 from tests.spark.landings import table_of
-from tests.values import values_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 

@@ -23,8 +23,8 @@ from rangeland.queries import job_status
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.zookeeper import ZooKeeperServer
 from rangeland.zookeeper.broker_registry import read_registry
-from tests.spark.jafkas import PATIENCE_S, Written, jafka_job, landed_rows
-from tests.values import values_of
+from tests.record_values import values_of
+from tests.spark.jafka_landings import PATIENCE_S, Written, jafka_job, landed_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 

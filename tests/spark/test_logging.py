@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import answers as made
+from tests import sample_results as made
 
 pytestmark = pytest.mark.spark
 

@@ -18,10 +18,10 @@ from rangeland.progress import NoProgress
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import produce
-from tests.spark import jafkas, rocketmqs
+from tests.rocketmq_messages import INNER_BATCH, NEED_UNWRAP, inner, properties_of
+from tests.spark import jafka_landings, rocketmq_landings
 from tests.spark.damage import is_proved, losses, plans
 from tests.spark.landings import job_of, table_of
-from tests.stored import INNER_BATCH, NEED_UNWRAP, inner, properties_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 
@@ -70,23 +70,23 @@ def redriven(spark: Any, job: Any) -> Counts:
 def test_a_damaged_message_of_rocketmq_is_held_kept_aside_and_landed_once_mended(
     rocketmq: RocketmqCluster, topic: str, spark: Any, table: str
 ) -> None:
-    written = rocketmqs.Written(rocketmq, topic)
+    written = rocketmq_landings.Written(rocketmq, topic)
     written.fill("v", 20)
     right = b"v-broker-a-1-00007"
     wrong = flip((rocketmq.store() / "commitlog").iterdir(), right)
-    holding = rocketmqs.rocketmq_job(written, table, policy=HOLD)
+    holding = rocketmq_landings.rocketmq_job(written, table, policy=HOLD)
     held = rangeland.land(holding, spark)
     assert (held.counts, [loss.action for loss in held.losses]) == (Counts(landed=27), ["hold"])
     before = [row for row in written.rows if row[1] == 0 or row[2] < 7]
-    assert rocketmqs.landed_rows(spark, table) == sorted(before)
+    assert rocketmq_landings.landed_rows(spark, table) == sorted(before)
     assert losses(spark, table) == [(topic, 1, 7, 20, 13, "corrupt", "hold")]
     again = rangeland.land(holding, spark)
     assert (again.state, len(again.held), plans(spark, table)) == ("nothing", 1, 1)
 
-    job = rocketmqs.rocketmq_job(written, table, policy=QUARANTINE)
+    job = rocketmq_landings.rocketmq_job(written, table, policy=QUARANTINE)
     assert rangeland.land(job, spark).counts == Counts(landed=12, quarantined=1)
     whole = [row for row in written.rows if row[1:3] != (1, 7)]
-    assert rocketmqs.landed_rows(spark, table) == sorted(whole)
+    assert rocketmq_landings.landed_rows(spark, table) == sorted(whole)
     assert (topic, 1, 7, 8, 1, "corrupt", "quarantine") in losses(spark, table)
     assert rangeland.land(job, spark).state == "nothing"
     assert is_proved(spark, job)
@@ -95,7 +95,7 @@ def test_a_damaged_message_of_rocketmq_is_held_kept_aside_and_landed_once_mended
     assert (left.decodes, left.why) == (False, "the checksum of its body is wrong")
     mend(spark, table, wrong, right)
     assert redriven(spark, job) == Counts(landed=1)
-    assert rocketmqs.landed_rows(spark, table) == sorted(written.rows)
+    assert rocketmq_landings.landed_rows(spark, table) == sorted(written.rows)
     assert is_proved(spark, job)
 
 
@@ -134,27 +134,27 @@ def test_a_damaged_entry_of_jafka_is_held_kept_aside_and_landed_once_mended(
     topic: str, spark: Any, table: str
 ) -> None:
     with JafkaCluster(partitions=2) as jafka:
-        written = jafkas.Written(jafka, topic)
-        written.add("1-0", jafkas.values_of("v", 20))
-        written.add("1-1", jafkas.values_of("w", 20))
+        written = jafka_landings.Written(jafka, topic)
+        written.add("1-0", jafka_landings.values_of("v", 20))
+        written.add("1-1", jafka_landings.values_of("w", 20))
         right = b"w-00007"
         bad, behind = written.offsets("1-1")[7:9]
         end = written.ends["1-1"]
         wrong = flip(jafka.segments(topic, 1), right)
-        holding = jafkas.jafka_job(jafka, table, topic, policy=HOLD)
+        holding = jafka_landings.jafka_job(jafka, table, topic, policy=HOLD)
         held = rangeland.land(holding, spark)
         assert (held.counts, [loss.action for loss in held.losses]) == (Counts(landed=27), ["hold"])
         before = [row for row in written.rows if row[1] == 0 or row[2] < bad]
-        assert jafkas.landed_rows(spark, table) == sorted(before)
+        assert jafka_landings.landed_rows(spark, table) == sorted(before)
         assert losses(spark, table) == [(topic, 1, bad, end, end - bad, "corrupt", "hold")]
         again = rangeland.land(holding, spark)
         assert (again.state, len(again.held), plans(spark, table)) == ("nothing", 1, 1)
 
-        job = jafkas.jafka_job(jafka, table, topic, policy=QUARANTINE)
+        job = jafka_landings.jafka_job(jafka, table, topic, policy=QUARANTINE)
         counts = Counts(landed=12, quarantined=behind - bad)
         assert rangeland.land(job, spark).counts == counts
         whole = [row for row in written.rows if row[1:3] != (1, bad)]
-        assert jafkas.landed_rows(spark, table) == sorted(whole)
+        assert jafka_landings.landed_rows(spark, table) == sorted(whole)
         kept = (topic, 1, bad, behind, behind - bad, "corrupt", "quarantine")
         assert kept in losses(spark, table)
         assert rangeland.land(job, spark).state == "nothing"
@@ -165,5 +165,5 @@ def test_a_damaged_entry_of_jafka_is_held_kept_aside_and_landed_once_mended(
         assert "checksum" in left.why
         mend(spark, table, wrong, right)
         assert redriven(spark, job) == Counts(landed=1)
-        assert jafkas.landed_rows(spark, table) == sorted(written.rows)
+        assert jafka_landings.landed_rows(spark, table) == sorted(written.rows)
         assert is_proved(spark, job)

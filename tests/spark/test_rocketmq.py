@@ -12,9 +12,9 @@ import pytest
 import rangeland
 from rangeland.model import Counts
 from rangeland.testing.rocketmq import RocketmqCluster
+from tests.record_values import values_of
 from tests.spark.landings import CONTRACT, table_of
-from tests.spark.rocketmqs import BORN_MS, Written, landed_rows, rocketmq_job
-from tests.values import values_of
+from tests.spark.rocketmq_landings import BORN_MS, Written, landed_rows, rocketmq_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 

@@ -17,9 +17,9 @@ from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import log_of, settings_of
+from tests.record_values import values_of
 from tests.spark import landings
-from tests.spark.rocketmqs import Written, landed_rows, rocketmq_job
-from tests.values import values_of
+from tests.spark.rocketmq_landings import Written, landed_rows, rocketmq_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 

@@ -29,8 +29,8 @@ from rangeland.queries import job_status
 from rangeland.testing.processes import Process
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.brokers.rocketmq import clients_command, run_clients
-from tests.spark.rocketmqs import Written, landed_rows, rocketmq_job
-from tests.values import values_of
+from tests.record_values import values_of
+from tests.spark.rocketmq_landings import Written, landed_rows, rocketmq_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.brokers]
 

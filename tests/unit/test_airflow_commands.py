@@ -10,7 +10,7 @@ import pytest
 from airflow_dags.rangeland_airflow import commands
 from airflow_dags.rangeland_airflow.commands import BadRequest, asked_range
 from rangeland.model import COUNT_NAMES, Counts, Range
-from tests import answers as made
+from tests import sample_results as made
 
 HOUR = ("2026-01-31T05:00:00+00:00", "2026-01-31T06:00:00+00:00")
 AT = {"topic": "orders", "partition": 3}

@@ -28,8 +28,8 @@ from rangeland.zookeeper.broker_registry import (
     parse_kafka_topic,
     parse_partition_count,
 )
-from tests.scripted import ScriptedEdge, found
-from tests.unit.test_manners import B1, loop_of, slice_of
+from tests.scripted_io import ScriptedEdge, found
+from tests.unit.test_throttle import B1, loop_of, slice_of
 
 P0 = Partition("t", 0)
 

@@ -21,7 +21,7 @@ from rangeland.cli import command_line
 from rangeland.job import Job
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.planning.plan import Plan, PlanKind
-from tests import answers as made
+from tests import sample_results as made
 
 
 class Runs:

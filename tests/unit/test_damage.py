@@ -17,7 +17,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Policy
 from rangeland.planning.proof import prove
-from tests.batches import Batch, Record, encode
+from tests.record_batches import Batch, Record, encode
 
 P = Partition("t", 0)
 

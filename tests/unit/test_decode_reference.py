@@ -21,8 +21,8 @@ from rangeland.decode.native import native_library
 from rangeland.decode.native.kernel_memory import MAX_BYTES
 from rangeland.errors import BadRecord, Bug
 from rangeland.model import Partition
-from tests.batches import Record, encode_record, encode_records, varint
-from tests.messagesets import Message, encode_message
+from tests.message_sets import Message, encode_message
+from tests.record_batches import Record, encode_record, encode_records, varint
 
 Decode = Callable[[list[Payload], int, int], pa.RecordBatch]
 MAX_INT64 = (1 << 63) - 1

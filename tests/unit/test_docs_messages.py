@@ -33,8 +33,8 @@ from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import prove
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
-from tests import answers as made
 from tests import docs
+from tests import sample_results as made
 
 ORDERS = Partition("orders", 0)
 

@@ -14,7 +14,7 @@ from rangeland.job.located_values import read_job_text
 from rangeland.job.overrides import load_job, require_closed_range
 from rangeland.landing.plan_file import read_plan_file, write_plan_file
 from rangeland.model import AtOffset, Partition
-from tests import answers as made
+from tests import sample_results as made
 
 BASE = """\
 source:

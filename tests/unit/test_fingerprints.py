@@ -13,9 +13,9 @@ from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.dialects.fetch_values import FetchedPartition
 from rangeland.model import Address, Leader, Partition
 from rangeland.survey import fingerprints as room
-from tests.batches import Batch, Record, encode
-from tests.entries import entry
-from tests.stored import messages
+from tests.jafka_entries import entry
+from tests.record_batches import Batch, Record, encode
+from tests.rocketmq_messages import messages
 
 P = Partition("orders", 0)
 BATCH, LATER = (encode(Batch(base, [Record(b"k", b"v" * base)] * 4)) for base in (4, 8))

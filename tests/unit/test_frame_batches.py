@@ -9,7 +9,7 @@ from rangeland.errors import BadRecord
 from rangeland.model import Partition, QuarantinedBytes, Receipt, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.spark.plan_frames import frame_batches
-from tests.batches import Batch, Record, encode
+from tests.record_batches import Batch, Record, encode
 
 P = Partition("t", 0)
 PIECE = Slice(0, P, 0, 12)

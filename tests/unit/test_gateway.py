@@ -1,6 +1,6 @@
 """The JVM as a process: what it says is passed on, until it is ended with all it has started.
 
-Shells stand in for it here; ``spark/test_starting.py`` has the real one.
+Shells stand in for it here; ``spark/test_session_start.py`` has the real one.
 """
 
 from __future__ import annotations

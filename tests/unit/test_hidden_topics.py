@@ -12,7 +12,7 @@ from rangeland.planning.incarnation import LogMark
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from tests.unit.test_connection import peer, settings_of
-from tests.unit.test_kafka_older import old
+from tests.unit.test_old_kafka_brokers import old
 
 GONE = Partition("gone", 0)
 CHECKPOINT = {GONE: LogMark(7)}

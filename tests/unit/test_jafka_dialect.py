@@ -27,7 +27,7 @@ from rangeland.errors import (
 )
 from rangeland.groups.backend_choice import broker_groups
 from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader, Partition
-from tests.entries import entry, packed, plain
+from tests.jafka_entries import entry, packed, plain
 
 ONE, TWO = Address("one", 9092), Address("two", 9092)
 NOTHING = memoryview(b"")

@@ -20,7 +20,7 @@ from rangeland.groups.kafka.subscriptions import (
     subscription_bytes,
 )
 from rangeland.model import Partition
-from tests.scripted import (
+from tests.scripted_io import (
     LOST,
     ScriptedEdge,
     beaten,

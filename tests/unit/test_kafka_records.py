@@ -24,7 +24,17 @@ from rangeland.dialects.kafka.records import (
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
 from rangeland.wire.layouts import BATCH_V2
-from tests.batches import ABORT, CODECS, COMMIT, Batch, Record, cleaned, encode, encode_log, marker
+from tests.record_batches import (
+    ABORT,
+    CODECS,
+    COMMIT,
+    Batch,
+    Record,
+    cleaned,
+    encode,
+    encode_log,
+    marker,
+)
 
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 

@@ -26,7 +26,7 @@ from rangeland.logs import (
 from rangeland.model import Partition
 from rangeland.render.progress_view import LiveProgress
 from rangeland.spark.task_logging import logged
-from tests import answers as made
+from tests import sample_results as made
 
 LOGGER = logging.getLogger("rangeland.fetch.fetch_loop")
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from rangeland.model import Partition
 from rangeland.render.progress_view import LiveProgress
-from tests import answers as made
+from tests import sample_results as made
 
 
 class Clock:

@@ -37,7 +37,7 @@ from rangeland.dialects.rocketmq.stored_messages import next_offset
 from rangeland.errors import BadRecord, RemoteProtocolError, Unreachable
 from rangeland.model import Address, AtTime, Counts, Earliest, Isolation, Latest, Leader, Partition
 from rangeland.wire.framing import FrameReader, frame
-from tests.stored import messages, stored
+from tests.rocketmq_messages import messages, stored
 
 QUEUE = Partition("t", 0, "broker-a")
 COMMITTED = Isolation.READ_COMMITTED

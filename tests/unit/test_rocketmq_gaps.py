@@ -25,7 +25,7 @@ from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Address, Counts, Partition, Slice
 from rangeland.planning.policy import Action, Policy
 from rangeland.wire.framing import FrameReader, frame
-from tests.stored import batch, inner, properties_of, stored
+from tests.rocketmq_messages import batch, inner, properties_of, stored
 
 QUEUE = Partition("t", 0, "broker-a")
 COMPACTED = {"attributes": {"cleanup.policy": "COMPACTION"}, "topicName": "t"}

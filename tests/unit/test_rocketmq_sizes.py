@@ -9,7 +9,7 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.queue_sizes import FEW, SAMPLE, ask_sizes, read_sizes
 from rangeland.dialects.rocketmq.requests import read_records
 from rangeland.model import Isolation, Partition
-from tests.stored import messages
+from tests.rocketmq_messages import messages
 
 Q0, Q1, Q2 = (Partition("t", number, "broker-a") for number in range(3))
 

@@ -15,7 +15,7 @@ from rangeland.dialects.rocketmq.requests import read_offsets
 from rangeland.dialects.rocketmq.session import RocketmqSession
 from rangeland.model import Partition
 from rangeland.wire.framing import FrameReader
-from tests.stored import STORED_MS, batch, inner
+from tests.rocketmq_messages import STORED_MS, batch, inner
 
 QUEUE = Partition("t", 0, "broker-a")
 

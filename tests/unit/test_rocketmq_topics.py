@@ -8,7 +8,7 @@ import pytest
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.topic_types import TopicTypes
 from rangeland.model import Partition
-from tests.stored import batch, inner, stored
+from tests.rocketmq_messages import batch, inner, stored
 
 QUEUE = Partition("t", 0, "broker-a")
 BUSY, REFUSED = (m.RemotingResponse(m.topic_config("t"), code, "no", {}, b"") for code in (2, 16))

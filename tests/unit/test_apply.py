@@ -1,0 +1,208 @@
+"""A plan that was reviewed brings its losses to the ledger, once, wherever it was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rangeland import run
+from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.errors import Conflict
+from rangeland.landing.target_state import LandingTarget
+from rangeland.model import Counts, Partition, Receipt
+from rangeland.planning.coverage_rule import coverage_of, leave_out
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.planning.plan_builder import PlanDraft
+from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.progress import NoProgress
+from rangeland.results import RunResult
+from tests.unit import test_target_state
+from tests.unit.test_target_state import P0, Drivers, LakeInMemory, columns_are_there, finisher_of
+from tests.unit.test_target_state import plan as plan_of
+
+drivers, lake = test_target_state.drivers, test_target_state.lake
+
+P1, P2 = Partition("orders", 1), Partition("orders", 2)
+HELD = Loss(P1, 0, 5, LossKind.EXPIRED, "the log begins at 5", Action.HOLD, topic_id="id")
+PASSED = Loss(P2, 9, 12, LossKind.TRUNCATED, "the log ends at 9", Action.SKIP, topic_id="id")
+SEEN = (HELD, PASSED)
+MADE_AT_MS = 1_700_000_000_000
+PLAN = plan_of(made_at_ms=MADE_AT_MS)
+
+
+class Driving(run.Runner):
+    """One driver over tables in memory; its log has what ``PLAN`` says."""
+
+    def __init__(self, target: LandingTarget, seen: tuple[Loss, ...] = SEEN) -> None:
+        self.job = target._job
+        self.kind = PlanKind.RUN
+        self.target = target
+        self.progress = NoProgress()
+        self.spark = self.rows = cast(Any, None)
+        self.warnings, self.started = [], 0.0
+        self.planner = cast(
+            Any, SimpleNamespace(logs={}, forget=lambda: None, refuse_gone=lambda plan: None)
+        )
+        self.drawn = seen
+        self.committer = cast(Any, finisher_of(target))
+        self.committer.receipts = {0: Receipt(0, P0, 0, 100, Counts(landed=100))}
+        self.committer.wait_for_workers = lambda: None
+
+    def refuse_disagreement(self) -> None: ...
+
+    def _result(self, *about: Any) -> Any:
+        return run.summed(self.job, self.target, *about)
+
+    def draft(self) -> Any:
+        standing = self.target.standing(self.job.application)
+        left = leave_out(PLAN.ranges, standing.landed)
+        plan = (
+            PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())
+        )
+        held = tuple(one for one in self.drawn if one.action is Action.HOLD)
+        passed = tuple(one for one in self.drawn if one.action is Action.SKIP)
+        return PlanDraft(plan, plan.ranges, (), held, (), passed), None
+
+
+@pytest.fixture(autouse=True)
+def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns_are_there(monkeypatch)
+    monkeypatch.setattr(run, "start_workers", lambda *about: None)
+    for name in ("layout", "open_or_create", "warning"):
+        monkeypatch.setattr(LandingTarget, name, lambda *about: None)
+
+
+def told(target: LandingTarget) -> list[tuple[Any, ...]]:
+    target.refresh()
+    return sorted(
+        (x.range.partition, x.range.from_offset, x.range.until_offset, x.verdict, x.action)
+        for x in target.losses()
+    )
+
+
+BOTH = [(P1, 0, 5, "expired", "hold"), (P2, 9, 12, "truncated", "skip")]
+
+
+def test_what_a_reviewed_plan_holds_and_passes_over_is_told_as_a_run_tells_it(
+    drivers: Drivers,
+) -> None:
+    result = Driving(drivers.another()).apply(PLAN, SEEN)
+    assert (result.state, result.held) == ("landed", (str(HELD),))
+    target = drivers.another()
+    assert told(target) == BOTH
+    rows = target.losses()
+    assert {(x.sequence, x.plan_hash, x.seen_at_ms) for x in rows} == {(1, "", MADE_AT_MS)}
+    assert {x.range.topic_id for x in rows} == {"id"}
+    assert all(x.written_at_ms > MADE_AT_MS and x.evidence for x in rows)
+    # What the first landing has held back is remembered, as a run's is.
+    assert target.standing(PLAN.application).held_at_first == {P1}
+
+
+class Killed(BaseException): ...
+
+
+STEPS = [
+    (Ledger, "record_losses"), (LandingTarget, "enter"),
+    (test_target_state.Failing, "_read_slices"),
+    (LandingTarget, "prepare"), (LandingTarget, "land"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("then", ["apply", "run"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("room", "step"), STEPS, ids=[step for _, step in STEPS])
+def test_killed_at_any_step_it_is_told_once_by_whoever_comes_next(
+    drivers: Drivers,
+    monkeypatch: pytest.MonkeyPatch,
+    room: type,
+    step: str,
+    after: bool,
+    then: str,
+) -> None:
+    with monkeypatch.context() as here:
+        here.setattr(room, step, dying(getattr(room, step), after))
+        with pytest.raises(Killed):
+            Driving(drivers.another()).apply(PLAN, SEEN)
+    here_by_now = told(drivers.another())
+    assert here_by_now == ([] if (step, after) == ("record_losses", False) else BOTH)
+    # A run that finds the plan entered has it from the ledger, whatever the log shows by now.
+    entered = step not in ("record_losses", "enter") or (step, after) == ("enter", True)
+    second = Driving(drivers.another(), () if entered else SEEN)
+    for _ in range(2):
+        if then == "apply":
+            second.apply(PLAN, SEEN)
+        else:
+            second.run()
+        assert told(second.target) == BOTH
+    landed = second.target.standing(PLAN.application).landed
+    assert leave_out(PLAN.ranges, landed) == []
+    assert coverage_of(PLAN.ranges) == landed
+
+
+def dying(step: Callable[..., Any], after: bool) -> Callable[..., Any]:
+    def killed(*about: Any, **more: Any) -> Any:
+        if after:
+            step(*about, **more)
+        raise Killed
+
+    return killed
+
+
+def test_a_plan_of_losses_alone_is_told_and_not_entered(
+    drivers: Drivers, lake: LakeInMemory
+) -> None:
+    empty = Plan("orders", PLAN.application, 1, "kafka", PLAN.isolation, (), (), made_at_ms=1)
+    result: RunResult | None = None
+    for _ in range(2):
+        result = Driving(drivers.another()).apply(empty, SEEN)
+    assert result is not None
+    assert (result.state, result.held) == ("nothing", (str(HELD),))
+    target = drivers.another()
+    assert told(target) == BOTH
+    assert (target.unfinished(), len(lake.tables[drivers.path].versions)) == ([], 1)
+
+
+@pytest.mark.parametrize("comes_to", ["its entry", "its end"])
+def test_two_who_apply_the_same_plan_at_once_land_it_once_and_neither_is_refused(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch, comes_to: str
+) -> None:
+    enter, first, second = LandingTarget.enter, drivers.another(), Driving(drivers.another())
+
+    def outrun(target: LandingTarget, plan: Plan, unfinished: Any) -> bool:
+        monkeypatch.setattr(LandingTarget, "enter", enter)
+        if comes_to == "its end":
+            Driving(first).apply(plan, SEEN)
+        else:
+            assert first.enter(plan, [])
+        return target.enter(plan, unfinished)
+
+    monkeypatch.setattr(LandingTarget, "enter", outrun)
+    result = second.apply(PLAN, SEEN)
+    assert result.state == ("landed" if comes_to == "its entry" else "already-landed")
+    assert told(second.target) == BOTH
+    assert second.target.landed_sequence(PLAN.application) == 1
+
+
+def test_another_plan_that_was_entered_at_the_same_time_is_in_the_way(
+    drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter, first = LandingTarget.enter, drivers.another()
+
+    def outrun(target: LandingTarget, plan: Plan, unfinished: Any) -> bool:
+        monkeypatch.setattr(LandingTarget, "enter", enter)
+        assert first.enter(plan_of(made_at_ms=9), [])
+        return target.enter(plan, unfinished)
+
+    monkeypatch.setattr(LandingTarget, "enter", outrun)
+    with pytest.raises(Conflict, match="another plan was entered"):
+        Driving(drivers.another()).apply(PLAN, SEEN)
+
+
+def test_a_plan_whose_ground_has_moved_tells_nothing(drivers: Drivers) -> None:
+    Driving(drivers.another(), ()).run()
+    with pytest.raises(Conflict, match="no longer applies"):
+        Driving(drivers.another()).apply(plan_of(made_at_ms=9), SEEN)
+    assert told(drivers.another()) == []

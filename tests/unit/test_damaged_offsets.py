@@ -1,0 +1,376 @@
+"""Offsets that no checksum covers: batches that are not where they say, and what is kept."""
+
+from __future__ import annotations
+
+import queue
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import crc32c
+import pytest
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import ConnectionLost
+from rangeland.connection.pool import ConnectionPool
+from rangeland.decode.columns import OFFSET
+from rangeland.dialects.cluster_values import OffsetAnswer
+from rangeland.dialects.dialect import load_dialect
+from rangeland.dialects.error_meaning import ErrorMeaning
+from rangeland.dialects.fetch_values import FetchedPartition
+from rangeland.dialects.kafka.records import aborted_within, next_offset
+from rangeland.dialects.protocol_session import Question
+from rangeland.errors import BadRecord
+from rangeland.fetch.fetch_thread import FetchThread
+from rangeland.fetch.fetched_piece import FetchedPiece
+from rangeland.fetch.loop_actions import FetchLimits, SendFetch
+from rangeland.fetch.receipts import SliceChunk
+from rangeland.fetch.simple_consumer import _read, read_slices
+from rangeland.model import Address, Counts, Isolation, Partition, QuarantinedBytes, Slice
+from rangeland.planning.policy import Action, LossKind, Policy, TopicRule
+from tests.message_sets import Message, Wrapper, encode_message, encode_wrapper
+from tests.record_batches import ABORT, COMMIT, Batch, Record, cleaned, encode, marker
+
+P = Partition("t", 0)
+B1 = Address("b1", 1)
+FAR = 1 << 40
+PASSING = [Action.SKIP, Action.QUARANTINE]
+
+
+def four(base: int, **changes: object) -> bytes:
+    batch = Batch(base, [Record(b"k", b"v" * 9)] * 4)
+    return encode(replace(batch, **changes))  # type: ignore[arg-type]
+
+
+def at(stored: bytes, base: int) -> bytes:
+    """The same batch with another base offset, which its checksum does not cover."""
+    return struct.pack(">q", base) + stored[8:]
+
+
+def chunks(
+    action: Action, *stored: bytes, until: int = 12, aborted: Sequence[tuple[int, int]] = ()
+) -> list[SliceChunk]:
+    committed = Isolation.READ_COMMITTED
+    kept = {0: QuarantinedBytes(b"".join(stored), tuple(aborted), "")}
+    policy = Policy(corrupt=action)
+    settings = ClusterSettings("kafka", (), isolation=committed, policy=policy, kept=kept)
+    return list(read_slices([Slice(0, P, 0, until)], settings))
+
+
+def total(found: Sequence[SliceChunk]) -> Counts:
+    return Counts.sum(chunk.counts for chunk in found)
+
+
+def lost(found: Sequence[SliceChunk]) -> list[tuple[int, int]]:
+    return [(c.loss.from_offset, c.loss.until_offset) for c in found if c.loss is not None]
+
+
+def offsets(found: Sequence[SliceChunk]) -> list[int]:
+    named = [c.batch.column(OFFSET.name).to_pylist() for c in found if c.batch is not None]
+    return [offset for one in named for offset in one]
+
+
+# --- offsets that do not rise -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [FAR, 5, 1, 0, -(1 << 62), (1 << 63) - 1])
+def test_a_batch_that_is_not_where_it_says_is_damaged(base: int) -> None:
+    stored = (four(0), at(four(4), base), four(8), four(12))
+    with pytest.raises(BadRecord, match="cannot be decoded"):
+        chunks(Action.FAIL, *stored)
+    for action in PASSING:
+        found = chunks(action, *stored)
+        assert lost(found) == [(4, 8)]
+        assert offsets(found) == [*range(4), *range(8, 12)]
+        assert total(found).compacted == 0
+    (held,) = [c for c in chunks(Action.HOLD, *stored) if c.loss is not None]
+    assert held.from_offset == held.until_offset == 4
+
+
+def test_the_bytes_of_a_misplaced_batch_are_kept_and_are_not_taken_for_compacted() -> None:
+    misplaced = at(four(4), FAR)
+    (kept,) = [c.kept for c in chunks(Action.QUARANTINE, four(0), misplaced, four(8)) if c.kept]
+    assert kept.records == misplaced
+    settings = ClusterSettings("kafka", (), kept={0: kept})
+    with pytest.raises(BadRecord, match="contain none of them"):
+        list(read_slices([Slice(0, P, 4, 8)], settings))
+
+
+def test_a_misplaced_message_of_an_old_format_is_lost_alone() -> None:
+    stored = [encode_message(Message(n, b"k", b"v", 1)) for n in range(12)]
+    stored[5] = at(stored[5], FAR)
+    with pytest.raises(BadRecord, match="offset 5 cannot be decoded"):
+        chunks(Action.FAIL, *stored)
+    found = chunks(Action.SKIP, *stored)
+    assert (total(found), lost(found)) == (Counts(landed=11, lost=1), [(5, 6)])
+
+
+def test_a_fetch_does_not_go_by_offsets_that_do_not_rise() -> None:
+    stored = memoryview(four(0) + at(four(4), FAR) + four(8))
+    with pytest.raises(BadRecord) as caught:
+        next_offset(stored, 0)
+    assert caught.value.facts == {"base_offset": 4, "next_offset": 8}
+    assert next_offset(stored, 8) == 12
+    with pytest.raises(BadRecord):  # what comes next need not be whole to contradict it
+        next_offset(stored[: -len(four(8)) + 20], 0)
+
+
+def test_gaps_of_a_cleaner_are_not_damage() -> None:
+    sparse = encode(cleaned(Batch(4, [Record(b"k", b"v")] * 4), [1]))
+    found = chunks(Action.FAIL, four(0), sparse, four(20), until=24)
+    assert total(found) == Counts(landed=9, compacted=15)
+
+
+# --- ends and passing ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [0, 1, 9, 1 << 30])
+@pytest.mark.parametrize("action", PASSING)
+def test_the_end_of_a_damaged_header_is_held_against_the_next_batch(
+    action: Action, delta: int
+) -> None:
+    damaged = bytearray(four(4))
+    struct.pack_into(">i", damaged, 23, delta)
+    found = chunks(action, four(0), bytes(damaged), four(8))
+    assert lost(found) == [(4, 8)]
+    assert (total(found).landed, total(found).compacted) == (8, 0)
+
+
+@pytest.mark.parametrize("action", PASSING)
+def test_a_thinned_batch_with_a_right_checksum_ends_where_it_says(action: Action) -> None:
+    """What a cleaner has left, in a codec that is not known here: the offsets behind it are
+    not its own."""
+    thinned = bytearray(encode(cleaned(Batch(4, [Record(b"k", b"v")] * 4), [0, 3])))
+    attributes = struct.unpack_from(">h", thinned, 21)[0] | 7
+    struct.pack_into(">h", thinned, 21, attributes)
+    struct.pack_into(">I", thinned, 17, crc32c.crc32c(bytes(thinned[21:])))
+    found = chunks(action, four(0), bytes(thinned), four(20), until=24)
+    assert lost(found) == [(4, 8)]
+    assert (total(found).landed, total(found).compacted) == (8, 12)
+
+
+@pytest.mark.parametrize("count", [-1, 3, 5, 1 << 20])
+@pytest.mark.parametrize("action", PASSING)
+def test_a_batch_with_a_damaged_count_is_passed(action: Action, count: int) -> None:
+    damaged = bytearray(four(4))
+    struct.pack_into(">i", damaged, 57, count)
+    found = chunks(action, four(0), bytes(damaged), four(8))
+    assert (lost(found), total(found).landed) == ([(4, 8)], 8)
+
+
+@pytest.mark.parametrize("action", PASSING)
+def test_a_damaged_abort_marker_is_passed_and_ends_its_transaction(action: Action) -> None:
+    of = {"transactional": True, "producer_id": 7}
+    bad_marker = encode(replace(marker(4, 7, ABORT), crc_error=1))
+    stored = (four(0, **of), bad_marker, four(5, **of), encode(marker(9, 7, COMMIT)))
+    found = chunks(action, *stored, until=10, aborted=[(7, 0)])
+    assert lost(found) == [(4, 5)]
+    assert total(found).landed == total(found).aborted == 4
+    assert offsets(found) == [5, 6, 7, 8]
+
+
+# --- what goes with quarantined bytes -------------------------------------------------------------
+
+
+def test_a_committed_batch_behind_an_abort_is_landed_when_it_is_redriven() -> None:
+    of = {"transactional": True, "producer_id": 7}
+    good = four(5, **of)
+    bad = good[:-3] + bytes([good[-3] ^ 1]) + good[-2:]
+    stored = (four(0, **of), encode(marker(4, 7, ABORT)), bad, encode(marker(9, 7, COMMIT)))
+    found = chunks(Action.QUARANTINE, *stored, until=10, aborted=[(7, 0)])
+    assert total(found) == Counts(aborted=4, control=2, quarantined=4)
+    (kept,) = [chunk.kept for chunk in found if chunk.kept is not None]
+    assert (kept.records, kept.aborted) == (bad, ())
+    mended = {0: replace(kept, records=good)}
+    settings = ClusterSettings("kafka", (), isolation=Isolation.READ_COMMITTED, kept=mended)
+    assert total(list(read_slices([Slice(0, P, 5, 9)], settings))) == Counts(landed=4)
+
+
+def test_what_is_kept_of_an_aborted_transaction_stays_aborted() -> None:
+    of = {"transactional": True, "producer_id": 7}
+    stored = memoryview(four(0, **of) + four(4, **of) + four(8, **of, crc_error=1))
+    assert aborted_within(stored, 4, 8, [(7, 0), (7, 30)]) == ((7, 0),)
+    assert aborted_within(stored, 0, 4, [(7, 0), (8, 3), (8, 4)]) == ((7, 0), (8, 3))
+    assert aborted_within(stored, 8, 12, [(7, 8)]) == ((7, 8),)
+
+
+# --- behind what is readable ----------------------------------------------------------------------
+
+
+class Edges:
+    """Brokers that only tell where the log ends."""
+
+    def __init__(self, end: int | None) -> None:
+        self.dialect = load_dialect("kafka")
+        self.end = end
+        self.asked = 0
+
+    def call_all(self, address: Address, questions: Sequence[Question]) -> list[Any]:
+        self.asked += 1
+        if self.end is None:
+            raise ConnectionLost("gone")
+        return [self.end]
+
+
+def taken(
+    monkeypatch: pytest.MonkeyPatch, end: int | None, readable_end: int, *stored: bytes
+) -> tuple[FetchedPiece | None, Edges, FetchThread]:
+    piece = Slice(0, P, 0, 12, leader=B1)
+    fetcher = FetchThread([piece], ClusterSettings("kafka", (B1,)), FetchLimits())
+    edges = Edges(end)
+    fetcher.brokers = cast(ConnectionPool, edges)
+    monkeypatch.setattr(edges, "dialect", _Dialect(edges.dialect))
+    ask = fetcher._loop.next(0)
+    assert isinstance(ask, SendFetch)
+    part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(b"".join(stored)), readable_end)
+    return fetcher._take(B1, ask.wants[0], part, False), edges, fetcher
+
+
+class _Dialect:
+    """Kafka's, but that offsets come as they are."""
+
+    def __init__(self, kafka: Any) -> None:
+        self.kafka = kafka
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.kafka, name)
+
+    def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
+        return {P: OffsetAnswer(ErrorMeaning.OK, "", answers[0])}
+
+
+def test_what_is_within_the_log_is_taken_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece, edges, _ = taken(monkeypatch, None, 12, four(0), four(4), four(8))
+    assert piece is not None
+    assert (piece.until_offset, edges.asked) == (12, 0)
+
+
+def test_a_last_batch_behind_the_log_is_left_for_the_next_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    piece, edges, _ = taken(monkeypatch, None, 12, four(0), at(four(4), FAR))
+    assert piece is not None
+    assert (piece.until_offset, edges.asked) == (4, 0)
+
+
+def test_what_goes_back_is_judged_beside_what_it_contradicts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored = (four(0), at(four(4), 2), four(8))
+    piece, _, _ = taken(monkeypatch, None, 12, *stored)
+    assert piece is not None
+    assert (piece.until_offset, bytes(piece.records)) == (8, b"".join(stored))
+
+
+def test_a_batch_behind_the_end_of_the_log_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadRecord, match=f"ends at offset {FAR + 4}, and the log ends at 12"):
+        taken(monkeypatch, 12, 12, at(four(0), FAR))
+
+
+def test_garbage_that_says_it_is_far_away_is_left_to_decoding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which knows its place, and what the policy and the leader say to it."""
+    garbage = bytearray(at(four(4), FAR))
+    struct.pack_into(">i", garbage, 8, -5)
+    piece, edges, _ = taken(monkeypatch, 12, 12, four(0), bytes(garbage))
+    assert piece is not None
+    assert (piece.until_offset, edges.asked) == (12, 0)
+    assert lost(chunks(Action.HOLD, four(0), bytes(garbage))) == [(4, 12)]
+
+
+def test_a_log_may_grow_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece, edges, _ = taken(monkeypatch, 16, 12, four(12))
+    assert piece is not None
+    assert (piece.until_offset, edges.asked) == (12, 1)
+
+
+def test_who_cannot_be_asked_for_the_end_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece, _, fetcher = taken(monkeypatch, None, 12, four(12))
+    assert piece is None
+    with pytest.raises(queue.Empty):
+        fetcher._pieces.get_nowait()
+    assert fetcher._loop.states[0].position == 0
+
+
+# --- reading without receipts ---------------------------------------------------------------------
+
+
+def test_without_receipts_only_what_is_skipped_goes_missing() -> None:
+    rule = TopicRule("t", ((LossKind.CORRUPT, Action.QUARANTINE),))
+    policy = Policy(Action.HOLD, Action.SKIP, corrupt=Action.HOLD, topics=(rule,))
+    strict = policy.without_receipts()
+    assert (strict.expired, strict.recreated) == (Action.FAIL, Action.SKIP)
+    assert strict.of(LossKind.CORRUPT, "other") is Action.FAIL
+    assert strict.of(LossKind.CORRUPT, "t") is Action.FAIL
+
+
+# --- from one answer to the next ------------------------------------------------------------------
+
+
+class Answers(Edges):
+    """Brokers that give these answers to one fetch after the other."""
+
+    def __init__(self, *answers: bytes) -> None:
+        super().__init__(None)
+        self.answers = list(answers)
+
+
+def read_through(action: Action, *answers: bytes, until: int = 12) -> list[SliceChunk]:
+    """As a task reads: each answer through the fetcher and the decoder."""
+    piece = Slice(0, P, 0, until, leader=B1)
+    settings = ClusterSettings("kafka", (B1,), policy=Policy(corrupt=action))
+    fetcher = FetchThread([piece], settings, FetchLimits())
+    fetcher.brokers = cast(ConnectionPool, Edges(None))
+    pieces: list[FetchedPiece] = []
+    for stored in answers:
+        ask = fetcher._loop.next(0)
+        assert isinstance(ask, SendFetch), ask
+        part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(stored), 1 << 30)
+        taken_one = fetcher._take(B1, ask.wants[0], part, False)
+        assert taken_one is not None
+        pieces.append(replace(taken_one, is_doubtful=False))
+    return list(_read(iter(pieces), [piece], load_dialect("kafka"), settings))
+
+
+def test_a_batch_does_not_begin_before_the_end_of_the_answer_before() -> None:
+    """Base 11 stored as 10: its rows would hold the values of other offsets, and one be lost."""
+    answers = (four(0) + four(4)[:20], four(4) + encode(Batch(8, [Record(b"k", b"v")] * 3)))
+    shifted = at(four(11), 10) + four(15)
+    with pytest.raises(BadRecord, match="comes after offset 10, and says that it is at 10"):
+        read_through(Action.FAIL, *answers, shifted, until=19)
+    found = read_through(Action.SKIP, *answers, shifted, four(15), until=19)
+    assert lost(found) == [(11, 15)]
+    assert offsets(found) == [*range(11), *range(15, 19)]
+
+
+def test_a_batch_may_begin_before_the_slice_that_is_read_first() -> None:
+    found = chunks(Action.FAIL, four(0), until=4)
+    assert offsets(found) == [0, 1, 2, 3]
+    piece = Slice(0, P, 2, 8, leader=B1)
+    fetcher = FetchThread([piece], ClusterSettings("kafka", (B1,)), FetchLimits())
+    fetcher.brokers = cast(ConnectionPool, Edges(None))
+    ask = fetcher._loop.next(0)
+    assert isinstance(ask, SendFetch)
+    part = FetchedPartition(P, ErrorMeaning.OK, "", memoryview(four(0) + four(4)), 8)
+    taken_one = fetcher._take(B1, ask.wants[0], part, False)
+    assert taken_one is not None
+    assert (taken_one.from_offset, taken_one.until_offset) == (2, 8)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_whose_codec_is_flipped_does_not_end_a_range_unchecked(magic: int) -> None:
+    """It becomes a plain message at its last offset: everything before that would be compacted."""
+    inside = [Message(n, b"k", b"v", magic) for n in range(4, 14)]
+    wrapped = bytearray(encode_wrapper(Wrapper(inside, "gzip", magic)))
+    attributes_at = 17
+    assert wrapped[attributes_at] & 7 == 1
+    wrapped[attributes_at] ^= 1
+    before = b"".join(encode_message(Message(n, b"k", b"v", magic)) for n in range(4))
+    for stored in ((before, bytes(wrapped)), (before + bytes(wrapped),)):
+        with pytest.raises(BadRecord, match="checksum is wrong"):
+            read_through(Action.FAIL, *stored, until=10)
+        found = read_through(Action.SKIP, *stored, until=10)
+        assert total(found) == Counts(landed=4, lost=6)
+        assert lost(found) == [(4, 10)]

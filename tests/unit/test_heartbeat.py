@@ -1,0 +1,128 @@
+"""A driver keeps its place in a group, gives it up where it must, and knows when it is gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rangeland.errors import Unreachable
+from rangeland.groups.backend import Fenced, JoinRequest
+from rangeland.groups.heartbeat import HeartbeatThread
+from rangeland.model import Partition
+from tests.fakes.group_backend import FakeHome, Groups
+
+PARTITIONS = tuple(Partition("t", n) for n in range(4))
+ALL = frozenset(PARTITIONS)
+SESSION_MS = 400
+
+
+def until(happened: Callable[[], Any], within_s: float = 10) -> None:
+    deadline = time.monotonic() + within_s
+    while not happened():
+        assert time.monotonic() < deadline, "it has not happened"
+        time.sleep(0.01)
+
+
+class Drivers:
+    """Keepers on one server; closed at the end of a test."""
+
+    def __init__(self) -> None:
+        self.groups = Groups()
+        self.homes: dict[str, FakeHome] = {}
+        self.keepers: list[HeartbeatThread] = []
+
+    def join(self, name: str) -> HeartbeatThread:
+        home = self.homes[name] = FakeHome(self.groups, name)
+        joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
+        keeper = HeartbeatThread(home.join(joining), SESSION_MS)
+        self.keepers.append(keeper)
+        return keeper
+
+
+@pytest.fixture
+def drivers() -> Iterator[Drivers]:
+    found = Drivers()
+    yield found
+    for keeper in found.keepers:
+        keeper.close()
+
+
+def test_a_driver_that_reads_nothing_takes_part_in_a_rebalance_by_itself(drivers: Drivers) -> None:
+    one = drivers.join("a")
+    assert one.owned == ALL
+    other = drivers.join("b")
+    assert one.owned | other.owned == ALL
+    assert not one.owned & other.owned
+    assert not one.must_stop
+
+
+def test_a_driver_that_reads_is_told_to_stop_and_waited_for(drivers: Drivers) -> None:
+    one = drivers.join("a")
+    joined: list[HeartbeatThread] = []
+    with one.reading():
+        thread = threading.Thread(target=lambda: joined.append(drivers.join("b")))
+        thread.start()
+        until(lambda: one.must_stop)
+        time.sleep(0.1)
+        assert one.owned == ALL
+        assert not joined
+    one.settle()
+    thread.join(10)
+    assert len(one.owned) == len(joined[0].owned) == 2
+
+
+def test_what_a_silent_driver_held_is_the_others(drivers: Drivers) -> None:
+    one, other = drivers.join("a"), drivers.join("b")
+    drivers.homes["b"].is_cut = True
+    until(lambda: one.owned == ALL)
+    until(lambda: other.gone)
+    assert not other.must_stop  # it goes on by itself
+
+
+def test_silence_of_the_home_is_borne_for_a_session_and_no_longer(drivers: Drivers) -> None:
+    one = drivers.join("a")
+    drivers.groups.is_down = True
+    time.sleep(SESSION_MS / 1000 / 2)
+    assert one.gone is None
+    until(lambda: one.gone)
+    assert "not to be reached" in str(one.gone)
+    drivers.groups.is_down = False
+    until(lambda: one.gone is None)
+    assert one.owned == ALL
+
+
+def test_a_place_that_others_have_taken_cannot_commit_what_is_theirs(drivers: Drivers) -> None:
+    one = drivers.join("a")
+    late = drivers.homes["a"].memberships[0]
+    with one.reading():
+        drivers.homes["a"].is_cut = True
+        other = drivers.join("b")  # waits until the session of the first is over
+        assert other.owned == ALL
+        drivers.homes["a"].is_cut = False
+        with pytest.raises(Fenced):
+            late.commit({PARTITIONS[0]: 1})
+    offsets = drivers.groups.group("g").offsets
+    with pytest.raises(Fenced):  # others may have landed more: it joins again, and looks first
+        one.commit(dict.fromkeys(PARTITIONS, 7))
+    assert offsets == {}
+    assert len(one.owned) == 2
+    one.commit(dict.fromkeys(one.owned, 9))
+    assert offsets == dict.fromkeys(one.owned, 9)
+
+
+def test_an_unreachable_home_says_so_when_something_is_to_be_committed(drivers: Drivers) -> None:
+    one = drivers.join("a")
+    drivers.groups.is_down = True
+    with pytest.raises(Unreachable):
+        one.commit({PARTITIONS[0]: 1})
+
+
+def test_a_driver_that_ends_gives_its_partitions_back_at_once(drivers: Drivers) -> None:
+    one, other = drivers.join("a"), drivers.join("b")
+    other.close()
+    assert any(line.endswith("left") for line in drivers.groups.log)
+    until(lambda: one.owned == ALL)

@@ -1,0 +1,291 @@
+"""Where a group lives: its coordinator is found and found again, its offsets, who is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rangeland.dialects.kafka import messages as m
+from rangeland.errors import Conflict, JobFileError, Unreachable
+from rangeland.groups.backend import GroupBackend, JoinRequest
+from rangeland.groups.kafka.group_backend import open_backend
+from rangeland.groups.kafka.subscriptions import (
+    assignment_bytes,
+    owner_of,
+    subscription_bytes,
+)
+from rangeland.model import Address, Partition
+from tests.scripted_io import (
+    LOST,
+    SEEDS,
+    ScriptedEdge,
+    a_member,
+    committed,
+    described,
+    fetched,
+    found,
+    joined,
+    newer,
+    synced,
+)
+
+ALL = tuple(Partition("orders", number) for number in range(2))
+JOINING = JoinRequest("g", "nightly", ALL, session_ms=9_000, rebalance_ms=20_000)
+HOLDS = assignment_bytes(ALL)
+
+
+def said(owner: str = "") -> bytes:
+    return subscription_bytes(["orders"], (), -1, owner)
+
+
+def a_home(*script: tuple[type[Any], Any]) -> tuple[ScriptedEdge, GroupBackend]:
+    edge = ScriptedEdge(list(script))
+    return edge, open_backend(edge)
+
+
+# --- the coordinator ----------------------------------------------------------------------
+
+
+def test_seeds_are_asked_in_turn_until_one_knows() -> None:
+    edge, home = a_home((m.FindCoordinatorRequest, LOST), found(), fetched(3, -1))
+    assert home.offsets("g", ALL) == {ALL[0]: 3, ALL[1]: None}
+    assert [address for address, _ in edge.asked] == [*SEEDS, Address("home", 9)]
+    assert home.name == "the coordinator of group g at home:9"
+
+
+def test_a_coordinator_is_looked_up_once() -> None:
+    edge, home = a_home(found(), fetched(3), fetched(4))
+    home.offsets("g", ALL[:1])
+    assert home.offsets("g", ALL[:1]) == {ALL[0]: 4}
+    assert len(edge.requests(m.FindCoordinatorRequest)) == 1
+
+
+@pytest.mark.parametrize(
+    "moved", [fetched(whole="NOT_COORDINATOR"), (m.OffsetFetchRequest, LOST)], ids=["says", "dead"]
+)
+def test_a_coordinator_that_moved_is_found_again(moved: tuple[type[Any], Any]) -> None:
+    edge, home = a_home(found("old"), moved, found("new"), fetched(3))
+    assert home.offsets("g", ALL[:1]) == {ALL[0]: 3}
+    assert edge.asked[-1][0] == Address("new", 9)
+
+
+def test_a_coordinator_that_loads_is_asked_again_after_a_pause() -> None:
+    edge, home = a_home(found(), fetched(whole="COORDINATOR_LOAD_IN_PROGRESS"), fetched(3))
+    assert home.offsets("g", ALL[:1]) == {ALL[0]: 3}
+    assert edge.clock_ms > 0
+
+
+def test_a_coordinator_that_is_being_created_is_looked_up_again() -> None:
+    not_yet = found(code="COORDINATOR_NOT_AVAILABLE")
+    edge, home = a_home(not_yet, not_yet, found(), fetched(3))
+    assert home.offsets("g", ALL[:1]) == {ALL[0]: 3}
+    assert edge.clock_ms > 0
+
+
+def test_a_coordinator_that_is_never_ready_is_unreachable_in_time() -> None:
+    edge, home = a_home(found(), *[fetched(whole="COORDINATOR_LOAD_IN_PROGRESS")] * 1000)
+    with pytest.raises(Unreachable, match="at home:9 is not ready: COORDINATOR_LOAD_IN_PROGRESS"):
+        home.offsets("g", ALL)
+    assert 30_000 <= edge.clock_ms < 31_000
+
+
+def test_a_missing_right_to_find_a_group_names_what_to_grant() -> None:
+    _, home = a_home(found(code="GROUP_AUTHORIZATION_FAILED"))
+    with pytest.raises(JobFileError, match="READ on the group g"):
+        home.offsets("g", ALL)
+
+
+def test_closing_a_backend_closes_its_connections() -> None:
+    edge, home = a_home()
+    home.close()
+    assert edge.is_closed
+
+
+# --- offsets ------------------------------------------------------------------------------
+
+
+def test_offsets_that_a_transaction_holds_are_waited_for() -> None:
+    edge, home = a_home(found(), fetched(-1, code="UNSTABLE_OFFSET_COMMIT"), fetched(3))
+    assert home.offsets("g", ALL[:1]) == {ALL[0]: 3}
+    assert all(request.require_stable for request in edge.requests(m.OffsetFetchRequest))
+
+
+def test_a_partition_that_the_answer_leaves_out_has_no_offset() -> None:
+    _, home = a_home(found(), fetched(3))
+    assert home.offsets("g", ALL) == {ALL[0]: 3, ALL[1]: None}
+
+
+def test_no_partitions_send_no_request() -> None:
+    edge, home = a_home()
+    assert home.offsets("g", ()) == {}
+    home.commit("g", {})
+    assert edge.asked == []
+
+
+def test_a_missing_right_to_read_offsets_is_an_error() -> None:
+    _, home = a_home(found(), fetched(-1, code="TOPIC_AUTHORIZATION_FAILED"))
+    with pytest.raises(JobFileError, match="READ on the topics"):
+        home.offsets("g", ALL[:1])
+
+
+def test_a_commit_without_a_member_has_no_generation() -> None:
+    edge, home = a_home(found(), committed())
+    home.commit("g", {ALL[0]: 7})
+    (request,) = edge.requests(m.OffsetCommitRequest)
+    assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
+
+
+@pytest.mark.parametrize(
+    "code", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"]
+)
+def test_a_commit_into_a_group_with_members_names_them(code: str) -> None:
+    there = a_member("m-1", said(), HOLDS, "other")
+    _, home = a_home(found(), committed(code), described(there))
+    with pytest.raises(
+        Conflict,
+        match=r"member m-1 \(client other, host 10.0.0.7\) holds orders/0, orders/1",
+    ) as caught:
+        home.commit("g", {ALL[0]: 7})
+    assert caught.value.facts["members"][0]["partitions"] == ["orders/0", "orders/1"]
+
+
+def test_a_commit_without_the_right_is_an_error_of_the_job_file() -> None:
+    _, home = a_home(found(), committed("TOPIC_AUTHORIZATION_FAILED"))
+    with pytest.raises(JobFileError, match="READ on the topics"):
+        home.commit("g", {ALL[0]: 7})
+
+
+# --- who is there -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "state"),
+    [
+        ("Empty", "empty"),
+        ("Stable", "stable"),
+        ("PreparingRebalance", "rebalancing"),
+        ("CompletingRebalance", "rebalancing"),
+        ("AwaitingSync", "rebalancing"),
+        ("Dead", "absent"),
+    ],
+)
+def test_states_of_all_brokers_map_to_one_vocabulary(theirs: str, state: str) -> None:
+    _, home = a_home(found(), described(state=theirs))
+    assert home.view("g").state == state
+
+
+def test_a_view_names_members_and_owners() -> None:
+    members = (
+        a_member("m-1", said(owner_of("nightly")), assignment_bytes(ALL[:1])),
+        a_member("m-2", said(), assignment_bytes(ALL[1:]), "other"),
+        a_member("m-3", b"no subscription", b"no assignment", "other"),
+    )
+    _, home = a_home(found(), described(*members))
+    view = home.view("g")
+    assert {partition: holder.member_id for partition, holder in view.owners.items()} == {
+        ALL[0]: "m-1",
+        ALL[1]: "m-2",
+    }
+    assert [holder.is_ours for holder in view.members] == [True, False, False]
+    assert view.members[0].host == "10.0.0.7"
+
+
+def test_members_of_a_group_of_another_protocol_hold_nothing_and_are_not_ours() -> None:
+    there = a_member("worker-1", b"", HOLDS, "rangeland")
+    _, home = a_home(found(), described(there, protocol_type="connect"))
+    (holder,) = home.view("g").members
+    assert (holder.partitions, holder.is_ours) == (frozenset(), False)
+
+
+def test_a_group_of_the_newer_protocol_is_shown() -> None:
+    held = m.HeldTopic(topic_id=None, topic_name="orders", partitions=(0, 1))
+    nothing = m.HeldTopics(topic_partitions=())
+
+    def member(member_id: str, client_id: str, member_type: int) -> m.ConsumerMember:
+        return m.ConsumerMember(
+            member_id=member_id,
+            member_epoch=1,
+            client_id=client_id,
+            client_host="/10.0.0.8",
+            subscribed_topic_names=("orders",),
+            assignment=m.HeldTopics(topic_partitions=(held,)) if member_type else nothing,
+            target_assignment=nothing,
+            member_type=member_type,
+        )
+
+    absent = described(state="Dead", code="GROUP_ID_NOT_FOUND")
+    there = newer(member("m-1", "rangeland", 1), member("m-2", "rangeland", 0))
+    _, home = a_home(found(), absent, there)
+    view = home.view("g")
+    assert view.state == "stable"
+    assert set(view.owners) == set(ALL)
+    assert [holder.is_ours for holder in view.members] == [False, True]
+
+
+@pytest.mark.parametrize("code", ["GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"])
+def test_a_group_that_does_not_exist_is_absent(code: str) -> None:
+    missing = described(state="Dead", code="GROUP_ID_NOT_FOUND")
+    _, home = a_home(found(), missing, newer(code=code))
+    assert home.view("g").state == "absent"
+
+
+# --- before a join ------------------------------------------------------------------------
+
+
+def test_drivers_of_the_same_job_are_joined() -> None:
+    there = a_member("m-1", said(owner_of("nightly")), HOLDS, "any client")
+    _, home = a_home(found(), described(there), joined(), synced(HOLDS))
+    assert home.join(JOINING).owned == set(ALL)
+
+
+@pytest.mark.parametrize("owner", ["", owner_of("hourly"), "someone/nightly"])
+def test_any_other_member_is_a_conflict_that_names_it(owner: str) -> None:
+    ours = a_member("m-1", said(owner_of("nightly")))
+    stranger = a_member("m-2", said(owner), HOLDS, "other")
+    _, home = a_home(found(), described(ours, stranger))
+    with pytest.raises(Conflict, match="group g is in use: member m-2") as caught:
+        home.join(JOINING)
+    assert (caught.value.exit_code, "m-1" in str(caught.value)) == (73, False)
+
+
+def test_strangers_are_waited_for_while_a_rebalance_hides_who_they_are() -> None:
+    hidden = a_member("m-1", client_id="driver two")
+    shown = a_member("m-1", said(owner_of("nightly")), HOLDS, "driver two")
+    edge, home = a_home(
+        found(),
+        described(hidden, state="PreparingRebalance"),
+        described(shown),
+        joined(),
+        synced(HOLDS),
+    )
+    home.join(JOINING)
+    assert edge.clock_ms > 0
+
+
+def test_drivers_are_known_by_their_client_while_a_rebalance_hides_more() -> None:
+    hidden = a_member("m-1", client_id="rangeland")
+    edge, home = a_home(
+        found(), described(hidden, state="PreparingRebalance"), joined(), synced(HOLDS)
+    )
+    home.join(JOINING)
+    assert edge.clock_ms == 0
+
+
+def test_strangers_in_an_endless_rebalance_are_a_conflict() -> None:
+    hidden = described(a_member("m-1", client_id="other"), state="PreparingRebalance")
+    _, home = a_home(found(), *[hidden] * 200)
+    with pytest.raises(Conflict, match=r"client other.* holds nothing"):
+        home.join(JOINING)
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda home: home.view("g"), lambda home: home.join(JOINING)], ids=["view", "join"]
+)
+def test_a_group_that_may_not_be_looked_at_is_an_error_of_the_job_file(
+    ask: Callable[[GroupBackend], Any],
+) -> None:
+    _, home = a_home(found(), described(code="GROUP_AUTHORIZATION_FAILED"))
+    with pytest.raises(JobFileError, match="READ on the group g"):
+        ask(home)

@@ -1,0 +1,38 @@
+"""The bytes of what cannot be decoded, cut out of what was fetched, in each dialect."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.dialects.dialect import load_dialect
+from tests.jafka_entries import entry
+from tests.record_batches import Batch, Record, encode
+from tests.rocketmq_messages import messages, stored
+
+THREE = [encode(Batch(base, [Record(b"k", b"v" * base)] * 4)) for base in (4, 8, 12)]
+
+
+@pytest.mark.parametrize(
+    ("first", "until", "expected"),
+    [(8, 12, THREE[1]), (9, 10, THREE[1]), (4, 8, THREE[0]), (12, 16, THREE[2]), (16, 20, b"")],
+)
+def test_a_batch_of_kafka_is_cut_out_whole(first: int, until: int, expected: bytes) -> None:
+    records = memoryview(b"".join(THREE) + THREE[0][:30])
+    assert bytes(load_dialect("kafka").cut_out(records, 4, first, until)) == expected
+
+
+def test_an_entry_of_jafka_is_cut_out_by_its_place() -> None:
+    one, bad, three = entry(b"a"), entry(b"bb", crc=1), entry(b"ccc")
+    first = 100 + len(one)
+    records = memoryview(one + bad + three)
+    cut = load_dialect("jafka").cut_out(records, 100, first, first + len(bad))
+    assert bytes(cut) == bad
+
+
+def test_a_message_of_rocketmq_is_cut_out_by_its_offset() -> None:
+    bad = stored(b"bad", 7, crc=1)
+    records = memoryview(messages([b"a", b"b"], 5) + bad + messages([b"c"], 8) + bad[:20])
+    cut_out = load_dialect("rocketmq").cut_out
+    assert bytes(cut_out(records, 5, 7, 8)) == bad
+    assert bytes(cut_out(records, 5, 5, 7)) == messages([b"a", b"b"], 5)
+    assert bytes(cut_out(records, 5, 9, 10)) == b""

@@ -1,0 +1,232 @@
+"""What a person reads holds the facts, fits the screen and cannot be played with by names."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console, RenderableType
+
+from rangeland.errors import RangeLost
+from rangeland.model import Counts, OpenTransaction, Partition
+from rangeland.planning.policy import LossKind
+from rangeland.render.error_view import error_picture
+from rangeland.render.plan_view import plan_picture
+from rangeland.render.result_view import closing_sum, result_picture
+from rangeland.render.status_view import check_picture, status_picture
+from rangeland.render.text_drawing import LogBar, console_for, duration, plain, size
+from tests import sample_results as made
+
+
+def drawn(picture: RenderableType, width: int = 100, encoding: str = "utf-8") -> str:
+    """The text on a terminal without colours."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding)
+    console = Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+    console.print(picture)
+    stream.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def lines_with(text: str, word: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines() if word in line]
+
+
+def test_a_plan_shows_offsets_bytes_slices_and_tasks() -> None:
+    text = drawn(plan_picture(made.a_preview()))
+    row = lines_with(text, "orders/0")[0]
+    assert row[2:] == ["1,000", "26,000", "25,000", "2.4", "MiB", "1"]
+    assert "34,000 offsets of 2 partitions, about 3.2 MiB, in 2 slices read by 2 tasks" in text
+    assert made.a_preview().draft.plan.hash[:16] in text
+
+
+def test_a_plan_has_one_size_also_where_some_of_it_is_lost() -> None:
+    """What is lost is not read, so it has no size here nor there."""
+    whole = made.a_range(0, 1_000, 26_000)
+    plan = made.a_plan([whole], [made.a_loss(0, 1_000, 11_000)])
+    (piece,) = plan.slices
+    rest = replace(piece, from_offset=11_000, estimated_bytes=15_000 * 100)
+    preview = made.a_preview()
+    draft = replace(preview.draft, plan=replace(plan, slices=(rest,)))
+    text = drawn(plan_picture(replace(preview, draft=draft)))
+    row = lines_with(text, "orders/0")[0]
+    assert row[5:7] == ["1.4", "MiB"]
+    assert "25,000 offsets of 1 partition, about 1.4 MiB, in 1 slice" in text
+
+
+def test_a_plan_names_what_it_leaves_out_and_why() -> None:
+    pending = (made.a_plan([made.a_range(0, 0, 10)]),)
+    text = drawn(
+        plan_picture(
+            made.a_preview(
+                already=(made.a_range(1, 0, 4_000),),
+                held=(made.a_loss(5, 3, 4, LossKind.RECREATED),),
+                losses=[made.a_loss(0, 1_000, 1_200)],
+                pending=pending,
+            )
+        )
+    )
+    assert "already landed, left out: orders/1 [0, 4000)" in text
+    assert "held back: orders/5 [3, 4) is recreated: the log begins at 4" in text
+    assert "lost, as the policy allows: orders/0 [1000, 1200) is expired" in text
+    assert "Plan 12 (10 offsets) was entered but has not landed" in text
+
+
+def test_an_empty_plan_says_why_it_is_empty() -> None:
+    nothing_new = plan_picture(made.a_preview([]))
+    landed = plan_picture(made.a_preview([], already=(made.a_range(0, 0, 5),)))
+    held = plan_picture(made.a_preview([], held=(made.a_loss(0, 0, 5),)))
+    assert "no new offsets in 2 partitions" in drawn(nothing_new)
+    assert "is already landed" in drawn(landed)
+    assert "the policy holds back what is new" in drawn(held)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_thousand_partitions_stay_under_sixty_lines(width: int) -> None:
+    ranges = [made.a_range(n, 0, 1_000 + n) for n in range(1_000)]
+    logs = [made.a_log(n, 0, 5_000) for n in range(1_000)]
+    already = tuple(made.a_range(n, 0, 10) for n in range(1_000))
+    plan = drawn(plan_picture(made.a_preview(ranges, logs, already=already)), width)
+    result = made.a_result([(r, Counts(landed=r.width)) for r in ranges], already=already)
+    for text in (plan, drawn(result_picture(result), width)):
+        assert len(text.splitlines()) < 60
+        assert "orders/999" in text
+        assert "+ 989 more" in text
+        assert "1,499,500" in text
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_result_shows_only_classes_that_occur_and_the_sum_closes() -> None:
+    text = drawn(result_picture(made.a_result()))
+    columns = ["partition", "from", "until", "landed", "control", "aborted"]
+    assert lines_with(text, "partition")[0] == columns
+    assert "34,000 offsets = 33,985 landed + 5 control + 10 aborted" in text
+    assert "landing 12, 4 files, 3.0 MiB, 2.0 s, 16,992 records/s" in text
+    assert "compacted" not in text
+
+
+def test_a_sum_that_does_not_close_is_not_drawn_as_if_it_did() -> None:
+    wrong = made.a_result([(made.a_range(0, 0, 10), Counts(landed=9))])
+    assert closing_sum(wrong).plain == "10 offsets != 9 landed"
+
+
+def test_a_result_without_landing_says_so() -> None:
+    nothing = drawn(result_picture(made.a_result([], state="nothing")))
+    already = (made.a_range(0, 0, 100),)
+    before = drawn(result_picture(made.a_result([], state="already-landed", already=already)))
+    assert "nothing to land in lake/orders (version 34)" in nothing
+    assert "already landed before" in before
+    assert "orders/0 [0, 100)" in before
+
+
+def test_status_shows_checkpoint_end_lag_and_group() -> None:
+    text = drawn(status_picture(made.a_status()))
+    assert lines_with(text, "orders/0 ")[0][2:] == ["0", "26,000", "40,000", "14,000", "25,000"]
+    assert lines_with(text, "orders/1 ")[0][2:] == ["0", "-", "9,000", "9,000", "-"]
+    assert "23,000 offsets not landed yet" in text
+    assert "plan 12 of rangeland/orders, 1,000 offsets" in text
+    assert "landing 12, 2023-11-14 22:13:20 UTC, 33,985 records" in text
+
+
+def test_status_shows_what_an_open_transaction_holds_back() -> None:
+    status = made.a_status()
+    waiting = replace(
+        status.partitions[0],
+        checkpoint=40_000,
+        high_watermark=45_000,
+        last_stable_offset=40_000,
+        open_transaction=OpenTransaction(40_000, 7, 1),
+        open_for_ms=7_200_000,
+    )
+    text = drawn(status_picture(replace(status, partitions=(waiting,))))
+    assert "everything is landed" not in text
+    assert "5,000 of them behind an open transaction" in text
+    assert "5,000 offsets from 40,000 on, open for 2 h" in text
+    assert "producer 7, epoch 1" in text
+
+
+def test_check_names_what_is_not_well() -> None:
+    assert "all is well" in drawn(check_picture(made.a_check()))
+    text = drawn(check_picture(made.a_check(well=False)))
+    assert lines_with(text, "brokers")[0][0] == "NO"
+    assert "1 finding to look at" in text
+
+
+def test_an_error_answers_the_three_questions() -> None:
+    error = RangeLost("orders/7 [1, 5) expired", why="the log begins at 3", do="land the rest")
+    text = drawn(error_picture(error), 120)
+    sentences = (f"{error.what}.", "The log begins at 3.", "Land the rest.")
+    for answer in (*sentences, error.data, error.retry, error.acts):
+        assert answer in text
+    assert "RangeLost, exit 66" in text
+
+
+@pytest.mark.parametrize("name", ["[red]x[/red]", "[/]", "[link=http://e.x]y[/link]", ":smile:"])
+def test_names_are_never_taken_for_markup(name: str) -> None:
+    ranges = [made.a_range(0, 0, 10, name)]
+    logs = [made.a_log(0, 0, 10, name)]
+    pictures = [
+        plan_picture(made.a_preview(ranges, logs, already=(ranges[0],), table=name)),
+        result_picture(made.a_result([(ranges[0], Counts(landed=10))], warnings=(name,))),
+        error_picture(RangeLost(name, why=name, do=name)),
+    ]
+    for picture in pictures:
+        assert name in drawn(picture)
+
+
+def test_names_bring_no_control_codes_to_the_terminal() -> None:
+    evil = "a\x1b[2Jb\rc\x07\x9b"
+    text = drawn(error_picture(RangeLost(evil, why=evil)))
+    assert not set(text) & set("\x1b\r\x07\x9b")
+    assert "a\\x1b[2Jb\\rc\\x07\\x9b" in text
+    assert plain(Partition(evil, 0)) == "a\\x1b[2Jb\\rc\\x07\\x9b/0"
+
+
+def test_long_names_leave_the_numbers_whole() -> None:
+    topic = "t" * 249
+    ranges = [made.a_range(7, 123_456_789, 987_654_321, topic)]
+    logs = [made.a_log(7, 0, 987_654_321, topic)]
+    text = drawn(plan_picture(made.a_preview(ranges, logs)), 100)
+    assert "t...t" in text
+    assert "tttt/7 " in text
+    for whole in ("123,456,789", "987,654,321", "864,197,532"):
+        assert whole in text
+
+
+def test_a_bar_shows_what_is_where() -> None:
+    bar = LogBar(0, 100, ((0, 20, "already"), (20, 60, "land"), (60, 100, "later")))
+    assert bar.drawn(10).plain == "▒▒████░░░░"
+    assert bar.drawn(10, ascii_only=True).plain == "==####----"
+    assert LogBar(0, 100, ((50, 60, "land"),)).drawn(10).plain == "·····█····"
+
+
+def test_a_small_range_in_a_large_log_is_never_invisible() -> None:
+    bar = LogBar(0, 10**12, ((10**12 // 3, 10**12 // 3 + 1, "lost"),))
+    assert bar.drawn(20).plain.count("x") == 1
+
+
+def test_an_empty_log_is_drawn_as_such() -> None:
+    assert LogBar(5, 5, ()).drawn(10).plain == "empty"
+
+
+def test_pictures_can_be_drawn_where_only_ascii_is_known() -> None:
+    text = drawn(plan_picture(made.a_preview()), encoding="ascii")
+    assert "####" in text
+    assert "RangeLost" in drawn(error_picture(RangeLost("x")), encoding="ascii")
+
+
+def test_sizes_and_durations_have_units() -> None:
+    assert [size(n) for n in (0, 1023, 1536, 3 << 40)] == ["0 B", "1023 B", "1.5 KiB", "3.0 TiB"]
+    assert [duration(s) for s in (0.04, 59.9, 72, 3_720)] == [
+        "0.0 s",
+        "59.9 s",
+        "1 min 12 s",
+        "1 h 02 min",
+    ]
+
+
+def test_without_a_terminal_no_control_code_is_printed() -> None:
+    stream = io.StringIO()
+    console_for(stream).print(result_picture(made.a_result()))
+    assert "\x1b" not in stream.getvalue()

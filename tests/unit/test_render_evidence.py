@@ -1,0 +1,109 @@
+"""What verify and find show: the ranges to the offset, the remedy, one line for each fact."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rangeland.model import Partition, Range
+from rangeland.planning.table_audit import Audit, LandedPiece, ReplacedRange
+from rangeland.render.evidence_view import find_picture, verify_picture
+from rangeland.render.result_view import result_picture
+from rangeland.results import Finding, VerifyResult
+from tests import sample_results as made
+from tests.unit.test_render import drawn, lines_with
+
+P0, P1 = Partition("orders", 0), Partition("orders", 1)
+PIECES = (
+    LandedPiece(Range(P0, 100, 300), 190, ((110, 120),)),
+    LandedPiece(Range(P1, 0, 50), 50, ()),
+)
+
+
+def verified(audit: Audit, *missing_files: str) -> VerifyResult:
+    return VerifyResult("orders", "lake/orders", 7, 3, PIECES, audit, missing_files, 1.25)
+
+
+def test_a_clean_table_is_said_to_be_proved() -> None:
+    text = drawn(verify_picture(verified(Audit())))
+    assert "every one of 240 landed records is there once" in text
+    assert "3 landings" in text
+    assert "--missing" not in text
+    assert lines_with(text, "orders/0")[0][-4:] == ["100", "300", "0", "0"]
+
+
+def test_holes_and_duplicates_are_named_and_drawn_with_the_remedy() -> None:
+    audit = Audit((Range(P0, 150, 160),), (Range(P1, 3, 4),), (Range(P1, 90, 91),))
+    text = drawn(verify_picture(verified(audit, "part-1.parquet")))
+    assert "missing: orders/0 [150, 160), 10 offsets" in text
+    assert "more rows than were landed: orders/1 [3, 4), 1 offset" in text
+    assert "rows that no landing brought: orders/1 [90, 91)" in text
+    assert "missing from the store: part-1.parquet" in text
+    assert "rangeland backfill JOB.yaml --missing" in text
+    assert "x" in lines_with(text, "orders/0")[0][1]
+    assert "is there once" not in text
+
+
+def test_what_is_not_sure_is_said() -> None:
+    hole = Range(P0, 150, 160)
+    assert "not sure" in drawn(verify_picture(verified(Audit((hole,), suspect=(hole,)))))
+
+
+def test_a_found_offset_shows_its_landing_its_leader_and_its_file() -> None:
+    finding = Finding(
+        P0,
+        150,
+        "landed",
+        ("file:/lake/orders/part-1.parquet",),
+        job="orders",
+        application="rangeland/orders",
+        sequence=12,
+        table_version=7,
+        leader="b1:9092",
+        landed_at_ms=1_700_000_000_123,
+        range=Range(P0, 100, 300),
+        earlier=(("rangeland/orders", 3),),
+    )
+    text = drawn(find_picture(finding))
+    for fact in (
+        "orders/0 offset 150: landed",
+        "rangeland/orders 12",
+        "[100, 300)",
+        "2023-11-14T22:13:20.123Z",
+        "b1:9092",
+        "part-1.parquet",
+        "rangeland/orders 3",
+    ):
+        assert fact in text
+    assert finding.to_json()["file"] == "file:/lake/orders/part-1.parquet"
+
+
+def test_an_offset_that_was_never_landed_is_said_in_one_line() -> None:
+    beyond = Finding(P0, 900, "not-landed", why="it has offsets 0 to 249 of orders/0")
+    text = drawn(find_picture(beyond))
+    assert "not landed in this table: it has offsets 0 to 249 of orders/0" in text
+    assert beyond.to_json()["why"] == "it has offsets 0 to 249 of orders/0"
+    text = drawn(find_picture(Finding(P0, 150, "not-landed")))
+    assert text.strip() == "orders/0 offset 150: not landed in this table"
+
+
+def test_a_replaced_range_says_what_has_changed() -> None:
+    result = made.a_result(replaced=ReplacedRange(same=990, changed=10))
+    text = drawn(result_picture(result))
+    assert "against the rows that were there: 990 the same, 10 changed" in text
+    assert result.to_json()["replaced"] == {"same": 990, "added": 0, "changed": 10, "missing": 0}
+
+
+def test_what_runs_have_passed_over_is_listed_and_is_no_damage() -> None:
+    over = replace(verified(Audit()), passed_over=(Range(P0, 20, 60),))
+    text = " ".join(drawn(verify_picture(over)).split())
+    assert "passed over: never landed, and before the checkpoint; a backfill lands it" in text
+    assert "orders/0 [20, 60), 40 offsets" in text
+    assert over.is_well
+    (told,) = over.to_json()["passed_over"]
+    assert (told["partition"], told["from_offset"], told["until_offset"]) == (0, 20, 60)
+
+
+def test_where_nothing_has_landed_nothing_is_claimed() -> None:
+    text = drawn(verify_picture(VerifyResult("orders", "lake/orders", None, 0, (), Audit())))
+    assert "nothing has landed yet, so there is nothing to verify" in text
+    assert "None" not in text

@@ -1,0 +1,87 @@
+"""What is shown of losses and of the quarantine: what was done, where, why, and what decodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rangeland.delta.ledger.events import LossEvent
+from rangeland.delta.quarantine_table import QuarantinedBatch
+from rangeland.landing.redrive import QuarantinedRange
+from rangeland.landing.redrive_result import RedriveResult
+from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
+from rangeland.render.loss_view import redrive_picture
+from rangeland.render.result_view import result_picture
+from rangeland.result_json import RESULT_JSON
+from rangeland.results import RunResult
+from tests.unit.test_render import drawn
+
+WHERE = Range(Partition("orders", 3), 1000, 1010, "id")
+
+
+def loss(action: str) -> LossEvent:
+    said = ("corrupt", action, "their bytes cannot be decoded", "its checksum is wrong")
+    return LossEvent("rangeland/orders", "orders", 7, WHERE, *said, 5, 6, "hash")
+
+
+def kept(why: str = "") -> QuarantinedRange:
+    bytes_kept = QuarantinedBytes(b"x" * 2048, (), "its checksum is wrong")
+    batch = QuarantinedBatch(
+        WHERE, "rangeland/orders", 7, bytes_kept.reason, "b1:9092", 2048, bytes_kept
+    )
+    return QuarantinedRange(batch, Isolation.READ_COMMITTED, why)
+
+
+def run_with(*losses: LossEvent) -> RunResult:
+    held = tuple(str(x) for x in losses if x.action == "hold")
+    return RunResult(
+        "orders", "rangeland/orders", 7, "landed", "t", 1, (), 1.0, held=held, losses=losses
+    )
+
+
+def test_a_run_says_of_each_loss_what_was_done_and_what_was_seen() -> None:
+    text = drawn(result_picture(run_with(loss("quarantine"), loss("hold"), loss("skip"))))
+    assert "in quarantine: orders/3 [1000, 1010) corrupt: its checksum is wrong" in text
+    assert text.count("orders/3 [1000, 1010)") == 3  # what is held is not told twice
+
+
+def test_what_the_log_cannot_give_of_the_quarantine_is_not_said_to_be_held() -> None:
+    still = replace(loss("hold"), application="rangeland/orders/reread/c17977143f16")
+    text = drawn(result_picture(run_with(still)))
+    assert "damaged in the log as well: orders/3 [1000, 1010) corrupt" in text
+    assert "held" not in text
+
+
+def test_where_a_loss_is_is_said_once() -> None:
+    seen = replace(loss("skip"), evidence="orders/3: the batch at offset 1000 cannot be decoded")
+    text = " ".join(drawn(result_picture(run_with(seen))).split())
+    assert "orders/3 [1000, 1010) corrupt: the batch at offset 1000 cannot be decoded" in text
+
+
+def test_a_loss_is_told_to_machines_in_the_words_of_the_ledger() -> None:
+    told = run_with(loss("skip")).to_json()["losses"]
+    assert told == [RESULT_JSON.write(loss("skip"))]
+    assert told[0]["count"] == 10
+    assert (told[0]["verdict"], told[0]["action"]) == ("corrupt", "skip")
+
+
+def test_the_quarantine_shows_what_is_there_why_and_whether_it_decodes() -> None:
+    bad = replace(kept("codec 9 is not known"), batch=kept().batch)
+    text = drawn(redrive_picture(RedriveResult("orders", "lake/orders", (kept(), bad), 1.0)))
+    assert "2 pieces, 1 can be decoded now" in text
+    assert "codec 9 is not known" in text
+    assert "2.0 KiB" in text
+
+
+def test_an_empty_quarantine_is_said() -> None:
+    result = RedriveResult("orders", "lake/orders", (), 1.0)
+    assert "Nothing is in quarantine" in drawn(redrive_picture(result))
+    assert result.to_json()["quarantine"] == []
+
+
+def test_a_piece_is_told_to_machines_without_its_bytes() -> None:
+    result = RedriveResult("orders", "lake/orders", (kept("why"),), 1.0, run_with())
+    told = result.to_json()
+    (piece,) = told["quarantine"]
+    assert told["state"] == "landed"
+    assert (piece["bytes"], piece["decodes"], piece["why"]) == (2048, False, "why")
+    assert "records" not in piece

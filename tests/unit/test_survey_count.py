@@ -1,0 +1,240 @@
+"""How often the cluster is looked at: once by a run in a group, where one look will do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rangeland import run
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.dataframe import reader
+from rangeland.delta.quarantine_table import QuarantinedBatch
+from rangeland.job import Job
+from rangeland.landing import planner, redrive
+from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.landing.target_state import LandingTarget
+from rangeland.model import (
+    Address,
+    Isolation,
+    Leader,
+    LogState,
+    Partition,
+    QuarantinedBytes,
+    Range,
+    Survey,
+    VersionSupport,
+)
+from rangeland.planning.plan import Plan, PlanKind
+from rangeland.progress import NoProgress
+from tests.unit import test_target_state
+from tests.unit.test_target_state import P0, Drivers, plan
+
+drivers, lake = test_target_state.drivers, test_target_state.lake
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        return 1_000_000_000
+
+
+class Cluster:
+    """Its log has grown by ten records whenever it is looked at; joining takes a while."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looks = 0
+        self.joining_s = 3.0
+        self.group_offsets: dict[tuple[Partition, str], int | None] = {}
+        self.claimed: list[Partition] = []
+        self.known: object = None
+        self.clock = Clock()
+        monkeypatch.setattr(planner, "time", self.clock)
+        monkeypatch.setattr(run, "survey_of", self.survey)
+        monkeypatch.setattr(run, "claimed", self.join)
+
+    def survey(self, *about: object) -> Survey:
+        self.looks += 1
+        leader = Leader(Address("b", 1), epoch=3, topic_id="id")
+        logs = {P0: LogState(P0, leader, 0, 10 * self.looks, 100)}
+        return Survey(
+            1_000,
+            logs,
+            group_offsets=self.group_offsets,
+            ages={leader.address: VersionSupport.MUTE},
+        )
+
+    @contextmanager
+    def join(self, job: Job, settings: Any, partitions: Any, *about: object) -> Iterator[None]:
+        self.claimed = list(partitions)
+        self.known = settings.ages
+        self.clock.now += self.joining_s
+        yield None
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+class Grouped(run.Runner):
+    """A driver of a group; ``outrun`` says how often another enters a plan first."""
+
+    def __init__(
+        self, target: LandingTarget, outrun: int = 0, kind: PlanKind = PlanKind.RUN
+    ) -> None:
+        source = {"servers": ["b:1"], "topics": ["orders"]}
+        document = {"job": "orders", "source": source, "sink": {"table": target.name}}
+        self.job = Job.parse(json.dumps({**document, "group": {"id": "orders"}}))
+        self.kind = kind
+        self.target = target
+        self.progress = NoProgress()
+        self.spark = cast(Any, None)
+        self.warnings: list[str] = []
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+        nothing = cast(Any, None)
+        self.planner = planner.Planner(
+            spark,
+            self.job,
+            target,
+            kind,
+            nothing,
+            run.survey_of,
+            self.progress,
+            self.warnings.append,
+        )
+        self.outrun = outrun
+        self.landed: list[Plan] = []
+        waiting = SimpleNamespace(wait_for_workers=lambda: None, finish=self.finish)
+        self.committer = cast(Any, waiting)
+
+    def finish(self, plan: Plan, left: UnfinishedPlan | None, *, recovered: bool) -> Any:
+        if left is None:
+            self.landed.append(plan)
+        else:
+            test_target_state.land_until_30(self.target, plan)
+        return plan
+
+    def refuse_disagreement(self) -> None: ...
+
+    def _enter(self, plan: Plan, *about: object) -> Plan | None:
+        self.outrun -= 1
+        return plan if self.outrun < 0 else None
+
+    def _result(self, *about: object) -> Any: ...
+
+    @property
+    def ends(self) -> list[int]:
+        return [r.until_offset for plan in self.landed for r in plan.ranges]
+
+
+def test_the_first_plan_is_made_of_the_look_that_the_group_was_joined_with(
+    drivers: Drivers, cluster: Cluster
+) -> None:
+    driver = Grouped(drivers.another())
+    driver.run()
+    assert (cluster.looks, driver.ends, cluster.claimed) == (1, [10], [P0])
+
+
+def test_what_a_look_has_learnt_of_brokers_goes_to_the_group_and_to_the_tasks(
+    drivers: Drivers, cluster: Cluster
+) -> None:
+    driver = Grouped(drivers.another())
+    driver.run()
+    known = ((Address("b", 1), VersionSupport.MUTE),)
+    assert cluster.known == known
+    finisher = test_target_state.finisher_of(driver.target)
+    (entered,) = driver.landed
+    assert finisher._cluster(entered).ages == ()
+    finisher.survey = driver.committer.survey
+    assert finisher._cluster(entered).ages == known
+    # Without a group the tasks know it, too.
+    alone = Grouped(drivers.another())
+    alone.draft()
+    assert alone.committer.survey is not None
+    assert alone.committer.survey.ages == dict(known)
+
+
+def test_a_look_from_before_a_long_wait_for_the_group_begins_no_plan(
+    drivers: Drivers, cluster: Cluster
+) -> None:
+    cluster.joining_s = planner.FRESH_SECONDS + 1.0
+    driver = Grouped(drivers.another())
+    driver.run()
+    assert (cluster.looks, driver.ends) == (2, [20])
+
+
+def test_where_groups_stand_is_asked_once_more_when_nobody_else_can_move_them(
+    drivers: Drivers, cluster: Cluster
+) -> None:
+    cluster.group_offsets = {(P0, "orders"): 4}
+    driver = Grouped(drivers.another())
+    driver.run()
+    assert (cluster.looks, driver.ends) == (2, [20])
+
+
+def test_a_look_is_used_once(drivers: Drivers, cluster: Cluster) -> None:
+    driver = Grouped(drivers.another(), outrun=2)
+    driver.run()
+    assert (cluster.looks, driver.ends) == (3, [30])
+
+
+def test_what_others_have_landed_meanwhile_is_not_held_against_an_older_look(
+    drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test_target_state.columns_are_there(monkeypatch)
+    target = drivers.another()
+    assert target.enter(plan(), [])
+    target.refresh()
+    cluster.looks = 3  # the next look would be from after that plan's end
+    driver = Grouped(target)
+    driver.run()
+    assert (cluster.looks, driver.ends) == (5, [50])
+
+
+def test_where_nothing_is_in_quarantine_nobody_is_asked_for_it(
+    drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "in_quarantine", lambda *about: [])
+    driver = Grouped(drivers.another(), kind=PlanKind.REREAD)
+    driver.run()
+    assert (cluster.looks, driver.landed) == (0, [])
+
+
+def test_what_is_in_quarantine_is_read_again_as_it_was_to_be_read_then(
+    drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its isolation and tags are not those of the job any more."""
+    batch = QuarantinedBatch(
+        Range(P0, 0, 5, "id"), "app", 1, "bad", "b:1", 1, QuarantinedBytes(b"", (), "bad"), 1
+    )
+    left = redrive.QuarantinedRange(batch, Isolation.READ_UNCOMMITTED, "bad", ("A",))
+    monkeypatch.setattr(planner, "in_quarantine", lambda *about: [left])
+    read: list[ClusterSettings] = []
+
+    def whole(slices: object, settings: ClusterSettings) -> list[Any]:
+        read.append(settings)
+        return []
+
+    monkeypatch.setattr(redrive, "_still_damaged", whole)
+    made, _ = Grouped(drivers.another(), kind=PlanKind.REREAD).draft()
+    assert [(r.from_offset, r.until_offset) for r in made.plan.ranges] == [(0, 5)]
+    assert (made.plan.isolation, made.plan.tags) == left.read_filter
+    assert [(s.isolation, s.tags) for s in read] == [left.read_filter]
+    assert [dict(s.ages) for s in read] == [{Address("b", 1): VersionSupport.MUTE}]
+
+
+def test_a_frame_is_read_with_what_its_look_has_learnt_of_brokers(
+    drivers: Drivers, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "survey_of", cluster.survey)
+    _, settings, _ = reader.freeze(drivers.job)
+    assert dict(settings.ages) == {Address("b", 1): VersionSupport.MUTE}
