@@ -437,6 +437,24 @@ def test_an_interruption_says_what_was_written(runs: Runs, job: str, called: Cal
     assert "read-only" in answer["message"]
 
 
+@pytest.mark.parametrize("command", ["run", "backfill", "redrive", "adopt", "mirror"])
+def test_an_interruption_before_the_job_is_read_is_not_called_read_only(
+    job: str, called: Called, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "rangeland.job.overrides":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "rangeland.job.overrides", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    code, out, _ = called(command, job, "--json")
+    message = json.loads(out)["message"]
+    assert code == 130
+    assert "nothing was landed" in message
+    assert "read-only" not in message
+
+
 def test_an_interruption_while_reading_names_the_plan(
     runs: Runs, job: str, called: Called, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,9 +19,10 @@ def adopt(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
       rangeland adopt orders.yaml
       rangeland backfill orders.yaml --missing     land what the table lacks
     """
+    output.writes = True
+
     from rangeland.job.overrides import load_job
 
-    output.writes = True
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.render.result_view import adopt_picture

@@ -31,7 +31,8 @@ def demo(
       rangeland demo
       rangeland demo --records 1000000 --keep
     """
+    output.writes = True
+
     from rangeland.testing.demo import show
 
-    output.writes = True
     show(output, records, keep)

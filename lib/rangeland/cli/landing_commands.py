@@ -75,9 +75,10 @@ def run(
       rangeland run orders.yaml --until 2026-01-31T06:00:00Z --json
       rangeland run orders.yaml --set limits.max_records=1000000
     """
+    output.writes = True
+
     from rangeland.job.overrides import load_job
 
-    output.writes = True
     job, _ = load_job(job_file, settings or (), from_bound, until_bound)
 
     from rangeland.run import run as run_job
@@ -106,9 +107,10 @@ def apply(
       rangeland apply plan.json
       rangeland apply plan.json --set source.timeouts.request_ms=60000
     """
+    output.writes = True
+
     from rangeland.landing.plan_file import read_plan_file
 
-    output.writes = True
     if len(files) > 2:
         raise UsageError(f"apply takes one plan file, not {len(files)} files", do="Name one")
     reviewed = read_plan_file(files[-1])
@@ -153,9 +155,10 @@ def backfill(
       rangeland backfill orders.yaml --from 2026-01-30 --until 2026-01-31 --replace
       rangeland backfill orders.yaml --missing
     """
+    output.writes = not dry_run
+
     from rangeland.job.overrides import load_job, require_closed_range
 
-    output.writes = not dry_run
     if missing and (replace or from_bound is not None or until_bound is not None):
         raise UsageError(
             "--missing finds its ranges itself", do="Leave out --replace, --from and --until"

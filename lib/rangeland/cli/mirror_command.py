@@ -17,9 +17,10 @@ def mirror(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
     Example:
       rangeland mirror orders.yaml
     """
+    output.writes = True
+
     from rangeland.job.overrides import load_job
 
-    output.writes = True
     job, _ = load_job(job_file, settings or ())
 
     from rangeland.groups.mirror_now import group_of, push

@@ -42,9 +42,10 @@ def redrive(
       rangeland redrive orders.yaml
       rangeland redrive orders.yaml --from-log
     """
+    output.writes = not dry_run
+
     from rangeland.job.overrides import load_job
 
-    output.writes = not dry_run
     if dry_run and from_log:
         raise UsageError(
             "--dry-run does not read the log",

@@ -120,10 +120,11 @@ def submit(
       rangeland submit orders.yaml --master spark://host:7077 --entry jobs/backfill_range.py \\
           --from 2026-01-30 --until 2026-01-31
     """
+    output.writes = run
+
     from rangeland.job.overrides import load_job
     from rangeland.submit.submit_command import PYTHON, SubmitChoices, refuse_impossible, submission
 
-    output.writes = run
     job, text = load_job(job_file, settings or (), from_bound, until_bound)
     choices = SubmitChoices(
         master=master,
