@@ -63,7 +63,7 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = No
     started = time.monotonic()
     runner = Runner(job, spark, progress, kind or PlanKind.RUN)
     runner.refuse_disagreement()
-    unfinished = runner.target.unfinished()
+    unfinished = runner.target.history.unfinished()
     found, survey = runner.draft()
     runner.refuse_unknown_rows(found)
     return PlanPreview(
@@ -74,7 +74,7 @@ def preview(job: Job, spark: Any, progress: Progress, kind: PlanKind | None = No
         pending=tuple(u.plan for u in unfinished if u.plan.job == job.job),
         seconds=time.monotonic() - started,
         speed=runner.planner.speed,
-        location=None if job.sink.is_catalog_name else runner.target.path,
+        location=None if job.sink.is_catalog_name else runner.target.table.path,
     )
 
 
@@ -151,7 +151,7 @@ class Runner:
 
     def refuse_disagreement(self) -> None:
         """Raises Conflict where table and ledger disagree: nothing may be landed then."""
-        self.target.refuse_disagreement()
+        self.target.identity.refuse_disagreement()
         if self.kind is not PlanKind.MISSING:
             refuse_undone(self.spark, self.target, self.job, self.progress)
 
@@ -188,10 +188,12 @@ class Runner:
 
         def checkpoint_now() -> dict[Partition, int]:
             self.target.refresh()
-            return positions(self.target.standing(application).checkpoint, self.planner.logs)
+            return positions(
+                self.target.history.standing(application).checkpoint, self.planner.logs
+            )
 
         try:
-            earlier = partial(self.target.checkpoints, application, EARLIER)
+            earlier = partial(self.target.history.checkpoints, application, EARLIER)
             self.lease.mirror(checkpoint_now, earlier, to_the_end=to_the_end)
         except RangelandError as error:
             self._warn(f"the checkpoint is not mirrored: {error}")
@@ -218,7 +220,7 @@ class Runner:
             raise
 
     def _record(self, seen: Sequence[Loss], seen_at_ms: int | None = None) -> None:
-        sequence = self.target.landed_sequence(self.job.application) + 1
+        sequence = self.target.identity.landed_sequence(self.job.application) + 1
         self.target.note(sequence, seen, seen_at_ms)
 
     def _land(self) -> _Done:
@@ -233,7 +235,7 @@ class Runner:
             if finished:
                 self._mirror(to_the_end=False)
             self.refuse_disagreement()
-            unfinished = self.target.unfinished()
+            unfinished = self.target.history.unfinished()
             first = next((u for u in unfinished if self._comes_first(u)), None)
             if first is not None:
                 finished.append(self.committer.finish(first.plan, first, recovered=True))
@@ -286,10 +288,10 @@ class Runner:
         """The losses are recorded before the plan is entered, so that a driver that finds the plan
         entered has nothing left to record."""
         self.refuse_disagreement()
-        unfinished = self.target.unfinished()
+        unfinished = self.target.history.unfinished()
         if (same := self._entered(plan, unfinished)) is not None:
             return [self.committer.finish(same.plan, same, recovered=True)], None
-        standing = self.target.standing(plan.application)
+        standing = self.target.history.standing(plan.application)
         self._refuse_outdated(plan, unfinished, standing)
         self.committer.confirmation.refuse_other_cluster(cluster_settings(self.job), plan)
         self.committer.survey = self.planner.refuse_gone(plan)
@@ -301,14 +303,14 @@ class Runner:
         if self._enter(plan, unfinished, seen, plan.made_at_ms) is not None:
             return [self.committer.finish(plan, None, recovered=False)], found
         self.target.refresh()
-        if (same := self._entered(plan, self.target.unfinished())) is not None:
+        if (same := self._entered(plan, self.target.history.unfinished())) is not None:
             return [self.committer.finish(same.plan, same, recovered=True)], None
         raise _outdated(plan, "another plan was entered at the same time")
 
     def _entered(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> UnfinishedPlan | None:
         """The same plan, if it is in the ledger already."""
         same = next((u for u in unfinished if u.plan.hash == plan.hash), None)
-        return same or self.target.landed_plan(plan)
+        return same or self.target.history.landed_plan(plan)
 
     def _reviewed(self, plan: Plan, seen: Sequence[Loss], standing: JobPosition) -> PlanDraft:
         """The draft that a reviewed plan was made from, as far as it can be reconstructed."""
@@ -368,10 +370,10 @@ class Runner:
     ) -> Plan | None:
         self.progress.step("entering the plan")
         start_workers(self.spark, login_packages(self.job))
-        self.target.layout(self.rows)
+        self.target.table.layout(self.rows)
         self.committer.wait_for_workers()
         self.target.open_or_create(self.rows)
-        if (warning := self.target.warning()) and warning not in self.warnings:
+        if (warning := self.target.table.warning()) and warning not in self.warnings:
             self._warn(warning)
         self._record(seen, seen_at_ms)
         return plan if self.target.enter(plan, unfinished) else None
@@ -394,7 +396,7 @@ class Runner:
 
     def _result(self, finished: Sequence[CommittedPlan], found: PlanDraft | None) -> RunResult:
         notes = found.notes if found is not None else exposed(self.job)
-        for text in (*self.target.kernel.settle(), *notes):
+        for text in (*self.target.table.kernel.settle(), *notes):
             self._warn(text)
         return replace(
             summed(self.job, self.target, finished, found),

@@ -42,12 +42,12 @@ def test_a_table_and_its_ledger_are_made_and_found_by_name(
     catalog: None, spark: Any, name: str
 ) -> None:
     job = job_of(["127.0.0.1:9"], name, "orders")
-    assert LandingTarget(spark, job).path is None
+    assert LandingTarget(spark, job).table.path is None
     try:
         made = LandingTarget(spark, job)
         made.open_or_create(row_schema())
         found = LandingTarget(spark, job)
-        assert (found.path, found.version) == (made.path, 0)
+        assert (found.table.path, found.table.version) == (made.table.path, 0)
         found.open_or_create(row_schema())
         last = parts_of(name)[-1]
         tables = {row["tableName"] for row in spark.sql("SHOW TABLES IN default").collect()}

@@ -48,20 +48,20 @@ def test_a_table_is_landed_in_and_told_from_another_one_from_then_on(
 ) -> None:
     table = unpacked(version, tmp_path / "orders")
     target = landing_target(spark, table)
-    assert target.disagreement() is None
-    assert target.undone() is None
-    last = target.standing(JOB).sequence - 1
+    assert target.identity.disagreement() is None
+    assert target.history.undone() is None
+    last = target.history.standing(JOB).sequence - 1
     plan = Plan("golden", JOB, last + 1, "kafka", Isolation.READ_COMMITTED, (), ())
-    assert target.enter(plan, target.unfinished())
+    assert target.enter(plan, target.history.unfinished())
     outcome, is_mine = target.prepare(plan, (), (), {})
     assert is_mine
-    target.land(outcome, target.version)
+    target.land(outcome, target.table.version)
     ledger = spark.read.format("delta").load(f"{table}/_rangeland/ledger")
     (named,) = ledger.where(f"event = 'plan' AND plan = '{plan.hash}'").select("table_id").collect()
-    assert named.table_id == target.table_id
+    assert named.table_id == target.table.table_id
     target.refresh()
-    assert target.disagreement() is None
-    assert target.landed_sequence(JOB) == last + 1
+    assert target.identity.disagreement() is None
+    assert target.identity.landed_sequence(JOB) == last + 1
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
@@ -73,6 +73,6 @@ def test_a_new_table_beside_an_old_ledger_is_refused(
     shutil.rmtree(log)
     spark.createDataFrame([], "topic STRING").write.format("delta").save(str(other))
     (other / "_delta_log").rename(log)
-    disagreement = landing_target(spark, table).disagreement()
+    disagreement = landing_target(spark, table).identity.disagreement()
     assert disagreement is not None
     assert "is not the one that its ledger belongs to" in str(disagreement)

@@ -452,12 +452,12 @@ def test_what_cannot_be_replaced_is_refused_before_anything_is_entered(
         more, refusal = {"policy": {"recreated": "skip"}}, UsageError
         rangeland.land(job_of(kafka.bootstrap, table, topic, **more), spark)
     job = job_of(kafka.bootstrap, table, topic, **more)
-    version = LandingTarget(spark, job).version
+    version = LandingTarget(spark, job).table.version
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)), **more)
     with pytest.raises(refusal):
         rangeland.backfill(part, spark, replace=True)
     seen = LandingTarget(spark, job)
-    assert (seen.version, seen.unfinished()) == (version, [])
+    assert (seen.table.version, seen.history.unfinished()) == (version, [])
     assert rangeland.land(job, spark).state == "nothing"
 
 

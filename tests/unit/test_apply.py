@@ -12,6 +12,7 @@ from rangeland import run
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
 from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.target_table import TargetTable
 from rangeland.model import Counts, Partition, Receipt
 from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
@@ -57,7 +58,7 @@ class Driving(run.Runner):
         return run.summed(self.job, self.target, *about)
 
     def draft(self) -> Any:
-        standing = self.target.standing(self.job.application)
+        standing = self.target.history.standing(self.job.application)
         left = leave_out(PLAN.ranges, standing.landed)
         plan = (
             PLAN if left else Plan("orders", PLAN.application, 2, "kafka", PLAN.isolation, (), ())
@@ -72,14 +73,15 @@ def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     columns_are_there(monkeypatch)
     monkeypatch.setattr(run, "start_workers", lambda *about: None)
     for name in ("layout", "open_or_create", "warning"):
-        monkeypatch.setattr(LandingTarget, name, lambda *about: None)
+        holder = LandingTarget if name == "open_or_create" else TargetTable
+        monkeypatch.setattr(holder, name, lambda *about: None)
 
 
 def told(target: LandingTarget) -> list[tuple[Any, ...]]:
     target.refresh()
     return sorted(
         (x.range.partition, x.range.from_offset, x.range.until_offset, x.verdict, x.action)
-        for x in target.losses()
+        for x in target.history.losses()
     )
 
 
@@ -93,12 +95,12 @@ def test_what_a_reviewed_plan_holds_and_passes_over_is_told_as_a_run_tells_it(
     assert (result.state, result.held) == ("landed", (str(HELD),))
     target = drivers.another()
     assert told(target) == BOTH
-    rows = target.losses()
+    rows = target.history.losses()
     assert {(x.sequence, x.plan_hash, x.seen_at_ms) for x in rows} == {(1, "", MADE_AT_MS)}
     assert {x.range.topic_id for x in rows} == {"id"}
     assert all(x.written_at_ms > MADE_AT_MS and x.evidence for x in rows)
     # What the first landing has held back is remembered, as a run's is.
-    assert target.standing(PLAN.application).held_at_first == {P1}
+    assert target.history.standing(PLAN.application).held_at_first == {P1}
 
 
 class Killed(BaseException): ...
@@ -137,7 +139,7 @@ def test_killed_at_any_step_it_is_told_once_by_whoever_comes_next(
         else:
             second.run()
         assert told(second.target) == BOTH
-    landed = second.target.standing(PLAN.application).landed
+    landed = second.target.history.standing(PLAN.application).landed
     assert leave_out(PLAN.ranges, landed) == []
     assert coverage_of(PLAN.ranges) == landed
 
@@ -162,7 +164,7 @@ def test_a_plan_of_losses_alone_is_told_and_not_entered(
     assert (result.state, result.held) == ("nothing", (str(HELD),))
     target = drivers.another()
     assert told(target) == BOTH
-    assert (target.unfinished(), len(lake.tables[drivers.path].versions)) == ([], 1)
+    assert (target.history.unfinished(), len(lake.tables[drivers.path].versions)) == ([], 1)
 
 
 @pytest.mark.parametrize("comes_to", ["its entry", "its end"])
@@ -183,7 +185,7 @@ def test_two_who_apply_the_same_plan_at_once_land_it_once_and_neither_is_refused
     result = second.apply(PLAN, SEEN)
     assert result.state == ("landed" if comes_to == "its entry" else "already-landed")
     assert told(second.target) == BOTH
-    assert second.target.landed_sequence(PLAN.application) == 1
+    assert second.target.identity.landed_sequence(PLAN.application) == 1
 
 
 def test_another_plan_that_was_entered_at_the_same_time_is_in_the_way(

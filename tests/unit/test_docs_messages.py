@@ -109,11 +109,12 @@ def lost() -> None:
 
 
 def conflict() -> None:
-    from rangeland.landing.target_state import LandingTarget
+    from rangeland.landing.job_history import JobHistory
 
     found = table_commit.Restored(43, 41, 0, (("rangeland/orders-hourly", 17),))
-    target: Any = SimpleNamespace(name="lake/orders")
-    LandingTarget.refuse_undone(target, found)
+    table = SimpleNamespace(name="lake/orders")
+    history: Any = SimpleNamespace(_table=table)
+    JobHistory.refuse_undone(history, found)
 
 
 def refused() -> None:

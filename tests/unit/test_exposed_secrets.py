@@ -70,7 +70,13 @@ def runner(job: Job) -> run.Runner:
     made.job, made.kind, made.progress = job, run.PlanKind.RUN, NoProgress()
     made.warnings, made.started = [], 0.0
     nothing = SimpleNamespace(settle=tuple)
-    made.target = cast(Any, SimpleNamespace(kernel=nothing, pace=lambda _application: []))
+    made.target = cast(
+        Any,
+        SimpleNamespace(
+            table=SimpleNamespace(kernel=nothing),
+            history=SimpleNamespace(pace=lambda _application: []),
+        ),
+    )
     made.planner = Planner(
         None,
         job,

@@ -64,6 +64,7 @@ class Keeping:
     def __init__(self, *batches: QuarantinedBatch) -> None:
         self.batches = batches
         self.read: list[Range] = []
+        self.table = self.history = self
 
     def quarantined(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:
         for batch in self.batches:
@@ -319,6 +320,9 @@ class Turning(run.Runner):
 
 
 class _Still:
+    def __init__(self) -> None:
+        self.history = self.identity = self
+
     def refresh(self) -> None: ...
 
     def unfinished(self) -> list[Any]:

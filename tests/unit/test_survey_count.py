@@ -92,7 +92,7 @@ class Grouped(run.Runner):
         self, target: LandingTarget, outrun: int = 0, kind: PlanKind = PlanKind.RUN
     ) -> None:
         source = {"servers": ["b:1"], "topics": ["orders"]}
-        document = {"job": "orders", "source": source, "sink": {"table": target.name}}
+        document = {"job": "orders", "source": source, "sink": {"table": target.table.name}}
         self.job = Job.parse(json.dumps({**document, "group": {"id": "orders"}}))
         self.kind = kind
         self.target = target

@@ -141,10 +141,10 @@ def test_what_is_landed_between_two_looks_counts_with_what_it_has_held_back(
     lake.looking = (drivers.path, lambda: land_until_30(first, entered))
     second.refresh()
     assert lake.looking is None
-    standing = second.standing(application)
+    standing = second.history.standing(application)
     assert standing.checkpoint[P0].until_offset == 30
     assert standing.landed.of(P0, "id") == [(0, 30)]
-    assert second.unfinished() == []
+    assert second.history.unfinished() == []
     assert second.enter(plan(2, 30, 100, application=application), [])
 
 
@@ -156,7 +156,7 @@ def test_a_plan_that_is_landed_and_never_gets_an_outcome_ends_the_looking(
     table = lake.tables[drivers.path]
     table.append(table.versions[-1], (), (APP, 1))
     target.refresh()
-    assert target.standing(APP).sequence == 2
+    assert target.history.standing(APP).sequence == 2
 
 
 # --- a replacement that meets a loss -----------------------------------------------------------
@@ -209,9 +209,9 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     with pytest.raises((RangeLost, BadRecord)):
         finisher.finish(replacing, None, recovered=False)
     target.refresh()
-    assert target.unfinished() == []
-    assert target.standing(APP).landed.of(P0, "id") == []
-    (loss,) = target.losses(application, 1)
+    assert target.history.unfinished() == []
+    assert target.history.standing(APP).landed.of(P0, "id") == []
+    (loss,) = target.history.losses(application, 1)
     assert (loss.action, loss.plan_hash) == ("fail", replacing.hash)
     assert target.enter(plan(), [])
 
@@ -225,11 +225,11 @@ def test_a_replacement_that_was_given_up_and_not_landed_takes_no_rows(
     assert target.enter(replacing, [])
     target.give_up(replacing, [])
     target.refresh()
-    (left,) = target.unfinished()
+    (left,) = target.history.unfinished()
     done = finisher_of(target).finish(left.plan, left, recovered=True)
     assert (done.outcome.ranges, done.landed.is_new) == ((), True)
     target.refresh()
-    assert target.unfinished() == []
+    assert target.history.unfinished() == []
 
 
 class Steps(NoProgress):
@@ -308,27 +308,27 @@ def test_a_ledger_gets_its_new_columns_from_one_driver(
 ) -> None:
     target, spark = old_ledger
     monkeypatch.setattr(
-        "rangeland.landing.target_state.locked", Locked(lambda: spark.lacking.clear())
+        "rangeland.landing.target_ledger.locked", Locked(lambda: spark.lacking.clear())
     )
     target.note(1, LOSS)
-    assert (spark.asked, len(target.losses())) == ([], 1)
+    assert (spark.asked, len(target.history.losses())) == ([], 1)
 
 
 def test_columns_that_another_host_has_added_meanwhile_are_no_error(
     old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target_state.locked", Locked(lambda: None))
+    monkeypatch.setattr("rangeland.landing.target_ledger.locked", Locked(lambda: None))
     spark.error = RuntimeError("[FIELD_ALREADY_EXISTS] seen_at")
     target.note(1, LOSS)
-    assert (len(spark.asked), len(target.losses())) == (1, 1)
+    assert (len(spark.asked), len(target.history.losses())) == (1, 1)
 
 
 def test_columns_that_cannot_be_added_are_an_error_of_ours(
     old_ledger: tuple[LandingTarget, Altering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target, spark = old_ledger
-    monkeypatch.setattr("rangeland.landing.target_state.locked", Locked(lambda: None))
+    monkeypatch.setattr("rangeland.landing.target_ledger.locked", Locked(lambda: None))
     spark.error, spark.adds = RuntimeError("no such grant\n\tat Alter"), False
     with pytest.raises(Conflict, match="no such grant") as caught:
         target.note(1, LOSS)

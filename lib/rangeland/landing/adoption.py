@@ -54,9 +54,9 @@ def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptRes
     """Accepts the table as it is now, with all its rows, as the job's own."""
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    checkpoint, landed, sequence = target.last_known(job.application)
+    checkpoint, landed, sequence = target.history.last_known(job.application)
     ranges: list[Range] = []
-    if target.version is not None:
+    if target.table.version is not None:
         progress.step(f"reading the offsets in {job.sink.table}")
         ranges = _unknown(job, spark, target, landed)
     plan = _plan(job, ranges, checkpoint, sequence + 1)
@@ -69,9 +69,9 @@ def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptRes
         )
     outcomes = [RangeOutcome(r, Counts(landed=r.width)) for r in ranges]
     outcome, _ = target.prepare(plan, outcomes, (), {})
-    landed_at = target.land(outcome, target.version)
-    target.kernel.settle()
-    version = landed_at.version if isinstance(landed_at, CommittedOutcome) else target.version
+    landed_at = target.land(outcome, target.table.version)
+    target.table.kernel.settle()
+    version = landed_at.version if isinstance(landed_at, CommittedOutcome) else target.table.version
     return AdoptResult(job.job, job.sink.table, plan.sequence, version, tuple(ranges))
 
 
@@ -79,7 +79,7 @@ def _unfinished(target: LandingTarget) -> list[UnfinishedPlan]:
     """Plans that are known not to be in the table: later runs finish them. Where that is not
     known, which may be the reason for adopting, they count as landed."""
     try:
-        return target.unfinished()
+        return target.history.unfinished()
     except Conflict:
         return []
 
@@ -87,7 +87,7 @@ def _unfinished(target: LandingTarget) -> list[UnfinishedPlan]:
 def _unknown(job: Job, spark: Any, target: LandingTarget, landed: Coverage) -> list[Range]:
     """Offsets of the job's topics that have rows in the table and are unknown to the ledger."""
     nature = load_dialect(job.source.dialect).capabilities
-    frame = table_frame(spark, target.there())
+    frame = table_frame(spark, target.table.there())
     found = runs_in(spark, frame, by_broker=nature.numbered_per_broker)
     mine = {p: runs for p, runs in found.items() if job.source.reads(p.topic)}
     ranges = [r for p, runs in sorted(mine.items()) for r in _ranges(p, runs)]

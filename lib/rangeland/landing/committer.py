@@ -102,7 +102,7 @@ class PlanCommitter:
         self.transform = transform
         self.progress = progress
         self.replacement = Replacement(spark, target)
-        self.confirmation = Confirmation(job, lambda: target.clusters())
+        self.confirmation = Confirmation(job, lambda: target.history.clusters())
         self.replaced: ReplacedRange | None = None
         self.survey: Survey | None = None
         """The last survey of the cluster, if there was one."""
@@ -117,7 +117,7 @@ class PlanCommitter:
                 "Finishing plan %s %d, which another run entered", plan.application, plan.sequence
             )
         outcome = left.outcome if left is not None else None
-        since = left.table_version if left is not None else self.target.version
+        since = left.table_version if left is not None else self.target.table.version
         read_here = outcome is None
         shared = self._read_shared(plan) if outcome is None and plan.slices else None
         if shared is not None:
@@ -139,15 +139,20 @@ class PlanCommitter:
         _log_committed(outcome, landed)
         nulls = [f for f in outcome.files if None in f.file.partition_values.values()]
         if landed.is_new and nulls:
-            for text in without_time(nulls, self.target.layout(self.rows)):
+            for text in without_time(nulls, self.target.table.layout(self.rows)):
                 self._warn(text)
         return CommittedPlan(plan, outcome, landed, recovered, read_here, shared is not None)
 
     def _land(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
     ) -> CommittedOutcome | FilesMissing:
-        if self.target.landed_sequence(plan.application) >= plan.sequence:
-            where = (self.target.kernel, self.target.there(), plan.application, plan.sequence)
+        if self.target.identity.landed_sequence(plan.application) >= plan.sequence:
+            where = (
+                self.target.table.kernel,
+                self.target.table.there(),
+                plan.application,
+                plan.sequence,
+            )
             return CommittedOutcome(landed_at(*where, since or 0), is_new=False)
         if outcome.kept or outcome.attempt:
             if outcome.kept:
@@ -162,7 +167,7 @@ class PlanCommitter:
         if self.replacement.has_rows_of(plan):
             # The missing rows are back by other means: replace them with these.
             return self.replacement.land(plan, outcome, since)
-        return self.target.land(outcome, since, self.target.dead_files())
+        return self.target.land(outcome, since, self.target.table.dead_files())
 
     def _replace(
         self, plan: Plan, outcome: OutcomeEvent, since: int | None
@@ -170,7 +175,7 @@ class PlanCommitter:
         if not outcome.ranges:
             self._warn(f"{plan.application} was given up: the rows in the table stay")
             return self.target.land(outcome, since)
-        if gone := self.target.missing(outcome):
+        if gone := self.target.table.missing(outcome):
             return FilesMissing(gone)
         self._compare(plan, outcome)
         self.progress.step("replacing rows")
@@ -300,12 +305,12 @@ class PlanCommitter:
     ) -> _Reading:
         """What the tasks need: their slices, the cluster, the writer, and the progress callback."""
         writer = WriterSettings(
-            table=self.target.kernel.storage(str(self.target.path)),
-            layout=self.target.layout(self.rows),
+            table=self.target.table.kernel.storage(str(self.target.table.path)),
+            layout=self.target.table.layout(self.rows),
             compression=self.job.sink.compression,
             target_file_bytes=self.job.sink.target_file_bytes,
             prefix=plan.hash[:12],
-            quarantine=self.target.quarantine_settings(plan),
+            quarantine=self.target.table.quarantine_settings(plan),
         )
         tasks, cluster = self.tasks(slices), self._cluster(plan)
         if rate := self.job.limits.broker_bytes_per_second:

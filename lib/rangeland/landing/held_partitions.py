@@ -63,7 +63,7 @@ def held_now(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -
 def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, LossEvent]:
     """The last loss for which each partition is held at its checkpoint for damage or a gap."""
     found = {}
-    for loss in target.losses():
+    for loss in target.history.losses():
         mark = standing.checkpoint.get(loss.range.partition)
         is_held = loss.verdict in SHOWN_BY_READING and loss.action == Action.HOLD
         if is_held and mark is not None and mark.until_offset == loss.range.from_offset:

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from rangeland.delta.file_statistics import may_hold
 from rangeland.delta.ledger.events import PlanEvent
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
-from rangeland.job import Job
-from rangeland.landing.job_history import TargetLedger
-from rangeland.landing.target_table import RETENTION_PROPERTY
+from rangeland.landing.target_ledger import TargetLedger
+from rangeland.landing.target_table import RETENTION_PROPERTY, TargetTable
 
 LEDGER_PROPERTY = "rangeland.ledger"
 _ADOPT = (
@@ -48,12 +46,14 @@ class SeenLanding:
         return False if self.is_history_whole else None
 
 
-class VouchedLedger(TargetLedger):
-    """A target whose table and ledger are checked against each other."""
+class IdentityCheck:
+    """Checks a table and the ledger beside it against each other."""
 
-    def __init__(self, spark: Any, job: Job) -> None:
+    def __init__(self, application: str, table: TargetTable, ledger: TargetLedger) -> None:
+        self._application = application
+        self._table = table
+        self._ledger = ledger
         self._known: dict[tuple[str, int, int | None], int] = {}
-        super().__init__(spark, job)
 
     # --- what has landed ----------------------------------------------------------------
 
@@ -63,27 +63,27 @@ class VouchedLedger(TargetLedger):
         The table's transaction says so while it exists: a Delta checkpoint drops those that are
         older than ``delta.setTransactionRetentionDuration``. After that the ledger and the
         table's history decide. Raises Conflict where they do not know."""
-        landed_last = self.transaction_version(application)
-        if self._ledger is None:
+        landed_last = self._table.transaction_version(application)
+        if self._ledger.found is None:
             return landed_last
-        last = self._ledger.last_sequence(application)
+        last = self._ledger.found.last_sequence(application)
         if landed_last >= last or 0 < landed_last == last - 1:
             return landed_last
         if landed_last:
             raise self._contradiction(application, landed_last, last)
-        key = (application, last, self.version)
+        key = (application, last, self._table.version)
         if key not in self._known:
-            self._known[key] = self._without_transaction(self._ledger, application, last)
+            self._known[key] = self._without_transaction(self._ledger.found, application, last)
         return self._known[key]
 
     def _without_transaction(self, ledger: Ledger, application: str, last: int) -> int:
         plan, outcome = ledger.plan(application, last), ledger.outcome(application, last)
-        if plan is None or outcome is None or self._snapshot is None:
+        if plan is None or outcome is None or self._table.snapshot is None:
             return last - 1  # nothing is committed before its outcome is in the ledger
         landed = self._landing(ledger, plan).has_landed
         if landed is None:
             raise Conflict(
-                f"it is unknown whether {application} {last} has landed in {self.name}",
+                f"it is unknown whether {application} {last} has landed in {self._table.name}",
                 why="the table's transaction of that name is gone, and so is the part of its "
                 f"history that would show it; its property {RETENTION_PROPERTY} may be the cause",
                 do="check with `rangeland verify JOB.yaml` whether its rows are there, then run "
@@ -97,23 +97,26 @@ class VouchedLedger(TargetLedger):
         application, sequence, since = plan.application, plan.sequence, plan.table_version or 0
         if (application, sequence) not in ledger.recent():
             return SeenLanding(True, False, False, False)
-        commits = [c for c in self.kernel.commits(self.there(), since) if c.version > since]
+        commits = [
+            c for c in self._table.kernel.commits(self._table.there(), since) if c.version > since
+        ]
         named = any(c.transactions.get(application) == sequence for c in commits)
-        first = commits[0].version if commits else (self.version or 0) + 1
+        first = commits[0].version if commits else (self._table.version or 0) + 1
         if named or first == since + 1:
             return SeenLanding(False, named, first == since + 1, False)
         return SeenLanding(False, False, False, self._has_files_of(ledger, plan))
 
     def _has_files_of(self, ledger: Ledger, plan: PlanEvent) -> bool:
         outcome = ledger.outcome(plan.application, plan.sequence)
-        if outcome is None or self._snapshot is None:
+        if outcome is None or self._table.snapshot is None:
             return False
         paths = {entry.file.path for entry in outcome.files}
-        return any(file.path in paths for file in self._snapshot.files()) if paths else False
+        return any(file.path in paths for file in self._table.snapshot.files()) if paths else False
 
     def _contradiction(self, application: str, landed_last: int, last: int) -> Conflict:
         return Conflict(
-            f"the table {self.name} has landed {landed_last} of {application}, its ledger {last}",
+            f"the table {self._table.name} has landed {landed_last} of {application}, "
+            f"its ledger {last}",
             why="the table's folder and _rangeland are from different times, as after one of them "
             "was restored from a backup",
             do=f"restore both as they were at the same time, {_ADOPT}",
@@ -121,7 +124,7 @@ class VouchedLedger(TargetLedger):
 
     def unknown(self, topics: Collection[str], *, now: bool = False) -> list[str]:
         """The topics of which the ledger has no landing, as of the last ``refresh`` or ``now``."""
-        ledger = self._look_for_ledger() if now else self._ledger
+        ledger = self._ledger.look() if now else self._ledger.found
         known = {} if ledger is None else ledger.coverage().landed
         return sorted(set(topics) - {partition.topic for partition in known})
 
@@ -129,9 +132,9 @@ class VouchedLedger(TargetLedger):
         """The topics that the ledger does not know and of which the table may have rows, by the
         statistics of its files."""
         new = self.unknown(topics)
-        if not new or self._snapshot is None:
+        if not new or self._table.snapshot is None:
             return []
-        files = list(self._snapshot.files())
+        files = list(self._table.snapshot.files())
         return [topic for topic in new if any(may_hold(f, "topic", topic) for f in files)]
 
     # --- whether they belong together ----------------------------------------------------
@@ -143,41 +146,44 @@ class VouchedLedger(TargetLedger):
 
     def disagreement(self) -> Conflict | None:
         """Cheap where all is well."""
-        if self._ledger is None:
+        if self._ledger.found is None:
             return self._without_ledger()
-        newest = self._ledger.newest()
-        if self._snapshot is None:
+        newest = self._ledger.found.newest()
+        if self._table.snapshot is None:
             return None if newest is None else self._without_table(newest)
-        claimed = self._snapshot.property(LEDGER_PROPERTY)
-        if claimed not in (None, self._ledger.table_id) and self._has_files():
+        claimed = self._table.snapshot.property(LEDGER_PROPERTY)
+        if claimed not in (None, self._ledger.found.table_id) and self._has_files():
             return self._of_another_ledger()
-        if newest is None or self._is_table_of(self._ledger, newest):
+        if newest is None or self._is_table_of(self._ledger.found, newest):
             return None
         return Conflict(
-            f"the table {self.name} is not the one that its ledger belongs to",
+            f"the table {self._table.name} is not the one that its ledger belongs to",
             why=f"the ledger's newest plan, {newest.application} {newest.sequence}, was made for "
             "another table at that path: it was created again or replaced since, and what the "
             "ledger calls landed may not be in it",
             do="restore the former table; or move its folder _rangeland away, to land "
             f"everything again; {_ADOPT}",
-            table_id=self._snapshot.table_id,
+            table_id=self._table.snapshot.table_id,
             ledger_table_id=newest.table_id,
         )
 
     def _has_files(self) -> bool:
-        return self._snapshot is not None and next(self._snapshot.files(), None) is not None
+        return (
+            self._table.snapshot is not None
+            and next(self._table.snapshot.files(), None) is not None
+        )
 
     def _without_ledger(self) -> Conflict | None:
-        if self._snapshot is None:
+        if self._table.snapshot is None:
             return None
-        application = self._job.application
-        sequence = self.transaction_version(application)
-        claimed = self._snapshot.property(LEDGER_PROPERTY)
+        application = self._application
+        sequence = self._table.transaction_version(application)
+        claimed = self._table.snapshot.property(LEDGER_PROPERTY)
         if not sequence and (claimed is None or not self._has_files()):
             return None  # CREATE TABLE ... LIKE copies properties, but no rows
         why = f"{application} has landed {sequence} in it" if sequence else "records were landed"
         return Conflict(
-            f"the table {self.name} has no ledger",
+            f"the table {self._table.name} has no ledger",
             why=f"{why}, so the folder _rangeland was deleted, or this is a copy or clone of "
             "another table; what has landed is unknown",
             do=f"copy the folder _rangeland from where the table came from, {_ADOPT}",
@@ -185,7 +191,7 @@ class VouchedLedger(TargetLedger):
 
     def _without_table(self, newest: PlanEvent) -> Conflict:
         return Conflict(
-            f"the table {self.name} is gone, and its ledger is still there",
+            f"the table {self._table.name} is gone, and its ledger is still there",
             why=f"the ledger's newest plan is {newest.application} {newest.sequence}; a new table "
             "would lack what it calls landed",
             do="restore the table; or move the folder _rangeland away, to land everything "
@@ -194,7 +200,7 @@ class VouchedLedger(TargetLedger):
 
     def _of_another_ledger(self) -> Conflict:
         return Conflict(
-            f"the ledger beside the table {self.name} is not the one that the table names",
+            f"the ledger beside the table {self._table.name} is not the one that the table names",
             why="the folder _rangeland was created again, or comes from another table",
             do=f"restore the former folder, {_ADOPT}",
         )
@@ -202,13 +208,13 @@ class VouchedLedger(TargetLedger):
     def _is_table_of(self, ledger: Ledger, newest: PlanEvent) -> bool:
         """By its id; ledgers of version 0.1.0 have none, so there something that was landed has to
         be in the table."""
-        if self._snapshot is None:
+        if self._table.snapshot is None:
             return False
         if newest.table_id is not None:
-            return newest.table_id == self._snapshot.table_id
+            return newest.table_id == self._table.snapshot.table_id
         recent = ledger.recent()
         settled = [o for _, o in ledger.prepared() if (o.application, o.sequence) not in recent]
-        if not settled or any(self.transaction_version(o.application) for o in settled[-5:]):
+        if not settled or any(self._table.transaction_version(o.application) for o in settled[-5:]):
             return True
         paths = {entry.file.path for outcome in settled for entry in outcome.files}
-        return any(file.path in paths for file in self._snapshot.files())
+        return any(file.path in paths for file in self._table.snapshot.files())

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 from rangeland.delta import table_commit
 from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent
-from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Bug, Conflict
 from rangeland.job import Job
+from rangeland.landing.identity_check import IdentityCheck
+from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage_rule import Coverage, common, coverage_of, leave_out
@@ -38,62 +38,24 @@ class UnfinishedPlan:
     outcome: OutcomeEvent | None
 
 
-class TargetLedger(TargetTable):
-    """Answers are as of the last ``refresh``."""
+class JobHistory:
+    """Answers are as of the last refresh of the ledger."""
 
-    def __init__(self, spark: Any, job: Job) -> None:
-        super().__init__(spark, job)
-        self._ledger: Ledger | None = None
-        self._entered = 0
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Reads ledger and table again. The ledger is read before the table, so that the table's
-        state is never older than the ledger's. An outcome may be prepared and committed between
-        the two reads, or a ledger created and its first plan landed: then both are read
-        again."""
-        seen: set[tuple[str, int]] = set()
-        while True:
-            self._ledger = self._look_for_ledger()
-            self._entered = 0 if self._ledger is None else self._ledger.entered()
-            self.look_again()
-            if self._ledger is None and self.version is not None and self._look_for_ledger():
-                continue
-            straddled = self._landed_without_outcome()
-            if straddled <= seen:
-                return
-            seen |= straddled
-
-    def _landed_without_outcome(self) -> set[tuple[str, int]]:
-        """Plans that the table has and for which the ledger had no outcome when it was read."""
-        live = [] if self._ledger is None else self._ledger.live()
-        return {(name, last) for name, last in live if self.transaction_version(name) >= last}
-
-    def landed_sequence(self, application: str) -> int:
-        """The last sequence of an application that is in the table, 0 for none."""
-        return self.transaction_version(application)
-
-    def _has_landed(self, application: str, sequence: int) -> bool:
-        return self.landed_sequence(application) >= sequence
-
-    def _look_for_ledger(self) -> Ledger | None:
-        if self.path is None:
-            return None
-        ledger = Ledger(self.kernel, self.path)
-        return ledger if ledger.exists() else None
-
-    def _open_ledger(self) -> Ledger:
-        if self._ledger is None:
-            raise Bug(f"the ledger of {self.name} is not open")
-        return self._ledger
+    def __init__(
+        self, job: Job, table: TargetTable, ledger: TargetLedger, identity: IdentityCheck
+    ) -> None:
+        self._job = job
+        self._table = table
+        self._ledger = ledger
+        self._identity = identity
 
     # --- where the job stands ----------------------------------------------------------
 
     def standing(self, application: str) -> JobPosition:
         """Where the next plan of an application begins, as of the last ``refresh``."""
-        sequence = self.landed_sequence(application)
+        sequence = self._identity.landed_sequence(application)
         newest = self._plan_entry(
-            self._job.application, self.landed_sequence(self._job.application)
+            self._job.application, self._identity.landed_sequence(self._job.application)
         )
         checkpoint = self._checkpoint(newest) if newest is not None else {}
         return JobPosition(
@@ -107,13 +69,13 @@ class TargetLedger(TargetTable):
     def last_known(self, application: str) -> tuple[dict[Partition, LogMark], Coverage, int]:
         """The checkpoint of the last landing in the ledger, what it calls landed, and the last
         sequence that it or the table knows; without checking that the two agree."""
-        sequence = self.transaction_version(application)
-        if self._ledger is None:
+        sequence = self._table.transaction_version(application)
+        if self._ledger.found is None:
             return {}, Coverage(), sequence
-        outcome = next(self._ledger.outcomes(application), None)
-        plan = self._ledger.plan(application, outcome.sequence) if outcome else None
+        outcome = next(self._ledger.found.outcomes(application), None)
+        plan = self._ledger.found.plan(application, outcome.sequence) if outcome else None
         checkpoint = {} if plan is None else self._checkpoint(plan)
-        last = max(sequence, self._ledger.last_sequence(application))
+        last = max(sequence, self._ledger.found.last_sequence(application))
         return checkpoint, self._coverage(), last
 
     def _held_at_first(self, checkpoint: Mapping[Partition, LogMark]) -> frozenset[Partition]:
@@ -137,19 +99,19 @@ class TargetLedger(TargetTable):
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""
-        if self._ledger is None:
+        if self._ledger.found is None:
             return []
-        if application and not self._ledger.has_losses(application, sequence):
+        if application and not self._ledger.found.has_losses(application, sequence):
             return []
-        return self._ledger.losses(application, sequence)
+        return self._ledger.found.losses(application, sequence)
 
     def _plan_entry(self, application: str, sequence: int) -> PlanEvent | None:
-        if self._ledger is None or sequence <= 0:
+        if self._ledger.found is None or sequence <= 0:
             return None
-        entry = self._ledger.plan(application, sequence)
+        entry = self._ledger.found.plan(application, sequence)
         if entry is None:
-            self._ledger.refresh()
-            entry = self._ledger.plan(application, sequence)
+            self._ledger.found.refresh()
+            entry = self._ledger.found.plan(application, sequence)
         if entry is None:
             raise Conflict(
                 f"the table says that {application} has landed {sequence}, and the ledger has "
@@ -161,9 +123,9 @@ class TargetLedger(TargetTable):
         return entry
 
     def _coverage(self) -> Coverage:
-        if self._ledger is None:
+        if self._ledger.found is None:
             return Coverage()
-        spans = self._ledger.coverage().landed
+        spans = self._ledger.found.coverage().landed
         landed: dict[tuple[Partition, str | None], list[tuple[int, int]]] = {}
         for partition, found in spans.items():
             for span in found:
@@ -176,7 +138,9 @@ class TargetLedger(TargetTable):
         ledger. ``make_options`` drops the isolation where it makes no difference."""
         found: list[LandedRead] = []
         left = list(ranges)
-        for entry, outcome in reversed([] if self._ledger is None else self._ledger.prepared()):
+        for entry, outcome in reversed(
+            [] if self._ledger.found is None else self._ledger.found.prepared()
+        ):
             if not left:
                 break
             covered = coverage_of(one.range for one in outcome.ranges)
@@ -189,33 +153,33 @@ class TargetLedger(TargetTable):
 
     def clusters(self) -> set[Cluster]:
         """All clusters from which this table is known to have been landed."""
-        if self._ledger is None:
+        if self._ledger.found is None:
             return set()
-        plans = (_plan_of(entry) for entry, _ in self._ledger.prepared())
+        plans = (_plan_of(entry) for entry, _ in self._ledger.found.prepared())
         return {plan.cluster for plan in plans if plan.cluster is not None}
 
     def unfinished(self) -> list[UnfinishedPlan]:
         """Plans of any job that are entered and not in the table, oldest first."""
-        if self._ledger is None:
+        if self._ledger.found is None:
             return []
         found = []
-        for application, sequence in self._ledger.recent():
-            if self._has_landed(application, sequence):
+        for application, sequence in self._ledger.found.recent():
+            if self._identity.landed_sequence(application) >= sequence:
                 continue
-            entry = self._ledger.plan(application, sequence)
+            entry = self._ledger.found.plan(application, sequence)
             if entry is None:
                 raise Bug(
                     f"plan {application} {sequence} is named in the ledger and missing from it"
                 )
-            outcome = self._ledger.outcome(application, sequence)
+            outcome = self._ledger.found.outcome(application, sequence)
             found.append(UnfinishedPlan(_plan_of(entry), entry.table_version, outcome))
         return found
 
     def landed_plan(self, plan: Plan) -> UnfinishedPlan | None:
         """The same plan with its outcome, if it was entered earlier and has one."""
-        if self._ledger is None:
+        if self._ledger.found is None:
             return None
-        outcome = self._ledger.outcome(plan.application, plan.sequence)
+        outcome = self._ledger.found.outcome(plan.application, plan.sequence)
         if outcome is None or outcome.plan_hash != plan.hash:
             return None
         return UnfinishedPlan(plan, None, outcome)
@@ -223,21 +187,22 @@ class TargetLedger(TargetTable):
     def undone(self) -> table_commit.Restored | CommitMetadata | None:
         """A RESTORE, or a commit that replaced all rows, since the job's newest plan: rows of this
         job may be gone."""
-        if self._ledger is None or self._snapshot is None:
+        if self._ledger.found is None or self._table.snapshot is None:
             return None
-        newest = self._ledger.newest_of(self._job.job)
+        newest = self._ledger.found.newest_of(self._job.job)
         if newest is None or newest.table_version is None:
             return None
         since = newest.table_version
-        commits = self.kernel.commits(self.there(), since + 1)
-        restored = table_commit.restored(self.kernel, self._snapshot, since, commits)
+        commits = self._table.kernel.commits(self._table.there(), since + 1)
+        restored = table_commit.restored(self._table.kernel, self._table.snapshot, since, commits)
         return restored or table_commit.replaced(commits)
 
     def refuse_undone(self, found: table_commit.Restored | CommitMetadata) -> None:
         """Raises Conflict for the rows that it removed."""
         if isinstance(found, CommitMetadata):
             raise Conflict(
-                f"all rows of the table {self.name} were replaced at version {found.version}",
+                f"all rows of the table {self._table.name} were replaced at version "
+                f"{found.version}",
                 why=f"{found.operation} removed rows that were landed; the checkpoint is ahead "
                 "of the data, and landing on top would leave a hole",
                 do=f"restore the table to version {found.version - 1}; or land them again with "
@@ -247,7 +212,7 @@ class TargetLedger(TargetTable):
             )
         lost = ", ".join(f"{application} {sequence}" for application, sequence in found.lost)
         raise Conflict(
-            f"the table {self.name} was restored to version {found.restored_to}",
+            f"the table {self._table.name} was restored to version {found.restored_to}",
             why=f"rows of these landings are gone: {lost}; the checkpoint is ahead of the data, "
             "and landing on top would leave a hole",
             do=f"restore the table to version {found.version - 1}, or land them again with "
@@ -260,27 +225,27 @@ class TargetLedger(TargetTable):
     def is_untouched(self) -> bool:
         """Nothing can have landed here yet: there is no ledger, and no table or one that has never
         been written to."""
-        if self._ledger is not None:
+        if self._ledger.found is not None:
             return False
-        if self._snapshot is None:
+        if self._table.snapshot is None:
             return True
-        return self.version == 0 and not any(True for _ in self._snapshot.files())
+        return self._table.version == 0 and not any(True for _ in self._table.snapshot.files())
 
     def landings(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         """All plans of all jobs that are in the table, in the order they were entered, each
         with its outcome. Raises Conflict where the table has rows and no ledger."""
-        if self._ledger is None:
+        if self._ledger.found is None:
             raise Conflict(
-                f"the table {self.name} has no ledger",
+                f"the table {self._table.name} has no ledger",
                 why="nothing was landed in it by this library, or its folder _rangeland is gone",
                 do="land something first, or restore the folder _rangeland",
             )
         sequences: dict[str, int] = {}
         found = []
-        for plan, outcome in self._ledger.prepared():
+        for plan, outcome in self._ledger.found.prepared():
             application = plan.application
             if application not in sequences:
-                sequences[application] = self.landed_sequence(application)
+                sequences[application] = self._identity.landed_sequence(application)
             if plan.sequence <= sequences[application]:
                 found.append((plan, outcome))
         return found
@@ -288,20 +253,20 @@ class TargetLedger(TargetTable):
     def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
         """Where the newest plans of an application begin and end. A group's offset may be either,
         since a first run may begin at the group's offset."""
-        if self._ledger is None:
+        if self._ledger.found is None:
             return set()
-        entries = list(islice(self._ledger.plans(application), limit))
+        entries = list(islice(self._ledger.found.plans(application), limit))
         plans = [_plan_of(entry) for entry in entries]
         ends = {(p, m.until_offset) for e in entries for p, m in self._checkpoint(e).items()}
         ends |= {(p, mark.until_offset) for plan in plans for p, mark in plan.checkpoint.items()}
         return ends | {(r.partition, r.from_offset) for plan in plans for r in plan.ranges}
 
-    def history(self, application: str, limit: int) -> list[OutcomeEvent]:
+    def newest_outcomes(self, application: str, limit: int) -> list[OutcomeEvent]:
         """The newest outcomes of an application, newest first."""
-        if self._ledger is None:
+        if self._ledger.found is None:
             return []
         found = []
-        for outcome in self._ledger.outcomes(application):
+        for outcome in self._ledger.found.outcomes(application):
             found.append(outcome)
             if len(found) == limit:
                 break
@@ -310,8 +275,8 @@ class TargetLedger(TargetTable):
     def pace(self, application: str, limit: int = 2) -> list[tuple[int, float]]:
         """(bytes of the log, seconds from plan to outcome) of the newest outcomes, newest first."""
         found = []
-        for outcome in self.history(application, limit):
-            plan = self._open_ledger().plan(application, outcome.sequence)
+        for outcome in self.newest_outcomes(application, limit):
+            plan = self._ledger.opened().plan(application, outcome.sequence)
             if plan is not None:
                 size = sum(entry.range.estimated_bytes for entry in outcome.ranges)
                 found.append((size, (outcome.written_at_ms - plan.written_at_ms) / 1000))

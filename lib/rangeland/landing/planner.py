@@ -81,7 +81,7 @@ class Planner:
         self.progress = progress
         self.warn = warn
         self.logs: dict[Partition, LogState] = {}
-        self.speed = speed_of(target.pace(job.application))
+        self.speed = speed_of(target.history.pace(job.application))
         """How fast the job is expected to read."""
         self.leaves_more = False
         """The last draft takes only a part of the quarantine: a plan has one read filter."""
@@ -92,7 +92,7 @@ class Planner:
 
     def survey_early(self) -> Survey:
         """A survey that the next draft may use."""
-        survey = self.survey(self.target.standing(self.job.application))
+        survey = self.survey(self.target.history.standing(self.job.application))
         self._ahead = (time.monotonic(), survey)
         return survey
 
@@ -137,7 +137,7 @@ class Planner:
     def draft(self) -> tuple[PlanDraft, Survey]:
         """A plan based on what is known now. A log that seems to end below the checkpoint is
         surveyed again for a while: a new leader's high watermark may lag for a moment."""
-        standing = self.target.standing(self.job.application)
+        standing = self.target.history.standing(self.job.application)
         if self.kind is PlanKind.MISSING:
             survey = self.survey(standing)
             self.progress.step(f"reading the offsets in {self.job.sink.table}")
@@ -239,7 +239,7 @@ class Planner:
         if not landed:
             return
         isolation, tags = read_filter or (self.job.source.isolation, self.job.source.tags)
-        found = self.target.landed_as(landed, self._options)
+        found = self.target.history.landed_as(landed, self._options)
         then = [one.ask.cluster for one in found]
         now = self._options(isolation, tags, self._known_as(cluster, then))
         refuse_other_options(self.job.sink.table, found, now)
@@ -254,7 +254,7 @@ class Planner:
         ``then``. Reads all landings only in that case."""
         if now is None or not any(one is not None and now.is_other(one) for one in then):
             return now
-        return known_as(now, self.target.clusters())
+        return known_as(now, self.target.history.clusters())
 
     def _parallelism(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)

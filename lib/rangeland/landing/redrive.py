@@ -68,7 +68,7 @@ def _tried(job: Job, target: LandingTarget) -> Iterator[QuarantinedRange]:
     more of them than fit into the driver's memory."""
     wanted = _ranges_in_force(job, target)
     left = set(wanted)
-    for batch in target.quarantined(lambda *key: key in left):
+    for batch in target.table.quarantined(lambda *key: key in left):
         key = (batch.application, batch.sequence, batch.range)
         if key not in left:
             continue
@@ -97,10 +97,10 @@ def _ranges_in_force(
     job: Job, target: LandingTarget
 ) -> dict[tuple[str, int, Range], _RedriveRequest]:
     """The parts of each quarantined range that no later landing has."""
-    if not any(one.action == Action.QUARANTINE for one in target.losses()):
+    if not any(one.action == Action.QUARANTINE for one in target.history.losses()):
         return {}
     found: dict[tuple[str, int, Range], _RedriveRequest] = {}
-    for entry, outcome in target.landings():
+    for entry, outcome in target.history.landings():
         landed = coverage_of(one.range for one in outcome.ranges)
         for key, wanted in list(found.items()):
             found[key] = replace(wanted, ranges=tuple(leave_out(wanted.ranges, landed)))
@@ -108,7 +108,7 @@ def _ranges_in_force(
             continue
         plan = Plan.parse(entry.document)
         read_filter = plan.isolation, plan.tags
-        for loss in target.losses(entry.application, entry.sequence):
+        for loss in target.history.losses(entry.application, entry.sequence):
             if loss.action == Action.QUARANTINE:
                 where = loss.range
                 found[entry.application, entry.sequence, where] = _RedriveRequest(
@@ -225,7 +225,7 @@ def settings_of(job: Job, plan: Plan, target: LandingTarget) -> ClusterSettings:
         last = bisect_left(pieces, (*_place_of(where)[:-1], where.until_offset), key=_place_of)
         return [s for s in pieces[first:last] if s.until_offset <= where.until_offset]
 
-    wanted = target.quarantined(lambda _application, _sequence, where: bool(inside(where)))
+    wanted = target.table.quarantined(lambda _application, _sequence, where: bool(inside(where)))
     kept: dict[int, QuarantinedBytes] = {}
     for batch in sorted(wanted, key=lambda batch: batch.kept_at_ms):
         kept |= {s.index: batch.kept for s in inside(batch.range)}

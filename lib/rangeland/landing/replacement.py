@@ -39,27 +39,27 @@ class Replacement:
 
     def has_rows_of(self, plan: Plan) -> bool:
         """True where the table has rows of a plan's ranges."""
-        table = table_frame(self._spark, self._target.there())
+        table = table_frame(self._spark, self._target.table.there())
         return has_rows(self._spark, table, condition(table, plan.ranges))
 
     def refuse(self) -> None:
         """Raises TableRefused where rows of this table cannot be replaced, before a plan is entered
         that could never be finished."""
-        facts = self._target.facts
+        facts = self._target.table.metadata
         if facts is None:
             return
         if facts.configuration.get("delta.appendOnly", "").lower() == "true":
             raise TableRefused(
-                f"rows of {self._target.name} cannot be replaced",
+                f"rows of {self._target.table.name} cannot be replaced",
                 why="its property delta.appendOnly is true",
                 do="unset it, or land the range into another table",
             )
-        table_frame(self._spark, self._target.there())
+        table_frame(self._spark, self._target.table.there())
 
     def refuse_strays(self, plan: Plan, files: Sequence[FileEntry]) -> None:
         """Raises TableRefused where new rows lie outside the ranges to replace: a transform has
         changed the columns that identify their offsets."""
-        path = self._target.there()
+        path = self._target.table.there()
         table = table_frame(self._spark, path)
         new = prepared_frame(self._spark, table, path, [entry.file for entry in files])
         inside = f"coalesce({condition(table, plan.ranges)}, false)"
@@ -75,21 +75,26 @@ class Replacement:
     ) -> table_commit.CommittedOutcome | table_commit.FilesMissing:
         """Replaces the table's rows of its ranges with an outcome, in one commit."""
         target = self._target
-        path, (application, sequence) = target.there(), (outcome.application, outcome.sequence)
-        is_new = target.landed_sequence(application) < sequence
+        path, (application, sequence) = (
+            target.table.there(),
+            (outcome.application, outcome.sequence),
+        )
+        is_new = target.identity.landed_sequence(application) < sequence
         if is_new:
             with locked(path):
-                if gone := target.missing(outcome):
+                if gone := target.table.missing(outcome):
                     return table_commit.FilesMissing(gone)
                 _, new, where = self._swap(plan, outcome)
                 replace_rows(new, path, where, (application, sequence))
-            target.look_again()
-        version = table_commit.landed_at(target.kernel, path, application, sequence, since or 0)
+            target.table.look_again()
+        version = table_commit.landed_at(
+            target.table.kernel, path, application, sequence, since or 0
+        )
         return table_commit.CommittedOutcome(version, is_new=is_new)
 
     def _swap(self, plan: Plan, outcome: OutcomeEvent) -> tuple[Any, Any, str]:
         """The table, the new rows, and the condition for the rows that they replace."""
-        path = self._target.there()
+        path = self._target.table.there()
         table = table_frame(self._spark, path)
         files = [entry.file for entry in outcome.files]
         return table, prepared_frame(self._spark, table, path, files), condition(table, plan.ranges)

@@ -25,7 +25,7 @@ def summed(
     losses = [
         loss
         for f in finished
-        for loss in target.losses(f.plan.application, f.plan.sequence)
+        for loss in target.history.losses(f.plan.application, f.plan.sequence)
         if loss.plan_hash
     ]
     held = {loss.partition: str(loss) for loss in (found.held if found is not None else ())}
@@ -45,10 +45,10 @@ def summed(
     return RunResult(
         job=job.job,
         application=last.plan.application if last else job.application,
-        sequence=last.plan.sequence if last else target.landed_sequence(job.application),
+        sequence=last.plan.sequence if last else target.identity.landed_sequence(job.application),
         state=state,
         table=job.sink.table,
-        table_version=last.landed.version if last else target.version,
+        table_version=last.landed.version if last else target.table.version,
         ranges=tuple(ranges),
         seconds=0.0,
         rows=sum(file.rows for file in files),

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,51 +26,56 @@ from rangeland.delta.ledger.events import (
     PlanEvent,
     RangeEntry,
 )
-from rangeland.delta.ledger.ledger_table import Ledger
-from rangeland.delta.table_lock import locked
 from rangeland.delta.table_metadata import AddedFile
 from rangeland.errors import Bug, Conflict
-from rangeland.landing.identity_check import LEDGER_PROPERTY, VouchedLedger
-from rangeland.landing.job_history import UnfinishedPlan
+from rangeland.job import Job
+from rangeland.landing.identity_check import LEDGER_PROPERTY, IdentityCheck
+from rangeland.landing.job_history import JobHistory, UnfinishedPlan
 from rangeland.landing.loss_records import given_up, losses_of, seen_losses
+from rangeland.landing.target_ledger import TargetLedger
+from rangeland.landing.target_table import TargetTable
 from rangeland.logs import partition_fields
 from rangeland.model import DataFile, Partition, Receipt, TaskResult
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
-from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
 
 logger = logging.getLogger(__name__)
 
 
-class LandingTarget(VouchedLedger):
+class LandingTarget:
     """See the module docstring."""
+
+    def __init__(self, spark: Any, job: Job) -> None:
+        self._job = job
+        self.table = TargetTable(spark, job)
+        self.ledger = TargetLedger(spark, self.table)
+        self.identity = IdentityCheck(job.application, self.table, self.ledger)
+        self.history = JobHistory(job, self.table, self.ledger, self.identity)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Reads ledger and table again."""
+        self.ledger.refresh()
 
     def open_or_create(self, rows: pa.Schema) -> None:
         """Creates table and ledger if they do not exist. Not a refresh: a plan that was entered
         since the last one still makes ``enter`` return False."""
-        if self.path is None:
-            self._create_in_catalog(rows)
-        path = self.path
-        if path is None:
-            raise Bug(f"the table {self.name} was created and has no location")
-        if self._snapshot is None:
-            self.refuse_strangers()
+        path = self.table.located(rows)
+        if self.table.snapshot is None:
+            self.table.refuse_strangers()
         # Both mostly wait for the JVM and the store, so do them at the same time.
         with ThreadPoolExecutor(2) as both:
-            table = both.submit(self._table, path, rows)
-            ledger = both.submit(self._opened_ledger, path)
-            self._snapshot = table.result()
-            self._ledger = ledger.result()
-        self._name(LEDGER_SUFFIX, self._ledger.path)
-
-    def _opened_ledger(self, path: str) -> Ledger:
-        return self._ledger or Ledger(self.kernel, path).open_or_create()
+            table = both.submit(self.table.open_or_create, path, rows)
+            ledger = both.submit(self.ledger.open_or_create, path)
+            table.result()
+            ledger.result()
+        self.ledger.register()
 
     def enter(self, plan: Plan, unfinished: Sequence[UnfinishedPlan]) -> bool:
         """Enters a plan based on the last ``refresh``. False if another plan came first: then
         refresh and try again."""
-        ledger = self._open_ledger()
+        ledger = self.ledger.opened()
         entry = PlanEvent(
             application=plan.application,
             job=plan.job,
@@ -78,12 +84,12 @@ class LandingTarget(VouchedLedger):
             ranges=tuple(RangeEntry(r) for r in plan.ranges),
             document=json.dumps(plan.to_json()),
             written_at_ms=_now_ms(),
-            table_version=self.version,
-            table_id=self.table_id,
+            table_version=self.table.version,
+            table_id=self.table.table_id,
         )
-        self._add_columns_if_lacking()
+        self.ledger.add_columns_if_lacking()
         left = [(u.plan.application, u.plan.sequence) for u in unfinished]
-        is_entered = ledger.enter(entry, self._entered, left)
+        is_entered = ledger.enter(entry, self.ledger.entered, left)
         result = "Entered plan" if is_entered else "Found another plan entered before plan"
         logger.info("%s %s %d", result, plan.application, plan.sequence)
         return is_entered
@@ -97,7 +103,7 @@ class LandingTarget(VouchedLedger):
     ) -> tuple[OutcomeEvent, bool]:
         """Writes the outcome of a plan, with its losses. Returns the outcome that counts, and
         whether it is this one."""
-        ledger = self._open_ledger()
+        ledger = self.ledger.opened()
         losses = self._with_columns(losses_of(plan, receipts, _now_ms()))
         leaders = {s.partition: str(s.leader) for s in plan.slices if s.leader}
         mine = self._outcome(plan, outcomes, files, receipts, leaders)
@@ -115,7 +121,7 @@ class LandingTarget(VouchedLedger):
 
     def handed_in(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
         """What drivers have read of a plan by now, and its outcome if it has one."""
-        ledger = self._open_ledger()
+        ledger = self.ledger.opened()
         ledger.refresh()
         outcome = ledger.outcome(plan.application, plan.sequence)
         parts = [] if outcome is not None else ledger.parts(plan.application, plan.sequence)
@@ -130,7 +136,7 @@ class LandingTarget(VouchedLedger):
         files: Iterable[FileEntry],
     ) -> bool:
         """Writes a part of a plan, False if another part has that number."""
-        return self._open_ledger().append_part(
+        return self.ledger.opened().append_part(
             PartEvent(
                 application=plan.application,
                 job=plan.job,
@@ -153,7 +159,7 @@ class LandingTarget(VouchedLedger):
         receipts: Mapping[int, Receipt],
     ) -> OutcomeEvent:
         """Writes a new attempt for an outcome whose files are gone; returns the one that counts."""
-        ledger = self._open_ledger()
+        ledger = self.ledger.opened()
         leaders = {entry.range.partition: entry.leader for entry in old.ranges}
         losses = self._with_columns(losses_of(plan, receipts, _now_ms(), old.attempt + 1))
         mine = self._outcome(plan, outcomes, files, receipts, leaders)
@@ -168,7 +174,7 @@ class LandingTarget(VouchedLedger):
     def give_up(self, plan: Plan, losses: Iterable[Loss], attempt: int = 0) -> OutcomeEvent:
         """Writes an outcome that lands nothing, with the losses that caused it. Returns the one
         that counts, which may be another driver's."""
-        ledger = self._open_ledger()
+        ledger = self.ledger.opened()
         entries = self._with_columns(given_up(plan, losses, _now_ms(), attempt))
         mine = replace(self._outcome(plan, (), (), {}, {}), attempt=attempt)
         if ledger.prepare(mine, entries):
@@ -181,58 +187,33 @@ class LandingTarget(VouchedLedger):
     def note(self, sequence: int, seen: Iterable[Loss], seen_at_ms: int | None = None) -> None:
         """Records losses that belong to no outcome, each once, as seen now unless ``seen_at_ms`` is
         given. Does nothing if there is no ledger: a run that is refused writes nothing."""
-        if self._ledger is None:
+        if (ledger := self.ledger.found) is None:
             return
         name, now_ms = (self._job.application, self._job.job, sequence), _now_ms()
         if entries := seen_losses(*name, seen, seen_at_ms or now_ms, now_ms):
-            self._ledger.refresh()
-            self._ledger.record_losses(self._with_columns(entries))
+            ledger.refresh()
+            ledger.record_losses(self._with_columns(entries))
             _log_losses(entries)
 
     def _with_columns(self, losses: list[LossEvent]) -> list[LossEvent]:
         """The same losses, after making sure that the ledger has columns for them."""
         if losses:
-            self._add_columns_if_lacking()
+            self.ledger.add_columns_if_lacking()
         return losses
 
-    def _add_columns_if_lacking(self) -> None:
-        """Ledgers of earlier versions lack the newest columns."""
-        ledger = self._open_ledger()
-        if ledger.columns_to_add():
-            with locked(ledger.path):
-                ledger.refresh()  # another driver may have added them before the lock was free
-                self._add_columns(ledger)
-            ledger.refresh()
-
-    def _add_columns(self, ledger: Ledger) -> None:
-        lacking = ledger.columns_to_add()
-        if not lacking:
-            return
-        try:
-            name = f"delta.{quoted_path(ledger.path)}"
-            self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(lacking)})")
-        except Exception as error:  # Spark raises many classes of Python and Java errors here
-            ledger.refresh()
-            if not ledger.columns_to_add():
-                return  # a driver on another host, which has another lock, was first
-            raise Conflict(
-                f"the ledger {ledger.path} could not be given its new columns",
-                why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
-                do="find out what else alters that table, then run again",
-                columns=[column.split("`")[1] for column in lacking],
-            ) from error
+    def keep(self, outcome: OutcomeEvent) -> table_commit.FilesMissing | None:
+        """Commits an outcome's quarantined batches, before the outcome itself. Idempotent."""
+        return self.table.keep(outcome)
 
     def land(
         self, outcome: OutcomeEvent, since: int | None, dead: Sequence[AddedFile] = ()
     ) -> table_commit.CommittedOutcome | table_commit.FilesMissing:
         """Commits all files of an outcome at once; does nothing if it has landed already. ``dead``
         are files that the table names and its store has lost: the commit removes them."""
-        table = self._snapshot or self.path
-        if table is None:
-            raise Bug(f"an outcome is to be landed in {self.name}, which does not exist")
+        table = self.table.snapshot or self.table.there()
         files: list[DataFile] = [entry.file for entry in outcome.files]
-        where = (self.kernel, table, outcome.application, outcome.sequence)
-        properties = {LEDGER_PROPERTY: self._open_ledger().table_id}
+        where = (self.table.kernel, table, outcome.application, outcome.sequence)
+        properties = {LEDGER_PROPERTY: self.ledger.opened().table_id}
         return table_commit.land(*where, files, since or 0, dead, properties)
 
     def _outcome(
@@ -262,7 +243,7 @@ class LandingTarget(VouchedLedger):
             files=tuple(files),
             written_at_ms=_now_ms(),
             kept=tuple(file for receipt in receipts.values() for file in receipt.kept),
-            table_id=self.table_id,
+            table_id=self.table.table_id,
         )
 
 

@@ -41,7 +41,8 @@ class TargetTable:
         self._job = job
         self.kernel = DeltaKernel(spark)
         self.name = job.sink.table
-        self._snapshot: Snapshot | None = None
+        self.snapshot: Snapshot | None = None
+        """As it was last looked at; None if there is no table yet."""
         self.path = self._locate()
 
     def _locate(self) -> str | None:
@@ -56,42 +57,42 @@ class TargetTable:
 
     def look_again(self) -> None:
         """Loads a new snapshot of the table, and leaves the ledger as it was read."""
-        self._snapshot = self.kernel.load(self.path) if self.path else None
+        self.snapshot = self.kernel.load(self.path) if self.path else None
 
     @property
-    def facts(self) -> TableMetadata | None:
+    def metadata(self) -> TableMetadata | None:
         """None if there is no table yet."""
-        return None if self._snapshot is None else self._snapshot.metadata
+        return None if self.snapshot is None else self.snapshot.metadata
 
     @property
     def table_id(self) -> str | None:
         """Delta's own id of the table; None if there is no table yet."""
-        return None if self._snapshot is None else self._snapshot.table_id
+        return None if self.snapshot is None else self.snapshot.table_id
 
     @property
     def version(self) -> int | None:
-        return None if self._snapshot is None else self._snapshot.version
+        return None if self.snapshot is None else self.snapshot.version
 
     # --- rows --------------------------------------------------------------------------
 
     def layout(self, rows: pa.Schema) -> TableLayout:
         """How these rows are written. Raises TableRefused where they do not fit."""
-        if self._snapshot is None or self._snapshot.is_own:
+        if self.snapshot is None or self.snapshot.is_own:
             # A table that was created here fits, as a test proves.
             return new_table(rows, self._job.sink.partition_by).layout
-        return row_layout(self._snapshot.metadata, rows, self._job.sink.partition_by).layout
+        return row_layout(self.snapshot.metadata, rows, self._job.sink.partition_by).layout
 
     def notes(self, rows: pa.Schema) -> tuple[str, ...]:
         """Warnings about how these rows fit."""
-        facts, partition_by = self.facts, self._job.sink.partition_by
-        found = () if facts is None else row_layout(facts, rows, partition_by).notes
+        metadata, partition_by = self.metadata, self._job.sink.partition_by
+        found = () if metadata is None else row_layout(metadata, rows, partition_by).notes
         store = None if self.path is None else self.kernel.store(self.path)
         single = [store.note] if store and store.kind is StoreKind.SINGLE_DRIVER else []
         return (*found, *single, *self.warnings())
 
     def warnings(self) -> tuple[str, ...]:
         """Warnings about table properties that will cause problems later."""
-        kept = self._snapshot.property(RETENTION_PROPERTY) if self._snapshot else None
+        kept = self.snapshot.property(RETENTION_PROPERTY) if self.snapshot else None
         if kept is None:
             return ()
         return (
@@ -119,16 +120,25 @@ class TargetTable:
                 do="name a new folder in sink.table, or make a Delta table of this one first",
             )
 
-    def _table(self, path: str, rows: pa.Schema) -> Snapshot | None:
-        if self._snapshot is not None:
-            return self._snapshot
+    def located(self, rows: pa.Schema) -> str:
+        """The table's URI, after creating a catalog table that does not exist yet."""
+        if self.path is None:
+            self._create_in_catalog(rows)
+        if self.path is None:
+            raise Bug(f"the table {self.name} was created and has no location")
+        return self.path
+
+    def open_or_create(self, path: str, rows: pa.Schema) -> None:
+        """Creates the table, unless it was there when it was last looked at."""
+        if self.snapshot is not None:
+            return
         made = new_table(rows, self._job.sink.partition_by)
         created = self.kernel.create(path, made.schema_json, made.partition_columns)
         if (
             not created.is_own
         ):  # another driver created it: check that it fits before a plan is entered
             row_layout(created.metadata, rows, self._job.sink.partition_by)
-        return created
+        self.snapshot = created
 
     def _create_in_catalog(self, rows: pa.Schema) -> None:
         from pyspark.sql.types import StructType
@@ -147,7 +157,7 @@ class TargetTable:
                 ) from error
         self.path = self._locate()
 
-    def _name(self, suffix: str, path: str) -> None:
+    def register(self, suffix: str, path: str) -> None:
         """Registers the ledger or quarantine of a catalog table under a name of its own."""
         if self._job.sink.is_catalog_name:
             self._spark.sql(
@@ -159,16 +169,16 @@ class TargetTable:
 
     def transaction_version(self, application: str) -> int:
         """The last sequence of an application in the table's transactions, 0 for none."""
-        if self._snapshot is None:
+        if self.snapshot is None:
             return 0
-        return self._snapshot.transaction_version(application) or 0
+        return self.snapshot.transaction_version(application) or 0
 
     def dead_files(self) -> list[AddedFile]:
         """The files that the table names and its store no longer has. Those that a shallow clone
         shares with another table are not checked."""
-        if self._snapshot is None:
+        if self.snapshot is None:
             return []
-        own = [f for f in self._snapshot.files() if ":/" not in f.path]
+        own = [f for f in self.snapshot.files() if ":/" not in f.path]
         asked = [DataFile(f.path, f.size_bytes, 0, "", f.modified_at_ms) for f in own]
         gone = set(table_commit.missing_files(self.storage(), asked))
         return [f for f in own if f.path in gone]
@@ -210,7 +220,7 @@ class TargetTable:
         if missing := quarantine.missing(outcome):
             return table_commit.FilesMissing(missing)
         quarantine.commit(outcome)
-        self._name(QUARANTINE_SUFFIX, quarantine.path)
+        self.register(QUARANTINE_SUFFIX, quarantine.path)
         return None
 
     def quarantined(self, wanted: Wanted) -> Iterator[QuarantinedBatch]:

@@ -32,7 +32,7 @@ def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:
 def refuse_unseen(spark: Any, target: LandingTarget, entries: Sequence[FileEntry]) -> None:
     """Raises TableRefused for files that the driver cannot see: a path on a local disk is a
     different folder on each host of a cluster."""
-    where = str(target.path)
+    where = str(target.table.path)
     if spark.sparkContext.master.startswith("local") or not TablePath.parse(where).is_local:
         return
     if missing := missing_files(where, [entry.file for entry in entries]):

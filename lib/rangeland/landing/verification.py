@@ -55,7 +55,7 @@ class Verification:
 
 def examine(spark: Any, target: LandingTarget) -> Verification:
     """Reads three columns of the whole table."""
-    landings = target.landings()
+    landings = target.history.landings()
     pieces = in_force(pieces_of(landings))
     path = _path(target)
     by_broker = any(piece.range.partition.broker for piece in pieces)
@@ -70,7 +70,7 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
         len(landings),
         tuple(pieces),
         audit(pieces, found, counted),
-        tuple(f.path for f in target.dead_files()),
+        tuple(f.path for f in target.table.dead_files()),
     )
 
 
@@ -109,7 +109,7 @@ def refuse_cut(target: LandingTarget, ranges: Iterable[Range]) -> None:
     whole, and can only be replaced as a whole."""
     slices = [
         LandedPiece(landed, None)
-        for plan, outcome in target.landings()
+        for plan, outcome in target.history.landings()
         for s in Plan.parse(plan.document).slices
         for whole in (Range(s.partition, s.from_offset, s.until_offset, s.topic_id),)
         for landed in common([whole], coverage_of(entry.range for entry in outcome.ranges))
@@ -139,35 +139,35 @@ def refuse_cut(target: LandingTarget, ranges: Iterable[Range]) -> None:
 def refuse_undone(spark: Any, target: LandingTarget, job: Job, progress: Progress) -> None:
     """Raises Conflict where the table was restored, or all its rows replaced, and rows of the
     job's topics are missing since: the checkpoint is then ahead of the table."""
-    found = target.undone()
+    found = target.history.undone()
     if found is None:
         return
     progress.step(f"rows of {job.sink.table} were removed or replaced: reading its offsets")
     try:
         holes = examine(spark, target).audit.holes
     except TableRefused:  # its rows cannot be read, so the table's history decides
-        target.refuse_undone(found)
+        target.history.refuse_undone(found)
         return
     if any(job.source.reads(hole.partition.topic) for hole in holes):
-        target.refuse_undone(found)
+        target.history.refuse_undone(found)
 
 
 def refuse_unknown_rows(spark: Any, target: LandingTarget, ranges: Iterable[Range]) -> None:
     """Raises Conflict where the table has rows of topics that its ledger does not know: these
     offsets may be among them."""
-    topics = target.may_hold({r.partition.topic for r in ranges})
+    topics = target.identity.may_hold({r.partition.topic for r in ranges})
     if not topics:
         return
     why = f"its ledger has no landing of {', '.join(topics)}"
     try:
         where = f"topic IN ({', '.join(map(literal, topics))})"
-        if not has_rows(spark, table_frame(spark, target.there()), where):
+        if not has_rows(spark, table_frame(spark, target.table.there()), where):
             return
-        if not target.unknown(topics, now=True):
+        if not target.identity.unknown(topics, now=True):
             return  # another driver has just landed them: this plan will not be entered
-        found = f"the table {target.name} has rows of {', '.join(topics)}"
+        found = f"the table {target.table.name} has rows of {', '.join(topics)}"
     except TableRefused as error:
-        found = f"the table {target.name} has rows that may be of {', '.join(topics)}"
+        found = f"the table {target.table.name} has rows that may be of {', '.join(topics)}"
         why += f", and {error.what}"
     raise Conflict(
         found,
@@ -182,7 +182,7 @@ def refuse_unknown_rows(spark: Any, target: LandingTarget, ranges: Iterable[Rang
 def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -> Finding:
     """Which landing an offset came from, and where its row is. Raises UsageError where several
     brokers have that partition."""
-    landed = target.landings()
+    landed = target.history.landings()
     partition = _the_one(landed, partition)
     landings = [pair for pair in landed if _holds(pair[1], partition, offset)]
     path = _path(target)
@@ -204,7 +204,7 @@ def find(spark: Any, target: LandingTarget, partition: Partition, offset: int) -
         whole = entry.counts is not None and entry.counts.landed == entry.range.width
         state = "missing" if whole or entry.gaps is not None else "no-row-or-missing"
     commit = landing_commit(
-        target.kernel, path, plan.application, plan.sequence, plan.table_version or 0
+        target.table.kernel, path, plan.application, plan.sequence, plan.table_version or 0
     )
     return Finding(
         partition,
@@ -264,8 +264,8 @@ def _inside(r: Range, partition: Partition, offset: int) -> bool:
 
 
 def _path(target: LandingTarget) -> str:
-    if target.path is None or target.version is None:
+    if target.table.path is None or target.table.version is None:
         raise TableRefused(
-            f"the table {target.name} does not exist", do="land something in it first"
+            f"the table {target.table.name} does not exist", do="land something in it first"
         )
-    return target.path
+    return target.table.path

@@ -51,9 +51,9 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     """The job's checkpoint compared with the logs as they are now, and its last landings."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    disagreement = target.disagreement()
+    disagreement = target.identity.disagreement()
     try:
-        standing = target.standing(job.application)
+        standing = target.history.standing(job.application)
     except Conflict as error:
         raise disagreement or error from error
     source = job.source
@@ -65,7 +65,7 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     cluster = cluster.knowing(survey)
     group, offsets = _group(job, cluster, tuple(survey.logs), progress)
     owners = {p: m.member_id for m in group.members for p in m.partitions} if group else {}
-    losses = [loss for loss in target.losses() if loss.job == job.job]
+    losses = [loss for loss in target.history.losses() if loss.job == job.job]
     ends = log_ends(cluster, survey.logs)
     partitions = []
     for partition, log in survey.logs.items():
@@ -89,14 +89,16 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
     return Status(
         job=job.job,
         table=job.sink.table,
-        table_version=target.version,
+        table_version=target.table.version,
         sequence=standing.sequence - 1,
         partitions=_with_ages(cluster, partitions, survey),
-        live_plans=tuple(u.plan for u in target.unfinished()),
-        recent=tuple(_landing(entry) for entry in target.history(job.application, RECENT)),
+        live_plans=tuple(u.plan for u in target.history.unfinished()),
+        recent=tuple(
+            _landing(entry) for entry in target.history.newest_outcomes(job.application, RECENT)
+        ),
         group=group,
         losses=tuple(losses[-LOSSES:]),
-        warnings=(*target.warnings(), *([] if disagreement is None else [str(disagreement)])),
+        warnings=(*target.table.warnings(), *([] if disagreement is None else [str(disagreement)])),
     )
 
 
@@ -183,22 +185,22 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
     started = time.monotonic()
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    if target.is_untouched:
+    if target.history.is_untouched:
         spent = time.monotonic() - started
-        nothing = (job.job, job.sink.table, target.version, 0, (), Audit(), ())
+        nothing = (job.job, job.sink.table, target.table.version, 0, (), Audit(), ())
         return VerifyResult(*nothing, seconds=spent)
     progress.step(f"reading the offsets in {job.sink.table}")
     seen = examine(spark, target)
     return VerifyResult(
         job=job.job,
         table=job.sink.table,
-        table_version=target.version,
+        table_version=target.table.version,
         landings=seen.landings,
         pieces=seen.pieces,
         audit=seen.audit,
         missing_files=seen.missing_files,
         seconds=time.monotonic() - started,
-        passed_over=_passed_over(target.standing(job.application)),
+        passed_over=_passed_over(target.history.standing(job.application)),
     )
 
 
@@ -217,7 +219,7 @@ def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Prog
     """Which landing brought an offset, and which file has its row."""
     progress.step(f"reading the state of the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    if target.is_untouched:
+    if target.history.is_untouched:
         return Finding(partition, offset, "not-landed", why="nothing has landed in it yet")
     return find_offset(spark, target, partition, offset)
 
@@ -284,16 +286,16 @@ def _brokers(job: Job) -> str:
 
 def _table(job: Job, spark: Any, progress: Progress) -> str:
     runner = Runner(job, spark, progress)
-    notes = runner.target.notes(runner.rows)
-    if runner.target.facts is None:
-        runner.target.layout(runner.rows)
-        runner.target.refuse_strangers()
-        runner.target.try_store()
+    notes = runner.target.table.notes(runner.rows)
+    if runner.target.table.metadata is None:
+        runner.target.table.layout(runner.rows)
+        runner.target.table.refuse_strangers()
+        runner.target.table.try_store()
         return " ".join([f"{job.sink.table} does not exist yet, and can be created.", *notes])
-    runner.target.layout(runner.rows)
-    runner.target.try_store()
+    runner.target.table.layout(runner.rows)
+    runner.target.table.try_store()
     runner.refuse_disagreement()
-    at = f"{job.sink.table} is at version {runner.target.version}"
+    at = f"{job.sink.table} is at version {runner.target.table.version}"
     return " ".join([f"{at}, accepts these rows, and can be written.", *notes])
 
 

@@ -1,0 +1,92 @@
+"""The ledger beside a job's table, as it was last read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rangeland.delta.ledger.ledger_table import Ledger
+from rangeland.delta.table_lock import locked
+from rangeland.errors import Bug, Conflict
+from rangeland.landing.target_table import TargetTable
+from rangeland.spark.catalog_names import LEDGER_SUFFIX, quoted_path
+
+
+class TargetLedger:
+    """``found`` is None if there is no ledger yet, ``entered`` the number of its newest plan."""
+
+    def __init__(self, spark: Any, table: TargetTable) -> None:
+        self._spark = spark
+        self._table = table
+        self.found: Ledger | None = None
+        self.entered = 0
+
+    def refresh(self) -> None:
+        """Reads ledger and table again. The ledger is read before the table, so that the table's
+        state is never older than the ledger's. An outcome may be prepared and committed between
+        the two reads, or a ledger created and its first plan landed: then both are read
+        again."""
+        seen: set[tuple[str, int]] = set()
+        while True:
+            self.found = self.look()
+            self.entered = 0 if self.found is None else self.found.entered()
+            self._table.look_again()
+            if self.found is None and self._table.version is not None and self.look():
+                continue
+            straddled = self._landed_without_outcome()
+            if straddled <= seen:
+                return
+            seen |= straddled
+
+    def _landed_without_outcome(self) -> set[tuple[str, int]]:
+        """Plans that the table has and for which the ledger had no outcome when it was read."""
+        live = [] if self.found is None else self.found.live()
+        return {
+            (name, last) for name, last in live if self._table.transaction_version(name) >= last
+        }
+
+    def look(self) -> Ledger | None:
+        """The ledger as it is now, without keeping it."""
+        if self._table.path is None:
+            return None
+        ledger = Ledger(self._table.kernel, self._table.path)
+        return ledger if ledger.exists() else None
+
+    def opened(self) -> Ledger:
+        """The ledger, which has to be there."""
+        if self.found is None:
+            raise Bug(f"the ledger of {self._table.name} is not open")
+        return self.found
+
+    def open_or_create(self, path: str) -> None:
+        self.found = self.found or Ledger(self._table.kernel, path).open_or_create()
+
+    def register(self) -> None:
+        """Gives the ledger of a catalog table a name of its own."""
+        self._table.register(LEDGER_SUFFIX, self.opened().path)
+
+    def add_columns_if_lacking(self) -> None:
+        """Ledgers of earlier versions lack the newest columns."""
+        ledger = self.opened()
+        if ledger.columns_to_add():
+            with locked(ledger.path):
+                ledger.refresh()  # another driver may have added them before the lock was free
+                self._add_columns(ledger)
+            ledger.refresh()
+
+    def _add_columns(self, ledger: Ledger) -> None:
+        lacking = ledger.columns_to_add()
+        if not lacking:
+            return
+        try:
+            name = f"delta.{quoted_path(ledger.path)}"
+            self._spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({', '.join(lacking)})")
+        except Exception as error:  # Spark raises many classes of Python and Java errors here
+            ledger.refresh()
+            if not ledger.columns_to_add():
+                return  # a driver on another host, which has another lock, was first
+            raise Conflict(
+                f"the ledger {ledger.path} could not be given its new columns",
+                why=(str(error).strip().splitlines() or [type(error).__name__])[0][:300],
+                do="find out what else alters that table, then run again",
+                columns=[column.split("`")[1] for column in lacking],
+            ) from error
