@@ -25,6 +25,7 @@ import pytest
 import yaml
 from rich.console import Console
 
+from rangeland.cli.command_line import main
 from rangeland.cli.command_output import error_json
 from rangeland.connection import tokens
 from rangeland.connection.cluster_settings import ClusterSettings, SaslSettings, TokenSource
@@ -149,6 +150,10 @@ MISTAKES: dict[str, dict[str, Any]] = {
     ),
     "keys of a table": at(f"s3a://AKIA:{SECRET}@bucket/t"),
     "keys of a table, with a slash": at("s3a://AKIA:" + SECRET + "/more@bucket/t"),
+    "keys of a table, one slash": at(f"s3a:/AKIA:{SECRET}@bucket/t"),
+    "keys of a table, three slashes": at(f"s3a:///AKIA:{SECRET}@bucket/t"),
+    "keys of a table, capitals": at(f"S3A://AKIA:{SECRET}@bucket/t"),
+    "password of a table, one slash": at(f"gs:/me:{SECRET}@bucket/t"),
     "keys of a table, escaped": at(f"s3a://AKIA%3A{SECRET}@bucket/t"),
     "a key of a table": at("s3://" + SECRET.replace("/", "%2F") + "@bucket/t"),
     "password of a table": at(f"hdfs://me:{SECRET}@host/t"),
@@ -176,6 +181,8 @@ def test_a_secret_written_into_a_job_file_is_refused_and_not_repeated(
         "abfss://container@account.dfs.core.windows.net/t",
         "hdfs://name-node:8020/t",
         "hdfs://[::1]:8020/t",
+        "hdfs:/a/t",
+        "hdfs:///a/t",
         "gs://bucket/t",
         "file:///srv/t",
         "/srv/a@b:c/t",
@@ -224,6 +231,26 @@ def test_a_secret_typed_in_a_flag_is_not_repeated(
         load_job(path, [typed])
     assert caught.value.exit_code in (64, 78)
     assert_error_is_silent(caught.value)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["--set", PASSWORD, SECRET],
+        ["--set", PASSWORD, "=", SECRET],
+        [f"{PASSWORD}={SECRET}"],
+        ["--json", SECRET, SECRET],
+    ],
+)
+def test_a_secret_that_is_left_over_on_a_command_line_is_not_repeated(
+    typed: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "o.yaml"
+    path.write_text(yaml.safe_dump(sasl()))
+    assert main(["check", str(path), *typed]) == 64
+    out, err = capfd.readouterr()
+    assert_silent(out + err)
+    assert "unexpected extra argument" in out + err
 
 
 # --- looked up ----------------------------------------------------------------------------

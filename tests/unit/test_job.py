@@ -245,6 +245,8 @@ MISTAKES = [
     (LEAST.replace("  servers: [b1:9092]\n", ""), 2, "source", "servers"),
     (LEAST.replace("lake/orders", "'C:\\lake\\x'"), 5, "sink.table", "not a Windows path"),
     (LEAST.replace("lake/orders", "c:/lake/x"), 5, "sink.table", "not a Windows path"),
+    (LEAST.replace("lake/orders", "FILE:/lake/x"), 5, "sink.table", "in lower case, file:"),
+    (LEAST.replace("lake/orders", "file://h/lake/x"), 5, "sink.table", "without a host"),
     (LEAST.replace("lake/orders", "' '"), 5, "sink.table", "a path, a URI or the name"),
     (LEAST.replace("lake/orders", "https://host/x"), 5, "sink.table", "not https:"),
     (

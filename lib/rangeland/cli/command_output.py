@@ -208,6 +208,9 @@ def usage_error(mistyped: Any) -> UsageError:
     context = getattr(mistyped, "ctx", None)
     command = getattr(context, "command_path", None) or "rangeland"
     message = str(mistyped.format_message()).rstrip(".")
+    if "unexpected extra argument" in message:
+        # It lists them, and `--set source.security.sasl.password hunter2` leaves a password over.
+        message = message.partition(" (")[0] + ", not repeated here"
     return UsageError(message, do=f"See `{command} --help`")
 
 

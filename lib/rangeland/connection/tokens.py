@@ -302,9 +302,9 @@ def _masked(text: str, source: TokenSource) -> str:
 
 
 def _without_query(url: str) -> str:
-    """The query may hold a secret."""
-    shown, query, _ = url.partition("?")
-    return f"{shown}?..." if query else shown
+    """Query and fragment may hold a secret."""
+    shown, mark, _ = url.partition("?") if "?" in url else url.partition("#")
+    return f"{shown.partition('#')[0]}{mark}..." if mark else shown
 
 
 def _why_silent(cause: object) -> str:

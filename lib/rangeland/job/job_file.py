@@ -222,6 +222,10 @@ class Sink(Section):
             raise ValueError("a path without control characters")
         if where.scheme and not where.authority and not where.path.startswith("/"):
             raise ValueError("a path, or a URI with a slash after its scheme")
+        if not table.startswith(where.scheme):
+            raise ValueError(f"a URI whose scheme is in lower case, {where.scheme}:")
+        if where.scheme == "file" and where.authority:
+            raise ValueError("a path, or a file URI without a host, such as file:///lake/orders")
         return without_secrets(table)
 
     @field_validator("transform")

@@ -81,10 +81,11 @@ def parse_secret(value: object) -> object:
 def without_secrets(uri: str) -> str:
     """The URI of a table. Raises ValueError, which does not repeat it, if it contains a key or a
     password, which would appear in plans, in the ledger and in messages."""
-    scheme, is_uri, rest = uri.partition("://")
-    if not is_uri or scheme.lower() == "file":  # Here '?' and '=' are part of a folder's name.
-        return uri
-    authority, _, query = re.split(r"[/#]", rest, maxsplit=1)[0].partition("?")
+    scheme, colon, rest = uri.partition(":")
+    if not colon or "/" in scheme or scheme.lower() == "file":
+        return uri  # Here '?' and '=' are part of a folder's name.
+    # Keys are refused after any number of slashes: one too few or too many is a likely mistake.
+    authority, _, query = re.split(r"[/#]", rest.lstrip("/"), maxsplit=1)[0].partition("?")
     user, at, host = unquote(authority).rpartition("@")
     port = re.sub(r"^\[[^\]]*\]", "", host).partition(":")[2]
     is_bucket = scheme.lower() in ("s3", "s3a", "s3n")
