@@ -1,7 +1,7 @@
-"""Things that tests need and that take long to make: made once, and kept in the user's cache.
+"""What tests need and takes long to make, made once and kept in the user's cache.
 
-A thing is a folder named after what it is made of, so that another version gets another
-one. It is complete or made anew; two processes do not make it twice.
+Each thing is a folder named after what it is made of, so another version gets another folder. A
+folder is complete or is made again, and two processes do not make it twice.
 """
 
 from __future__ import annotations

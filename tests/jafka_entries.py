@@ -1,6 +1,6 @@
-"""Entries of a Jafka log in bytes, well-formed or not, for tests of whoever reads them.
+"""Entries of a Jafka log in bytes, well-formed or not, for tests of their readers.
 
-Written from the format alone, by ``struct``: what it makes is not what the library would.
+Written from the format alone, with ``struct``, and without the library's own code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values that say where they come from, for topics whose judge is whoever has written."""
+"""Values that name their topic and number, so that a test knows what it wrote."""
 
 from __future__ import annotations
 

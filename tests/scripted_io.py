@@ -1,7 +1,7 @@
-"""An edge whose answers are written down before: what is asked must come in that order.
+"""A ``GroupIO`` with scripted answers: requests must come in that order.
 
-The clock stands still but for pauses. Answers are messages, errors to raise, or functions of
-the request; each stands beside the kind of request that it answers.
+The clock advances only during pauses. An answer is a message, an error to raise, or a function
+of the request; each is listed with the kind of request that it answers.
 """
 
 from __future__ import annotations

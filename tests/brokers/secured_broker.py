@@ -1,8 +1,8 @@
-"""A Kafka broker with a listener for every way of being guarded, and what it takes to enter.
+"""A Kafka broker with a listener for every kind of security, and the settings to log in to each.
 
-One broker process serves all: plain for the tests' own writing (and everything is allowed
-there), TLS with good and bad certificates, SASL with every mechanism, and one listener that
-wants to be told again every two seconds who is there.
+One broker process serves all: a plain listener for the tests' own writing, TLS with good and bad
+certificates, SASL with every mechanism, and one listener that requires a new login every two
+seconds.
 """
 
 from __future__ import annotations

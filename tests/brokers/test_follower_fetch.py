@@ -1,5 +1,6 @@
-"""A replica in the reader's own rack is read in place of its leader, and given up at once
-when it is no good."""
+"""A replica in the reader's own rack is read instead of its leader, and left at once if it
+fails.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Logs that were cut short by an unclean election, or made anew, on real brokers, old and new:
-what was landed and is gone is named in offsets, also when the log has grown past it."""
+"""Logs cut short by an unclean election, and topics created again, on real brokers, old and new.
+
+Landed records that are gone are reported by offset, even if the log has grown past them.
+"""
 
 from __future__ import annotations
 

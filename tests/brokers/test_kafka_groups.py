@@ -1,4 +1,4 @@
-"""Groups at real coordinators, old and new, alone and beside somebody else's consumer.
+"""InMemoryGroups at real coordinators, old and new, alone and beside somebody else's consumer.
 
 A member of these tests is a driver: an edge, a home and a place of its own. Drivers beat and
 rejoin in threads, since a join is answered only when all members have joined.

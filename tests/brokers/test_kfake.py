@@ -1,4 +1,4 @@
-"""Another maker's brokers in trouble: leaders that move all the time, fetches that fail."""
+"""Another vendor's brokers under faults: leaders that move constantly, fetches that fail."""
 
 from __future__ import annotations
 

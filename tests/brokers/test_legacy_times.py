@@ -1,6 +1,6 @@
-"""A log that was upgraded in place: times are found behind segments that have none.
+"""A log that was upgraded in place: times are found after segments whose format has none.
 
-The broker alone finds nothing there, and says so without a word of doubt.
+The broker alone finds nothing there, and reports no problem.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The same reading from brokers of seven ages, with all codecs that each of them knows.
+"""The same reading from seven broker versions, with all codecs that each of them knows.
 
-Whoever writes is not us: librdkafka, and the console producer that came with the broker. What
-was written is known, and librdkafka reads it back as a second judge.
+The writers are librdkafka and the broker's own console producer, so what was written is known;
+librdkafka also reads it back for comparison.
 """
 
 from __future__ import annotations

@@ -18,14 +18,14 @@ from rangeland.testing import jafka_clients, rocketmq_clients
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
-from rangeland.testing.proxy import CALM, Proxy, Trouble
+from rangeland.testing.proxy import CALM, Faults, Proxy
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.untrusted import parse_address
 from tests.brokers.surveys import look, slices_of
 
 pytestmark = pytest.mark.brokers
 
-EVERYTHING = Trouble(
+EVERYTHING = Faults(
     7, refused=0.1, cut=0.1, delayed=0.1, delay_s=0.05, failed=0.3, bytes_per_second=2_000_000
 )
 SMALL = FetchLimits(
@@ -106,7 +106,7 @@ def test_an_error_that_never_passes_is_reported_as_unreachable(
     kafka_proxy.make(CALM)
     settings = settings_of("kafka", list(kafka_proxy.addresses))
     slices = slices_of(look(settings, topics=(topic,)))
-    kafka_proxy.make(Trouble(1, failed=1.0, codes=(code,)))
+    kafka_proxy.make(Faults(1, failed=1.0, codes=(code,)))
     impatient = replace(SMALL, no_progress_ms=700)
     with pytest.raises(Unreachable, match="got no further than offset 0"):
         list(read_slices(slices, settings, impatient))
@@ -119,8 +119,8 @@ def test_a_listener_that_closes_every_connection_is_unreachable(
     """Whether it closes before it says anything, or inside its answers."""
     create_topic(kafka.bootstrap, topic)
     settings = replace(settings_of("kafka", list(kafka_proxy.addresses)), survey_ms=1_000)
-    for trouble in (Trouble(1, refused=1.0), Trouble(1, cut=1.0)):
-        kafka_proxy.make(trouble)
+    for faults in (Faults(1, refused=1.0), Faults(1, cut=1.0)):
+        kafka_proxy.make(faults)
         with pytest.raises(Unreachable) as caught:
             look(settings, topics=(topic,))
         assert caught.value.exit_code == 75
@@ -138,7 +138,7 @@ def test_rocketmq_is_read_to_the_end_through_trouble(topic: str) -> None:
     with RocketmqCluster() as cluster, Proxy("rocketmq", cluster.servers) as proxy:
         cluster.create_topic(topic, 2)
         address = cluster.address("broker-a")
-        count = 1_000  # a pull brings 32 at most, so that each of these is a request in trouble
+        count = 1_000  # a pull brings 32 at most, so that each of these is a request in faults
         for queue in range(2):
             rocketmq_clients.produce(address, topic, values_of(count)[queue::2], queue)
         read_in_trouble(proxy, settings_of("rocketmq", list(proxy.addresses)), topic, count)

@@ -1,4 +1,4 @@
-"""Groups at real masters: drivers among themselves, and beside upstream's own consumer.
+"""InMemoryGroups at real masters: drivers among themselves, and beside upstream's own consumer.
 
 A member of these tests is a driver: an edge, a home and a place of its own. Locks end soon
 here (``LOCK_S``), so that what a dead driver left can be waited for, and yet not so soon that

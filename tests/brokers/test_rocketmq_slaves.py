@@ -1,4 +1,4 @@
-"""A master that would rather have its slave read, and a slave that is behind its master."""
+"""A master that suggests its slave for reading, and a slave that lags behind its master."""
 
 from __future__ import annotations
 

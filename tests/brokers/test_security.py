@@ -1,7 +1,9 @@
-"""Brokers that are guarded: every way in, and every mistake at the door told for what it is.
+"""Brokers with TLS and SASL: every way to log in, and every misconfiguration reported as what it
+is.
 
-One broker with a listener for each; real certificates, real SASL. A mistake must be told
-within seconds, with its own sentence, the field that mends it, and its exit code.
+One broker with a listener for each case; real certificates, real SASL. A mistake must be
+reported within seconds, with a message of its own, the field that corrects it, and its exit
+code.
 """
 
 from __future__ import annotations

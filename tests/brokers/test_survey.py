@@ -1,4 +1,4 @@
-"""One look at a real cluster: what it finds, what it costs, and what it says when it fails."""
+"""A survey of a real cluster: what it finds, how many requests it makes, and how it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's quota and the job's own rate, kept to on a real broker."""
+"""A quota of a real broker, and the job's own byte rate, are observed."""
 
 from __future__ import annotations
 

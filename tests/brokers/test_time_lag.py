@@ -1,4 +1,4 @@
-"""How old a log's next record is, as its own timestamp says."""
+"""The age of a log's next record, by its own timestamp."""
 
 from __future__ import annotations
 

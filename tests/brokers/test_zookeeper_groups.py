@@ -1,4 +1,4 @@
-"""Groups in a real ZooKeeper: claims, takeovers, fences, and a server that goes away.
+"""InMemoryGroups in a real ZooKeeper: claims, takeovers, fences, and a server that goes away.
 
 Each test has a chroot of its own, which is also how chroots are seen to be respected.
 """

@@ -14,7 +14,7 @@ import pytest
 
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.processes import remove_directory, temporary_directory
-from tests.chaos.drivers import Driver, Living, living_drivers
+from tests.chaos.drivers import Driver, StartDrivers, living_drivers
 from tests.spark_sessions import open_session
 
 HERE = Path(__file__).parent
@@ -70,10 +70,10 @@ def start(folder: Path) -> Iterator[Start]:
 
 
 @pytest.fixture(scope="session")
-def living() -> Iterator[Living]:
+def start_drivers() -> Iterator[StartDrivers]:
     """Drivers that all modules share, as many as a test asks for."""
-    with living_drivers() as living:
-        yield living
+    with living_drivers() as start_drivers:
+        yield start_drivers
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
-"""A driver as a process of its own, made to be killed: one Spark session, many runs.
+"""A driver in a process of its own, which tests kill: one Spark session, many runs.
 
-It is told what to do through files in a folder, so that it can be watched and ended at any
-moment: ``N.task`` names a job file, a command and what is to happen at which moment; it
-answers with ``N.at-MOMENT`` when it gets there, waits for ``N.go-MOMENT`` where it is to
-pause, and writes ``N.result``. See ``drivers`` for the other side.
+Tests control it through files in a folder, so that they can watch and kill it at any moment:
+``N.task`` names a job file, a command and what is to happen at which moment. The driver writes
+``N.at-MOMENT`` when it gets there, waits for ``N.go-MOMENT`` if it is to pause there, and writes
+``N.result``. ``drivers`` is the other side.
 
 A kill is SIGKILL to this process, by itself: no handler, no ``finally``, no flush.
 """

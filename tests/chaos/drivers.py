@@ -148,20 +148,20 @@ class Driver(Closing):
             time.sleep(0.05)
 
 
-Living = Callable[[int], list[Driver]]
+StartDrivers = Callable[[int], list[Driver]]
 """So many drivers that are ready and idle. One that was killed, or that a failed test has left in
 the middle of its task, is replaced for whoever asks next."""
 
 
 @contextmanager
-def living_drivers() -> Iterator[Living]:
+def living_drivers() -> Iterator[StartDrivers]:
     """All that were started are ended when it ends."""
     with ExitStack() as stack:
         folder = temporary_directory("rangeland-drivers-")
         stack.callback(remove_directory, folder)
         drivers: list[Driver] = []
 
-        def living(count: int) -> list[Driver]:
+        def start_drivers(count: int) -> list[Driver]:
             for driver in drivers:
                 if not driver.is_idle:
                     driver.process.kill()
@@ -173,4 +173,4 @@ def living_drivers() -> Iterator[Living]:
                 driver.wait_until_ready()
             return alive[:count]
 
-        yield living
+        yield start_drivers

@@ -18,7 +18,7 @@ from rangeland.queries.job_status import status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.driver import PLANNED, PREPARED, READING
-from tests.chaos.drivers import Living
+from tests.chaos.drivers import StartDrivers
 from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 
 PARTITIONS, COUNT, MORE = 4, 3_000, 50
@@ -62,14 +62,14 @@ def judge_all(spark: Any, job: Path, ends: Ends) -> None:
 
 @pytest.mark.slow
 def test_two_drivers_split_the_partitions_of_a_plan(
-    living: Living,
+    start_drivers: StartDrivers,
     kafka: KafkaCluster,
     topic: str,
     folder: Path,
     spark: Any,
 ) -> None:
     job = a_job(kafka, topic, folder)
-    one, other = living(2)
+    one, other = start_drivers(2)
     one.give(job, **{PLANNED: "pause"})
     one.wait_at(PLANNED)
     other.give(job, **{PLANNED: "pause"})
@@ -94,14 +94,14 @@ def test_two_drivers_split_the_partitions_of_a_plan(
 
 
 def test_what_a_killed_driver_held_is_read_by_the_other(
-    living: Living,
+    start_drivers: StartDrivers,
     kafka: KafkaCluster,
     topic: str,
     folder: Path,
     spark: Any,
 ) -> None:
     job = a_job(kafka, topic, folder)
-    victim, other = living(2)
+    victim, other = start_drivers(2)
     victim.give(job, **{PLANNED: "pause", READING: "kill"})
     victim.wait_at(PLANNED)
     other.give(job, **{PLANNED: "pause"})
@@ -116,12 +116,12 @@ def test_what_a_killed_driver_held_is_read_by_the_other(
 
 @pytest.mark.slow
 def test_a_home_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
-    living: Living, topic: str, folder: Path, spark: Any
+    start_drivers: StartDrivers, topic: str, folder: Path, spark: Any
 ) -> None:
     with KafkaCluster() as broker:
         job = a_job(broker, topic, folder, MORE)
         ends: Ends = dict.fromkeys(range(PARTITIONS), MORE)
-        (driver,) = living(1)
+        (driver,) = start_drivers(1)
         driver.give(job, **{PREPARED: "pause"})
         driver.wait_at(PREPARED)
         broker.kill(1)

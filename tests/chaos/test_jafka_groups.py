@@ -18,7 +18,7 @@ from rangeland.model import Partition
 from rangeland.testing.jafka import JafkaCluster
 from rangeland.testing.zookeeper import ZooKeeperServer
 from tests.chaos.driver import PLANNED, PREPARED, READING
-from tests.chaos.drivers import Living
+from tests.chaos.drivers import StartDrivers
 from tests.record_values import values_of
 from tests.spark.jafka_landings import Written, landed_rows
 
@@ -109,10 +109,10 @@ def wait_for_owner(job: Path, driver_count: int) -> None:
 
 @pytest.mark.slow
 def test_what_a_killed_driver_held_is_read_by_the_other(
-    living: Living, written: Written, folder: Path, spark: Any
+    start_drivers: StartDrivers, written: Written, folder: Path, spark: Any
 ) -> None:
     job = write_job(written, folder)
-    victim, other = living(2)
+    victim, other = start_drivers(2)
     victim.give(job, **{PLANNED: "pause", READING: "kill"})
     victim.wait_at(PLANNED)
     other.give(job, **{PLANNED: "pause"})
@@ -129,10 +129,10 @@ def test_what_a_killed_driver_held_is_read_by_the_other(
 
 @pytest.mark.slow
 def test_a_driver_that_slept_through_its_session_moves_nothing_back(
-    living: Living, written: Written, folder: Path, spark: Any
+    start_drivers: StartDrivers, written: Written, folder: Path, spark: Any
 ) -> None:
     job = write_job(written, folder)
-    sleeper, other = living(2)
+    sleeper, other = start_drivers(2)
     sleeper.give(job, **{PLANNED: "pause"})
     sleeper.wait_at(PLANNED)
     sleeper.process.pause()
@@ -154,10 +154,14 @@ def test_a_driver_that_slept_through_its_session_moves_nothing_back(
 
 @pytest.mark.slow
 def test_a_zookeeper_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
-    living: Living, written: Written, zookeeper: ZooKeeperServer, folder: Path, spark: Any
+    start_drivers: StartDrivers,
+    written: Written,
+    zookeeper: ZooKeeperServer,
+    folder: Path,
+    spark: Any,
 ) -> None:
     job = write_job(written, folder)
-    (driver,) = living(1)
+    (driver,) = start_drivers(1)
     driver.give(job, **{PREPARED: "pause"})
     driver.wait_at(PREPARED)
     zookeeper.kill()

@@ -17,7 +17,7 @@ from rangeland.progress import NoProgress
 from rangeland.queries import job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
-from rangeland.testing.proxy import Proxy, Trouble
+from rangeland.testing.proxy import Faults, Proxy
 from tests.brokers.kfake.cluster import FakeCluster
 from tests.chaos.invariants import add_records, judge, judge_ledger, write_job
 
@@ -52,10 +52,10 @@ def test_a_run_outlives_a_network_that_cuts_delays_and_slows_down(
     create_topic(kafka.bootstrap, topic, PARTITIONS)
     add_records(kafka.bootstrap, topic, PARTITIONS, COUNT)
     with Proxy("kafka", kafka.bootstrap) as proxy:
-        proxy.make(Trouble(seed, refused=0.05, cut=0.08, delayed=0.1, failed=0.3))
+        proxy.make(Faults(seed, refused=0.05, cut=0.08, delayed=0.1, failed=0.3))
         job = land_twice(proxy.addresses, topic, folder, spark)
         assert min(proxy.done["cut"], proxy.done["failed"]) > 0, proxy.done
-        proxy.make(Trouble(0))
+        proxy.make(Faults(0))
         seen = job_status.status(job, spark, NoProgress()).partitions
     assert [(p.checkpoint, p.group_offset) for p in seen] == [(COUNT, COUNT)] * PARTITIONS
 

@@ -1,4 +1,6 @@
-"""A driver is killed around the quarantine; what was kept aside is there once, and no row twice."""
+"""A driver is killed while it quarantines: bytes are in quarantine once, and no row is there
+twice.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 from rangeland.testing.rocketmq import RocketmqCluster
 from tests.chaos.driver import PLANNED, READING
-from tests.chaos.drivers import Living
+from tests.chaos.drivers import StartDrivers
 from tests.chaos.rocketmq_drivers import offsets, wait_for_drivers, write_job
 from tests.spark.rocketmq_landings import Written, landed_rows
 
@@ -40,10 +40,10 @@ def judge(spark: Any, job: Path, written: Written) -> None:
 
 @pytest.mark.slow
 def test_what_a_killed_driver_held_is_read_by_the_other(
-    living: Living, written: Written, folder: Path, spark: Any
+    start_drivers: StartDrivers, written: Written, folder: Path, spark: Any
 ) -> None:
     job = write_job(written, folder)
-    victim, other = living(2)
+    victim, other = start_drivers(2)
     victim.give(job, **{PLANNED: "pause", READING: "kill"})
     victim.wait_at(PLANNED)
     other.give(job, **{PLANNED: "pause"})
@@ -59,10 +59,10 @@ def test_what_a_killed_driver_held_is_read_by_the_other(
 
 @pytest.mark.slow
 def test_a_driver_that_dies_is_replaced_and_the_newcomer_gets_a_share(
-    living: Living, written: Written, folder: Path, spark: Any
+    start_drivers: StartDrivers, written: Written, folder: Path, spark: Any
 ) -> None:
     job = write_job(written, folder)
-    victim, staying, newcomer = living(3)
+    victim, staying, newcomer = start_drivers(3)
     victim.give(job, **{PLANNED: "pause", READING: "kill"})
     victim.wait_at(PLANNED)
     staying.give(job, **{PLANNED: "pause"})
@@ -84,7 +84,7 @@ def test_a_driver_that_dies_is_replaced_and_the_newcomer_gets_a_share(
 
 @pytest.mark.slow
 def test_a_driver_that_slept_through_its_locks_moves_nothing_back(
-    living: Living, topic: str, folder: Path, spark: Any
+    start_drivers: StartDrivers, topic: str, folder: Path, spark: Any
 ) -> None:
     """Brokers drop a member that is silent for two minutes; here after seconds."""
     locks = ("-Drocketmq.broker.rebalance.lockMaxLiveTime=5000",)
@@ -93,7 +93,7 @@ def test_a_driver_that_slept_through_its_locks_moves_nothing_back(
         written = Written(cluster, topic, 4)
         written.fill("first", COUNT)
         job = write_job(written, folder)
-        sleeper, other = living(2)
+        sleeper, other = start_drivers(2)
         sleeper.give(job, **{PLANNED: "pause"})
         sleeper.wait_at(PLANNED)
         sleeper.process.pause()

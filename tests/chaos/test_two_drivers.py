@@ -14,7 +14,7 @@ import pytest
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic
 from tests.chaos.driver import ENTERING, PLANNED, PREPARED, WRITTEN
-from tests.chaos.drivers import Driver, Living
+from tests.chaos.drivers import Driver, StartDrivers
 from tests.chaos.invariants import add_records, judge, judge_ledger, landings, write_job
 
 PARTITIONS, COUNT, MORE = 3, 3_000, 50
@@ -22,8 +22,8 @@ Pair = tuple[Driver, Driver]
 
 
 @pytest.fixture(scope="module")
-def pair(living: Living) -> Pair:
-    one, other = living(2)
+def pair(start_drivers: StartDrivers) -> Pair:
+    one, other = start_drivers(2)
     return one, other
 
 

@@ -1,4 +1,4 @@
-"""A cluster that cannot do the work is told apart, in words, and nothing is in the table."""
+"""A cluster that cannot do the work is reported, with the cause, and nothing is in the table."""
 
 from __future__ import annotations
 

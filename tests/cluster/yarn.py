@@ -1,7 +1,6 @@
 """A real YARN on this machine, in one JVM: a resource manager and a node that runs containers.
 
-What is submitted to it runs in processes of their own, in folders of their own, with nothing
-of the environment of whoever submits.
+Containers run in processes and folders of their own, without the environment of the submitter.
 """
 
 from __future__ import annotations

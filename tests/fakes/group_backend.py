@@ -1,8 +1,9 @@
-"""A group's home in memory, with what real ones do: generations, rebalances that wait for
-members, sessions that end, fencing. One ``Groups`` is the server; each driver has a client.
+"""A group backend in memory that behaves like real ones: generations, rebalances that wait for
+members, session timeouts, fencing. One ``InMemoryGroups`` is the server; each driver has a
+client.
 
-Time is the real clock, in short spans. A client can be cut off (it and the server do not
-hear each other any more, as when its process is killed), and the server can be down.
+Time is the real clock, in short spans. A client can be cut off (it and the server no longer hear
+each other, as when its process is killed), and the server can be down.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class _Group:
     offsets: dict[Partition, int] = field(default_factory=dict)
 
 
-class Groups:
+class InMemoryGroups:
     """The server. ``log`` has what happened, in order, for tests to read."""
 
     def __init__(self) -> None:
@@ -111,10 +112,10 @@ class Groups:
         self.changed.notify_all()
 
 
-class FakeHome:
+class InMemoryGroupBackend:
     """One driver's way to the server. ``cut`` it off as a killed process would be."""
 
-    def __init__(self, groups: Groups, client: str) -> None:
+    def __init__(self, groups: InMemoryGroups, client: str) -> None:
         self.groups = groups
         self.client = client
         self.is_cut = False
@@ -187,7 +188,7 @@ class FakeHome:
 class FakeMembership:
     """One place. Its name begins with its client's, so that tests know who is first."""
 
-    def __init__(self, home: FakeHome, joining: JoinRequest) -> None:
+    def __init__(self, home: InMemoryGroupBackend, joining: JoinRequest) -> None:
         self.home = home
         self.joining = joining
         self.member_id = f"{home.client}-{home.groups.number()}"

@@ -1,4 +1,6 @@
-"""What every assignment must be, whoever is in the group, and what any bytes of it are."""
+"""What holds for every assignment, whoever the members are; any bytes are an assignment or an
+error.
+"""
 
 from __future__ import annotations
 

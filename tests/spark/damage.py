@@ -1,7 +1,8 @@
-"""Real logs with damage in them, and what the ledger says of it.
+"""Damages real logs, and reads what the ledger records about it.
 
-A byte of a batch is flipped in the broker's own file and flipped back, so what the broker
-serves is damaged and whole again without its knowing."""
+A byte of a batch is flipped in the broker's own file and flipped back, so the broker serves
+damaged and then intact bytes without noticing.
+"""
 
 from __future__ import annotations
 

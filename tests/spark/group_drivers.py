@@ -19,7 +19,7 @@ from rangeland.planning.plan import Plan
 from rangeland.progress import NoProgress
 from rangeland.results import RunResult
 from rangeland.run import run
-from tests.fakes.group_backend import FakeHome, Groups
+from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 
 PATIENCE_S = 90
 PLANNED, READING, HANDING_IN = "planned", "reading", "handing in"
@@ -37,7 +37,7 @@ class Driver(NoProgress):
         self, name: str, job: Job, spark: Any, at: Mapping[str, Callable[[], None]] | None = None
     ) -> None:
         self.name = name
-        self.home: FakeHome | None = None
+        self.home: InMemoryGroupBackend | None = None
         self.result: RunResult | None = None
         self.error: BaseException | None = None
         self.told: list[str] = []
@@ -130,16 +130,16 @@ class Homes:
     """Stands in for ``open_backend``: each driver has a home of its own, named after it."""
 
     def __init__(self) -> None:
-        self.groups = Groups()
+        self.groups = InMemoryGroups()
         self.drivers: dict[str, Driver] = {}
 
     def driver(self, name: str, job: Job, spark: Any) -> Driver:
         self.drivers[name] = Driver(name, job, spark)
         return self.drivers[name]
 
-    def open(self, job: Job, settings: ClusterSettings) -> FakeHome:
+    def open(self, job: Job, settings: ClusterSettings) -> InMemoryGroupBackend:
         name = threading.current_thread().name
-        home = FakeHome(self.groups, name)
+        home = InMemoryGroupBackend(self.groups, name)
         if name in self.drivers:
             self.drivers[name].home = home
         return home

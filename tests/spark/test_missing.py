@@ -1,6 +1,7 @@
-"""Whole runs over logs whose offsets are not to be had, of one real broker: remote storage that
-is slow, a segment that is gone from the disk, a log cut short under a plan. What nobody vouches
-for is never called compacted."""
+"""Whole runs over logs with unavailable offsets, on one real broker: slow remote storage, a
+segment deleted from the disk, a log cut short under a plan. Nothing is called compacted without
+evidence.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A run with a beginning of its own: the checkpoint goes there, and what it passes over is told
-by the plan, the run, the status and verify, until a backfill lands it."""
+"""A run with a ``--from`` of its own moves the checkpoint there. ``plan``, ``run``, ``status``
+and ``verify`` report what it passes over, until a backfill lands it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Policies against a real log with damage in it: skipped, held, kept aside, landed later.
+"""Policies on a real log with damage: skip, hold, quarantine, and landing it later.
 
-A byte of a batch is flipped in the broker's own file and flipped back, so what the broker
-serves is damaged and whole again without its knowing. The table, the ledger and the
-quarantine are judged by Spark's own reader."""
+A byte of a batch is flipped in the broker's own file and flipped back, so the broker serves
+damaged and then intact bytes without noticing. Spark's own reader checks table, ledger and
+quarantine.
+"""
 
 from __future__ import annotations
 

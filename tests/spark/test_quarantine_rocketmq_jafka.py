@@ -1,7 +1,8 @@
-"""Damage in the logs of RocketMQ and Jafka, in whole runs: held where it is, kept aside with the
-rest landed, and landed from what was kept once that is mended.
+"""Damage in the logs of RocketMQ and Jafka, in whole runs: held, quarantined while the rest
+lands, and landed from quarantine once it is repaired.
 
-A byte is flipped in the broker's own file, so what it serves is damaged without its knowing."""
+A byte is flipped in the broker's own file, so it serves damaged bytes without noticing.
+"""
 
 from __future__ import annotations
 

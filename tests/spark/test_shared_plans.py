@@ -21,7 +21,7 @@ from rangeland.queries import job_status
 from rangeland.run import backfill, run
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
-from tests.fakes.group_backend import FakeHome
+from tests.fakes.group_backend import InMemoryGroupBackend
 from tests.spark.group_drivers import (
     HANDING_IN,
     PLANNED,
@@ -250,7 +250,7 @@ def test_a_member_that_never_reads_is_not_waited_for_without_end(
     monkeypatch.setattr(shared_plan, "STALLED_SECONDS", 2.0)
     topic = job.source.topics[0]
     partitions = tuple(Partition(topic, n) for n in range(4))
-    idle = FakeHome(homes.groups, "z")
+    idle = InMemoryGroupBackend(homes.groups, "z")
     session_ms = GROUP["session_ms"]
     joining = JoinRequest("g", job.job, partitions, session_ms=session_ms, rebalance_ms=20_000)
     keeper = HeartbeatThread(idle.join(joining), session_ms)

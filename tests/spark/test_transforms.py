@@ -1,5 +1,6 @@
-"""Transforms that fail, against a real broker and a real Spark: the author is told which exception,
-which line and which records; nothing is landed until the transform is corrected, and then all."""
+"""Transforms that fail, with a real broker and a real Spark. The error names the exception, the
+line and the records; nothing is landed until the transform is corrected, and then everything.
+"""
 
 from __future__ import annotations
 

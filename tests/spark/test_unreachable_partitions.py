@@ -1,5 +1,6 @@
-"""Partitions that nobody serves for a while, where a policy holds them back: the others land,
-and what was held is landed later, from where it would have begun."""
+"""Partitions without a broker for a while, held by the policy: the others land, and the held
+partitions land later, from where they stopped.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A topic that was landed and is gone is a loss, and its policy decides; one that never was is
-a mistake in the job file."""
+"""A topic that was landed and has vanished is a loss, and its policy decides; one that never
+existed is a mistake in the job file.
+"""
 
 from __future__ import annotations
 

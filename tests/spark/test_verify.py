@@ -1,5 +1,6 @@
-"""The table against the ledger, after others have been at it: what is missing is found to
-the offset, landed again, and nothing is there twice."""
+"""The table compared with the ledger after changes by others: missing offsets are found exactly
+and landed again, and nothing is there twice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of a path is taken apart as Hadoop does it, and spelled for whoever asks."""
+"""Paths are split as Hadoop splits them, and written as Hadoop, Spark or Arrow expects them."""
 
 from __future__ import annotations
 

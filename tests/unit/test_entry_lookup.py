@@ -1,4 +1,4 @@
-"""Where entries begin, told by a pretended broker that has a log in bytes."""
+"""Where entries begin, asked of a fake broker that has a log in bytes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The leader epoch of a log whose broker tells none is read from its last batch, and known
-to be: it may be older than the leader."""
+"""The leader epoch of a log whose broker reports none is read from its last batch. It may be
+older than the leader's, and the result says so.
+"""
 
 from __future__ import annotations
 

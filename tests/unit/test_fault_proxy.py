@@ -18,7 +18,7 @@ from rangeland.testing.conversations import (
     KafkaConversation,
     RocketmqConversation,
 )
-from rangeland.testing.proxy import CALM, Proxy, Trouble
+from rangeland.testing.proxy import CALM, Faults, Proxy
 from rangeland.untrusted import parse_address
 from rangeland.wire.encoding import encode
 from tests.unit.test_connection import (
@@ -115,12 +115,12 @@ def ask(proxy: Proxy) -> object:
 def test_what_is_not_troubled_comes_through_and_what_is_does_not() -> None:
     with peer(young(answers_metadata)) as broker, Proxy("kafka", [str(broker)]) as proxy:
         assert ask(proxy) == NO_TOPICS
-        for trouble in (Trouble(1, refused=1.0), Trouble(1, cut=1.0)):
-            proxy.make(trouble)
+        for faults in (Faults(1, refused=1.0), Faults(1, cut=1.0)):
+            proxy.make(faults)
             with pytest.raises(Unreachable):
                 ask(proxy)
         assert proxy.done["cut"] > 0
-        proxy.make(Trouble(1, delayed=1.0, delay_s=0.01, bytes_per_second=1_000))
+        proxy.make(Faults(1, delayed=1.0, delay_s=0.01, bytes_per_second=1_000))
         assert ask(proxy) == NO_TOPICS
         assert proxy.done["slowed"] > 1
         assert proxy.done["delayed"] > 1

@@ -1,4 +1,4 @@
-"""Offsets that a transform made no row of."""
+"""Offsets for which a transform returned no row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log is known by one batch of it, whatever is written behind that, in each dialect."""
+"""A log is recognised by one of its batches, whatever is written after it, in each dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A driver keeps its place in a group, gives it up where it must, and knows when it is gone."""
+"""A driver stays in its group, leaves it when it must, and notices when it has lost its
+membership.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from rangeland.errors import Unreachable
 from rangeland.groups.backend import Fenced, JoinRequest
 from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.model import Partition
-from tests.fakes.group_backend import FakeHome, Groups
+from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 
 PARTITIONS = tuple(Partition("t", n) for n in range(4))
 ALL = frozenset(PARTITIONS)
@@ -31,12 +33,12 @@ class Drivers:
     """Keepers on one server; closed at the end of a test."""
 
     def __init__(self) -> None:
-        self.groups = Groups()
-        self.homes: dict[str, FakeHome] = {}
+        self.groups = InMemoryGroups()
+        self.homes: dict[str, InMemoryGroupBackend] = {}
         self.keepers: list[HeartbeatThread] = []
 
     def join(self, name: str) -> HeartbeatThread:
-        home = self.homes[name] = FakeHome(self.groups, name)
+        home = self.homes[name] = InMemoryGroupBackend(self.groups, name)
         joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
         keeper = HeartbeatThread(home.join(joining), SESSION_MS)
         self.keepers.append(keeper)

@@ -1,4 +1,4 @@
-"""What tells that a landing is in its table, and what takes all rows out of one."""
+"""What proves that a landing is in its table, and which commits remove all rows of one."""
 
 from __future__ import annotations
 

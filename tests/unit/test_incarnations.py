@@ -1,4 +1,4 @@
-"""Whether a log still is the one that was landed, by ids and by leader epochs."""
+"""Whether a log still is the one that was landed, by topic ids and leader epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a group lives: its coordinator is found and found again, its offsets, who is there."""
+"""Kafka's groups: the coordinator is found and found again; offsets and members are read."""
 
 from __future__ import annotations
 

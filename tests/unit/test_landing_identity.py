@@ -1,4 +1,4 @@
-"""Which landings were asked for the same: clusters by id or address, isolation, tags."""
+"""Which landings count as the same request: clusters by id or address, isolation, tags."""
 
 from __future__ import annotations
 

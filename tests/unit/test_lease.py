@@ -1,4 +1,4 @@
-"""A run's place in a group: who reads what, and which offsets are pushed."""
+"""A run's lease in a group: who reads which partitions, and which offsets are mirrored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rangeland.groups.backend import GroupMember, GroupView, JoinRequest
 from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.groups.lease import GroupLease
 from rangeland.model import Partition
-from tests.fakes.group_backend import FakeHome, Groups
+from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 
 PARTITIONS = tuple(Partition("t", n) for n in range(2))
 SESSION_MS = 1_000
@@ -19,8 +19,8 @@ SESSION_MS = 1_000
 class Seat:
     """One driver that has joined, and what it was told to say."""
 
-    def __init__(self, groups: Groups, name: str) -> None:
-        self.home = FakeHome(groups, name)
+    def __init__(self, groups: InMemoryGroups, name: str) -> None:
+        self.home = InMemoryGroupBackend(groups, name)
         joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
         self.keeper = HeartbeatThread(self.home.join(joining), SESSION_MS)
         self.warnings: list[str] = []
@@ -30,12 +30,12 @@ class Seat:
 
 
 @pytest.fixture
-def groups() -> Groups:
-    return Groups()
+def groups() -> InMemoryGroups:
+    return InMemoryGroups()
 
 
 @pytest.fixture
-def seat(groups: Groups) -> Iterator[Seat]:
+def seat(groups: InMemoryGroups) -> Iterator[Seat]:
     found = Seat(groups, "a")
     yield found
     found.keeper.close()
@@ -62,7 +62,7 @@ def test_what_a_consumer_that_came_later_holds_is_read_and_it_is_named_once(
 
 
 def test_a_driver_that_was_out_looks_at_the_checkpoint_anew_before_it_commits(
-    seat: Seat, groups: Groups
+    seat: Seat, groups: InMemoryGroups
 ) -> None:
     group = groups.group("g")
     looks = iter([dict.fromkeys(PARTITIONS, 5), dict.fromkeys(PARTITIONS, 8)])
@@ -72,6 +72,6 @@ def test_a_driver_that_was_out_looks_at_the_checkpoint_anew_before_it_commits(
     assert seat.warnings == []
 
 
-def test_nothing_landed_is_nothing_to_push(seat: Seat, groups: Groups) -> None:
+def test_nothing_landed_is_nothing_to_push(seat: Seat, groups: InMemoryGroups) -> None:
     seat.place.mirror(dict, set, to_the_end=True)
     assert groups.group("g").offsets == {}

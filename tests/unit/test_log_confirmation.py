@@ -1,4 +1,4 @@
-"""Whether what was read is of the logs that were planned, from metadata, epochs and ends."""
+"""Whether the logs that were read are those that were planned, by metadata, epochs and ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins over connections that break, and tokens that cannot be had for a while."""
+"""Logins over connections that break, and tokens that are unavailable for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``mirror`` answers, and whom it leaves alone."""
+"""What ``mirror`` returns, and which groups it leaves alone."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The group is told what has landed, once, and what somebody else has done to it is said."""
+"""The checkpoint is mirrored to the group once, and changes by other clients are reported."""
 
 from __future__ import annotations
 
 from rangeland.groups.offset_mirror import MirrorOutcome, mirror, notices, positions
 from rangeland.model import Address, Leader, LogState, Partition
 from rangeland.planning.incarnation import LogMark
-from tests.fakes.group_backend import FakeHome, Groups
+from tests.fakes.group_backend import InMemoryGroupBackend, InMemoryGroups
 
 P0, P1, P2 = (Partition("t", n) for n in range(3))
 
@@ -20,7 +20,7 @@ def test_only_logs_that_are_there_in_the_same_life_have_a_position() -> None:
 
 
 def test_what_the_group_has_already_is_not_written_again() -> None:
-    home = FakeHome(Groups(), "a")
+    home = InMemoryGroupBackend(InMemoryGroups(), "a")
     written: list[object] = []
 
     def commit(offsets: object) -> None:

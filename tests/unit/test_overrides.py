@@ -1,4 +1,4 @@
-"""Flags are laid over the job file, and a mistake in them is theirs, not the file's."""
+"""Flags override the job file, and a mistake in a flag is reported as the flag's."""
 
 from __future__ import annotations
 

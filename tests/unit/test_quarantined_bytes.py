@@ -1,4 +1,4 @@
-"""The bytes of what cannot be decoded, cut out of what was fetched, in each dialect."""
+"""The bytes that cannot be decoded, cut out of what was fetched, in each dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a log counts as having come so far: records prove it, silence only after a while."""
+"""When a log counts as having reached a time: records prove it, silence only after a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The receipts of a task, and the offsets without a row in them."""
+"""The receipts of a task, with the offsets that have no row."""
 
 from __future__ import annotations
 

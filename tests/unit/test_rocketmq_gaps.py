@@ -1,6 +1,6 @@
-"""Messages that are not there: what is compacted is told from what has expired, and by tags what
-has gone while it was read is not called filtered. A broker of one queue answers over a socket;
-it follows a script, and says what brokers of 5.5 say.
+"""Missing messages: compacted, expired and filtered ones are distinguished.
+
+A fake broker with one queue answers over a socket from a script, as brokers of version 5.5 do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where RocketMQ's groups live: offsets on the masters, who is there, and who holds what."""
+"""RocketMQ's groups: offsets on the masters, members, and the owners of queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large queues are taken to be, and who is said to be read better, by what brokers answer."""
+"""Estimated sizes of queues, and the replica that brokers suggest, from their answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Times behind the last batch of a queue, of which a broker says that they are where that begins:
-no interval that ends there leaves it out, whatever the broker tells of the topic."""
+"""Times after the last batch of a queue, for which a broker answers with the beginning of that
+batch.
+
+No interval that ends there leaves the batch out, whatever the broker reports for the topic.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What a connection knows of how topics were made: told once, it is known for good, and what says
-nothing is taken for nothing."""
+"""What a connection remembers about how topics were created. Answers without that information
+change nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a Spark job, where it is no error of Spark's."""
+"""How a Spark job ends, if not with an error of Spark's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One wrong answer is not believed: surveys of a pretended cluster that lies once, or always."""
+"""One wrong answer is not believed: surveys of a fake cluster that is wrong once, or always."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the cluster is looked at: once by a run in a group, where one look will do."""
+"""How often the cluster is surveyed: a run in a group surveys it once where that is enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holes become ranges of the landings they were torn into; what cuts a slice is seen."""
+"""Missing rows become ranges of the landings that they belonged to."""
 
 from __future__ import annotations
 

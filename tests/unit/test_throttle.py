@@ -22,9 +22,9 @@ def slice_of(index: int, leader: Address | None = B1) -> Slice:
 
 
 def loop_of(*slices: Slice, **rates: int) -> FetchLoop:
-    manners = Throttle({Address(host, int(host[1:])): rate for host, rate in rates.items()})
+    throttle = Throttle({Address(host, int(host[1:])): rate for host, rate in rates.items()})
     patience = FetchLimits(no_progress_ms=10_000)
-    return FetchLoop(slices, patience, Policy(), 0, Capabilities(), manners)
+    return FetchLoop(slices, patience, Policy(), 0, Capabilities(), throttle)
 
 
 def ask(loop: FetchLoop, now_ms: int) -> SendFetch:
@@ -92,13 +92,13 @@ def test_never_more_than_the_rate_and_one_answer_ahead(
     rate: int, answers: list[tuple[int, int]]
 ) -> None:
     """Answers of any size, each asked for as soon as it may be, and coming late by any time."""
-    manners, now, taken = Throttle({B1: rate}), 0, 0
+    throttle, now, taken = Throttle({B1: rate}), 0, 0
     for size, late_ms in answers:
-        now = max(now, manners.free_at(B1))
+        now = max(now, throttle.free_at(B1))
         assert taken * 1000 <= rate * now
         now += late_ms
         taken += size
-        manners.on_answer(B1, size, 0, now)
+        throttle.on_answer(B1, size, 0, now)
 
 
 def test_a_broker_that_is_not_named_is_read_at_the_least_rate_and_without_any_freely() -> None:

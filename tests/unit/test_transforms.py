@@ -1,4 +1,4 @@
-"""What is said of a transform that fails: the exception, the author's line, the records."""
+"""The error for a transform that fails: the exception, the author's line, the records."""
 
 from __future__ import annotations
 

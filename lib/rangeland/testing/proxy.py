@@ -2,7 +2,7 @@
 
 It listens on its own port for each broker and replaces the addresses of brokers in responses, so
 that clients cannot bypass it. It cuts connections before or within a response, delays or slows
-down responses, or replaces them by errors; a `Trouble` says how often. The same seed makes the
+down responses, or replaces them by errors; a `Faults` says how often. The same seed makes the
 same choices for the nth connection, as long as its responses are the same.
 """
 
@@ -25,7 +25,7 @@ CHUNKS_PER_SECOND = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Faults:
     """Shares of 1. ``refused``: of connections, closed before a byte is answered. Of answers:
     ``cut`` in the middle, ``delayed`` by ``delay_s``, ``failed`` with one of ``codes`` (of those
     that bring records; none: the dialect's own choice). ``bytes_per_second``: 0 is no limit."""
@@ -40,7 +40,7 @@ class Trouble:
     bytes_per_second: int = 0
 
 
-CALM = Trouble(0)
+CALM = Faults(0)
 
 
 class Proxy(Startable):
@@ -56,7 +56,7 @@ class Proxy(Startable):
         self._tasks: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._connections = 0
-        self._trouble = CALM
+        self._faults = CALM
         self.done: Counter[str] = Counter()
         self.addresses: tuple[str, ...] = ()
 
@@ -65,9 +65,9 @@ class Proxy(Startable):
         self.addresses = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
         return self
 
-    def make(self, trouble: Trouble) -> None:
+    def make(self, faults: Faults) -> None:
         """From now on, on open connections, too."""
-        self._trouble = trouble
+        self._faults = faults
         self.done.clear()
 
     def close(self) -> None:
@@ -111,11 +111,11 @@ class Proxy(Startable):
         self, broker: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._connections += 1
-        chance = random.Random(f"{self._trouble.seed} {self._connections}")
+        chance = random.Random(f"{self._faults.seed} {self._connections}")
         host, _, port = broker.rpartition(":")
         ends = [writer]
         try:
-            if self._happens(chance, "refused", self._trouble.refused):
+            if self._happens(chance, "refused", self._faults.refused):
                 return
             answers, requests = await asyncio.open_connection(host, int(port))
             ends.append(requests)
@@ -143,12 +143,12 @@ class Proxy(Startable):
     ) -> None:
         while True:
             answer = talk.on_answer(await _frame(answers))
-            trouble = self._trouble
-            if self._happens(chance, "delayed", trouble.delayed):
-                await asyncio.sleep(trouble.delay_s)
+            faults = self._faults
+            if self._happens(chance, "delayed", faults.delayed):
+                await asyncio.sleep(faults.delay_s)
             frame = self._failed(answer, talk, chance) or answer.frame
             whole = len(frame).to_bytes(LENGTH_BYTES, "big") + frame
-            is_cut = self._happens(chance, "cut", trouble.cut)
+            is_cut = self._happens(chance, "cut", faults.cut)
             await self._write(writer, whole[: chance.randrange(len(whole))] if is_cut else whole)
             if is_cut:
                 return
@@ -156,9 +156,9 @@ class Proxy(Startable):
     def _failed(
         self, answer: ProxiedAnswer, talk: Conversation, chance: random.Random
     ) -> bytes | None:
-        if answer.failed is None or not self._happens(chance, "failed", self._trouble.failed):
+        if answer.failed is None or not self._happens(chance, "failed", self._faults.failed):
             return None
-        return answer.failed(chance.choice(self._trouble.codes or talk.codes))
+        return answer.failed(chance.choice(self._faults.codes or talk.codes))
 
     def _happens(self, chance: random.Random, what: str, share: float) -> bool:
         happens = chance.random() < share
@@ -166,7 +166,7 @@ class Proxy(Startable):
         return happens
 
     async def _write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
-        rate = self._trouble.bytes_per_second
+        rate = self._faults.bytes_per_second
         step = max(1, rate // CHUNKS_PER_SECOND) if rate else len(data) or 1
         for start in range(0, len(data), step):
             writer.write(data[start : start + step])
