@@ -37,7 +37,7 @@ STATIC = [
     [PYTHON, "-c", "from importlinter.cli import lint_imports_command as run; run()"],
 ]
 FETCH = [PYTHON, "-m", "tests.download"]
-QUICK = ["unit", "property", "contract", "golden"]
+QUICK = ["unit", "property", "simulation", "contract", "golden"]
 SLOW_RINGS = ["property", "brokers", "chaos", "cluster", "airflow", "spark"]
 SLOW_EFFORT = 5
 

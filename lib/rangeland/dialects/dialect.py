@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 from rangeland.dialects.capabilities import Capabilities
@@ -200,6 +201,7 @@ def dialect_names() -> list[str]:
     return sorted(found.name for found in pkgutil.iter_modules(room.__path__) if found.ispkg)
 
 
+@cache
 def load_dialect(name: str) -> Dialect:
     """The dialect of a folder. Raises JobFileError if there is no such folder."""
     if name not in dialect_names():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
@@ -37,6 +38,10 @@ class Confirmation:
     def __init__(self, job: Job, known: Callable[[], Iterable[Cluster]]) -> None:
         self._job = job
         self._known = known
+        self._seen_epochs: dict[Partition, int | None] = {}
+        """The leader epochs in which logs were found to have changed."""
+        self._read_epochs: dict[Partition, int] = {}
+        """The leader epochs of logs that are read once more, after a truncation was skipped."""
 
     def before(self, settings: ClusterSettings, plan: Plan) -> dict[Partition, int]:
         """Fingerprints of the logs before they are read, where topics have no ids."""
@@ -59,7 +64,10 @@ class Confirmation:
         another cluster, and Unreachable where that is unknown for now, or a log is not the one
         fingerprinted ``before``; except where each partition belongs to one broker and that is
         down: nothing can have written to it meanwhile."""
-        marks = marks_of(plan, receipts)
+        marks = {
+            p: replace(mark, epoch=self._read_epochs[p]) if p in self._read_epochs else mark
+            for p, mark in marks_of(plan, receipts).items()
+        }
         if not marks:
             return []
         with ConnectionPool(settings) as brokers:
@@ -98,6 +106,8 @@ class Confirmation:
             again = str(error)
         if again and self._goes_on_without(losses):
             warn(f"{again}; it is read once more")
+            found = ((loss.partition, self._seen_epochs.get(loss.partition)) for loss in losses)
+            self._read_epochs = {p: epoch for p, epoch in found if epoch is not None}
             seen = before()
             receipts, files = read(True)
             losses = changes(receipts, seen)
@@ -105,10 +115,15 @@ class Confirmation:
         return receipts, files
 
     def _goes_on_without(self, losses: Iterable[Loss]) -> bool:
-        """True if readers that see these losses from the beginning can apply the policy."""
+        """True if readers that see these losses from the beginning can apply the policy. Where a
+        log was truncated and written again, there is nothing to hold: what it has now is read."""
+        allowed = {
+            LossKind.RECREATED: (Action.SKIP, Action.HOLD),
+            LossKind.TRUNCATED: (Action.SKIP,),
+        }
+        policies = self._job.policies
         return all(
-            loss.verdict is LossKind.RECREATED
-            and self._job.policies.of(loss.verdict, loss.partition.topic) is not Action.FAIL
+            policies.of(loss.verdict, loss.partition.topic) in allowed.get(loss.verdict, ())
             for loss in losses
         )
 
@@ -158,6 +173,7 @@ class Confirmation:
         if missing and not brokers.dialect.capabilities.numbered_per_broker:
             raise _untold(f"{missing[0]} was read and no longer exists")
         if losses := changed(odd, survey):
+            self._seen_epochs = {p: log.leader.epoch for p, log in survey.logs.items()}
             return losses
         led = {p: log.leader for p, log in survey.logs.items() if not log.leader.is_replica}
         now = fingerprints(brokers, led, _known_by(brokers, plan, before))

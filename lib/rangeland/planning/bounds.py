@@ -26,7 +26,7 @@ from rangeland.model import (
     Survey,
 )
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.incarnation import LogMark, since, without_id
+from rangeland.planning.incarnation import LogMark, since, without_id, without_known
 from rangeland.planning.intervals import subtract
 from rangeland.planning.loss_errors import range_lost, refuse_nameless, unreachable
 from rangeland.planning.missing_partitions import (
@@ -181,6 +181,7 @@ def _resolve_one(
     if from_offset > until_offset:
         _refuse_backwards(log, lower, upper, from_offset, until_offset, mark)
     outside = _outside(log, lower, upper, from_offset, until_offset)
+    outside = [found for loss in outside for found in without_known(loss, losses)]
     losses += [not_believed(loss) for loss in outside] if log.leader.is_replica else outside
     until_offset = max(from_offset, min(until_offset, log.end_offset))
     found = Range(log.partition, from_offset, until_offset, log.leader.topic_id)

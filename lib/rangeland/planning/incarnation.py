@@ -10,6 +10,7 @@ many leaders as the old.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rangeland.model import LogState, Survey
@@ -98,6 +99,17 @@ def cut_short(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
     return Loss(log.partition, end, mark.until_offset, LossKind.TRUNCATED, evidence)
 
 
+def without_known(found: Loss, losses: Iterable[Loss]) -> list[Loss]:
+    """A loss that was found in another way, unless it is inside one of these of its kind."""
+    is_known = any(
+        one.verdict is found.verdict
+        and one.from_offset <= found.from_offset
+        and found.until_offset <= one.until_offset
+        for one in losses
+    )
+    return [] if is_known else [found]
+
+
 def rewritten(mark: LogMark, survey: Survey, log: LogState) -> Loss | None:
     """Where offsets are bytes: the part after the mark of an entry that the mark is inside of. An
     entry ended there when it was landed, so the log was truncated and rewritten."""
@@ -118,8 +130,7 @@ def since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark, list[L
         return fresh, [recreation(mark, log)]
     losses = []
     gone = cut_short(mark, survey, log)
-    if gone is not None and mark.until_offset <= log.end_offset:
-        # A log that is shorter than the mark is detected wherever reading begins.
+    if gone is not None and (mark.until_offset <= log.end_offset or not log.leader.is_replica):
         losses.append(gone)
     other = rewritten(mark, survey, log)
     if other is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rangeland.model import Leader, Partition, Receipt, Survey
-from rangeland.planning.incarnation import LogMark, recreated, recreation, since
+from rangeland.planning.incarnation import LogMark, recreated, recreation, since, without_known
 from rangeland.planning.intervals import subtract
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss, LossKind
@@ -67,11 +67,11 @@ def changed(marks: Mapping[Partition, LogMark], survey: Survey) -> list[Loss]:
         if recreated(mark, log):
             losses.append(recreation(mark, log))
             continue
-        losses += since(mark, survey, log)[1]
+        known = since(mark, survey, log)[1]
+        losses += known
         if log.end_offset < mark.until_offset:
             evidence = f"the log ends at {log.end_offset} on {log.leader.address}, and was read "
             evidence += f"up to {mark.until_offset}"
-            losses.append(
-                Loss(partition, log.end_offset, mark.until_offset, LossKind.TRUNCATED, evidence)
-            )
+            ends = (log.end_offset, mark.until_offset)
+            losses += without_known(Loss(partition, *ends, LossKind.TRUNCATED, evidence), known)
     return losses

@@ -1,0 +1,274 @@
+"""A model of Delta Kernel: the log of each table in memory.
+
+``SimulatedKernel`` is the product's ``DeltaKernel`` with the calls to Java replaced; what that
+class itself decides stays the product's own. Commits are blind appends as Kernel makes them: a
+commit on an older version succeeds, unless one of those in between changed the table's metadata or
+has the same transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rangeland.delta import java_errors
+from rangeland.delta.delta_kernel import DeltaKernel
+from rangeland.delta.log_actions import added_file
+from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.table_metadata import (
+    AddedFile,
+    CommitMetadata,
+    StoreCapabilities,
+    StoreKind,
+    TableMetadata,
+)
+from rangeland.delta.table_path import TablePath
+from rangeland.delta.table_snapshot import Committed, Snapshot
+from rangeland.errors import Conflict, StorageFailed
+from tests.simulation.world import World
+
+
+@dataclass(frozen=True)
+class Version:
+    """A table at one version."""
+
+    number: int
+    table_id: str
+    schema_json: str
+    partition_columns: tuple[str, ...]
+    configuration: Mapping[str, str]
+    files: Mapping[str, AddedFile] = field(default_factory=dict)
+    transactions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """``changes``: it changed the table's metadata."""
+
+    metadata: CommitMetadata
+    changes: bool = False
+    removed: frozenset[str] = frozenset()
+
+
+class DeltaLog:
+    """The log of one table."""
+
+    def __init__(self, first: Version, time_ms: int) -> None:
+        self.versions = [first]
+        self.commits = [Commit(CommitMetadata(0, time_ms, "CREATE TABLE", {}), True)]
+
+    @property
+    def newest(self) -> Version:
+        return self.versions[-1]
+
+    def append(self, version: Version, commit: Commit) -> None:
+        self.versions.append(version)
+        self.commits.append(commit)
+
+
+class Tables:
+    """All tables, by the key of their path."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.logs: dict[str, DeltaLog] = {}
+
+    def newest(self, key: str) -> Version | None:
+        return self.logs[key].newest if key in self.logs else None
+
+    def restore(self, key: str, number: int) -> None:
+        """Spark's RESTORE to a version: rows go back, transactions stay."""
+        log = self.logs[key]
+        then, now = log.versions[number], log.newest
+        parameters = {"version": str(number)}
+        made = CommitMetadata(
+            now.number + 1,
+            self.world.clock_ms(),
+            "RESTORE",
+            {},
+            number,
+            parameters,
+            True,
+        )
+        gone = frozenset(now.files) - frozenset(then.files)
+        version = replace(now, number=now.number + 1, files=then.files)
+        log.append(version, Commit(made, False, gone))
+
+
+@dataclass(frozen=True)
+class _Optional:
+    value: int | None
+
+    def isPresent(self) -> bool:
+        return self.value is not None
+
+    def get(self) -> int | None:
+        return self.value
+
+
+@dataclass(frozen=True)
+class JavaSnapshot:
+    """The calls that ``Snapshot`` makes to Java."""
+
+    version: Version
+
+    def getMetadata(self) -> JavaSnapshot:
+        return self
+
+    def getId(self) -> str:
+        return self.version.table_id
+
+    def getSchemaString(self) -> str:
+        return self.version.schema_json
+
+    def getConfiguration(self) -> Mapping[str, str]:
+        return self.version.configuration
+
+    def getLatestTransactionVersion(self, engine: object, application: str) -> _Optional:
+        return _Optional(self.version.transactions.get(application))
+
+
+class _NoMaintenance:
+    def wait_for(self, path: str) -> None: ...
+
+    def settle(self) -> tuple[str, ...]:
+        return ()
+
+
+class SimulatedKernel(DeltaKernel):
+    """See the module docstring."""
+
+    def __init__(self, spark: Any, engine_info: str = "rangeland") -> None:
+        self._world: World = spark.world
+        self._tables: Tables = spark.tables
+        self._maintenance = _NoMaintenance()  # type: ignore[assignment]
+        self.engine = None
+
+    def as_sole_writer(self) -> DeltaKernel:
+        return self
+
+    def resolve(self, path: str) -> str:
+        return str(TablePath.parse(path))
+
+    def store(self, path: str) -> StoreCapabilities:
+        return StoreCapabilities(StoreKind.PUT_IF_ABSENT, "mem", "")
+
+    def storage(self, path: str) -> StoreSettings:
+        return StoreSettings(self.resolve(path))
+
+    def _refused(self, tag: str, what: str) -> str | None:
+        found = self._world.point(tag)
+        if found == "refused":
+            raise StorageFailed(what, why="the store refuses")
+        return found
+
+    def _load(self, path: str, *, blind: bool) -> Snapshot:
+        self._refused("delta.load", f"reading the Delta log of {path}")
+        newest = self._tables.newest(TablePath.parse(path).key)
+        if newest is None:
+            raise java_errors.NoTable("there is no Delta log")
+        return self._snapshot(path, newest)
+
+    def _snapshot(self, path: str, version: Version, *, is_own: bool = False) -> Snapshot:
+        return Snapshot(path, version.number, self, JavaSnapshot(version), is_own)
+
+    def metadata_of(self, java: JavaSnapshot) -> TableMetadata:
+        version = java.version
+        return TableMetadata(
+            path="",
+            version=version.number,
+            schema_json=version.schema_json,
+            partition_columns=version.partition_columns,
+            configuration=version.configuration,
+        )
+
+    def files_of(self, snapshot: Snapshot) -> Iterator[AddedFile]:
+        self._refused("delta.files", f"listing the files of {snapshot.path}")
+        yield from snapshot._java.version.files.values()
+
+    def commits(self, path: str, since: int = 0) -> list[CommitMetadata]:
+        self._refused("delta.history", f"reading the history of {path}")
+        log = self._tables.logs.get(TablePath.parse(path).key)
+        return [c.metadata for c in log.commits if c.metadata.version >= since] if log else []
+
+    # --- writing ------------------------------------------------------------------------
+
+    def _create(
+        self, uri: str, schema: str, partition_columns: Sequence[str], conf: Mapping[str, str]
+    ) -> Snapshot | None:
+        found = self._refused("delta.create", f"creating the table {uri}")
+        key = TablePath.parse(uri).key
+        if key in self._tables.logs:
+            raise java_errors.TableExists("there is a Delta log already")
+        version = Version(0, str(self._world.new_id()), schema, tuple(partition_columns), conf)
+        self._tables.logs[key] = DeltaLog(version, self._world.clock_ms())
+        self._world.log(f"created {key}")
+        if found == "lost":
+            raise StorageFailed(f"creating the table {uri}", why="the answer was lost")
+        return self._snapshot(uri, version, is_own=True)
+
+    def _append(
+        self,
+        snapshot: Snapshot,
+        text: str,
+        transaction: tuple[str, int],
+        expected_version: int | None,
+        properties: Mapping[str, str],
+    ) -> Committed:
+        found = self._refused("delta.commit", f"committing to {snapshot.path}")
+        key = TablePath.parse(snapshot.path).key
+        log = self._tables.logs.get(key)
+        if log is None:
+            raise StorageFailed(f"committing to {snapshot.path}", why="its log is gone")
+        self._check(log, snapshot, transaction, expected_version, properties)
+        actions = [json.loads(line) for line in text.splitlines() if line]
+        adds = [added_file({"deletionVector": None, **a["add"]}) for a in actions if "add" in a]
+        gone = frozenset(a["remove"]["path"] for a in actions if "remove" in a)
+        self._check_removed(log, snapshot, gone)
+        application, sequence = transaction
+        now = log.newest
+        files = {path: file for path, file in now.files.items() if path not in gone}
+        version = replace(
+            now,
+            number=now.number + 1,
+            configuration={**now.configuration, **properties},
+            files=files | {file.path: file for file in adds},
+            transactions={**now.transactions, application: sequence},
+        )
+        made = CommitMetadata(
+            version.number, self._world.clock_ms(), "WRITE", {application: sequence}
+        )
+        log.append(version, Commit(made, bool(properties), gone))
+        self._world.log(f"committed {application} {sequence} to {key}: {len(adds)} files")
+        if found == "lost":
+            raise StorageFailed(f"committing to {snapshot.path}", why="the answer was lost")
+        if found == "lost-then-tried-again":
+            raise java_errors.StaleTransaction("its own commit is found at the second try")
+        last = version.number == snapshot.version + 1
+        own = self._snapshot(snapshot.path, version, is_own=True) if last else None
+        return Committed(version.number, own)
+
+    def _check(
+        self,
+        log: DeltaLog,
+        snapshot: Snapshot,
+        transaction: tuple[str, int],
+        expected_version: int | None,
+        properties: Mapping[str, str],
+    ) -> None:
+        """What Kernel checks of the commits since the snapshot."""
+        since = [c for c in log.commits if c.metadata.version > snapshot.version]
+        if since and expected_version is not None:
+            raise Conflict(f"committing to {snapshot.path}", why="the table has moved on")
+        application, sequence = transaction
+        if any(application in commit.metadata.transactions for commit in since):
+            raise java_errors.StaleTransaction(f"{application} {sequence}")
+        if any(commit.changes for commit in since):
+            raise Conflict(f"committing to {snapshot.path}", why="the metadata was changed")
+
+    def _check_removed(self, log: DeltaLog, snapshot: Snapshot, gone: frozenset[str]) -> None:
+        since = [c for c in log.commits if c.metadata.version > snapshot.version]
+        if any(gone & commit.removed for commit in since):
+            raise Conflict(f"committing to {snapshot.path}", why="the same files were removed")

@@ -1,0 +1,167 @@
+"""A store in memory with the calls that the product makes of Arrow's file systems, and files that
+stand for Parquet: they hold the Arrow tables that were written.
+
+What is written is there only once it is closed, as in an object store.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from tests.simulation.world import World
+
+ROW_BYTES = 100
+
+
+@dataclass
+class StoredFile:
+    table: pa.Table
+    size: int
+    written_ms: int
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    base_name: str
+    type: pafs.FileType
+    size: int
+
+
+class Sink:
+    """A file that is being written."""
+
+    def __init__(self, store: MemoryStore, path: str) -> None:
+        self._store = store
+        self._path = path
+        self.tables: list[pa.Table] = []
+        self.size = 0
+        self._is_open = True
+
+    def take(self, table: pa.Table) -> None:
+        self.tables.append(table)
+        self.size += ROW_BYTES * table.num_rows
+
+    def tell(self) -> int:
+        return self.size
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._store.finish(self._path, self)
+
+    def __enter__(self) -> Sink:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+
+
+class MemoryStore:
+    """``folders`` are those that have a Delta log."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.files: dict[str, StoredFile] = {}
+        self.folders: set[str] = set()
+
+    def _point(self, tag: str, path: str) -> None:
+        if self._world.point(tag) == "refused":
+            raise OSError(errno.EIO, f"the store refuses {path}")
+
+    def open_output_stream(self, path: str) -> Sink:
+        self._point("store.open", path)
+        return Sink(self, path)
+
+    def finish(self, path: str, sink: Sink) -> None:
+        self._point("store.close", path)
+        self.files[path] = StoredFile(pa.concat_tables(sink.tables), sink.size, self._world.now_ms)
+
+    def delete_file(self, path: str) -> None:
+        self._point("store.delete", path)
+        if self.files.pop(path, None) is None:
+            raise FileNotFoundError(path)
+
+    def create_dir(self, path: str, recursive: bool = True) -> None:
+        """There are no folders."""
+
+    def get_file_info(self, wanted: Any) -> list[FileInfo]:
+        self._point("store.list", str(wanted))
+        if isinstance(wanted, pafs.FileSelector):
+            return self._listed(wanted.base_dir)
+        return [self._info(path) for path in wanted]
+
+    def _info(self, path: str) -> FileInfo:
+        name, found = path.rpartition("/")[2], self.files.get(path)
+        if found is None:
+            return FileInfo(name, pafs.FileType.NotFound, -1)
+        return FileInfo(name, pafs.FileType.File, found.size)
+
+    def _listed(self, folder: str) -> list[FileInfo]:
+        start = folder.rstrip("/") + "/"
+        paths = [*self.files, *(f"{root}/_delta_log/0" for root in self.folders)]
+        names = {path[len(start) :].partition("/")[0] for path in paths if path.startswith(start)}
+        return [FileInfo(name, pafs.FileType.Directory, 0) for name in sorted(names)]
+
+    def table(self, path: str) -> pa.Table:
+        self._point("store.read", path)
+        if path not in self.files:
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", path)
+        return self.files[path].table
+
+    def remove_folder(self, folder: str) -> None:
+        """Somebody deletes a folder."""
+        for path in [path for path in self.files if path.startswith(f"{folder}/")]:
+            del self.files[path]
+
+
+class ParquetWriter:
+    def __init__(self, sink: Sink, schema: pa.Schema, **settings: object) -> None:
+        self._sink = sink
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        self._sink.take(table)
+
+    def close(self) -> None:
+        """Everything is in the sink."""
+
+
+class Parquet:
+    """In place of ``pyarrow.parquet`` and ``pyarrow.dataset``."""
+
+    ParquetWriter = ParquetWriter
+
+    @staticmethod
+    def write_table(table: pa.Table, sink: Sink, **settings: object) -> None:
+        sink.take(table)
+
+    @staticmethod
+    def read_table(
+        path: str,
+        columns: list[str] | None = None,
+        filesystem: MemoryStore | None = None,
+        partitioning: object = None,
+    ) -> pa.Table:
+        assert filesystem is not None
+        found = filesystem.table(path)
+        return found if columns is None else found.select(columns)
+
+    @staticmethod
+    def dataset(
+        paths: Iterable[str], schema: pa.Schema, format: str, filesystem: MemoryStore
+    ) -> Dataset:
+        return Dataset([filesystem.table(path) for path in paths])
+
+
+@dataclass(frozen=True)
+class Dataset:
+    tables: list[pa.Table]
+
+    def to_table(self) -> pa.Table:
+        return pa.concat_tables(self.tables)

@@ -1,0 +1,241 @@
+"""Carries out a scenario: changes the cluster, runs the product, and checks after every step."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from rangeland.errors import (
+    BadRecord,
+    Bug,
+    Conflict,
+    JobFileError,
+    LocalProtocolError,
+    ProofFailed,
+    RangelandError,
+    RangeLost,
+)
+from rangeland.job import Job
+from rangeland.progress import NoProgress
+from rangeland.results import RunResult
+from rangeland.run import Runner
+from tests.simulation.delta import Tables
+from tests.simulation.files import MemoryStore
+from tests.simulation.invariants import Judge
+from tests.simulation.kafka import BROKERS, Cluster
+from tests.simulation.logs import Log, fill
+from tests.simulation.replaced import Stage
+from tests.simulation.scenario import POLICIES, Happening, Scenario
+from tests.simulation.spark import SimulatedSpark
+from tests.simulation.world import Crash, Process, Violation, World
+
+TABLE = "mem://lake/orders"
+TOPIC = "orders"
+MOST_RUNS = 40
+NEVER = (Bug, ProofFailed, LocalProtocolError, JobFileError, BadRecord, Conflict)
+"""Errors that nothing in these histories justifies."""
+SKIP_ALL = tuple((kind, "skip") for kind in POLICIES)
+
+
+@cache
+def job_of(policy: tuple[tuple[str, str], ...], max_records: int | None, slice_bytes: int) -> Job:
+    rules = "".join(f"  {kind}: {action}\n" for kind, action in policy)
+    limits = f"limits: {{max_records: {max_records}}}\n" if max_records else ""
+    return Job.parse(
+        "job: orders\n"
+        "source:\n"
+        "  servers: [b1:9092, b2:9092]\n"
+        f"  topics: [{TOPIC}]\n"
+        f"policy:\n{rules}{limits}"
+        f"slices: {{target_bytes: {slice_bytes}}}\n"
+        f"sink: {{table: '{TABLE}'}}\n"
+    )
+
+
+@dataclass
+class Counts:
+    """What a number of histories has seen."""
+
+    histories: int = 0
+    runs: int = 0
+    steps: int = 0
+    landed: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+
+
+class History:
+    """One scenario at work."""
+
+    def __init__(self, scenario: Scenario, stage: Stage, counts: Counts) -> None:
+        self.scenario = scenario
+        self.counts = counts
+        setup = scenario.setup
+        self.world = stage.world = World(scenario.seed)
+        self.tables = stage.tables = Tables(self.world)
+        self.store = stage.store = MemoryStore(self.world)
+        self.cluster = stage.cluster = Cluster(self.world, setup.age, per_answer=setup.per_answer)
+        self.spark = SimulatedSpark(self.world, self.tables, self.store, is_local=setup.is_local)
+        self.world.act = self.act
+        self.cluster.create(TOPIC, setup.partitions, compacts=setup.compacts)
+        self.judge = Judge(self.cluster, self.tables, self.store, TABLE)
+
+    # --- events -------------------------------------------------------------------------
+
+    def play(self) -> None:
+        """Raises Violation where an invariant does not hold."""
+        for happening in self.scenario.happenings:
+            self.world.now_ms += 1000
+            self.world.log(f"--- {happening}")
+            if happening.kind == "run":
+                self._run_with_faults(happening)
+            else:
+                self.act(happening.kind, happening.arg)
+        self._finish()
+        self.counts.histories += 1
+        self.counts.steps += self.world.steps
+
+    def act(self, kind: str, arg: int) -> None:
+        """A change of the cluster."""
+        self.world.log(f"act: {kind}")
+        rng = random.Random(arg)
+        topic = self.cluster.topics[TOPIC]
+        log = rng.choice(topic.logs)
+        now = self.world.now_ms
+        match kind:
+            case "produce":
+                for one in topic.logs:
+                    fill(one, rng, now, transactions=self.scenario.setup.transactions)
+            case "elect":
+                self.cluster.elect(log, rng)
+            case "expire" if log.entries:
+                log.expire(rng.randint(1, len(log.entries)))
+            case "compact" | "lose":
+                self._drop(log, rng, "compacted" if topic.compacts else "missing", kind)
+            case "down":
+                node = rng.randint(1, BROKERS)
+                self.cluster.down[node] = now + rng.choice((200, 5_000, 300_000))
+            case "slow":
+                log.is_slow_until_ms = now + rng.choice((500, 20_000, 600_000))
+            case "truncate" if log.entries:
+                log.truncate(rng.randint(1, min(3, len(log.entries))))
+                self.cluster.elect(log, rng, clean=False)
+                if rng.random() < 0.7:
+                    fill(log, rng, now, transactions=False)
+            case "recreate" if self.cluster.has_topic_ids:
+                made = self.cluster.recreate(TOPIC)
+                for one in made.logs:
+                    fill(one, rng, now, transactions=self.scenario.setup.transactions)
+
+    def _drop(self, log: Log, rng: random.Random, reason: str, kind: str) -> None:
+        """Compaction only works on topics that compact; a segment is lost from others."""
+        if (reason == "compacted") != (kind == "compact"):
+            return
+        plain = [i for i, e in enumerate(log.entries) if e.producer_id < 0]
+        if plain:
+            log.drop(rng.choice(plain), reason)
+
+    # --- runs ---------------------------------------------------------------------------
+
+    def _job(self, policy: tuple[tuple[str, str], ...] | None = None) -> Job:
+        setup = self.scenario.setup
+        return job_of(policy or setup.policy, setup.max_records, setup.slice_bytes)
+
+    def _run_with_faults(self, happening: Happening) -> None:
+        process = Process("driver", list(happening.faults))
+        was_troubled = self._is_troubled()
+        found = self._carry_out(process, self._job())
+        if isinstance(found, RangelandError):
+            struck = len(process.faults) < len(happening.faults)
+            self._check_error(found, is_troubled=struck or was_troubled)
+        self.judge.check()
+
+    def _carry_out(self, process: Process, job: Job) -> Any:
+        def work() -> RunResult:
+            return Runner(job, self.spark, NoProgress()).run()
+
+        return self._outcome(process, work)
+
+    def _outcome(self, process: Process, work: Callable[[], Any]) -> Any:
+        (found,) = self.world.run([(process, work)])
+        self.counts.runs += 1
+        for _, fault in self.world.struck:
+            self.counts.faults[fault.kind] += 1
+        self.world.struck.clear()
+        name = found.state if isinstance(found, RunResult) else type(found).__name__
+        self.counts.ends[name] += 1
+        self.world.log(f"the run ended: {name} {found if isinstance(found, Exception) else ''}")
+        if isinstance(found, Violation):
+            raise found
+        if isinstance(found, BaseException) and not isinstance(found, RangelandError | Crash):
+            raise found
+        return found
+
+    def _is_troubled(self) -> bool:
+        """Whether something in the cluster may pass, so that a run may end for now."""
+        cluster, now = self.cluster, self.world.now_ms
+        logs = cluster.topics[TOPIC].logs
+        is_short = any(log.end <= max(log.written, default=-1) for log in logs)
+        return (
+            (is_short and not cluster.has_epochs)
+            or any(until > now for until in cluster.down.values())
+            or any(until > now for until, _ in cluster.stale.values())
+            or any(log.lags and log.lags[1] > now for log in logs)
+            or any(log.is_slow_until_ms > now for log in logs)
+        )
+
+    def _check_error(self, error: RangelandError, *, is_troubled: bool) -> None:
+        if isinstance(error, NEVER):
+            raise Violation("error", f"{type(error).__name__}: {error}") from error
+        if isinstance(error, RangeLost):
+            self.judge.check_loss(error)
+        elif not is_troubled:
+            raise Violation("error", f"without any trouble, {type(error).__name__}: {error}")
+
+    # --- the end ------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """Once faults stop, everything is landed."""
+        self._heal()
+        policy = None
+        for _ in range(MOST_RUNS):
+            found = self._carry_out(Process("last"), self._job(policy))
+            if isinstance(found, RangelandError):
+                self._check_error(found, is_troubled=False)
+                policy = SKIP_ALL
+                continue
+            self.judge.check()
+            if found.state == "nothing":
+                if policy == SKIP_ALL:
+                    self.judge.check_everything(self.cluster.topics[TOPIC].logs)
+                    return
+                policy = SKIP_ALL
+        raise Violation("ends", f"not everything has landed after {MOST_RUNS} runs")
+
+    def _heal(self) -> None:
+        self.world.log("--- all is well from now on")
+        self.world.now_ms += 3_600_000
+        self.cluster.down.clear()
+        self.cluster.stale.clear()
+        for log in self.cluster.topics[TOPIC].logs:
+            log.lags, log.is_slow_until_ms = None, 0
+            # Brokers before 2.1 do not say that records which were planned no longer exist: a
+            # plan is finished once there are others at their offsets.
+            while not self.cluster.has_epochs and log.end <= max(log.written, default=-1):
+                log.append(5, self.world.now_ms)
+
+
+def play(scenario: Scenario, stage: Stage, counts: Counts, *, is_traced: bool = False) -> History:
+    """Raises Violation, or what the product should not have raised."""
+    history = History(scenario, stage, counts)
+    history.world.is_traced = is_traced
+    try:
+        history.play()
+    except BaseException as error:
+        error.__dict__["trace"] = history.world.trace
+        raise
+    return history

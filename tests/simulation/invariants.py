@@ -1,0 +1,297 @@
+"""What must hold after every step, by comparing table and ledger with what really happened.
+
+Rows, plans and outcomes are read from the models' files directly: nothing of the product is asked
+whether the product is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rangeland.delta.table_path import TablePath
+from rangeland.errors import RangeLost
+from tests.simulation.delta import Tables
+from tests.simulation.files import MemoryStore
+from tests.simulation.kafka import Cluster
+from tests.simulation.logs import Log
+from tests.simulation.world import Violation
+
+JOB = "rangeland/orders"
+NO_ROW = ("compacted", "control", "aborted")
+EVIDENCE = {
+    "expired": {"expired"},
+    "recreated": {"recreated"},
+    "truncated": {"truncated"},
+    "vanished": {"recreated"},
+    "missing": {"missing", "truncated", "expired"},
+}
+"""What must have happened to an offset that is called lost."""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """One range of an outcome that is in the table."""
+
+    application: str
+    sequence: int
+    topic: str
+    number: int
+    topic_id: str | None
+    from_offset: int
+    until_offset: int
+    counts: dict[str, int]
+
+
+@dataclass
+class LedgerRows:
+    plans: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    outcomes: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    losses: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Judge:
+    def __init__(self, cluster: Cluster, tables: Tables, store: MemoryStore, table: str) -> None:
+        self._truth = cluster.truth
+        self._evidence = dict(EVIDENCE)
+        if not cluster.has_topic_ids:  # then the product names both as possible
+            self._evidence["recreated"] = {"recreated", "truncated"}
+        self._tables = tables
+        self._store = store
+        self._table = TablePath.parse(table).key
+        self._ledger = f"{self._table}/_rangeland/ledger"
+        self._events: dict[str, list[dict[str, Any]]] = {}
+        self._rows: dict[str, list[tuple[str, int, int, bytes]]] = {}
+
+    # --- what is there ------------------------------------------------------------------
+
+    def rows(self) -> list[tuple[str, int, int, bytes]]:
+        """Topic, partition, offset and value of all rows of the table."""
+        version = self._tables.newest(self._table)
+        found: list[tuple[str, int, int, bytes]] = []
+        for path in version.files if version else ():
+            full = f"{self._table}/{path}"
+            if full not in self._rows:
+                self._rows[full] = self._read(full)
+            found += self._rows[full]
+        return found
+
+    def _read(self, path: str) -> list[tuple[str, int, int, bytes]]:
+        if path not in self._store.files:
+            raise Violation("files", f"the table names {path}, which is gone")
+        table = self._store.files[path].table
+        names = ("topic", "partition", "offset", "value")
+        return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+
+    def ledger(self) -> LedgerRows:
+        found = LedgerRows()
+        version = self._tables.newest(self._ledger)
+        for path in version.files if version else ():
+            if path not in self._events:
+                self._events[path] = self._store.files[f"{self._ledger}/{path}"].table.to_pylist()
+            for row in self._events[path]:
+                key = (row["application"], row["sequence"])
+                if row["event"] == "plan":
+                    found.plans[key] = row
+                elif row["event"] == "outcome":
+                    old = found.outcomes.get(key)
+                    if old is None or (old["attempt"] or 0) < (row["attempt"] or 0):
+                        found.outcomes[key] = row
+                elif row["event"] == "loss":
+                    found.losses.append(row)
+        return found
+
+    # --- invariants ---------------------------------------------------------------------
+
+    def check(self) -> None:
+        rows = self.rows()
+        self._check_rows(rows)
+        ledger = self.ledger()
+        version = self._tables.newest(self._table)
+        transactions = version.transactions if version else {}
+        landed = [
+            one
+            for key, row in ledger.outcomes.items()
+            if transactions.get(key[0], 0) >= key[1]
+            for one in _landed(row)
+        ]
+        for application, sequence in transactions.items():
+            if (application, sequence) not in ledger.outcomes:
+                raise Violation("order", f"{application} {sequence} landed without an outcome")
+        self._check_landed(rows, landed, ledger.losses)
+        self._check_checkpoint(landed, ledger, transactions.get(JOB, 0))
+
+    def _check_rows(self, rows: Sequence[tuple[str, int, int, bytes]]) -> None:
+        seen: set[bytes] = set()
+        for topic, number, offset, value in rows:
+            if value in seen:
+                raise Violation("twice", f"{value!r} is in the table twice")
+            seen.add(value)
+            named = value.decode().split("/")
+            if named[:2] != [topic, str(number)] or int(named[3]) != offset:
+                raise Violation("row", f"{topic}/{number} {offset} has the value {value!r}")
+
+    def _check_landed(
+        self,
+        rows: Sequence[tuple[str, int, int, bytes]],
+        landed: Sequence[Landed],
+        losses: Sequence[dict[str, Any]],
+    ) -> None:
+        """Each offset of a landed range has a row, or a class with a reason."""
+        there: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for topic, number, offset, value in rows:
+            incarnation = int(value.decode().split("/")[2])
+            there.setdefault((topic, number), []).append((incarnation, offset))
+        promised: dict[tuple[str, int], int] = {}
+        for one in landed:
+            width = one.until_offset - one.from_offset
+            if sum(one.counts.values()) != width:
+                raise Violation("counts", f"{one} has {one.counts}, which do not add up")
+            key = (one.topic, one.number)
+            promised[key] = promised.get(key, 0) + one.counts["landed"]
+            logs = self._logs(one)
+            mine = {log.incarnation for log in logs}
+            has_rows = {
+                offset
+                for incarnation, offset in there.get(key, ())
+                if incarnation in mine and one.from_offset <= offset < one.until_offset
+            }
+            self._check_range(one, logs, has_rows, losses)
+        for key, count in promised.items():
+            if len(there.get(key, ())) != count:
+                raise Violation(
+                    "rows", f"{key} has {len(there.get(key, ()))} rows, and {count} were landed"
+                )
+
+    def _check_range(
+        self,
+        one: Landed,
+        logs: Sequence[Log],
+        has_rows: set[int],
+        losses: Sequence[dict[str, Any]],
+    ) -> None:
+        lost: dict[int, dict[str, Any]] = {}
+        for loss in losses:
+            if (loss["application"], loss["sequence"]) != (one.application, one.sequence):
+                continue
+            if (loss["topic"], loss["partition"]) != (one.topic, one.number):
+                continue
+            if loss["plan"] and loss["action"] == "skip":
+                lost |= dict.fromkeys(range(loss["from_offset"], loss["until_offset"]), loss)
+        counted = dict.fromkeys(NO_ROW, 0)
+        for offset in range(one.from_offset, one.until_offset):
+            if offset in has_rows:
+                continue
+            reasons = {r for log in logs for r in log.reasons.get(offset, ())}
+            if offset in lost:
+                self._check_evidence(lost[offset], offset, reasons)
+                continue
+            known = [name for name in NO_ROW if name in reasons]
+            if not known:
+                raise Violation("missing", f"offset {offset} of {one}, which is {reasons}")
+            for name in known:
+                counted[name] += 1
+        for name in NO_ROW:
+            # Where topics have no ids, rows of two incarnations cannot be told apart.
+            if one.counts[name] > counted[name] and len(logs) == 1:
+                raise Violation("evidence", f"{one} has {one.counts}, and really {counted}")
+
+    def _logs(self, one: Landed) -> list[Log]:
+        incarnation = self._truth.ids.get(one.topic_id or "")
+        found = self._truth.of(one.topic, one.number)
+        return [log for log in found if incarnation in (None, log.incarnation)]
+
+    def _check_evidence(self, loss: dict[str, Any], offset: int, reasons: Iterable[str]) -> None:
+        if self._evidence[loss["verdict"]].isdisjoint(reasons):
+            raise Violation(
+                "evidence", f"{offset} is called {loss['verdict']}, and is really {reasons}"
+            )
+
+    def _check_checkpoint(
+        self, landed: Sequence[Landed], ledger: LedgerRows, sequence: int
+    ) -> None:
+        """Nothing below the checkpoint was left out."""
+        plan = ledger.plans.get((JOB, sequence))
+        if plan is None:
+            if sequence:
+                raise Violation("order", f"{JOB} {sequence} landed without a plan")
+            return
+        checkpoint = json.loads(plan["document"])["checkpoint"]
+        held: dict[tuple[str, int], int] = {}
+        for loss in ledger.losses:
+            if loss["action"] == "hold" and loss["plan"] and loss["sequence"] == sequence:
+                key, at = (loss["topic"], loss["partition"]), loss["from_offset"]
+                held[key] = min(at, held.get(key, at))
+        for mark in checkpoint:
+            key = (mark["topic"], mark["partition"])
+            until = min(mark["until_offset"], held.get(key, mark["until_offset"]))
+            self._check_covered(key, mark.get("topic_id"), until, landed, ledger)
+
+    def _check_covered(
+        self,
+        key: tuple[str, int],
+        topic_id: str | None,
+        until: int,
+        landed: Sequence[Landed],
+        ledger: LedgerRows,
+    ) -> None:
+        mine = [x for x in landed if (x.topic, x.number) == key and x.topic_id in (None, topic_id)]
+        covered = {o for x in mine for o in range(x.from_offset, x.until_offset)}
+        lost = {
+            o
+            for loss in ledger.losses
+            if (loss["topic"], loss["partition"]) == key and loss["action"] == "skip"
+            for o in range(loss["from_offset"], loss["until_offset"])
+        }
+        first = min(covered | lost, default=until)
+        left_out = [o for o in range(first, until) if o not in covered and o not in lost]
+        if left_out:
+            raise Violation("covered", f"{left_out} of {key} are below the checkpoint {until}")
+
+    # --- losses and the end ---------------------------------------------------------------
+
+    def check_loss(self, error: RangeLost) -> None:
+        """What ends a run as lost was really lost."""
+        for loss in error.facts.get("losses", ()):
+            logs = self._truth.of(loss["topic"], loss["partition"])
+            seen = {r for log in logs for found in log.reasons.values() for r in found}
+            if self._evidence[loss["verdict"]].isdisjoint(seen):
+                raise Violation("evidence", f"{error}, and really {seen}")
+
+    def check_everything(self, logs: Iterable[Log]) -> None:
+        """Every record that the logs have now has its row, or has the offset of a landed record
+        that was truncated, and a loss says so."""
+        values = {value for _, _, _, value in self.rows()}
+        losses = self.ledger().losses
+        for log in logs:
+            truncated = {
+                offset
+                for loss in losses
+                if (loss["topic"], loss["partition"]) == (log.topic, log.number)
+                if (loss["verdict"], loss["action"]) == ("truncated", "skip")
+                for offset in range(loss["from_offset"], loss["until_offset"])
+            }
+            for entry in log.entries:
+                for offset, value in entry.records:
+                    if value not in values and offset not in truncated:
+                        where = f"{log.topic}/{log.number} offset {offset}"
+                        raise Violation("left out", f"{where} has never been landed: {value!r}")
+
+
+def _landed(row: dict[str, Any]) -> list[Landed]:
+    names = ("landed", "control", "aborted", "compacted", "filtered", "quarantined", "lost")
+    return [
+        Landed(
+            row["application"],
+            row["sequence"],
+            one["topic"],
+            one["partition"],
+            one["topic_id"],
+            one["from_offset"],
+            one["until_offset"],
+            {name: one[name] or 0 for name in names},
+        )
+        for one in row["ranges"]
+    ]

@@ -1,0 +1,383 @@
+"""A model of a Kafka cluster, which answers bytes with the bytes of the product's own messages."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.connection.failures import ConnectionClosed, ConnectionLost, NoAnswer
+from rangeland.dialects.kafka import messages as m
+from rangeland.dialects.kafka.messages.headers import RequestHeader, ResponseHeader
+from rangeland.dialects.kafka.messages.headers import request_header_version as header_of_request
+from rangeland.dialects.kafka.messages.headers import response_header_version as header_of_answer
+from rangeland.model import Address
+from rangeland.wire.encoding import decode, decode_from, encode, spec_of
+from tests.simulation.logs import Log, Topic, Truth
+from tests.simulation.world import EPOCH_MS, World
+
+PORT = 9092
+BROKERS = 3
+NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, UNSUPPORTED = 0, 1, 3, 6, 35
+FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_ID = 74, 75, 100
+BY_KEY = {spec_of(request).key: request for request in m.REQUESTS}
+READ = (1, 2, 3, 18, 23, 32, 35)
+AGES: dict[str, Mapping[int, int]] = {
+    "4": {key: spec_of(BY_KEY[key]).versions[1] for key in READ},
+    "2.4": {1: 11, 2: 5, 3: 9, 18: 3, 23: 3, 32: 2, 35: 1},
+    "1.1": {1: 7, 2: 2, 3: 5, 18: 1, 23: 0, 32: 1, 35: 0},
+}
+"""The highest version of each request, by the brokers' own version."""
+
+
+class Cluster:
+    """Brokers 1 to 3, and what they serve. ``per_answer``: entries in one answer of a fetch."""
+
+    def __init__(self, world: World, age: str, *, per_answer: int) -> None:
+        self.world = world
+        self.age = age
+        self.versions = AGES[age]
+        self.per_answer = per_answer
+        self.truth = Truth()
+        self.topics: dict[str, Topic] = {}
+        self.down: dict[int, int] = {}
+        """Until when a broker is down."""
+        self.stale: dict[int, tuple[int, dict[tuple[str, int], tuple[int, int]]]] = {}
+        """Brokers that still report earlier leaders, and until when."""
+        self.incarnations = 0
+
+    @property
+    def has_topic_ids(self) -> bool:
+        """Without ids a topic that was recreated and has grown cannot be told from the old one."""
+        return self.versions[spec_of(m.MetadataRequest).key] >= 10
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether metadata has leader epochs."""
+        return self.versions[spec_of(m.MetadataRequest).key] >= 7
+
+    # --- what happens to it -------------------------------------------------------------
+
+    def create(self, name: str, partitions: int, *, compacts: bool) -> Topic:
+        self.incarnations += 1
+        logs = [
+            Log(name, number, self.incarnations, leader=1 + (number % BROKERS))
+            for number in range(partitions)
+        ]
+        topic_id = str(self.world.new_id())
+        topic = Topic(name, topic_id, self.incarnations, logs, compacts)
+        self.topics[name] = topic
+        self.truth.add(topic)
+        return topic
+
+    def recreate(self, name: str) -> Topic:
+        old = self.topics[name]
+        for log in old.logs:
+            log.delete()
+        return self.create(name, len(old.logs), compacts=old.compacts)
+
+    def elect(self, log: Log, rng: random.Random, *, clean: bool = True) -> None:
+        """Another broker leads; its high watermark may lag, and some brokers may not know it."""
+        before = self.leaders()
+        log.leader = 1 + (log.leader % BROKERS)
+        log.epoch += 1
+        now = self.world.now_ms
+        if clean and log.entries and rng.random() < 0.5:
+            behind = rng.choice(log.entries).base
+            log.lags = (max(behind, log.start), now + rng.choice((50, 500, 3000)))
+        if rng.random() < 0.5:
+            unaware = rng.randint(1, BROKERS)
+            self.stale[unaware] = (now + rng.choice((100, 1000, 8000)), before)
+
+    def leaders(self) -> dict[tuple[str, int], tuple[int, int]]:
+        return {
+            (log.topic, log.number): (log.leader, log.epoch)
+            for topic in self.topics.values()
+            for log in topic.logs
+        }
+
+    def is_down(self, node: int) -> bool:
+        return self.down.get(node, 0) > self.world.now_ms
+
+    # --- answers ------------------------------------------------------------------------
+
+    def answer(self, node: int, data: bytes) -> bytes:
+        """The answer to one request, with its frame and headers."""
+        key, version = (int.from_bytes(data[at : at + 2], "big") for at in (4, 6))
+        request = BY_KEY[key]
+        frame = memoryview(data)[4:]
+        header, at = decode_from(RequestHeader, header_of_request(request, version), frame)
+        if key == spec_of(m.ApiVersionsRequest).key and version > self.versions[key]:
+            return self._framed(header, request, 0, self._api_versions(UNSUPPORTED))
+        asked = decode(request, version, frame, at)
+        made = _ANSWERS[request](self, node, asked)
+        return self._framed(header, request, version, made)
+
+    def _framed(self, header: Any, request: type[Any], version: int, answer: Any) -> bytes:
+        head = ResponseHeader(correlation_id=header.correlation_id)
+        body = encode(head, header_of_answer(request, version)) + encode(answer, version)
+        return len(body).to_bytes(4, "big") + body
+
+    def _api_versions(self, code: int) -> m.ApiVersionsResponse:
+        keys = tuple(
+            m.ApiVersion(
+                api_key=key, min_version=spec_of(BY_KEY[key]).versions[0], max_version=highest
+            )
+            for key, highest in self.versions.items()
+        )
+        return m.ApiVersionsResponse(error_code=code, api_keys=keys)
+
+    def on_api_versions(self, node: int, asked: m.ApiVersionsRequest) -> m.ApiVersionsResponse:
+        return self._api_versions(NONE)
+
+    def on_metadata(self, node: int, asked: m.MetadataRequest) -> m.MetadataResponse:
+        brokers = tuple(
+            m.MetadataBroker(node_id=n, host=f"b{n}", port=PORT) for n in range(1, BROKERS + 1)
+        )
+        names = list(self.topics) if asked.topics is None else [t.name for t in asked.topics]
+        until_ms, earlier = self.stale.get(node, (0, {}))
+        known = {**self.leaders(), **(earlier if until_ms > self.world.now_ms else {})}
+        return m.MetadataResponse(
+            brokers=brokers,
+            cluster_id="simulated",
+            controller_id=1,
+            topics=tuple(self._described(name or "", known) for name in names),
+        )
+
+    def _described(
+        self, name: str, known: Mapping[tuple[str, int], tuple[int, int]]
+    ) -> m.MetadataTopic:
+        topic = self.topics.get(name)
+        if topic is None:
+            return m.MetadataTopic(error_code=UNKNOWN_TOPIC, name=name, partitions=())
+        parts = []
+        for log in topic.logs:
+            leader, epoch = known[name, log.number]
+            parts.append(
+                m.MetadataPartition(
+                    error_code=NONE,
+                    partition_index=log.number,
+                    leader_id=-1 if self.is_down(leader) else leader,
+                    leader_epoch=epoch,
+                    replica_nodes=(1, 2, 3),
+                    isr_nodes=(1, 2, 3),
+                )
+            )
+        return m.MetadataTopic(
+            error_code=NONE, name=name, topic_id=topic.topic_id, partitions=tuple(parts)
+        )
+
+    def _led(self, node: int, topic: str, number: int, epoch: int) -> Log | int:
+        """The log, or the error code for a broker that cannot answer about it."""
+        found = self.topics.get(topic)
+        if found is None or number >= len(found.logs):
+            return UNKNOWN_TOPIC
+        log = found.logs[number]
+        if log.leader != node:
+            return NOT_LEADER
+        if epoch >= 0 and epoch != log.epoch:
+            return FENCED_EPOCH if epoch < log.epoch else UNKNOWN_EPOCH
+        return log
+
+    def on_offsets(self, node: int, asked: m.ListOffsetsRequest) -> m.ListOffsetsResponse:
+        topics = []
+        for topic in asked.topics:
+            parts = []
+            for part in topic.partitions:
+                log = self._led(node, topic.name, part.partition_index, part.current_leader_epoch)
+                code, offset = (log, -1) if isinstance(log, int) else (0, self._at(log, part))
+                parts.append(
+                    m.ListOffsetsPartitionResponse(
+                        partition_index=part.partition_index, error_code=code, offset=offset
+                    )
+                )
+            topics.append(m.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(parts)))
+        return m.ListOffsetsResponse(topics=tuple(topics))
+
+    def _at(self, log: Log, part: m.ListOffsetsPartition) -> int:
+        if part.timestamp == m.EARLIEST_TIMESTAMP:
+            return log.start
+        if part.timestamp == m.LATEST_TIMESTAMP:
+            return log.high_watermark(self.world.now_ms)
+        return next((e.base for e in log.entries if EPOCH_MS + e.time_ms >= part.timestamp), -1)
+
+    def on_fetch(self, node: int, asked: m.FetchRequest) -> m.FetchResponse:
+        names = {topic.topic_id: topic.name for topic in self.topics.values()}
+        topics = []
+        for topic in asked.topics:
+            name = topic.topic or names.get(topic.topic_id or "", "")
+            parts = tuple(
+                self._fetched(node, name, part, bool(topic.topic_id), asked.isolation_level)
+                for part in topic.partitions
+            )
+            topics.append(
+                m.FetchedTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=parts)
+            )
+        return m.FetchResponse(responses=tuple(topics))
+
+    def _fetched(
+        self, node: int, name: str, part: m.FetchPartition, by_id: bool, isolation: int
+    ) -> m.FetchedPartitionData:
+        log = self._led(node, name, part.partition, part.current_leader_epoch)
+        if isinstance(log, int):
+            code = UNKNOWN_ID if by_id and not name else log
+            return _failed(part.partition, code)
+        if not log.start <= part.fetch_offset <= log.end:
+            return _failed(part.partition, OUT_OF_RANGE)
+        end = log.high_watermark(self.world.now_ms)
+        found = [e for e in log.entries if part.fetch_offset < e.until <= end]
+        if log.is_slow_until_ms > self.world.now_ms:
+            found = []
+        taken = found[: self.per_answer]
+        data = b"".join(entry.data for entry in taken)
+        if len(found) > len(taken):
+            data += found[len(taken)].data[:40]
+        until = taken[-1].until if taken else part.fetch_offset
+        return m.FetchedPartitionData(
+            partition_index=part.partition,
+            error_code=NONE,
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start_offset=log.start,
+            aborted_transactions=_aborted(log, part.fetch_offset, until) if isolation else None,
+            records=memoryview(data),
+        )
+
+    def on_epochs(
+        self, node: int, asked: m.OffsetForLeaderEpochRequest
+    ) -> m.OffsetForLeaderEpochResponse:
+        topics = []
+        for topic in asked.topics:
+            parts = []
+            for part in topic.partitions:
+                log = self._led(node, topic.topic, part.partition, part.current_leader_epoch)
+                code, epoch, end = (
+                    (log, -1, -1)
+                    if isinstance(log, int)
+                    else (0, *log.epoch_end(part.leader_epoch))
+                )
+                parts.append(
+                    m.EpochEnd(
+                        partition=part.partition,
+                        error_code=code,
+                        leader_epoch=epoch,
+                        end_offset=end,
+                    )
+                )
+            topics.append(m.EpochEndTopic(topic=topic.topic, partitions=tuple(parts)))
+        return m.OffsetForLeaderEpochResponse(topics=tuple(topics))
+
+    def on_configs(self, node: int, asked: m.DescribeConfigsRequest) -> m.DescribeConfigsResponse:
+        results = []
+        for resource in asked.resources:
+            topic = self.topics.get(resource.resource_name)
+            values = {
+                "cleanup.policy": "compact" if topic and topic.compacts else "delete",
+                "retention.ms": "604800000",
+                "retention.bytes": "-1",
+            }
+            configs = tuple(
+                m.DescribedConfig(
+                    name=name, value=values[name], read_only=False, is_sensitive=False
+                )
+                for name in resource.configuration_keys or ()
+            )
+            results.append(
+                m.DescribedResource(
+                    error_code=NONE if topic else UNKNOWN_TOPIC,
+                    error_message=None,
+                    resource_type=m.TOPIC,
+                    resource_name=resource.resource_name,
+                    configs=configs,
+                )
+            )
+        return m.DescribeConfigsResponse(throttle_time_ms=0, results=tuple(results))
+
+    def on_sizes(self, node: int, asked: m.DescribeLogDirsRequest) -> m.DescribeLogDirsResponse:
+        topics = tuple(
+            m.LogDirTopic(
+                name=topic.name,
+                partitions=tuple(
+                    m.LogDirPartition(
+                        partition_index=log.number,
+                        partition_size=sum(len(entry.data) for entry in log.entries),
+                        offset_lag=0,
+                        is_future_key=False,
+                    )
+                    for log in topic.logs
+                ),
+            )
+            for topic in self.topics.values()
+        )
+        found = m.LogDir(error_code=NONE, log_dir="/data", topics=topics)
+        return m.DescribeLogDirsResponse(throttle_time_ms=0, results=(found,))
+
+
+def _failed(number: int, code: int) -> m.FetchedPartitionData:
+    return m.FetchedPartitionData(partition_index=number, error_code=code, high_watermark=-1)
+
+
+def _aborted(log: Log, first: int, until: int) -> tuple[m.AbortedTransaction, ...]:
+    """Those whose records and marker overlap what is sent."""
+    found = []
+    for entry, after in zip(log.entries, log.entries[1:], strict=False):
+        if entry.is_aborted and after.until > first and entry.base < until:
+            found.append(
+                m.AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.base)
+            )
+    return tuple(found)
+
+
+_ANSWERS: dict[type[Any], Callable[[Cluster, int, Any], Any]] = {
+    m.ApiVersionsRequest: Cluster.on_api_versions,
+    m.MetadataRequest: Cluster.on_metadata,
+    m.ListOffsetsRequest: Cluster.on_offsets,
+    m.FetchRequest: Cluster.on_fetch,
+    m.OffsetForLeaderEpochRequest: Cluster.on_epochs,
+    m.DescribeConfigsRequest: Cluster.on_configs,
+    m.DescribeLogDirsRequest: Cluster.on_sizes,
+}
+
+
+class SimulatedStream:
+    """In place of a socket: frames go to a broker of the cluster, and its answers come back."""
+
+    def __init__(self, cluster: Cluster, address: Address, settings: ClusterSettings) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._address = address
+        self._node = int(address.host[1:])
+        self._answers: deque[bytes] = deque()
+        self._is_open = True
+        self._request_ms = settings.request_ms
+        found = self._world.point("net.connect")
+        if found == "refused" or cluster.is_down(self._node):
+            raise ConnectionLost(f"could not connect to {address}", why="refused")
+
+    def shake_hands(self) -> None: ...
+
+    def take_large_frames(self) -> None: ...
+
+    def close(self) -> None:
+        self._is_open = False
+
+    def send(self, data: bytes) -> None:
+        found = self._world.point("net.send")
+        if found == "refused" or self._cluster.is_down(self._node) or not self._is_open:
+            self._is_open = False
+            raise ConnectionClosed(f"could not send to {self._address}", why="reset", closed=True)
+        self._answers.append(self._cluster.answer(self._node, data))
+
+    def receive(self, wait_ms: int, deadline: float | None = None) -> memoryview:
+        found = self._world.point("net.receive")
+        where = f"could not receive from {self._address}"
+        if found == "silence":
+            self._is_open = False
+            self._world.sleep(wait_ms / 1000)
+            raise NoAnswer(where, why=f"no complete answer in {wait_ms} ms")
+        if found == "refused" or self._cluster.is_down(self._node) or not self._is_open:
+            self._is_open = False
+            raise ConnectionClosed(where, why="the broker closed the connection", closed=True)
+        return memoryview(self._answers.popleft())[4:]

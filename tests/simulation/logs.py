@@ -1,0 +1,190 @@
+"""What really happened to each log: its entries, and why any offset is not in it.
+
+A value is unique in its world and names its record. ``Truth`` keeps the reasons for every offset
+of every incarnation of a topic, so that a class that the product gives can be compared.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tests.batches import ABORT, COMMIT, Batch, Record, encode, marker
+from tests.simulation.world import EPOCH_MS
+
+EPOCH_AT = 12
+CODECS = ("none", "none", "none", "gzip", "zstd", "lz4", "snappy")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """``[base, until)`` of the log. ``records`` are those with a row, as offset and value."""
+
+    base: int
+    until: int
+    data: bytes
+    epoch: int
+    time_ms: int
+    records: tuple[tuple[int, bytes], ...] = ()
+    producer_id: int = -1
+    is_marker: bool = False
+    is_aborted: bool = False
+
+
+@dataclass
+class Log:
+    """One partition of one incarnation of a topic. ``reasons``: why an offset has no row."""
+
+    topic: str
+    number: int
+    incarnation: int
+    leader: int = 1
+    epoch: int = 0
+    start: int = 0
+    end: int = 0
+    entries: list[Entry] = field(default_factory=list)
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    reasons: dict[int, set[str]] = field(default_factory=dict)
+    written: dict[int, list[bytes]] = field(default_factory=dict)
+    lags: tuple[int, int] | None = None
+    """The high watermark that a new leader knows, and until when."""
+    is_slow_until_ms: int = 0
+    producers: int = 100
+
+    def high_watermark(self, now_ms: int) -> int:
+        if self.lags is not None and now_ms < self.lags[1]:
+            return min(self.end, self.lags[0])
+        return self.end
+
+    def because(self, offsets: Iterable[int], reason: str) -> None:
+        for offset in offsets:
+            self.reasons.setdefault(offset, set()).add(reason)
+
+    # --- writing ------------------------------------------------------------------------
+
+    def append(self, count: int, now_ms: int, codec: str = "none") -> None:
+        records = [(self.end + i, self._value(self.end + i)) for i in range(count)]
+        self._add(records, now_ms, codec)
+
+    def append_transaction(self, count: int, now_ms: int, *, abort: bool) -> None:
+        """A batch of a transaction, and the marker that ends it."""
+        self.producers += 1
+        producer = self.producers
+        records = [(self.end + i, self._value(self.end + i)) for i in range(count)]
+        self._add(records, now_ms, "none", producer, is_aborted=abort)
+        if abort:
+            self.because((offset for offset, _ in records), "aborted")
+        batch = marker(self.end, producer, ABORT if abort else COMMIT)
+        self.because([self.end], "control")
+        data = self._with_epoch(encode(batch))
+        self._store(Entry(self.end, self.end + 1, data, self.epoch, now_ms, (), producer, True))
+
+    def _value(self, offset: int) -> bytes:
+        number = len(self.written.get(offset, ()))
+        value = f"{self.topic}/{self.number}/{self.incarnation}/{offset}/{number}".encode()
+        self.written.setdefault(offset, []).append(value)
+        return value
+
+    def _add(
+        self,
+        records: Sequence[tuple[int, bytes]],
+        now_ms: int,
+        codec: str,
+        producer: int = -1,
+        *,
+        is_aborted: bool = False,
+    ) -> None:
+        base, until = self.end, self.end + len(records)
+        batch = Batch(
+            base,
+            [Record(key=b"k", value=value) for _, value in records],
+            codec=codec,
+            base_timestamp_ms=EPOCH_MS + now_ms,
+            max_timestamp_ms=EPOCH_MS + now_ms,
+            transactional=producer >= 0,
+            producer_id=producer,
+        )
+        data = self._with_epoch(encode(batch))
+        shown = () if is_aborted else tuple(records)
+        entry = Entry(base, until, data, self.epoch, now_ms, shown, producer, False, is_aborted)
+        self._store(entry)
+
+    def _with_epoch(self, data: bytes) -> bytes:
+        return data[:EPOCH_AT] + self.epoch.to_bytes(4, "big") + data[EPOCH_AT + 4 :]
+
+    def _store(self, entry: Entry) -> None:
+        if self.epochs[-1][0] < entry.epoch:
+            self.epochs.append((entry.epoch, entry.base))
+        self.entries.append(entry)
+        self.end = entry.until
+
+    # --- losing -------------------------------------------------------------------------
+
+    def expire(self, count: int) -> None:
+        """Retention removes the first ``count`` entries."""
+        for entry in self.entries[:count]:
+            self.because(range(self.start, entry.until), "expired")
+            self.start = entry.until
+        self.entries = self.entries[count:]
+
+    def truncate(self, count: int) -> None:
+        """A leader that lacks the last ``count`` entries is elected."""
+        for entry in self.entries[len(self.entries) - count :]:
+            self.because(range(entry.base, entry.until), "truncated")
+        self.entries = self.entries[: len(self.entries) - count]
+        self.end = self.entries[-1].until if self.entries else self.start
+        self.epochs = [(e, at) for e, at in self.epochs if at < self.end] or [self.epochs[0]]
+
+    def drop(self, index: int, reason: str) -> None:
+        """An entry in the middle of the log goes, by compaction or with a lost segment."""
+        if not 0 < index < len(self.entries) - 1:
+            return
+        entry = self.entries.pop(index)
+        self.because(range(entry.base, entry.until), reason)
+
+    def delete(self) -> None:
+        """The topic is deleted."""
+        self.because(range(max(self.written, default=-1) + 1), "recreated")
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The newest epoch in the log up to this one, and where its records end."""
+        below = [e for e, _ in self.epochs if e <= epoch]
+        if not below:
+            return -1, -1
+        above = [at for e, at in self.epochs if e > epoch]
+        return max(below), min(above, default=self.end)
+
+
+@dataclass
+class Topic:
+    name: str
+    topic_id: str
+    incarnation: int
+    logs: list[Log]
+    compacts: bool = False
+
+
+class Truth:
+    """All logs that ever were, by partition and incarnation."""
+
+    def __init__(self) -> None:
+        self.logs: dict[tuple[str, int, int], Log] = {}
+        self.ids: dict[str, int] = {}
+
+    def add(self, topic: Topic) -> None:
+        self.ids[topic.topic_id] = topic.incarnation
+        for log in topic.logs:
+            self.logs[log.topic, log.number, log.incarnation] = log
+
+    def of(self, topic: str, number: int) -> list[Log]:
+        return [x for (name, n, _), x in self.logs.items() if (name, n) == (topic, number)]
+
+
+def fill(log: Log, rng: random.Random, now_ms: int, *, transactions: bool) -> None:
+    """Some more entries."""
+    for _ in range(rng.randint(1, 4)):
+        if transactions and rng.random() < 0.25:
+            log.append_transaction(rng.randint(1, 3), now_ms, abort=rng.random() < 0.5)
+        else:
+            log.append(rng.randint(1, 5), now_ms, rng.choice(CODECS))

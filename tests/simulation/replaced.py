@@ -1,0 +1,179 @@
+"""Puts the models in the places of sockets, Delta Kernel, Spark, threads and clocks.
+
+Modules of the product look names up when they are used, so it is enough to set attributes; all are
+set back at the end. The models refer to the world of the present history.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import rangeland.run as product
+from rangeland.connection import broker_connection
+from rangeland.connection.cluster_settings import ClusterSettings
+from rangeland.delta import data_files, quarantine_table, quarantine_writer
+from rangeland.delta.ledger import ledger_files
+from rangeland.delta.store_access import StoreSettings
+from rangeland.delta.table_path import TablePath
+from rangeland.fetch import fetch_thread
+from rangeland.landing import committer, target_state, target_table, verification
+from rangeland.model import Address
+from rangeland.spark import spark_jobs
+from rangeland.survey import cluster_survey
+from tests.simulation import spark
+from tests.simulation.delta import SimulatedKernel, Tables
+from tests.simulation.files import MemoryStore, Parquet
+from tests.simulation.kafka import Cluster, SimulatedStream
+from tests.simulation.world import World
+
+
+class Stage:
+    """The world of the present history."""
+
+    world: World
+    tables: Tables
+    store: MemoryStore
+    cluster: Cluster
+
+
+STAGE = Stage()
+
+
+class VirtualTime:
+    """In place of the module ``time``."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return STAGE.world.now_ms / 1000
+
+    @staticmethod
+    def monotonic_ns() -> int:
+        return STAGE.world.now_ms * 1_000_000
+
+    @staticmethod
+    def time() -> float:
+        return STAGE.world.clock_ms() / 1000
+
+    @staticmethod
+    def time_ns() -> int:
+        return STAGE.world.clock_ms() * 1_000_000
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        STAGE.world.point("sleep")
+        STAGE.world.sleep(seconds)
+
+
+class Event:
+    """In place of ``threading.Event``, for a thread that runs inline."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, seconds: float) -> bool:
+        if not self._is_set:
+            VirtualTime.sleep(seconds)
+        return self._is_set
+
+
+class _Done:
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self._result: Any = None
+        self._error: BaseException | None = None
+        try:
+            self._result = act()
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class InlinePool:
+    """In place of ``ThreadPoolExecutor``."""
+
+    def __init__(self, workers: int) -> None: ...
+
+    def __enter__(self) -> InlinePool:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def submit(self, act: Callable[..., Any], *arguments: Any) -> _Done:
+        return _Done(lambda: act(*arguments))
+
+
+class _Workers:
+    is_ready = True
+
+    def wait(self, translated: object) -> None: ...
+
+
+def _stream(address: Address, settings: ClusterSettings) -> SimulatedStream:
+    return SimulatedStream(STAGE.cluster, address, settings)
+
+
+def _opened(settings: StoreSettings) -> tuple[MemoryStore, str]:
+    return STAGE.store, TablePath.parse(settings.uri).key
+
+
+def _modules() -> list[Any]:
+    return [found for name, found in sys.modules.items() if name.startswith("rangeland.")]
+
+
+def _changes() -> Iterator[tuple[Any, str, Any]]:
+    identifiers = SimpleNamespace(uuid4=lambda: STAGE.world.new_id(), UUID=uuid.UUID)
+    for module in _modules():
+        if getattr(module, "time", None) is time:
+            yield module, "time", VirtualTime
+    for module in (data_files, quarantine_writer, ledger_files, spark_jobs):
+        yield module, "uuid", identifiers
+    for module in (data_files, quarantine_writer, quarantine_table, ledger_files):
+        yield module, "pq", Parquet
+    yield ledger_files, "pds", Parquet
+    yield StoreSettings, "open", _opened
+    yield target_table, "DeltaKernel", SimulatedKernel
+    yield target_state, "ThreadPoolExecutor", InlinePool
+    yield broker_connection, "Stream", _stream
+    yield fetch_thread, "threading", SimpleNamespace(Event=Event, Thread=spark.InlineThread)
+    yield spark_jobs, "InheritableThread", spark.InlineThread
+    yield spark_jobs, "TaskContext", spark.TaskContext
+    yield spark_jobs, "logged", lambda work: work
+    for module in (product, committer):
+        yield module, "start_workers", lambda *arguments: _Workers()
+    for name in ("table_frame", "has_rows", "runs_in"):
+        yield verification, name, getattr(spark, name)
+    yield cluster_survey.take_survey, "__defaults__", (VirtualTime.time, None)
+
+
+@contextmanager
+def simulated() -> Iterator[Stage]:
+    """While it is open, the product runs on the models."""
+    before: list[tuple[Any, str, Any]] = []
+    logger = logging.getLogger("rangeland")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        for holder, name, value in list(_changes()):
+            before.append((holder, name, getattr(holder, name)))
+            setattr(holder, name, value)
+        yield STAGE
+    finally:
+        for holder, name, value in reversed(before):
+            setattr(holder, name, value)
+        logger.setLevel(level)

@@ -1,0 +1,122 @@
+"""What happens in one history, drawn from a seed: a job, changes of the cluster, runs and faults.
+
+A scenario is a value, so a failing one can be cut down: each event and each fault has numbers of
+its own, and leaving one out does not change the others.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tests.simulation.kafka import AGES
+from tests.simulation.world import Fault
+
+CLUSTER_ACTS = ("produce", "elect", "expire", "compact", "down", "slow", "truncate", "lose")
+RARE_ACTS = ("recreate",)
+FAULTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
+    ("delta.commit", 5, ("crash", "lost", "refused", "lost-then-tried-again", "pause", "act")),
+    ("delta.create", 2, ("crash", "lost", "refused")),
+    ("delta.load", 12, ("crash", "refused", "pause", "act")),
+    ("delta.history", 2, ("crash", "refused")),
+    ("store.open", 6, ("crash", "refused", "act", "executor-lost")),
+    ("store.close", 6, ("crash", "refused", "act", "executor-lost")),
+    ("store.read", 6, ("crash", "refused")),
+    ("net.connect", 8, ("refused", "act", "crash")),
+    ("net.send", 30, ("refused", "act", "act", "crash", "pause", "executor-lost")),
+    ("net.receive", 30, ("refused", "silence", "act", "act", "executor-lost")),
+    ("sleep", 4, ("act", "crash")),
+    ("task.start", 3, ("speculate", "executor-lost", "act")),
+    ("task.end", 3, ("result-lost", "act", "crash")),
+)
+"""Where a fault may strike, how often that point passes at most, and what may happen there."""
+POLICIES = ("expired", "recreated", "truncated", "vanished", "missing")
+PAUSES_MS = (1_000, 30_000, 3_600_000)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The job, and the cluster that it reads."""
+
+    age: str
+    partitions: int
+    compacts: bool
+    transactions: bool
+    per_answer: int
+    is_local: bool
+    policy: tuple[tuple[str, str], ...]
+    max_records: int | None
+    slice_bytes: int
+
+
+@dataclass(frozen=True)
+class Happening:
+    """``kind``: run, or a change of the cluster."""
+
+    kind: str
+    arg: int
+    faults: tuple[Fault, ...] = ()
+
+    def __str__(self) -> str:
+        faults = ", ".join(map(str, self.faults))
+        return f"{self.kind}({self.arg})" + (f" with {faults}" if faults else "")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    seed: int
+    setup: Setup
+    happenings: tuple[Happening, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.happenings) + sum(len(one.faults) for one in self.happenings)
+
+
+def scenario(seed: int) -> Scenario:
+    rng = random.Random(seed)
+    setup = _setup(rng)
+    happenings = [Happening("produce", rng.getrandbits(32))]
+    for _ in range(rng.randint(2, 7)):
+        happenings.append(_happening(rng))
+    return Scenario(seed, setup, tuple(happenings))
+
+
+def _setup(rng: random.Random) -> Setup:
+    return Setup(
+        age=rng.choice(list(AGES)),
+        partitions=rng.choice((1, 1, 2, 3)),
+        compacts=rng.random() < 0.3,
+        transactions=rng.random() < 0.4,
+        per_answer=rng.choice((1, 2, 3, 100)),
+        is_local=rng.random() < 0.5,
+        policy=tuple((kind, rng.choice(("fail", "skip", "hold"))) for kind in POLICIES),
+        max_records=rng.choice((None, None, 5, 12)),
+        slice_bytes=rng.choice((300, 1000, 100_000)),
+    )
+
+
+def _happening(rng: random.Random) -> Happening:
+    drawn = rng.random()
+    if drawn < 0.5:
+        return Happening("run", rng.getrandbits(32), _faults(rng))
+    if drawn < 0.65:
+        return Happening("produce", rng.getrandbits(32))
+    return Happening(_act(rng), rng.getrandbits(32))
+
+
+def _act(rng: random.Random) -> str:
+    return rng.choice(RARE_ACTS if rng.random() < 0.07 else CLUSTER_ACTS)
+
+
+def _faults(rng: random.Random) -> tuple[Fault, ...]:
+    found = []
+    for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
+        tag, most, kinds = rng.choice(FAULTS)
+        kind, arg = rng.choice(kinds), rng.getrandbits(32)
+        if kind == "act":
+            kind = f"act:{_act(rng)}"
+        elif kind == "pause":
+            arg = rng.choice(PAUSES_MS)
+        found.append(Fault(tag, rng.randint(1, most), kind, arg))
+    return tuple(found)

@@ -1,0 +1,77 @@
+"""Cuts a failing history down to few events and faults, and prints it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tests.simulation.history import Counts, play
+from tests.simulation.replaced import Stage
+from tests.simulation.scenario import Scenario
+from tests.simulation.world import Violation
+
+MOST_TRIES = 300
+
+
+def failure_of(scenario: Scenario, stage: Stage, counts: Counts) -> BaseException | None:
+    try:
+        play(scenario, stage, counts)
+    except (Exception, Violation) as error:
+        return error
+    return None
+
+
+def kind_of(error: BaseException) -> str:
+    return error.rule if isinstance(error, Violation) else type(error).__name__
+
+
+def shrunk(scenario: Scenario, error: BaseException, stage: Stage) -> Scenario:
+    """A scenario as small as can be found that fails in the same way."""
+    wanted, tries = kind_of(error), 0
+    while True:
+        for smaller in _smaller(scenario):
+            tries += 1
+            found = failure_of(smaller, stage, Counts())
+            if found is not None and kind_of(found) == wanted:
+                scenario = smaller
+                break
+            if tries >= MOST_TRIES:
+                return scenario
+        else:
+            return scenario
+
+
+def _smaller(scenario: Scenario) -> Iterator[Scenario]:
+    happenings = scenario.happenings
+    for at in range(len(happenings)):
+        yield replace(scenario, happenings=happenings[:at] + happenings[at + 1 :])
+    for at, one in enumerate(happenings):
+        for number in range(len(one.faults)):
+            faults = one.faults[:number] + one.faults[number + 1 :]
+            less = replace(one, faults=faults)
+            yield replace(scenario, happenings=(*happenings[:at], less, *happenings[at + 1 :]))
+    setup = scenario.setup
+    for simpler in (
+        replace(setup, partitions=1),
+        replace(setup, transactions=False),
+        replace(setup, max_records=None),
+        replace(setup, slice_bytes=100_000),
+        replace(setup, per_answer=100),
+        replace(setup, is_local=True),
+    ):
+        if simpler != setup:
+            yield replace(scenario, setup=simpler)
+
+
+def explain(scenario: Scenario, error: BaseException, stage: Stage) -> str:
+    """The failure, and the smallest history that shows it, step by step."""
+    small = shrunk(scenario, error, stage)
+    lines = [f"seed {scenario.seed}: {kind_of(error)}: {error}", f"smallest: {small.setup}"]
+    lines += [f"  {happening}" for happening in small.happenings]
+    try:
+        play(small, stage, Counts(), is_traced=True)
+    except BaseException as found:
+        lines += [f"  | {line}" for line in found.__dict__.get("trace", ())]
+        lines += traceback.format_exception(found)[-12:]
+    return "\n".join(lines)
