@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.batches import ABORT, COMMIT, Batch, Record, encode, marker
+from tests.record_batches import ABORT, COMMIT, Batch, Record, encode, marker
 from tests.simulation.world import EPOCH_MS
 
 EPOCH_AT = 12
