@@ -11,7 +11,7 @@ from rangeland.job.source_settings import cluster_settings, with_cleanup
 from rangeland.model import Range, Slice
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.progress import NoProgress, Progress
-from rangeland.queries import job_status
+from rangeland.queries import table_queries
 from rangeland.results import PlanPreview, RunResult, VerifyResult
 from rangeland.spark.plan_frames import plan_frame
 
@@ -88,4 +88,4 @@ def backfill(
 
 def verify(job: Job, spark: Any, progress: Progress | None = None) -> VerifyResult:
     """Whether the table has each landed offset once, as ``rangeland verify`` checks."""
-    return job_status.verify(job, spark, progress or NoProgress())
+    return table_queries.verify(job, spark, progress or NoProgress())

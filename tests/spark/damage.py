@@ -10,7 +10,7 @@ from typing import Any
 
 from rangeland.job import Job
 from rangeland.progress import NoProgress
-from rangeland.queries import job_status
+from rangeland.queries import job_status, table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.spark.landings import table_of
@@ -61,7 +61,7 @@ def checkpoints(spark: Any, job: Job) -> dict[int, int | None]:
 
 
 def is_proved(spark: Any, job: Job) -> bool:
-    found = job_status.verify(job, spark, NoProgress())
+    found = table_queries.verify(job, spark, NoProgress())
     assert not found.audit.strangers
     return found.is_well
 

@@ -28,7 +28,7 @@ from rangeland.errors import (
 )
 from rangeland.model import Counts
 from rangeland.progress import NoProgress
-from rangeland.queries import job_status
+from rangeland.queries import job_check
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.ports import free_ports
 from rangeland.testing.producing import (
@@ -490,13 +490,13 @@ def test_a_folder_that_must_not_be_written_is_refused(
         with pytest.raises(TableRefused, match=r"[Rr]ead-only") as caught:
             rangeland.land(job, spark)
         assert caught.value.exit_code == 73
-        checked = job_status.check(job, lambda: spark, NoProgress())
+        checked = job_check.check(job, lambda: spark, NoProgress())
         (said,) = [seen for what, _, seen in checked.findings if what == "table"]
         assert (checked.exit_code, "ead-only" in said) == (73, True)
         assert files_of(table) == before
     finally:
         subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
-    assert job_status.check(job, lambda: spark, NoProgress()).is_well
+    assert job_check.check(job, lambda: spark, NoProgress()).is_well
     assert files_of(table) == before
     assert rangeland.land(job, spark).state == "landed"
 

@@ -19,7 +19,7 @@ from rangeland.job import Job
 from rangeland.landing.target_state import LandingTarget
 from rangeland.planning.plan import Plan
 from rangeland.progress import NoProgress
-from rangeland.queries import job_status
+from rangeland.queries import job_check, job_status, table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
 from tests.spark.landings import job_of, offsets_of, table_of
@@ -88,7 +88,7 @@ def test_a_transaction_that_delta_has_dropped_lands_nothing_twice(
         f"ALTER TABLE delta.`{lake.table}` SET TBLPROPERTIES "
         f"('{name}' = 'interval 0 seconds', 'delta.checkpointInterval' = '1')"
     )
-    checked = job_status.check(lake.job(), lambda: lake.spark, NoProgress())
+    checked = job_check.check(lake.job(), lambda: lake.spark, NoProgress())
     assert any(name in text for _, _, text in checked.findings)
     assert any(
         name in text for text in job_status.status(lake.job(), lake.spark, NoProgress()).warnings
@@ -118,7 +118,7 @@ def test_a_table_whose_ledger_is_gone_is_refused_until_its_rows_are_adopted(lake
     lake.produce(2)
     assert lake.land() == ("landed", 4)
     assert lake.offsets() == list(range(12))
-    assert job_status.verify(lake.job(), lake.spark, NoProgress()).is_well
+    assert table_queries.verify(lake.job(), lake.spark, NoProgress()).is_well
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from rangeland.errors import RangelandError, StorageFailed, TableRefused
 from rangeland.jvm.java import SMALL_JVM
 from rangeland.planning.plan import Plan
 from rangeland.progress import NoProgress
-from rangeland.queries import job_status
+from rangeland.queries import job_check
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
 from rangeland.testing.s3 import S3Server
@@ -309,7 +309,7 @@ def test_check_and_run_say_that_one_driver_may_commit(
 ) -> None:
     topic_of(kafka, topic, p0=1)
     job = job_of(kafka.bootstrap, lake, topic)
-    findings = {f[0]: f for f in job_status.check(job, lambda: spark, NoProgress()).findings}
+    findings = {f[0]: f for f in job_check.check(job, lambda: spark, NoProgress()).findings}
     assert "run one driver at a time" in findings["table"][2]
     (warning,) = rangeland.land(job, spark).warnings
     assert "spark.delta.logStore.s3a.impl" in warning

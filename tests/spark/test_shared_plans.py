@@ -17,7 +17,7 @@ from rangeland.groups.heartbeat import HeartbeatThread
 from rangeland.job import Job
 from rangeland.model import Partition
 from rangeland.progress import NoProgress
-from rangeland.queries import job_status
+from rangeland.queries import table_queries
 from rangeland.run import backfill, run
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, numbered, produce
@@ -83,7 +83,7 @@ def parts(spark: Any, job: Job) -> list[dict[str, Any]]:
 def judge(spark: Any, job: Job, homes: Homes) -> None:
     """Each record is there once, the ledger proves it, and the group is at the checkpoint."""
     assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
-    assert job_status.verify(job, spark, NoProgress()).is_well
+    assert table_queries.verify(job, spark, NoProgress()).is_well
     checkpoint = {Partition(job.source.topics[0], n): COUNT for n in range(4)}
     assert homes.groups.group("g").offsets == checkpoint
 
@@ -283,7 +283,7 @@ def test_what_two_drivers_have_both_read_is_handed_in_once(
     (part,) = parts(spark, job)
     assert part["member"].startswith("a-")
     assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
-    assert job_status.verify(job, spark, NoProgress()).is_well
+    assert table_queries.verify(job, spark, NoProgress()).is_well
     assert any("is not mirrored" in text for text in one.landed().warnings)
 
 

@@ -12,7 +12,7 @@ import pytest
 import rangeland
 from rangeland.model import Counts, Isolation
 from rangeland.progress import NoProgress
-from rangeland.queries import job_status
+from rangeland.queries import job_status, table_queries
 from rangeland.testing.client_library import producer
 from rangeland.testing.consuming import consume
 from rangeland.testing.kafka import KafkaCluster
@@ -114,7 +114,7 @@ def test_transactions_over_partitions_are_landed_and_counted(
     assert in_the_ledger(spark, table) == [result.counts]
     judged = consume(kafka.bootstrap, written.topic, isolation=isolation.value)
     assert rows_of(table_of(spark, table)) == judged
-    assert not job_status.verify(job, spark, NoProgress()).audit.holes
+    assert not table_queries.verify(job, spark, NoProgress()).audit.holes
 
 
 def test_an_open_transaction_is_landed_once_it_is_committed(

@@ -16,7 +16,7 @@ import rangeland
 from rangeland import run
 from rangeland.job import Job
 from rangeland.progress import NoProgress
-from rangeland.queries import job_status
+from rangeland.queries import table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import Record, create_topic, produce
 from tests.brokers.reading import look, settings_of
@@ -99,7 +99,7 @@ def test_a_broker_that_dies_while_it_is_read_is_held_and_read_from_there_later(
     last = rangeland.land(job, spark)
     assert (last.counts.landed, last.recovered, last.held) == (len(whole), (), ())
     assert landed(spark, table, pair.away) == whole
-    assert job_status.verify(job, spark, NoProgress()).is_well
+    assert table_queries.verify(job, spark, NoProgress()).is_well
 
 
 @pytest.mark.slow

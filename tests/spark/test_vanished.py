@@ -13,7 +13,7 @@ import rangeland
 from rangeland.errors import JobFileError, RangeLost
 from rangeland.job import Job
 from rangeland.progress import NoProgress
-from rangeland.queries import job_status
+from rangeland.queries import job_check, job_status
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, delete_topic, numbered, produce
 from tests.spark.landings import job_of, offsets_of, table_of
@@ -40,7 +40,7 @@ def test_a_landed_topic_that_is_gone_is_judged_by_its_policy(
         rangeland.land(job(kafka, table, topics), spark)
     (loss,) = lost.value.facts["losses"]
     assert (loss["topic"], loss["until_offset"], loss["verdict"]) == (topics[1], 10, "vanished")
-    checked = job_status.check(job(kafka, table, topics), lambda: spark, NoProgress())
+    checked = job_check.check(job(kafka, table, topics), lambda: spark, NoProgress())
     assert (checked.exit_code, checked.error) == (66, "RangeLost")
     assert len(table_of(spark, table).collect()) == 20, "nothing was landed"
 

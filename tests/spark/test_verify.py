@@ -22,7 +22,7 @@ from rangeland.model import Counts, Partition, Range
 from rangeland.planning.plan import PlanKind
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress import NoProgress
-from rangeland.queries import job_status
+from rangeland.queries import table_queries
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import (
     Record,
@@ -55,7 +55,7 @@ def landed(kafka: KafkaCluster, spark: Any, topic: str, table: str) -> Job:
 
 def verified(job: Job, spark: Any) -> dict[str, Any]:
     """What `verify --json` prints, without the time it took."""
-    found = job_status.verify(job, spark, NoProgress()).to_json()
+    found = table_queries.verify(job, spark, NoProgress()).to_json()
     found.pop("seconds")
     return json.loads(json.dumps(found))
 
@@ -180,7 +180,7 @@ def test_a_restore_that_took_nothing_back_is_in_nobody_s_way(
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(0, 60)))
-    before = job_status.verify(landed, spark, NoProgress()).table_version
+    before = table_queries.verify(landed, spark, NoProgress()).table_version
     assert rangeland.backfill(part, spark, replace=True).replaced == ReplacedRange(same=60)
     sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {before}")
     assert rangeland.land(landed, spark).state == "nothing"
@@ -293,7 +293,7 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
     topic, table = landed.source.topics[0], landed.sink.table
-    found = job_status.find(landed, spark, Partition(topic, 1), 75, NoProgress()).to_json()
+    found = table_queries.find(landed, spark, Partition(topic, 1), 75, NoProgress()).to_json()
     assert (found["state"], found["sequence"], found["table_version"]) == ("landed", 2, 2)
     assert found["leader"] == kafka.bootstrap[0]
     assert Path(found["file"].removeprefix("file:").replace("%20", " ")).exists()
@@ -301,9 +301,9 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     (stamp,) = [row.timestamp.isoformat() for row in history if row.version == 2]
     assert found["landed_at"].startswith(stamp[:19])
     sql(f"DELETE FROM delta.`{table}` WHERE offset = 75")
-    gone = job_status.find(landed, spark, Partition(topic, 1), 75, NoProgress())
+    gone = table_queries.find(landed, spark, Partition(topic, 1), 75, NoProgress())
     assert (gone.state, gone.sequence, gone.files) == ("missing", 2, ())
-    never = job_status.find(landed, spark, Partition(topic, 1), 100, NoProgress())
+    never = table_queries.find(landed, spark, Partition(topic, 1), 100, NoProgress())
     assert (never.state, never.sequence) == ("not-landed", None)
 
 
@@ -421,12 +421,12 @@ def test_a_range_that_cuts_a_slice_is_refused_and_nothing_is_changed(
     kafka: KafkaCluster, landed: Job, spark: Any
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
-    version = job_status.verify(landed, spark, NoProgress()).table_version
+    version = table_queries.verify(landed, spark, NoProgress()).table_version
     part = job_of(kafka.bootstrap, table, topic, range=between(topic, p0=(10, 60)))
     with pytest.raises(UsageError, match="cuts the slice") as refused:
         rangeland.backfill(part, spark, replace=True)
     assert "begin at 0 or 60" in str(refused.value)
-    found = job_status.verify(landed, spark, NoProgress())
+    found = table_queries.verify(landed, spark, NoProgress())
     assert (found.table_version, found.is_well) == (version, True)
 
 
@@ -467,7 +467,7 @@ def test_rows_that_came_back_before_the_mending_was_done_are_not_there_twice(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]
-    whole = job_status.verify(landed, spark, NoProgress()).table_version
+    whole = table_queries.verify(landed, spark, NoProgress()).table_version
     sql(f"DELETE FROM delta.`{table}` WHERE offset < 5")
 
     class Died(BaseException):

@@ -25,8 +25,8 @@ from tests import sample_results as made
 
 
 class Runs:
-    """Stands for ``rangeland.run`` and ``rangeland.queries.job_status``: made values
-    for answers, and a note of what was asked."""
+    """Stands for ``rangeland.run`` and the modules of ``rangeland.queries``: it returns sample
+    values, and records what was asked."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Job]] = []
@@ -88,7 +88,8 @@ class Runs:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     fake = Runs()
     monkeypatch.setitem(sys.modules, "rangeland.run", fake)  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "rangeland.queries.job_status", fake)  # type: ignore[arg-type]
+    for name in ("job_check", "job_status", "table_queries"):
+        monkeypatch.setitem(sys.modules, f"rangeland.queries.{name}", fake)  # type: ignore[arg-type]
     session = SimpleNamespace(open_spark=fake.open_spark)
     monkeypatch.setitem(sys.modules, "rangeland.spark.spark_session", session)  # type: ignore[arg-type]
     return fake

@@ -14,7 +14,7 @@ from rangeland.job.source_settings import exposed
 from rangeland.landing.planner import Planner
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.progress import NoProgress
-from rangeland.queries import job_status
+from rangeland.queries import job_check
 from tests.unit.test_job_security import NAMED, bearer, job_of
 
 
@@ -56,12 +56,12 @@ def test_check_says_it_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     def no_spark() -> object:
         raise EngineFailed("no Spark")
 
-    monkeypatch.setattr(job_status, "_brokers", away)
-    found = job_status.check(job_of(plain()), no_spark, NoProgress())
+    monkeypatch.setattr(job_check, "_brokers", away)
+    found = job_check.check(job_of(plain()), no_spark, NoProgress())
     (finding,) = [x for x in found.findings if x[0] == "security"]
     assert finding[1]
     assert finding[2].startswith("warning: the password of source.security.sasl")
-    found = job_status.check(job_of(scram()), no_spark, NoProgress())
+    found = job_check.check(job_of(scram()), no_spark, NoProgress())
     assert not [x for x in found.findings if x[0] == "security"]
 
 

@@ -23,7 +23,7 @@ def check(output: CommandOutput, job_file: JobPath, settings: Settings = None) -
 
     job, _ = load_job(job_file, settings or ())
 
-    from rangeland.queries.job_status import check as check_job
+    from rangeland.queries.job_check import check as check_job
     from rangeland.render.status_view import check_picture
 
     result = check_job(job, lambda: spark_for(output, job), output.progress())
@@ -69,7 +69,7 @@ def verify(output: CommandOutput, job_file: JobPath, settings: Settings = None) 
 
     job, _ = load_job(job_file, settings or ())
 
-    from rangeland.queries.job_status import verify as verify_job
+    from rangeland.queries.table_queries import verify as verify_job
     from rangeland.render.evidence_view import verify_picture
 
     result = verify_job(job, spark_for(output, job), output.progress())
@@ -111,7 +111,7 @@ def find(
     job, _ = load_job(job_file, settings or ())
     wanted = read_partition(job, topic, partition, broker)
 
-    from rangeland.queries.job_status import find as find_offset
+    from rangeland.queries.table_queries import find as find_offset
     from rangeland.render.evidence_view import find_picture
 
     result = find_offset(job, spark_for(output, job), wanted, offset, output.progress())

@@ -1,47 +1,26 @@
-"""The read-only commands: status, verify, find and check.
-
-Nothing here writes, except for a small file that ``check`` deletes again. ``check`` continues after
-a problem, so that all problems are reported at once.
-"""
+"""``status``: the job's checkpoint compared with its logs, its group, and its last landings."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
-from rangeland.dialects.dialect import dialect_names
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.job_survey import survey_of
 from rangeland.job import Job
-from rangeland.job.source_settings import cluster_settings, exposed
+from rangeland.job.source_settings import cluster_settings
 from rangeland.landing.held_partitions import held_now
 from rangeland.landing.target_state import LandingTarget
-from rangeland.landing.verification import examine
-from rangeland.landing.verification import find as find_offset
-from rangeland.model import Isolation, LogState, Partition, Range, Survey
-from rangeland.planning.checkpoint_move import never_landed
+from rangeland.model import Isolation, LogState, Partition, Survey
 from rangeland.planning.incarnation import LogMark, recreated
-from rangeland.planning.plan_builder import JobPosition
-from rangeland.planning.table_audit import Audit
 from rangeland.progress import Progress
-from rangeland.results import (
-    CheckResult,
-    Finding,
-    GroupStatus,
-    PartitionStatus,
-    Status,
-    VerifyResult,
-)
-from rangeland.run import Runner
+from rangeland.results import GroupStatus, PartitionStatus, Status
 from rangeland.survey.cluster_survey import SurveyRequest
 from rangeland.survey.record_ages import FirstRecord, first_times
 from rangeland.survey.stable_offsets import LogEnds, log_ends
-from rangeland.wording import counted
 
 RECENT = 5
 LOSSES = 10
@@ -178,133 +157,3 @@ def _landing(entry: Any) -> dict[str, Any]:
         "files": len(entry.files),
         "hash": entry.plan_hash,
     }
-
-
-def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
-    """What the table has of all that any job has landed in it. Asks no broker."""
-    started = time.monotonic()
-    progress.step(f"reading the state of the table {job.sink.table}")
-    target = LandingTarget(spark, job)
-    if target.history.is_untouched:
-        spent = time.monotonic() - started
-        nothing = (job.job, job.sink.table, target.table.version, 0, (), Audit(), ())
-        return VerifyResult(*nothing, seconds=spent)
-    progress.step(f"reading the offsets in {job.sink.table}")
-    seen = examine(spark, target)
-    return VerifyResult(
-        job=job.job,
-        table=job.sink.table,
-        table_version=target.table.version,
-        landings=seen.landings,
-        pieces=seen.pieces,
-        audit=seen.audit,
-        missing_files=seen.missing_files,
-        seconds=time.monotonic() - started,
-        passed_over=_passed_over(target.history.standing(job.application)),
-    )
-
-
-def _passed_over(standing: JobPosition) -> tuple[Range, ...]:
-    """What runs of the job will never land, by their checkpoint and the ledger."""
-    return tuple(
-        Range(partition, start, end, mark.topic_id)
-        for partition, mark in sorted(standing.checkpoint.items())
-        for start, end in never_landed(
-            standing.landed.of(partition, mark.topic_id), mark.until_offset
-        )
-    )
-
-
-def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Progress) -> Finding:
-    """Which landing brought an offset, and which file has its row."""
-    progress.step(f"reading the state of the table {job.sink.table}")
-    target = LandingTarget(spark, job)
-    if target.history.is_untouched:
-        return Finding(partition, offset, "not-landed", why="nothing has landed in it yet")
-    return find_offset(spark, target, partition, offset)
-
-
-def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
-    """Tries everything a run needs. A finding is (what, whether it is well, what was found)."""
-    findings: list[tuple[str, bool, str]] = [("job file", True, f"job {job.job} is well formed")]
-
-    errors: list[RangelandError] = []
-
-    def look(what: str, at: Callable[[], str]) -> bool:
-        progress.step(f"checking {what}")
-        try:
-            findings.append((what, True, at()))
-        except RangelandError as error:
-            findings.append((what, False, str(error)))
-            errors.append(error)
-            return False
-        return True
-
-    findings += [("security", True, f"warning: {text}") for text in exposed(job)]
-    look("dialect", lambda: _dialect(job))
-    answered = look("brokers", lambda: _brokers(job))
-    opened: list[Any] = []
-
-    def start_spark() -> str:
-        opened.append(open_spark())
-        return f"Spark {opened[0].version} with Delta"
-
-    if look("spark", start_spark):
-        look("table", lambda: _table(job, opened[0], progress))
-        if answered:
-            look("plan", lambda: _plan(job, opened[0], progress))
-    first = errors[0] if errors else None
-    return CheckResult(
-        job.job,
-        tuple(findings),
-        0 if first is None else first.exit_code,
-        None if first is None else type(first).__name__,
-    )
-
-
-def _dialect(job: Job) -> str:
-    if job.source.dialect not in dialect_names():
-        raise Conflict(f"{job.source.dialect} is not available, only {', '.join(dialect_names())}")
-    return job.source.dialect
-
-
-def _brokers(job: Job) -> str:
-    source = job.source
-    # The plan can tell whether a missing topic has vanished or never existed.
-    known = frozenset(source.topics)
-    wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
-    survey = survey_of(job, wanted)
-    gone = sorted(known - {partition.topic for partition in survey.logs})
-    leaders = {str(log.leader.address) for log in survey.logs.values()}
-    records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
-    seen = (
-        f"{counted(len(survey.logs), 'partition')} on {counted(len(leaders), 'leader')}, "
-        f"{counted(records, 'offset')}"
-    )
-    return f"{seen}; missing: {', '.join(gone)}" if gone else seen
-
-
-def _table(job: Job, spark: Any, progress: Progress) -> str:
-    runner = Runner(job, spark, progress)
-    notes = runner.target.table.notes(runner.rows)
-    if runner.target.table.metadata is None:
-        runner.target.table.layout(runner.rows)
-        runner.target.table.refuse_strangers()
-        runner.target.table.try_store()
-        return " ".join([f"{job.sink.table} does not exist yet, and can be created.", *notes])
-    runner.target.table.layout(runner.rows)
-    runner.target.table.try_store()
-    runner.refuse_disagreement()
-    at = f"{job.sink.table} is at version {runner.target.table.version}"
-    return " ".join([f"{at}, accepts these rows, and can be written.", *notes])
-
-
-def _plan(job: Job, spark: Any, progress: Progress) -> str:
-    runner = Runner(job, spark, progress)
-    found, _ = runner.draft()
-    runner.refuse_unknown_rows(found)
-    if found.is_empty:
-        return "there is nothing to land now"
-    plan = found.plan
-    ranges = counted(len(plan.ranges), "range")
-    return f"a run would land {counted(plan.width, 'offset')} of {ranges}"

@@ -27,7 +27,7 @@ from rangeland.errors import Bug
 from rangeland.job.overrides import load_job
 from rangeland.jvm.java import find_java
 from rangeland.planning.plan import PlanKind
-from rangeland.queries.job_status import verify
+from rangeland.queries.table_queries import verify
 from rangeland.render.evidence_view import verify_picture
 from rangeland.render.plan_view import plan_picture
 from rangeland.render.result_view import result_picture

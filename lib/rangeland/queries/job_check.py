@@ -1,0 +1,106 @@
+"""``check``: tries everything that a run needs, and reports all problems at once.
+
+Nothing is written, except for a small file that is deleted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rangeland.dialects.dialect import dialect_names
+from rangeland.errors import Conflict, RangelandError
+from rangeland.groups.job_survey import survey_of
+from rangeland.job import Job
+from rangeland.job.source_settings import exposed
+from rangeland.progress import Progress
+from rangeland.results import CheckResult
+from rangeland.run import Runner
+from rangeland.survey.cluster_survey import SurveyRequest
+from rangeland.wording import counted
+
+
+def check(job: Job, open_spark: Callable[[], Any], progress: Progress) -> CheckResult:
+    """Tries everything a run needs. A finding is (what, whether it is well, what was found)."""
+    findings: list[tuple[str, bool, str]] = [("job file", True, f"job {job.job} is well formed")]
+
+    errors: list[RangelandError] = []
+
+    def look(what: str, at: Callable[[], str]) -> bool:
+        progress.step(f"checking {what}")
+        try:
+            findings.append((what, True, at()))
+        except RangelandError as error:
+            findings.append((what, False, str(error)))
+            errors.append(error)
+            return False
+        return True
+
+    findings += [("security", True, f"warning: {text}") for text in exposed(job)]
+    look("dialect", lambda: _dialect(job))
+    answered = look("brokers", lambda: _brokers(job))
+    opened: list[Any] = []
+
+    def start_spark() -> str:
+        opened.append(open_spark())
+        return f"Spark {opened[0].version} with Delta"
+
+    if look("spark", start_spark):
+        look("table", lambda: _table(job, opened[0], progress))
+        if answered:
+            look("plan", lambda: _plan(job, opened[0], progress))
+    first = errors[0] if errors else None
+    return CheckResult(
+        job.job,
+        tuple(findings),
+        0 if first is None else first.exit_code,
+        None if first is None else type(first).__name__,
+    )
+
+
+def _dialect(job: Job) -> str:
+    if job.source.dialect not in dialect_names():
+        raise Conflict(f"{job.source.dialect} is not available, only {', '.join(dialect_names())}")
+    return job.source.dialect
+
+
+def _brokers(job: Job) -> str:
+    source = job.source
+    # The plan can tell whether a missing topic has vanished or never existed.
+    known = frozenset(source.topics)
+    wanted = SurveyRequest(source.topics, source.topic_pattern, source.partitions, known=known)
+    survey = survey_of(job, wanted)
+    gone = sorted(known - {partition.topic for partition in survey.logs})
+    leaders = {str(log.leader.address) for log in survey.logs.values()}
+    records = sum(log.end_offset - log.start_offset for log in survey.logs.values())
+    seen = (
+        f"{counted(len(survey.logs), 'partition')} on {counted(len(leaders), 'leader')}, "
+        f"{counted(records, 'offset')}"
+    )
+    return f"{seen}; missing: {', '.join(gone)}" if gone else seen
+
+
+def _table(job: Job, spark: Any, progress: Progress) -> str:
+    runner = Runner(job, spark, progress)
+    notes = runner.target.table.notes(runner.rows)
+    if runner.target.table.metadata is None:
+        runner.target.table.layout(runner.rows)
+        runner.target.table.refuse_strangers()
+        runner.target.table.try_store()
+        return " ".join([f"{job.sink.table} does not exist yet, and can be created.", *notes])
+    runner.target.table.layout(runner.rows)
+    runner.target.table.try_store()
+    runner.refuse_disagreement()
+    at = f"{job.sink.table} is at version {runner.target.table.version}"
+    return " ".join([f"{at}, accepts these rows, and can be written.", *notes])
+
+
+def _plan(job: Job, spark: Any, progress: Progress) -> str:
+    runner = Runner(job, spark, progress)
+    found, _ = runner.draft()
+    runner.refuse_unknown_rows(found)
+    if found.is_empty:
+        return "there is nothing to land now"
+    plan = found.plan
+    ranges = counted(len(plan.ranges), "range")
+    return f"a run would land {counted(plan.width, 'offset')} of {ranges}"

@@ -1,0 +1,61 @@
+"""``verify`` and ``find``: what the table has of what landed, by its ledger. No broker is asked."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rangeland.job import Job
+from rangeland.landing.target_state import LandingTarget
+from rangeland.landing.verification import examine
+from rangeland.landing.verification import find as find_offset
+from rangeland.model import Partition, Range
+from rangeland.planning.checkpoint_move import never_landed
+from rangeland.planning.plan_builder import JobPosition
+from rangeland.planning.table_audit import Audit
+from rangeland.progress import Progress
+from rangeland.results import Finding, VerifyResult
+
+
+def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
+    """What the table has of all that any job has landed in it. Asks no broker."""
+    started = time.monotonic()
+    progress.step(f"reading the state of the table {job.sink.table}")
+    target = LandingTarget(spark, job)
+    if target.history.is_untouched:
+        spent = time.monotonic() - started
+        nothing = (job.job, job.sink.table, target.table.version, 0, (), Audit(), ())
+        return VerifyResult(*nothing, seconds=spent)
+    progress.step(f"reading the offsets in {job.sink.table}")
+    seen = examine(spark, target)
+    return VerifyResult(
+        job=job.job,
+        table=job.sink.table,
+        table_version=target.table.version,
+        landings=seen.landings,
+        pieces=seen.pieces,
+        audit=seen.audit,
+        missing_files=seen.missing_files,
+        seconds=time.monotonic() - started,
+        passed_over=_passed_over(target.history.standing(job.application)),
+    )
+
+
+def _passed_over(standing: JobPosition) -> tuple[Range, ...]:
+    """What runs of the job will never land, by their checkpoint and the ledger."""
+    return tuple(
+        Range(partition, start, end, mark.topic_id)
+        for partition, mark in sorted(standing.checkpoint.items())
+        for start, end in never_landed(
+            standing.landed.of(partition, mark.topic_id), mark.until_offset
+        )
+    )
+
+
+def find(job: Job, spark: Any, partition: Partition, offset: int, progress: Progress) -> Finding:
+    """Which landing brought an offset, and which file has its row."""
+    progress.step(f"reading the state of the table {job.sink.table}")
+    target = LandingTarget(spark, job)
+    if target.history.is_untouched:
+        return Finding(partition, offset, "not-landed", why="nothing has landed in it yet")
+    return find_offset(spark, target, partition, offset)
