@@ -153,8 +153,12 @@ def _mismatch(found: ReviewedPlan) -> str:
     others = [r.partition for r in plan.ranges if not job.source.reads(r.partition.topic)]
     if others and not plan.replaces and plan.application == job.application:
         return f"its plan reads {others[0]}, which its job does not ask for"
-    if found.location is not None:
+    if plan.dialect != job.source.dialect:
+        return f"its plan is for the dialect {plan.dialect}, but its job is for {job.source.dialect}"
+    try:
         found.in_place(job)
+    except ValueError:  # its text repeats the location, which may contain anything
+        return "its location cannot be the path or URI of a table"
     return ""
 
 
