@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -24,10 +24,15 @@ from rangeland.planning.byte_estimate import MOST_BYTES, with_estimate
 from rangeland.planning.slices import MAX_SLICES, Slicing, cut
 from rangeland.untrusted import MAX_INT64
 from rangeland.zookeeper.broker_registry import (
+    IDS,
+    TOPICS,
     parse_broker,
     parse_kafka_topic,
     parse_partition_count,
+    registry_seen_by,
 )
+from rangeland.zookeeper.znodes import Znode
+from rangeland.zookeeper.zookeeper_client import ZooKeeper
 from tests.scripted_io import ScriptedEdge, found
 from tests.unit.test_throttle import B1, loop_of, slice_of
 
@@ -80,6 +85,12 @@ def test_a_number_of_queues_that_cannot_be_is_refused(count: str) -> None:
     assert caught.value.exit_code == 75
 
 
+def test_queues_of_all_brokers_together_are_bounded() -> None:
+    listed = ",".join(f'{{"brokerName":"b{n}","readQueueNums":65536}}' for n in range(2_000))
+    with pytest.raises(RemoteProtocolError, match="131072000 queues in all"):
+        read_route(f'{{"queueDatas":[{listed}]}}'.encode())
+
+
 # --- ZooKeeper ----------------------------------------------------------------------------
 
 
@@ -87,6 +98,29 @@ def test_a_number_of_queues_that_cannot_be_is_refused(count: str) -> None:
 def test_a_number_of_partitions_that_cannot_be_is_refused(content: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="number of partitions"):
         parse_partition_count("t", "1", content)
+
+
+class ManyBrokers:
+    """Stands in for a ZooKeeper client: two thousand brokers have as many partitions as can be."""
+
+    names = tuple(str(n) for n in range(2_000))
+
+    def children_of(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        return {p: ["t"] if p == TOPICS else list(self.names) for p in paths}
+
+    def read_all(self, paths: Iterable[str]) -> dict[str, Znode]:
+        return {path: Znode(self._content(path), 0, 0, 0) for path in paths}
+
+    @staticmethod
+    def _content(path: str) -> bytes:
+        if path.startswith(IDS):
+            return b"creator:h:1"
+        return b"" if path == f"{TOPICS}/t" else b"65536"
+
+
+def test_partitions_of_all_brokers_together_are_bounded() -> None:
+    with pytest.raises(RemoteProtocolError, match="131072000 partitions on 2000 brokers"):
+        registry_seen_by(cast(ZooKeeper, ManyBrokers()))
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def _mismatch(found: ReviewedPlan) -> str:
     if others and not plan.replaces and plan.application == job.application:
         return f"its plan reads {others[0]}, which its job does not ask for"
     if plan.dialect != job.source.dialect:
-        return f"its plan is for the dialect {plan.dialect}, but its job is for {job.source.dialect}"
+        return f"its plan is for {plan.dialect}, but its job is for {job.source.dialect}"
     try:
         found.in_place(job)
     except ValueError:  # its text repeats the location, which may contain anything

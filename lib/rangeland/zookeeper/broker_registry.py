@@ -27,7 +27,7 @@ IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONFIGS = "/config/topics"
 MAX_PARTITIONS = 65_536
-"""Of a topic on one Jafka broker. A larger number is refused."""
+"""Of a topic on all Jafka brokers. A larger number is refused."""
 ALL_BROKERS = ""
 """Stands for the broker's name if partitions are not numbered per broker."""
 
@@ -123,7 +123,11 @@ def _read_topics(client: ZooKeeper, topics: Sequence[str]) -> dict[str, dict[str
 
 
 def _counts(topic: str, nodes: Mapping[str, Znode | None]) -> dict[str, int]:
-    return {b: parse_partition_count(topic, b, n.content) for b, n in nodes.items() if n}
+    found = {b: parse_partition_count(topic, b, n.content) for b, n in nodes.items() if n}
+    if (total := sum(found.values())) > MAX_PARTITIONS:
+        at_most = f"{MAX_PARTITIONS} at most"
+        _reject(f"{TOPICS}/{topic}", f"{total} partitions on {len(found)} brokers", at_most)
+    return found
 
 
 # --- contents of nodes ------------------------------------------------------------------

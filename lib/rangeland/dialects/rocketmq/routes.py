@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 MASTER: Final = 0
 MAX_QUEUES: Final = 65_536
-"""Of one topic at one broker. RocketMQ sets no limit; a larger number is not believed."""
+"""Of one topic at all brokers. RocketMQ sets no limit; a larger number is not believed."""
 
 # Possessive, and a text that does not end is taken up to the end: no character is read twice.
 _BARE_KEY: Final = re.compile(
@@ -112,6 +112,8 @@ def _route(found: JsonFields) -> TopicRoute:
         each.text("brokerName"): each.number("readQueueNums", 0, MAX_QUEUES)
         for each in found.each("queueDatas", ())
     }
+    if (total := sum(queues.values())) > MAX_QUEUES:
+        raise Unreadable(f"readQueueNums: {total} queues in all, not {MAX_QUEUES} at most")
     return TopicRoute(brokers, queues)
 
 
