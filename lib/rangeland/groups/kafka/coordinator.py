@@ -7,7 +7,6 @@ turns unexpected ones into errors. All I/O goes through the ``GroupIO``.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,13 +14,11 @@ from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.kafka.error_codes import judge
 from rangeland.dialects.protocol_session import Question
-from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.errors import RangelandError, Unreachable
+from rangeland.groups import group_answers
 from rangeland.groups.backend import GroupIO
 from rangeland.model import Address
 
-logger = logging.getLogger(__name__)
-
-PAUSE_MS: Final = 250
 _LAST_BY_ONE_KEY: Final = 3
 
 
@@ -50,35 +47,26 @@ class CoordinatorClient:
     ) -> tuple[Any, ErrorCode]:
         """The answer and its code, which is never one that may pass. Raises Unreachable if such
         a code has not passed for ``patience_ms``."""
-        deadline_ms = self.edge.now_ms() + patience_ms
-        while True:
-            try:
-                answer = self.edge.ask(self._find(group), question)
-            except Unreachable as error:
-                last_error: RangelandError = error
-                self._known.pop(group, None)
-            else:
-                code = judge(code_of(answer))
-                if not code.verdict.may_pass:
-                    return answer, code
-                last_error = self._not_ready(group, code)
-            if self.edge.now_ms() >= deadline_ms:
-                raise last_error
-            logger.info("Asking the coordinator again in %d ms: %s", PAUSE_MS, last_error)
-            self.edge.pause(PAUSE_MS)
+        return group_answers.ask_until_ready(
+            self.edge, patience_ms, lambda: self._ask_once(group, question, code_of)
+        )
 
-    def _not_ready(self, group: str, code: ErrorCode) -> Unreachable:
-        address = self._known.get(group)
+    def _ask_once(
+        self, group: str, question: Question, code_of: Callable[[Any], int]
+    ) -> tuple[Any, ErrorCode]:
+        try:
+            address = self._find(group)
+            answer = self.edge.ask(address, question)
+        except Unreachable:
+            self._known.pop(group, None)
+            raise
+        code = judge(code_of(answer))
+        if not code.verdict.may_pass:
+            return answer, code
         if code.verdict is ErrorMeaning.FIND_LEADER:
             self._known.pop(group, None)
-        return Unreachable(
-            f"the coordinator of group {group} at {address} is not ready",
-            why=f"{code.name}: {code.description}",
-            do="try again in a moment",
-            group=group,
-            broker=str(address),
-            code=code.name,
-        )
+        who = f"the coordinator of group {group} at {address}"
+        raise group_answers.not_ready(who, code, group=group, broker=str(address))
 
     def _find(self, group: str) -> Address:
         """The known coordinator, or the one that the first seed with an answer names. Raises
@@ -120,15 +108,6 @@ _REMEDIES: Final = {
 
 
 def refusal(code: ErrorCode, group: str, when: str) -> RangelandError:
-    """The error for a code that the caller does not handle: either the same request would be
-    refused again, or the coordinator has failed. ``when`` is a clause for the message."""
-    why = f"{code.name}: {code.description}, when {when}"
-    facts: dict[str, Any] = {"group": group, "code": code.name}
-    if code.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
-        remedy = _REMEDIES.get(code.name, "check the group and the brokers' settings")
-        return JobFileError(
-            f"the brokers refuse group {group}", why=why, do=remedy.format(group=group), **facts
-        )
-    return Unreachable(
-        f"the coordinator of group {group} has failed", why=why, do="try again in a moment", **facts
-    )
+    """See ``group_answers.refusal``."""
+    failed = f"the coordinator of group {group} has failed"
+    return group_answers.refusal(code, group, when, failed=failed, remedies=_REMEDIES)

@@ -19,7 +19,8 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question, UnsupportedRequest
 from rangeland.errors import Conflict, RemoteProtocolError
 from rangeland.groups.backend import GroupIO, GroupMember, GroupView, JoinRequest, Membership
-from rangeland.groups.kafka.coordinator import PAUSE_MS, CoordinatorClient, refusal
+from rangeland.groups.group_answers import PAUSE_MS
+from rangeland.groups.kafka.coordinator import CoordinatorClient, refusal
 from rangeland.groups.kafka.member import KafkaMember
 from rangeland.groups.kafka.offset_commits import (
     ask_commit,

@@ -10,7 +10,7 @@ receive heartbeats: an offset that is written to a slave stays there. All I/O go
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.dialects.protocol_session import Question
@@ -18,12 +18,12 @@ from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.error_codes import SUCCESS, TOPIC_NOT_EXIST, judge
 from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.dialects.rocketmq.routes import MASTER, TopicRoute, read_route
-from rangeland.errors import JobFileError, RangelandError, Unreachable
+from rangeland.errors import RangelandError, Unreachable
+from rangeland.groups import group_answers
 from rangeland.groups.backend import GroupIO
 from rangeland.groups.rocketmq import group_requests as g
 from rangeland.model import Address, Partition
 
-PAUSE_MS: Final = 250
 PATIENCE_MS: Final = 10_000
 """How long a master may be down or busy before a request fails."""
 
@@ -40,24 +40,26 @@ class MasterBrokers:
     ) -> tuple[m.RemotingResponse, ErrorCode]:
         """The answer and its code, which is never one that may pass. ``topic``: any topic that the
         broker has queues of. Raises Unreachable."""
-        deadline_ms = self.edge.now_ms() + patience_ms
-        while True:
-            try:
-                address = self._master(broker, topic)
-                answer: m.RemotingResponse = self.edge.ask(address, Question(request))
-            except Unreachable as error:
-                last_error = error
-                self._addresses.pop(broker, None)
-            else:
-                code = judge(answer.code)
-                if not code.verdict.may_pass:
-                    return answer, code
-                last_error = _not_ready(broker, address, code, answer.remark)
-                if code.verdict is ErrorMeaning.FIND_LEADER:
-                    self._addresses.pop(broker, None)
-            if self.edge.now_ms() >= deadline_ms:
-                raise last_error
-            self.edge.pause(PAUSE_MS)
+        return group_answers.ask_until_ready(
+            self.edge, patience_ms, lambda: self._ask_once(broker, topic, request)
+        )
+
+    def _ask_once(
+        self, broker: str, topic: str, request: m.RemotingRequest
+    ) -> tuple[m.RemotingResponse, ErrorCode]:
+        try:
+            address = self._master(broker, topic)
+            answer: m.RemotingResponse = self.edge.ask(address, Question(request))
+        except Unreachable:
+            self._addresses.pop(broker, None)
+            raise
+        code = judge(answer.code)
+        if not code.verdict.may_pass:
+            return answer, code
+        if code.verdict is ErrorMeaning.FIND_LEADER:
+            self._addresses.pop(broker, None)
+        who = f"the master of {broker} at {address}"
+        raise group_answers.not_ready(who, code, answer.remark, broker=broker, address=str(address))
 
     def ask_each(
         self, requests: Sequence[m.RemotingRequest], patience_ms: int = PATIENCE_MS
@@ -220,17 +222,6 @@ def _not_written(answer: m.RemotingResponse, group: str) -> RangelandError:
 # --- errors -----------------------------------------------------------------------------
 
 
-def _not_ready(broker: str, address: Address, code: ErrorCode, remark: str) -> Unreachable:
-    return Unreachable(
-        f"the master of {broker} at {address} is not ready",
-        why=f"{code.name}: {remark or code.description}",
-        do="try again in a moment",
-        broker=broker,
-        address=str(address),
-        code=code.name,
-    )
-
-
 _REMEDIES: Final = {
     "NO_PERMISSION": "grant the user of source.security SUB on the group {group} and the topics",
     "SUBSCRIPTION_GROUP_NOT_EXIST": "create the group {group}, or let the brokers do it"
@@ -239,15 +230,8 @@ _REMEDIES: Final = {
 
 
 def refusal(code: ErrorCode, remark: str, group: str, when: str) -> RangelandError:
-    """The error for a code that the caller does not handle: either the same request would be
-    refused again, or the broker has failed. ``when`` is a clause for the message."""
-    why = f"{code.name}: {remark or code.description}, when {when}"
-    facts: dict[str, Any] = {"group": group, "code": code.name}
-    if code.verdict in (ErrorMeaning.REFUSED, ErrorMeaning.UNSUPPORTED):
-        remedy = _REMEDIES.get(code.name, "check the group and the brokers' settings")
-        return JobFileError(
-            f"the brokers refuse group {group}", why=why, do=remedy.format(group=group), **facts
-        )
-    return Unreachable(
-        f"the brokers of group {group} have failed", why=why, do="try again in a moment", **facts
+    """See ``group_answers.refusal``."""
+    failed = f"the brokers of group {group} have failed"
+    return group_answers.refusal(
+        code, group, when, failed=failed, remedies=_REMEDIES, remark=remark
     )
