@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from typing import Any, Protocol, cast, get_type_hints
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -24,39 +24,33 @@ from rangeland.decode.jafka.layout import (
     messages_batch,
 )
 from rangeland.decode.native.kernel_memory import (
-    CAPACITY,
     INT32,
     INT64,
     POINTER,
     SLACK,
+    KernelFunction,
     allocate,
     as_buffer,
     as_int64,
     binary_array,
     check_size,
-    function_of,
     number_array,
-    out_of_capacity,
     struct_of,
 )
 
 _SMALLEST_ENTRY = LENGTH_BYTES + HEADER_BYTES
 
-_Messages = struct_of(
-    "_Messages", "row_capacity byte_capacity", "value_offsets value_data offsets positions"
-)
 
-
-class _WalkedNumbers(Protocol):
-    """The fields of the walk's result, in their order."""
+class _Walked(NamedTuple):
+    """What the walk returns, in its order."""
 
     entries: int
     start: int
     end: int
 
 
-class _DecodedNumbers(Protocol):
-    """The fields of the decoder's result, in their order."""
+class _Decoded(NamedTuple):
+    """What the decoder returns, in its order. The last three are the place of a fault."""
 
     rows: int
     value_bytes: int
@@ -65,25 +59,19 @@ class _DecodedNumbers(Protocol):
     position: int
 
 
-_Walked = struct_of("_Walked", " ".join(get_type_hints(_WalkedNumbers)))
-_Decoded = struct_of("_Decoded", " ".join(get_type_hints(_DecodedNumbers)))
-
-
 class JafkaKernel:
     """The functions of one loaded library. See ``layout.SetDecoder``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        walk = [POINTER, INT64, INT64, INT32, POINTER]
-        decode = [POINTER, INT64, POINTER, POINTER]
-        self._walk = function_of(library, "rangeland_walk_entries", walk)
-        self._decode = function_of(library, "rangeland_decode_sets", decode)
+        walk = [POINTER, INT64, INT64, INT32]
+        decode = [POINTER, INT64, POINTER]
+        self._walk = KernelFunction(library, "rangeland_walk_entries", walk, _Walked)
+        self._decode = KernelFunction(library, "rangeland_decode_sets", decode, _Decoded)
 
     def walk_entries(self, data: Any, until: int, *, plain_only: bool = False) -> EntryWalk:
         buffer = as_buffer(data)
-        result = _Walked()
         until = max(-1, as_int64(until))
-        fault = self._walk(buffer.address, buffer.size, until, plain_only, ctypes.addressof(result))
-        found = cast(_WalkedNumbers, result)
+        found, fault = self._walk(buffer.address, buffer.size, until, plain_only)
         return EntryWalk(found.entries, found.start, found.end, SetFault(fault) if fault else None)
 
     def decode_sets(self, sets: list[MessageSet]) -> pa.RecordBatch:
@@ -91,29 +79,19 @@ class JafkaKernel:
         size = sum(buffer.size for buffer in kept)
         check_size(size)
         rows = sum(buffer.size // _SMALLEST_ENTRY for buffer in kept)
-        value_offsets, value_data = allocate(4 * rows + 4, size + SLACK)
+        values = allocate(4 * rows + 4, size + SLACK)
         offsets, positions = allocate(8 * rows, 4 * rows)
-        buffers = (value_offsets, value_data, offsets, positions)
-        output = _Messages(rows, size, *(buffer.address for buffer in buffers))
-        found = self._run(_table(sets, kept), len(sets), output)
+        output = struct_of([rows, size], [*values, offsets, positions])
+        table = _table(sets, kept)
+        found, fault = self._decode(table.buffer_info()[0], len(sets), output)
+        if fault:
+            raise bad_entry(SetFault(fault), found.set, found.record, found.position)
         rows = found.rows
-        values = (value_offsets, value_data)
         return messages_batch(
             binary_array(columns.VALUE.type, rows, values, found.value_bytes),
             number_array(columns.OFFSET, rows, offsets),
             number_array(POSITION, rows, positions),
         )
-
-    def _run(self, table: array[int], count: int, output: ctypes.Structure) -> _DecodedNumbers:
-        result = _Decoded()
-        address, _ = table.buffer_info()
-        fault = self._decode(address, count, ctypes.addressof(output), ctypes.addressof(result))
-        found = cast(_DecodedNumbers, result)
-        if fault == 0:
-            return found
-        if fault == CAPACITY:
-            raise out_of_capacity(set=found.set, record=found.record)
-        raise bad_entry(SetFault(fault), found.set, found.record, found.position)
 
 
 def _table(sets: list[MessageSet], kept: list[pa.Buffer]) -> array[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from typing import Any, Protocol, cast, get_type_hints
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,39 +19,25 @@ from rangeland.decode import columns
 from rangeland.decode.kafka.batch_table import BatchRun, Heads, Payloads, StoredBatches
 from rangeland.decode.kafka.layout import Fault, MessageRun, Payload, bad_record
 from rangeland.decode.native.kernel_memory import (
-    CAPACITY,
     INT64,
     POINTER,
     SLACK,
+    KernelFunction,
     allocate,
     as_buffer,
     as_int64,
     binary_array,
     check_size,
-    function_of,
     header_column,
     number_array,
-    out_of_capacity,
     struct_of,
 )
 
 _SMALLEST_ROW = 6  # bytes read before a row is written: five fields after the length
 
-_Rows = struct_of(
-    "_Rows",
-    "row_capacity byte_capacity",
-    "key_offsets key_data key_valid value_offsets value_data value_valid "
-    "offsets timestamps timestamp_valid timestamp_types",
-)
-_Headers = struct_of(
-    "_Headers",
-    "row_capacity header_capacity key_capacity value_capacity",
-    "list_offsets list_valid key_offsets key_data value_offsets value_data value_valid",
-)
 
-
-class _Numbers(Protocol):
-    """The fields of the kernel's result, in its order."""
+class _Decoded(NamedTuple):
+    """``result_t``. The last three are the place of a fault."""
 
     rows: int
     key_bytes: int
@@ -70,49 +56,37 @@ class _Numbers(Protocol):
     position: int
 
 
-_Result = struct_of("_Result", " ".join(get_type_hints(_Numbers)))
-_Run = struct_of("_Run", " ".join(MessageRun._fields))
-_BatchRun = struct_of("_BatchRun", " ".join(BatchRun._fields))
-
-
 class KafkaKernel:
     """The functions of one loaded library."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        decode = [POINTER, *[INT64] * 3, *[POINTER] * 2]
-        walk = [POINTER, *[INT64] * 2, POINTER]
-        walk_batches = [POINTER, *[INT64] * 4, *[POINTER] * 2]
-        self._rows = function_of(library, "rangeland_decode_rows", decode)
-        self._headers = function_of(library, "rangeland_decode_headers", decode)
-        self._walk = function_of(library, "rangeland_walk_messages", walk, None)
-        self._walk_batches = function_of(library, "rangeland_walk_batches", walk_batches, None)
+        decode = [POINTER, *[INT64] * 3, POINTER]
+        walk = [POINTER, *[INT64] * 2]
+        walk_batches = [POINTER, *[INT64] * 4, POINTER]
+        self._rows = KernelFunction(library, "rangeland_decode_rows", decode, _Decoded)
+        self._headers = KernelFunction(library, "rangeland_decode_headers", decode, _Decoded)
+        self._walk = KernelFunction(
+            library, "rangeland_walk_messages", walk, MessageRun, is_void=True
+        )
+        self._walk_batches = KernelFunction(
+            library, "rangeland_walk_batches", walk_batches, BatchRun, is_void=True
+        )
 
     def walk_messages(self, data: Any, max_bytes: int) -> MessageRun:
         """As ``legacy_reference.walk_messages``."""
         buffer = as_buffer(data)
-        found = _Run()
-        self._walk(buffer.address, buffer.size, max_bytes, ctypes.addressof(found))
-        run = cast(MessageRun, found)
-        return MessageRun(run.messages, run.end, run.first_offset, run.last_offset)
+        return self._walk(buffer.address, buffer.size, max_bytes)[0]
 
     def walk_batches(
         self, data: Any, begin: int = 0, last_offset: int = -1, heads: Heads | None = None
     ) -> BatchRun:
         """See ``decode.walk_batches``."""
         buffer = as_buffer(data)
-        found = _BatchRun()
         capacity, table = (0, None) if heads is None else (len(heads), heads.ctypes.data)
-        self._walk_batches(
-            buffer.address,
-            buffer.size,
-            begin,
-            last_offset,
-            capacity,
-            table,
-            ctypes.addressof(found),
+        run, _ = self._walk_batches(
+            buffer.address, buffer.size, begin, last_offset, capacity, table
         )
-        run = cast(BatchRun, found)
-        return BatchRun(run.batches, run.end, run.last_offset, bool(run.is_all))
+        return run._replace(is_all=bool(run.is_all))
 
     def decode_records(
         self, payloads: Sequence[Payload], from_offset: int, until_offset: int
@@ -176,14 +150,13 @@ class _Call:
         self.rows += int(np.minimum(counts, sizes // _SMALLEST_ROW).sum())
         self.table.frombytes(table.tobytes())
 
-    def run_rows(self, function: ctypes._NamedFuncPointer) -> tuple[_Numbers, list[pa.Array]]:
+    def run_rows(self, function: KernelFunction[_Decoded]) -> tuple[_Decoded, list[pa.Array]]:
         rows, data, bits = self.rows, self.bytes + SLACK, self.rows // 8 + 1
-        key = [key_offsets, key_data, key_valid] = allocate(4 * rows + 4, data, bits)
-        value = [value_offsets, value_data, value_valid] = allocate(4 * rows + 4, data, bits)
-        offsets, times, time_valid, types = allocate(8 * rows, 8 * rows, bits, 4 * rows)
-        buffers = [key_offsets, key_data, key_valid, value_offsets, value_data, value_valid]
-        buffers += [offsets, times, time_valid, types]
-        found = self._run(function, _Rows(rows, self.bytes, *(b.address for b in buffers)))
+        key = allocate(4 * rows + 4, data, bits)
+        value = allocate(4 * rows + 4, data, bits)
+        numbers = offsets, times, time_valid, types = allocate(8 * rows, 8 * rows, bits, 4 * rows)
+        output = struct_of([rows, self.bytes], [*key, *value, *numbers])  # rows_t
+        found = self._run(function, output)
 
         rows = found.rows
         return found, [
@@ -194,26 +167,22 @@ class _Call:
             number_array(columns.TIMESTAMP_TYPE, rows, types),
         ]
 
-    def run_headers(self, function: ctypes._NamedFuncPointer, counted: _Numbers) -> pa.Array:
+    def run_headers(self, function: KernelFunction[_Decoded], counted: _Decoded) -> pa.Array:
         rows, headers = counted.rows, counted.headers
         key_bytes, value_bytes = counted.header_key_bytes, counted.header_value_bytes
         lists = allocate(4 * rows + 4, rows // 8 + 1)
         keys = allocate(4 * headers + 4, key_bytes)
         values = allocate(4 * headers + 4, value_bytes + SLACK, headers // 8 + 1)
-        room = (rows, headers, key_bytes, value_bytes)
-        addresses = (buffer.address for buffer in (*lists, *keys, *values))
-        found = self._run(function, _Headers(*room, *addresses))
+        capacities = (rows, headers, key_bytes, value_bytes)
+        output = struct_of(capacities, [*lists, *keys, *values])  # headers_t
+        found = self._run(function, output)
         return header_column(found, lists, keys, values)
 
-    def _run(self, function: ctypes._NamedFuncPointer, output: ctypes.Structure) -> _Numbers:
-        result = _Result()
-        found = cast(_Numbers, result)
+    def _run(
+        self, function: KernelFunction[_Decoded], output: ctypes.Array[ctypes.c_int64]
+    ) -> _Decoded:
         address, _ = self.table.buffer_info()
-        fault = function(
-            address, self.count, *self.offsets, ctypes.addressof(output), ctypes.addressof(result)
-        )
-        if fault == 0:
-            return found
-        if fault == CAPACITY:
-            raise out_of_capacity(payload=found.payload, record=found.record)
-        raise bad_record(Fault(fault), found.payload, found.record, found.position)
+        found, fault = function(address, self.count, *self.offsets, output)
+        if fault:
+            raise bad_record(Fault(fault), found.payload, found.record, found.position)
+        return found

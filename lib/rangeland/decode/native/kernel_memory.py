@@ -1,4 +1,4 @@
-"""What the kernels of all formats share: their structs, their memory, and Arrow arrays of it.
+"""What the kernels of all formats share: their calls, their memory, and Arrow arrays of it.
 
 A kernel writes straight into Arrow buffers from the default memory pool. They are allocated at
 their upper bound (memory that is never touched costs nothing) and cut to size afterwards. The
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -25,18 +25,46 @@ CAPACITY = 100  # as in kernel.c
 POINTER, INT32, INT64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 
 
-def struct_of(name: str, numbers: str, pointers: str = "") -> type[ctypes.Structure]:
-    fields = [(field, ctypes.c_int64) for field in numbers.split()]
-    fields += [(field, ctypes.c_void_p) for field in pointers.split()]  # type: ignore[misc]
-    return type(name, (ctypes.Structure,), {"_fields_": fields})
+R = TypeVar("R", bound=tuple[Any, ...])
 
 
-def function_of(
-    library: ctypes.CDLL, name: str, arguments: Sequence[Any], result: Any = INT32
-) -> ctypes._NamedFuncPointer:
-    found = getattr(library, name)
-    found.argtypes, found.restype = arguments, result
-    return found  # type: ignore[no-any-return]
+class KernelFunction(Generic[R]):
+    """A function of the library. Its last argument is a struct of 64-bit numbers that it fills:
+    ``result`` is a NamedTuple with the same fields. What the function itself returns is a fault,
+    0 for none."""
+
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        name: str,
+        arguments: Sequence[Any],
+        result: type[R],
+        *,
+        is_void: bool = False,
+    ) -> None:
+        self._function = getattr(library, name)
+        self._function.argtypes = [*arguments, POINTER]
+        self._function.restype = None if is_void else INT32
+        self._make: Any = result._make  # type: ignore[attr-defined]
+        self._numbers = INT64 * len(result._fields)  # type: ignore[attr-defined]
+
+    def __call__(self, *arguments: Any) -> tuple[R, int]:
+        numbers = self._numbers()
+        fault = self._function(*arguments, numbers) or 0
+        found = self._make(numbers)
+        if fault == CAPACITY:
+            raise Bug(
+                "the decode kernel ran out of the memory it was given",
+                why="its capacities are upper bounds",
+                **found._asdict(),
+            )
+        return found, fault
+
+
+def struct_of(numbers: Sequence[int], buffers: Sequence[pa.Buffer]) -> ctypes.Array[ctypes.c_int64]:
+    """A struct of 64-bit numbers followed by the addresses of buffers, in the kernel's order."""
+    fields = (*numbers, *(buffer.address for buffer in buffers))
+    return (INT64 * len(fields))(*fields)
 
 
 def as_buffer(data: Any) -> pa.Buffer:
@@ -56,14 +84,6 @@ def check_size(size: int) -> None:
             bytes=size,
             max_bytes=MAX_BYTES,
         )
-
-
-def out_of_capacity(**facts: Any) -> Bug:
-    return Bug(
-        "the decode kernel ran out of the memory it was given",
-        why="its capacities are upper bounds",
-        **facts,
-    )
 
 
 def allocate(*sizes: int) -> list[pa.Buffer]:
@@ -97,13 +117,20 @@ def number_array(
 class HeaderNumbers(Protocol):
     """The part of a kernel's result that says what headers it has written."""
 
-    rows: int
-    headers: int
-    header_key_bytes: int
-    header_value_bytes: int
-    header_value_nulls: int
-    rows_without_headers: int
-    keys_beyond_ascii: int
+    @property
+    def rows(self) -> int: ...
+    @property
+    def headers(self) -> int: ...
+    @property
+    def header_key_bytes(self) -> int: ...
+    @property
+    def header_value_bytes(self) -> int: ...
+    @property
+    def header_value_nulls(self) -> int: ...
+    @property
+    def rows_without_headers(self) -> int: ...
+    @property
+    def keys_beyond_ascii(self) -> int: ...
 
 
 def header_column(

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Protocol, cast, get_type_hints
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from rangeland.decode import columns
 from rangeland.decode.native.kernel_memory import (
-    CAPACITY,
     INT64,
     POINTER,
     SLACK,
+    KernelFunction,
     allocate,
     as_int64,
     binary_array,
     check_size,
-    function_of,
     header_column,
     number_array,
-    out_of_capacity,
     struct_of,
 )
 from rangeland.decode.rocketmq.layout import (
@@ -43,21 +41,9 @@ from rangeland.decode.rocketmq.layout import (
 _MAX_INT64 = (1 << 63) - 1
 _SMALLEST_PROPERTY = 2  # a key of one byte and its separator
 
-_Output = struct_of(
-    "_Output",
-    "row_capacity header_capacity byte_capacity",
-    "key_offsets key_data key_valid value_offsets value_data offsets timestamps born "
-    "timestamp_valid born_valid codecs "
-    "list_offsets list_valid header_key_offsets header_key_data "
-    "header_value_offsets header_value_data header_value_valid",
-)
 
-
-_Tags = struct_of("_Tags", "count", "data ends")
-
-
-class _StoredNumbers(Protocol):
-    """The fields of the kernel's result, in their order."""
+class _Decoded(NamedTuple):
+    """What the kernel returns, in its order."""
 
     messages: int
     end: int
@@ -77,23 +63,16 @@ class _StoredNumbers(Protocol):
     born_nulls: int
 
 
-_Sum = struct_of("_Sum", " ".join(get_type_hints(_StoredNumbers)))
-
-
 class RocketmqKernel:
     """The functions of one loaded library. See ``layout.StoredDecoder``."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        arguments = [POINTER, *[INT64] * 3, *[POINTER] * 3]
-        self._decode = function_of(library, "rangeland_decode_stored", arguments)
+        arguments = [POINTER, *[INT64] * 3, *[POINTER] * 2]
+        self._decode = KernelFunction(library, "rangeland_decode_stored", arguments, _Decoded)
 
     def walk_stored(self, data: Any) -> MessageWalk:
         buffer = pa.py_buffer(data)
-        result = _Sum()
-        fault = self._decode(
-            buffer.address, buffer.size, 0, _MAX_INT64, None, None, ctypes.addressof(result)
-        )
-        return _walked(cast(_StoredNumbers, result), fault)
+        return _walked(*self._decode(buffer.address, buffer.size, 0, _MAX_INT64, None, None))
 
     def decode_stored(
         self, data: Any, from_offset: int, until_offset: int, tags: Sequence[bytes] = ()
@@ -103,26 +82,21 @@ class RocketmqKernel:
         output = _OutputBuffers(buffer.size)
         names = pa.py_buffer(b"".join(tags) + b"\0")  # never empty: the kernel reads it
         ends = np.cumsum([len(tag) for tag in tags], dtype=np.int32)
-        wanted = _Tags(len(tags), names.address, ends.ctypes.data)
-        result = _Sum()
-        fault = self._decode(
+        wanted = struct_of([len(tags)], [names, pa.py_buffer(ends)])
+        found, fault = self._decode(
             buffer.address,
             buffer.size,
             max(0, as_int64(from_offset)),
             max(0, as_int64(until_offset)),
-            ctypes.addressof(wanted),
-            ctypes.addressof(output.struct),
-            ctypes.addressof(result),
+            wanted,
+            output.struct,
         )
-        found = cast(_StoredNumbers, result)
-        if fault == CAPACITY:
-            raise out_of_capacity(position=found.end)
         if fault:
             raise bad_stored(StoredFault(fault), found.last_offset, found.end)
         return DecodedMessages(output.batch(found), output.codecs(found), _walked(found, 0))
 
 
-def _walked(found: _StoredNumbers, fault: int) -> MessageWalk:
+def _walked(found: _Decoded, fault: int) -> MessageWalk:
     return MessageWalk(
         found.messages, found.end, found.last_offset, StoredFault(fault) if fault else None
     )
@@ -142,9 +116,9 @@ class _OutputBuffers:
         self._header_value = allocate(4 * headers + 4, data, headers // 8 + 1)
         buffers = [*self._key, *self._value, *self._numbers, *self._lists]
         buffers += [*self._header_key, *self._header_value]
-        self.struct = _Output(rows, headers, size, *(buffer.address for buffer in buffers))
+        self.struct = struct_of([rows, headers, size], buffers)
 
-    def batch(self, found: _StoredNumbers) -> pa.RecordBatch:
+    def batch(self, found: _Decoded) -> pa.RecordBatch:
         rows = found.rows
         offsets, timestamps, born, stamped, is_born, _ = self._numbers
         arrays = [
@@ -158,7 +132,7 @@ class _OutputBuffers:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=STORED)
 
-    def codecs(self, found: _StoredNumbers) -> np.ndarray[Any, Any] | None:
+    def codecs(self, found: _Decoded) -> np.ndarray[Any, Any] | None:
         if not found.packed:
             return None
         return np.frombuffer(self._numbers[-1], np.int8, found.rows)
