@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rangeland.dialects.kafka.messages import REQUESTS, RequestHeader, ResponseHeader
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RemoteProtocolError
-from rangeland.wire import primitives
+from rangeland.wire import arrays, primitives
 from rangeland.wire.encoding import decode, decode_from, encode, spec_of
 from rangeland.wire.framing import FrameReader, frame
 from tests.contract.readers import read_anything, read_three_ways
@@ -88,7 +88,7 @@ def test_a_damaged_message_is_a_message_or_refused(
 def test_any_bytes_are_a_primitive_or_refused(codec: primitives.FieldCodec, data: bytes) -> None:
     read_anything(codec.read, data)
     for compact in (False, True):
-        read_anything(primitives.array(codec, compact=compact, nullable=True).read, data)
+        read_anything(arrays.array(codec, compact=compact, nullable=True).read, data)
 
 
 @given(st.integers(0, 2**32 - 1))

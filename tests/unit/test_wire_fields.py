@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rangeland.errors import LocalProtocolError, RemoteProtocolError
-from rangeland.wire import malformed, primitives
+from rangeland.wire import arrays, malformed, primitives
 from rangeland.wire.primitives import FieldCodec, Part
 from tests.contract.readers import read_three_ways
 
@@ -25,9 +25,9 @@ def refused(codec: FieldCodec, data: bytes) -> RemoteProtocolError:
 
 
 A_UUID = "00112233-4455-6677-8899-aabbccddeeff"
-COMPACT_INTS = primitives.array(primitives.INT32.compact, compact=True, nullable=True)
-LEGACY_INTS = primitives.array(primitives.INT32.legacy, compact=False, nullable=True)
-STRINGS = primitives.array(primitives.STRING.legacy, compact=False, nullable=False)
+COMPACT_INTS = arrays.array(primitives.INT32.compact, compact=True, nullable=True)
+LEGACY_INTS = arrays.array(primitives.INT32.legacy, compact=False, nullable=True)
+STRINGS = arrays.array(primitives.STRING.legacy, compact=False, nullable=False)
 
 KNOWN = [
     (primitives.INT8.legacy, -128, "80"),
@@ -132,9 +132,7 @@ def test_a_count_that_cannot_fit_is_refused_before_any_element_is_read() -> None
         reads.append(offset)
         return None, offset + 1
 
-    hostile = primitives.array(
-        FieldCodec(read, lambda _v, _p: None, 1), compact=False, nullable=False
-    )
+    hostile = arrays.array(FieldCodec(read, lambda _v, _p: None, 1), compact=False, nullable=False)
     assert "2147483647 elements" in refused(hostile, b"\x7f\xff\xff\xff" + b"\x00" * 6).why
     assert reads == []
 
@@ -144,7 +142,7 @@ KNOWN_TAGS = {1: primitives.INT16.compact}
 
 def test_unknown_tags_are_skipped_and_known_ones_read() -> None:
     data = bytes.fromhex("02 0102 0102 05 03 616263".replace(" ", ""))
-    found = read_three_ways(lambda b, o: primitives.read_tags(b, o, KNOWN_TAGS), data)
+    found = read_three_ways(lambda b, o: arrays.read_tags(b, o, KNOWN_TAGS), data)
     assert found == {1: 258}
 
 
@@ -158,13 +156,13 @@ def test_unknown_tags_are_skipped_and_known_ones_read() -> None:
 )
 def test_tags_out_of_order_or_too_long_are_refused(data: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        primitives.read_tags(memoryview(bytes.fromhex(data.replace(" ", ""))), 0, KNOWN_TAGS)
+        arrays.read_tags(memoryview(bytes.fromhex(data.replace(" ", ""))), 0, KNOWN_TAGS)
     assert caught.value.facts["reason"] == malformed.BAD_TAGS
 
 
 def test_a_tag_cannot_read_beyond_its_own_size() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        primitives.read_tags(memoryview(bytes.fromhex("0101010102")), 0, KNOWN_TAGS)
+        arrays.read_tags(memoryview(bytes.fromhex("0101010102")), 0, KNOWN_TAGS)
     assert caught.value.facts["reason"] == malformed.UNDERFLOW
 
 

@@ -1,10 +1,10 @@
-"""From declarations to codecs: a class is compiled once per version and kept.
+"""Compiles declarations into codecs, once per class and version.
 
-A compiled struct is a list of steps. A step reads one field, or a run of neighbours of fixed
-width at once; a metadata answer with ten thousand partitions is mostly such runs. The path
-of a field is only assembled when an error is raised, and costs nothing otherwise.
+A compiled struct is a list of steps. A step reads one field, or several adjacent fields of fixed
+width together; a metadata answer with ten thousand partitions consists mostly of those. The path of
+a field is assembled only when an error is raised.
 
-Only ``compiled`` is public. Errors name the field; ``encoding`` adds the message.
+Errors name the field; ``encoding`` adds the message.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from rangeland.errors import Bug, LocalProtocolError, RemoteProtocolError
-from rangeland.wire import primitives
+from rangeland.wire import arrays, primitives
 from rangeland.wire.declarations import FieldSpec, field_spec
 from rangeland.wire.primitives import FieldCodec, Part, Reader, WireType
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
-    """A field of one class in one version."""
+class _PresentField:
+    """A field of a class, in a version that has it."""
 
     name: str
     codec: FieldCodec
@@ -44,22 +44,22 @@ def compiled(cls: type[Any], version: int, flexible: bool) -> FieldCodec:
 
 def _compile(cls: type[Any], version: int, flexible: bool) -> FieldCodec:
     hints = get_type_hints(cls, include_extras=True)
-    placed: list[_Placed] = []
-    unsent: list[tuple[str, Any]] = []
+    present: list[_PresentField] = []
+    absent: list[tuple[str, Any]] = []
     for field in dataclasses.fields(cls):
         spec = field_spec(field)
         if spec.has(version):
             codec = _codec(hints[field.name], spec, version, flexible)
-            placed.append(_Placed(field.name, codec, field.default, spec.tag))
+            present.append(_PresentField(field.name, codec, field.default, spec.tag))
         elif not spec.ignorable:
-            unsent.append((field.name, field.default))
-    plain = [field for field in placed if field.tag is None]
-    tags = sorted((f for f in placed if f.tag is not None), key=lambda f: f.tag or 0)
+            absent.append((field.name, field.default))
+    plain = [field for field in present if field.tag is None]
+    tags = sorted((f for f in present if f.tag is not None), key=lambda f: f.tag or 0)
     if tags and not flexible:
         raise Bug(f"{cls.__name__} has a tagged field in version {version}, which has no tags")
     least = sum(field.codec.least_bytes for field in plain) + flexible
     read = _struct_reader(cls, plain, tags, flexible)
-    return FieldCodec(read, _struct_writer(plain, tags, unsent, flexible), least)
+    return FieldCodec(read, _struct_writer(plain, tags, absent, flexible), least)
 
 
 def _codec(hint: Any, spec: FieldSpec, version: int, flexible: bool) -> FieldCodec:
@@ -70,7 +70,7 @@ def _codec(hint: Any, spec: FieldSpec, version: int, flexible: bool) -> FieldCod
         return wire.form(compact=flexible, nullable=nullable)
     if get_origin(inner) is tuple:
         element = _codec(get_args(inner)[0], FieldSpec(), version, flexible)
-        return primitives.array(element, compact=flexible, nullable=nullable)
+        return arrays.array(element, compact=flexible, nullable=nullable)
     if nullable and spec.tag is None:
         raise Bug(f"{inner} has no null on the wire", do="Declare the field without None")
     return compiled(inner, version, flexible)
@@ -92,16 +92,16 @@ def _wire_type(hint: Any) -> WireType | None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Reads one field, or a run of neighbours of fixed width as a tuple."""
+    """Reads one field, or several adjacent fields of fixed width as a tuple."""
 
     name: str
     read: Reader
     is_run: bool
 
 
-def _steps(plain: list[_Placed]) -> list[_Step]:
+def _steps(plain: list[_PresentField]) -> list[_Step]:
     steps: list[_Step] = []
-    run: list[_Placed] = []
+    run: list[_PresentField] = []
     for field in [*plain, None]:
         if field is not None and field.codec.format:
             run.append(field)
@@ -114,7 +114,7 @@ def _steps(plain: list[_Placed]) -> list[_Step]:
     return steps
 
 
-def _run_reader(run: list[_Placed]) -> Reader:
+def _run_reader(run: list[_PresentField]) -> Reader:
     packer = struct.Struct(">" + "".join(field.codec.format for field in run))
     unpack, size = packer.unpack_from, packer.size
 
@@ -127,8 +127,8 @@ def _run_reader(run: list[_Placed]) -> Reader:
     return read
 
 
-def _read_one_by_one(run: list[_Placed], buffer: memoryview, offset: int) -> tuple[Any, int]:
-    """Reads a run that the buffer cuts short field by field, to name the field that is cut."""
+def _read_one_by_one(run: list[_PresentField], buffer: memoryview, offset: int) -> tuple[Any, int]:
+    """Reads a run that the buffer cuts short, to name the field at which it ends."""
     values = []
     for field in run:
         try:
@@ -141,7 +141,7 @@ def _read_one_by_one(run: list[_Placed], buffer: memoryview, offset: int) -> tup
 
 
 def _struct_reader(
-    cls: type[Any], plain: list[_Placed], tags: list[_Placed], flexible: bool
+    cls: type[Any], plain: list[_PresentField], tags: list[_PresentField], flexible: bool
 ) -> Reader:
     steps = [(step, step.read, step.is_run) for step in _steps(plain)]
     names = [field.name for field in plain]
@@ -164,7 +164,7 @@ def _struct_reader(
             raise
         by_name = dict(zip(names, values, strict=True))
         if flexible:
-            found, offset = primitives.read_tags(buffer, offset, known)
+            found, offset = arrays.read_tags(buffer, offset, known)
             for tag, value in found.items():
                 by_name[tag_names[tag]] = value
         return cls(**by_name), offset
@@ -173,25 +173,28 @@ def _struct_reader(
 
 
 def _struct_writer(
-    plain: list[_Placed], tags: list[_Placed], unsent: list[tuple[str, Any]], flexible: bool
+    plain: list[_PresentField],
+    tags: list[_PresentField],
+    absent: list[tuple[str, Any]],
+    flexible: bool,
 ) -> primitives.Writer:
     def write(value: Any, parts: list[Part]) -> None:
-        for name, default in unsent:
+        for name, default in absent:
             if getattr(value, name) != default:
                 raise LocalProtocolError("this version does not have the field", field=name)
         for field in plain:
             _write_field(field, value, parts)
         if flexible:
-            primitives.write_tags(_worth_sending(value), parts)
+            arrays.write_tags(_not_default(value), parts)
 
-    def _worth_sending(value: Any) -> list[tuple[int, FieldCodec, Any]]:
+    def _not_default(value: Any) -> list[tuple[int, FieldCodec, Any]]:
         held = [(field, getattr(value, field.name)) for field in tags]
         return [(f.tag or 0, f.codec, item) for f, item in held if item != f.default]
 
     return write
 
 
-def _write_field(field: _Placed, value: Any, parts: list[Part]) -> None:
+def _write_field(field: _PresentField, value: Any, parts: list[Part]) -> None:
     try:
         field.codec.write(getattr(value, field.name), parts)
     except LocalProtocolError as error:

@@ -1,29 +1,27 @@
-"""The primitives of the wire as values: how an integer, a string or an array is read and written.
+"""The primitive types of Kafka's wire format as values: how each is read and written.
 
-A reader is ``(buffer, offset) -> (value, new_offset)``, a writer ``(value, parts) -> None``;
-a ``FieldCodec`` is the pair. A ``WireType`` holds the codecs of one declared type: legacy or
-compact, nullable or not. What has only one form has the same codec in every place.
+A reader is ``(buffer, offset) -> (value, new_offset)``, a writer ``(value, parts) -> None``, and a
+``FieldCodec`` is such a pair. A ``WireType`` has the codecs of one declared type: legacy or
+compact, nullable or not. A type that has only one form has the same codec for all of them.
 
-The rule of this file: whatever the bytes are, a reader gives a value or raises
-``RemoteProtocolError``, nothing else. A length is checked against the bytes that are left
-before anything of that length is made. Offsets in errors count from the start of the buffer.
-No message, no version and no dialect is known here; all integers are big endian.
+Whatever the bytes are, a reader returns a value or raises ``RemoteProtocolError``. A length is
+checked against the remaining bytes before memory of that length is allocated. Offsets in errors
+count from the start of the buffer. All integers are big-endian. Messages and versions are not known
+here.
 """
 
 from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rangeland.errors import Bug, LocalProtocolError
 from rangeland.wire.malformed import (
     BAD_LENGTH,
-    BAD_TAGS,
     BAD_TEXT,
-    UNDERFLOW,
     negative,
     null,
     refusal,
@@ -41,10 +39,10 @@ MAX_LENGTH = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class FieldCodec:
-    """A reader and its writer. ``least_bytes``: no value is shorter on the wire.
+    """A reader and its writer. ``least_bytes``: the size of the shortest value on the wire.
 
-    ``format`` is the ``struct`` letter of a fixed width, so that neighbours can be read at once;
-    empty for all others."""
+    ``format`` is the ``struct`` letter of a fixed width, so that adjacent fields can be read
+    together; empty for all other types."""
 
     read: Reader
     write: Writer
@@ -54,8 +52,8 @@ class FieldCodec:
 
 @dataclass(frozen=True, slots=True)
 class WireType:
-    """All forms of one declared type. ``zero`` is its value where nothing was declared;
-    None in a nullable place means that the protocol has no such form."""
+    """All forms of one declared type. ``zero`` is its default value. A nullable form is None if the
+    protocol has none."""
 
     name: str
     legacy: FieldCodec
@@ -73,7 +71,7 @@ class WireType:
         return codec
 
 
-def _checked_length(length: int, limit: int, what: str) -> int:
+def checked_length(length: int, limit: int, what: str) -> int:
     if length > limit:
         raise LocalProtocolError(
             f"{what} is too long for the wire", why=f"{length} > {limit}", length=length
@@ -123,7 +121,7 @@ def _write_uuid(value: str | None, parts: list[Part]) -> None:
 
 
 _UUID = FieldCodec(_read_uuid, _write_uuid, 16)
-# 36 characters with hyphens. All zero bytes mean "no id" in Kafka, and read as None.
+# 36 characters with hyphens. 16 zero bytes mean "no id" in Kafka, and are read as None.
 UUID = WireType("uuid", _UUID, _UUID, _UUID, _UUID, None)
 
 
@@ -150,14 +148,14 @@ def _read_bits(buffer: memoryview, offset: int, bits: int) -> tuple[int, int]:
 
 
 def read_uvarint(buffer: memoryview, offset: int) -> tuple[int, int]:
-    """Unsigned, at most 32 bits in five bytes. Longer spellings of a small number are taken."""
+    """Unsigned, at most 32 bits in five bytes. A small number may take more bytes than it needs."""
     if offset < len(buffer) and (byte := buffer[offset]) < 0x80:
         return byte, offset + 1
     return _read_bits(buffer, offset, 32)
 
 
 def read_varint(buffer: memoryview, offset: int) -> tuple[int, int]:
-    """Zigzag, 32 bits: 0, -1, 1, -2 are sent as 0, 1, 2, 3."""
+    """Zigzag, 32 bits: 0, -1, 1, -2 are encoded as 0, 1, 2, 3."""
     raw, offset = _read_bits(buffer, offset, 32)
     return (raw >> 1) ^ -(raw & 1), offset
 
@@ -201,12 +199,12 @@ VARINT = _varint("varint", read_varint, _varint_writer(-(2**31), 2**31 - 1, 31))
 VARLONG = _varint("varlong", read_varlong, _varint_writer(-(2**63), 2**63 - 1, 63))
 
 
-# --- lengths: two eras -------------------------------------------------------------------
+# --- lengths: legacy and compact ---------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Length:
-    """How a length is sent. ``read`` gives -1 for null."""
+    """How a length is encoded. ``read`` returns -1 for null."""
 
     read: Callable[[memoryview, int], tuple[int, int]]
     write: Callable[[int, list[Part]], None]
@@ -215,14 +213,14 @@ class _Length:
 
 
 def _compact_length(buffer: memoryview, offset: int) -> tuple[int, int]:
-    raised, end = read_uvarint(buffer, offset)
-    return raised - 1, end
+    length_plus_1, end = read_uvarint(buffer, offset)
+    return length_plus_1 - 1, end
 
 
-_LENGTH16 = _Length(INT16.legacy.read, INT16.legacy.write, MAX_LEGACY_STRING_BYTES, 2)
-_LENGTH32 = _Length(INT32.legacy.read, INT32.legacy.write, MAX_LENGTH, 4)
-# Sent as n + 1, so that 0 is null.
-_COMPACT = _Length(
+_INT16_LENGTH = _Length(INT16.legacy.read, INT16.legacy.write, MAX_LEGACY_STRING_BYTES, 2)
+INT32_LENGTH = _Length(INT32.legacy.read, INT32.legacy.write, MAX_LENGTH, 4)
+# Encoded as n + 1, so that 0 is null.
+COMPACT_LENGTH = _Length(
     _compact_length, lambda length, parts: parts.append(uvarint_bytes(length + 1)), MAX_LENGTH, 1
 )
 
@@ -234,7 +232,8 @@ def _sized(
     of_bytes: Callable[[memoryview, int, int], Any],
     to_bytes: Callable[[Any], Part],
 ) -> FieldCodec:
-    """A length and that many bytes. ``of_bytes`` gets (buffer, start, end), within the buffer."""
+    """A length and that many bytes. ``of_bytes`` is called with (buffer, start, end), which are
+    within the buffer."""
     read_length = length.read
 
     def read(buffer: memoryview, offset: int) -> tuple[Any, int]:
@@ -257,7 +256,7 @@ def _sized(
             length.write(-1, parts)
             return
         data = to_bytes(value)
-        length.write(_checked_length(len(data), length.limit, what), parts)
+        length.write(checked_length(len(data), length.limit, what), parts)
         parts.append(data)
 
     return FieldCodec(read, write, length.least_bytes)
@@ -283,11 +282,11 @@ def _view(buffer: memoryview, start: int, end: int) -> memoryview:
     return buffer[start:end]
 
 
-def _same(value: Part) -> Part:
+def _as_bytes(value: Part) -> Part:
     return memoryview(value).cast("B")
 
 
-def _eras(
+def _legacy_and_compact(
     name: str,
     legacy: _Length,
     of_bytes: Callable[[memoryview, int, int], Any],
@@ -300,18 +299,18 @@ def _eras(
     return WireType(
         name,
         form(legacy, False),
-        form(_COMPACT, False),
+        form(COMPACT_LENGTH, False),
         form(legacy, True),
-        form(_COMPACT, True),
+        form(COMPACT_LENGTH, True),
         zero,
     )
 
 
-STRING = _eras("string", _LENGTH16, _text, _encoded, "")
-BYTES = _eras("bytes", _LENGTH32, _copy, _same, b"")
-# A slice of the frame, never a copy: a fetch answer holds tens of MiB of it.
-RECORDS = _eras("records", _LENGTH32, _view, _same, memoryview(b""))
-# The client id of a request header keeps its 16-bit length in every version.
+STRING = _legacy_and_compact("string", _INT16_LENGTH, _text, _encoded, "")
+BYTES = _legacy_and_compact("bytes", INT32_LENGTH, _copy, _as_bytes, b"")
+# A slice of the frame, never a copy: a fetch answer has tens of MiB of records.
+RECORDS = _legacy_and_compact("records", INT32_LENGTH, _view, _as_bytes, memoryview(b""))
+# The client id in a request header has a 16-bit length in every version.
 LEGACY_STRING = WireType(
     "legacy string",
     STRING.legacy,
@@ -320,102 +319,3 @@ LEGACY_STRING = WireType(
     STRING.nullable_legacy,
     "",
 )
-
-
-# --- arrays and tags ---------------------------------------------------------------------
-
-
-def array(element: FieldCodec, *, compact: bool, nullable: bool) -> FieldCodec:
-    """An array as a tuple. A count that the bytes left cannot hold is refused before any
-    element is read, so a hostile count costs nothing."""
-    length = _COMPACT if compact else _LENGTH32
-    least = max(1, element.least_bytes)
-    read_all = _run_reader(element) if element.format else _each_reader(element.read)
-
-    def read(buffer: memoryview, offset: int) -> tuple[tuple[Any, ...] | None, int]:
-        count, start = length.read(buffer, offset)
-        if count < 0:
-            if count != -1:
-                raise negative(count, "array", buffer, offset)
-            if not nullable:
-                raise null("array", buffer, offset)
-            return None, start
-        if count * least > len(buffer) - start:
-            left = len(buffer) - start
-            why = f"{count} elements of {least} bytes or more at byte {start}, {left} bytes left"
-            raise refusal(UNDERFLOW, why, buffer, start)
-        return read_all(buffer, start, count)
-
-    def write(value: tuple[Any, ...] | None, parts: list[Part]) -> None:
-        if value is None:
-            if not nullable:
-                raise LocalProtocolError("array must not be null")
-            length.write(-1, parts)
-            return
-        length.write(_checked_length(len(value), length.limit, "array"), parts)
-        for item in value:
-            element.write(item, parts)
-
-    return FieldCodec(read, write, length.least_bytes)
-
-
-_ReadAll: TypeAlias = Callable[[memoryview, int, int], tuple[tuple[Any, ...], int]]
-
-
-def _run_reader(element: FieldCodec) -> _ReadAll:
-    letter, width = element.format, element.least_bytes
-
-    def read_all(buffer: memoryview, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
-        return struct.unpack_from(f">{count}{letter}", buffer, offset), offset + count * width
-
-    return read_all
-
-
-def _each_reader(read_one: Reader) -> _ReadAll:
-    def read_all(buffer: memoryview, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
-        values = []
-        for _ in range(count):
-            value, offset = read_one(buffer, offset)
-            values.append(value)
-        return tuple(values), offset
-
-    return read_all
-
-
-def read_tags(
-    buffer: memoryview, offset: int, known: Mapping[int, FieldCodec]
-) -> tuple[dict[int, Any], int]:
-    """The tagged fields at the end of a struct: those of ``known`` by tag, others are skipped.
-
-    A tag comes at most once and in rising order, and a known one fills its size exactly."""
-    count, offset = read_uvarint(buffer, offset)
-    values: dict[int, Any] = {}
-    last = -1
-    for _ in range(count):
-        start = offset
-        tag, offset = read_uvarint(buffer, offset)
-        if tag <= last:
-            why = f"tag {tag} at byte {start} follows tag {last}"
-            raise refusal(BAD_TAGS, why, buffer, start)
-        last = tag
-        size, offset = read_uvarint(buffer, offset)
-        end = take(buffer, offset, size)
-        if codec := known.get(tag):
-            # The slice ends with the tag and begins with the buffer: offsets stay the same.
-            values[tag], used = codec.read(buffer[:end], offset)
-            if used != end:
-                why = f"tag {tag} at byte {start} has {end - used} bytes too many"
-                raise refusal(BAD_TAGS, why, buffer, start)
-        offset = end
-    return values, offset
-
-
-def write_tags(tagged: list[tuple[int, FieldCodec, Any]], parts: list[Part]) -> None:
-    """``tagged`` in rising order of tag; an empty list is one zero byte."""
-    parts.append(uvarint_bytes(len(tagged)))
-    for tag, codec, value in tagged:
-        inner: list[Part] = []
-        codec.write(value, inner)
-        data = b"".join(inner)
-        parts.append(uvarint_bytes(tag) + uvarint_bytes(len(data)))
-        parts.append(data)
