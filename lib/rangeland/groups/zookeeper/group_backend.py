@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from rangeland.errors import Conflict, JobFileError
 from rangeland.groups.backend import GroupView, JoinRequest
-from rangeland.groups.zookeeper.member import ZooKeeperMember, offsets_not_written, setting
+from rangeland.groups.zookeeper.member import ZooKeeperMember
 from rangeland.groups.zookeeper.membership_view import ZooKeeperGroupView, group_in_use, read_group
+from rangeland.groups.zookeeper.offset_commits import offset_write, offsets_not_written
 from rangeland.groups.zookeeper.znode_layout import ids_path, offset_path, parent, read_offset
 from rangeland.model import Partition
 from rangeland.zookeeper.connect_string import read_ensemble
@@ -118,7 +119,7 @@ class ZooKeeperGroups:
         missing = [parent(path) for path, node in written.items() if node is None]
         zookeeper.make([ids, *missing])
         nobody_is_in: list[Operation] = [Delete(ids), Create(ids)]
-        return nobody_is_in + [setting(group, p, o, written) for p, o in offsets.items()]
+        return nobody_is_in + [offset_write(group, p, o, written) for p, o in offsets.items()]
 
     def _in_use(self, group: str) -> Conflict:
         view = self._read_group(group)

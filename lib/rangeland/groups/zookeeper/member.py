@@ -22,12 +22,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from rangeland.errors import Conflict, Unreachable
 from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
 from rangeland.groups.zookeeper.assignment import assign_ranges
 from rangeland.groups.zookeeper.membership_view import group_in_use, read_group
+from rangeland.groups.zookeeper.offset_commits import (
+    offset_write,
+    offsets_not_written,
+    transaction_sized,
+)
 from rangeland.groups.zookeeper.znode_layout import (
     THREAD,
     group_member,
@@ -46,11 +50,7 @@ from rangeland.zookeeper.zookeeper_client import ZooKeeper
 logger = logging.getLogger(__name__)
 
 BEAT_MS = 3_000
-# A transaction is one message, and servers accept up to a megabyte.
-_PER_TRANSACTION = 500
 _TRIES = 10
-
-_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class ZooKeeperMember:
     ) -> dict[Partition, int] | Conflict | Unreachable:
         """Claims the whole share; otherwise claims nothing and returns the obstacle."""
         self._held = share
-        for some in _chunks(sorted(share)):
+        for some in transaction_sized(sorted(share)):
             if zookeeper.apply(self._claiming(me, some)) is not None:
                 break
         nodes = zookeeper.read_all(map(self._owner_path, share))
@@ -246,7 +246,7 @@ class ZooKeeperMember:
             nodes = zookeeper.read_all(map(self._owner_path, self._held))
             mine = [p for p in sorted(self._held) if self._mine(me, p, nodes) is not None]
             deletes = [Delete(self._owner_path(p), _CLAIMED_VERSION) for p in mine]
-            refused = [zookeeper.apply(some) for some in _chunks(deletes)]
+            refused = [zookeeper.apply(some) for some in transaction_sized(deletes)]
             if not any(refused):
                 break
         self._held = frozenset()
@@ -259,7 +259,7 @@ class ZooKeeperMember:
             raise self._fenced("its session in ZooKeeper has ended")
         if strange := sorted(offsets.keys() - lease.claims.keys()):
             raise self._fenced(f"{strange[0]} is not among its partitions")
-        for some in _chunks(sorted(offsets)):
+        for some in transaction_sized(sorted(offsets)):
             self._commit(zookeeper, lease, {p: offsets[p] for p in some})
 
     def _commit(
@@ -287,7 +287,7 @@ class ZooKeeperMember:
         operations: list[Operation] = [Check(ids_path(group, lease.member_id), 0)]
         for partition, offset in offsets.items():
             operations.append(Check(self._owner_path(partition), _CLAIMED_VERSION))
-            operations.append(setting(group, partition, offset, written))
+            operations.append(offset_write(group, partition, offset, written))
         return operations
 
     # --- leave -------------------------------------------------------------------------
@@ -376,33 +376,9 @@ class ZooKeeperMember:
 _CLAIMED_VERSION = 1
 
 
-def setting(
-    group: str, partition: Partition, offset: int, written: Mapping[str, Znode | None]
-) -> Operation:
-    """Writes an offset, to the existing node if there is one."""
-    path, content = offset_path(group, partition), str(offset).encode()
-    return Create(path, content) if written[path] is None else Write(path, content)
-
-
-def offsets_not_written(group: str, refused: Refused | None, tries: int) -> Unreachable:
-    """The error if offset nodes keep changing while they are written."""
-    why = f"{refused.operation.path}: {refused.reason.value}, " if refused else ""
-    return Unreachable(
-        f"the offsets of group {group} could not be written",
-        why=f"{why}{tries} times",
-        do="check who else writes them, then run again",
-        group=group,
-    )
-
-
 def _waits() -> Iterator[float]:
     """Seconds between tries: short at first, since others usually just have to notice."""
     wait_s = 0.05
     while True:
         yield wait_s
         wait_s = min(1.0, wait_s * 1.5)
-
-
-def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    for first in range(0, len(items), _PER_TRANSACTION):
-        yield items[first : first + _PER_TRANSACTION]
