@@ -14,6 +14,7 @@ import pytest
 
 from rangeland.decode.kafka import kernel, reference
 from rangeland.decode.native import native_library
+from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.kafka import records as kafka_records
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
@@ -35,7 +36,7 @@ class Stored:
     def data(self) -> bytes:
         return self.path.read_bytes()
 
-    def decode(self, start: int = 0, data: bytes | None = None) -> kafka_records.KafkaChunk:
+    def decode(self, start: int = 0, data: bytes | None = None) -> DecodedChunk:
         return kafka_records.decode_chunk(
             memoryview(self.data if data is None else data),
             start,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rangeland.decode.kafka import reference
 from rangeland.decode.kafka.batch_table import no_batches
 from rangeland.decode.kafka.kernel import KafkaKernel
-from rangeland.dialects.kafka import entry_scan, records
+from rangeland.dialects.kafka import entry_checks, entry_scan, records
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
@@ -174,6 +174,7 @@ def test_nothing_is_made_of_a_batch_that_nothing_contradicts(codec: str) -> None
     with (
         mock.patch.object(entry_scan, "walk_batches", KERNEL.walk_batches),
         mock.patch.object(entry_scan, "batch_of", never),
+        mock.patch.object(entry_checks, "batch_of", never),
     ):
         view = memoryview(data)
         assert records.next_offset(view) == 9000

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.dialects.fetch_values import FetchContext, Gap
+from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
 from rangeland.dialects.kafka.entry_scan import entries
-from rangeland.dialects.kafka.records import KafkaChunk, decode_chunk, decode_chunks, next_offset
+from rangeland.dialects.kafka.records import decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
 from rangeland.model import Counts, Isolation
 from tests.examples import tried
@@ -101,7 +101,7 @@ def batches(draw: st.DrawFn, base_offset: int, producer: int) -> Batch:
 
 def read(
     log: Log, from_offset: int, until_offset: int, isolation: Isolation, size: int, max_bytes: int
-) -> list[KafkaChunk]:
+) -> list[DecodedChunk]:
     """As a slice is read: fetch at the next offset until it is done."""
     chunks = []
     at = from_offset
@@ -157,7 +157,7 @@ def test_gaps_that_nothing_explains_are_those_between_batches_and_change_nothing
     until_offset = data.draw(st.integers(from_offset + 1, log.end))
     stored, aborted = log.fetch(from_offset, 1 << 20)
     span = (from_offset, until_offset, isolation, aborted)
-    at, gaps, chunks = from_offset, list[range](), list[KafkaChunk]()
+    at, gaps, chunks = from_offset, list[range](), list[DecodedChunk]()
     for part in decode_chunks(stored, *span, FetchContext(reports_gaps=True)):
         if isinstance(part, Gap):
             gaps.append(range(at, part.next_offset))
@@ -170,13 +170,13 @@ def test_gaps_that_nothing_explains_are_those_between_batches_and_change_nothing
     between = set(range(from_offset, until_offset)) - stored_offsets
     assert {n for gap in gaps for n in gap} == between
     assert all(len(gap) for gap in gaps)
-    explained = [one for one in decode_chunks(stored, *span) if isinstance(one, KafkaChunk)]
+    explained = [one for one in decode_chunks(stored, *span) if isinstance(one, DecodedChunk)]
     apart, together = (Counts.sum(c.counts for c in found) for found in (chunks, explained))
     assert apart + Counts(compacted=len(between)) == together
     assert _rows(chunks) == _rows(explained)
 
 
-def _rows(chunks: list[KafkaChunk]) -> list[object]:
+def _rows(chunks: list[DecodedChunk]) -> list[object]:
     return [row for chunk in chunks if chunk.batch for row in chunk.batch.to_pylist()]
 
 
@@ -205,11 +205,11 @@ def outcome(
     until_offset: int,
     isolation: Isolation,
     aborted: list[tuple[int, int]],
-) -> tuple[list[KafkaChunk], BadRecord | None]:
+) -> tuple[list[DecodedChunk], BadRecord | None]:
     chunks = []
     try:
         for chunk in decode_chunks(data, from_offset, until_offset, isolation, aborted):
-            assert isinstance(chunk, KafkaChunk)
+            assert isinstance(chunk, DecodedChunk)
             chunks.append(chunk)
     except BadRecord as error:
         return chunks, error
@@ -266,4 +266,4 @@ def test_damaged_compressed_bytes_with_a_good_checksum_give_rows_or_a_bad_record
 @pytest.mark.parametrize("isolation", Isolation)
 def test_an_empty_answer_tells_nothing(isolation: Isolation) -> None:
     assert next_offset(memoryview(b"")) is None
-    assert decode_chunk(memoryview(b""), 7, 9, isolation, []) == KafkaChunk(7, None, Counts())
+    assert decode_chunk(memoryview(b""), 7, 9, isolation, []) == DecodedChunk(7, None, Counts())

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rangeland.decode.jafka import reference
+from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.jafka import records
 from rangeland.dialects.jafka.log_entries import entry_around, next_offset
-from rangeland.dialects.jafka.records import JafkaChunk, decode_chunk, decode_chunks
+from rangeland.dialects.jafka.records import decode_chunk, decode_chunks
 from rangeland.errors import BadRecord
 from rangeland.model import Isolation
 from tests.examples import tried
@@ -75,7 +76,7 @@ def logs(draw: st.DrawFn) -> Log:
 
 def read(
     log: Log, from_offset: int, until_offset: int, size: int, max_bytes: int
-) -> Iterator[JafkaChunk]:
+) -> Iterator[DecodedChunk]:
     """As a slice is read: fetch at the next offset until it is done, and grow where need be."""
     at = from_offset
     while at < until_offset:
@@ -92,7 +93,7 @@ def read(
             at = chunk.next_offset
 
 
-def rows_of(chunks: list[JafkaChunk]) -> list[Row]:
+def rows_of(chunks: list[DecodedChunk]) -> list[Row]:
     return [
         (row["offset"], row["position"], row["value"])
         for chunk in chunks
@@ -149,7 +150,7 @@ def test_an_entry_that_reaches_beyond_its_range_is_damaged(log: Log, data: st.Da
     assert "next_offset" not in caught.value.facts  # where it ends is in doubt
 
 
-def outcome(data: bytes, log: Log) -> tuple[list[JafkaChunk], Any]:
+def outcome(data: bytes, log: Log) -> tuple[list[DecodedChunk], Any]:
     chunks = []
     try:
         for chunk in decode_chunks(memoryview(data), log.start, log.end, COMMITTED, ()):

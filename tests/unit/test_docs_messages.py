@@ -19,7 +19,7 @@ from rangeland.delta.data_files import store_error
 from rangeland.delta.schema_compatibility import new_table, row_layout
 from rangeland.delta.table_metadata import TableMetadata
 from rangeland.dialects.kafka import messages as m
-from rangeland.dialects.kafka.entry_scan import bad_batch
+from rangeland.dialects.kafka.legacy_messages import bad_batch
 from rangeland.dialects.kafka.requests import CAPABILITIES
 from rangeland.dialects.kafka.session import KafkaSession
 from rangeland.errors import RangelandError

@@ -10,12 +10,12 @@ import cramjam
 import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
-from rangeland.dialects.fetch_values import FetchContext, Gap
+from rangeland.dialects.fetch_values import DecodedChunk, FetchContext, Gap
 from rangeland.dialects.kafka.compression import mend_lz4
 from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES
 from rangeland.dialects.kafka.raw_entries import cut_out
-from rangeland.dialects.kafka.records import KafkaChunk, decode_chunk, decode_chunks, next_offset
+from rangeland.dialects.kafka.records import decode_chunk, decode_chunks, next_offset
 from rangeland.errors import BadRecord
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Slice
@@ -31,17 +31,17 @@ def plain(first: int, count: int = 10, **changes: Any) -> list[Message]:
     return [Message(first + i, b"%d" % i, b"value %d" % i, **changes) for i in range(count)]
 
 
-def chunk_of(*stored: Entries | bytes, start: int = 0, until: int = 1 << 40) -> KafkaChunk:
+def chunk_of(*stored: Entries | bytes, start: int = 0, until: int = 1 << 40) -> DecodedChunk:
     data = b"".join(one if isinstance(one, bytes) else encode_all(one) for one in stored)
     return decode_chunk(memoryview(data), start, until, Isolation.READ_COMMITTED, [])
 
 
-def column(chunk: KafkaChunk, name: str) -> list[Any]:
+def column(chunk: DecodedChunk, name: str) -> list[Any]:
     assert chunk.batch is not None
     return list(chunk.batch.column(name).to_pylist())
 
 
-def offsets(chunk: KafkaChunk) -> list[int]:
+def offsets(chunk: DecodedChunk) -> list[int]:
     return column(chunk, "offset")
 
 
@@ -137,7 +137,7 @@ def test_gaps_between_messages_are_named_where_nothing_explains_them() -> None:
         )
     )
     gaps = [part.next_offset for part in parts if isinstance(part, Gap)]
-    found = [part for part in parts if isinstance(part, KafkaChunk)]
+    found = [part for part in parts if isinstance(part, DecodedChunk)]
     assert gaps == [2, 5, 7, 20]
     assert [chunk.next_offset for chunk in found] == [4, 6, 10, 21]
     assert Counts.sum(chunk.counts for chunk in found) == Counts(landed=6, compacted=1)

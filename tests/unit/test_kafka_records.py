@@ -11,12 +11,13 @@ import pytest
 
 from rangeland import decode
 from rangeland.decode.kafka.layout import Fault
+from rangeland.dialects.fetch_values import DecodedChunk
 from rangeland.dialects.kafka import records
 from rangeland.dialects.kafka.compression import NotDecompressible, decompress
-from rangeland.dialects.kafka.entry_scan import READERS, entries
+from rangeland.dialects.kafka.entry_checks import READERS
+from rangeland.dialects.kafka.entry_scan import entries
 from rangeland.dialects.kafka.records import (
     Aborted,
-    KafkaChunk,
     decode_chunk,
     decode_chunks,
     next_offset,
@@ -49,11 +50,11 @@ def chunk_of(
     until: int = 1 << 40,
     isolation: Isolation = COMMITTED,
     aborted: list[Aborted] | None = None,
-) -> KafkaChunk:
+) -> DecodedChunk:
     return decode_chunk(memoryview(encode_log(batches)), start, until, isolation, aborted or [])
 
 
-def offsets(chunk: KafkaChunk) -> list[int]:
+def offsets(chunk: DecodedChunk) -> list[int]:
     return [] if chunk.batch is None else chunk.batch.column("offset").to_pylist()
 
 
@@ -238,7 +239,7 @@ def test_the_next_offset_counts_what_a_cleaner_took() -> None:
 def test_only_wanted_offsets_are_counted(start: int, until: int) -> None:
     chunk = chunk_of(ten(0), ten(10), ten(20), ten(30), start=start, until=until)
     assert offsets(chunk) == list(range(start, until))
-    assert chunk == KafkaChunk(until, chunk.batch, Counts(landed=until - start))
+    assert chunk == DecodedChunk(until, chunk.batch, Counts(landed=until - start))
 
 
 def test_gaps_before_between_and_inside_batches_are_compacted() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from rangeland.dialects.error_meaning import ErrorMeaning
 from rangeland.model import Counts, Isolation, Leader, Partition
@@ -117,13 +119,12 @@ class Gap:
     next_offset: int
 
 
-class DecodedChunk(Protocol):
+@dataclass(frozen=True, slots=True)
+class DecodedChunk:
     """A decoded piece of a fetch. The offsets before ``next_offset`` are classed in ``counts``, or
-    covered by its entries where offsets are bytes."""
+    covered by its entries where offsets are bytes. ``batch`` has the columns of the dialect's
+    decoder, or is None without rows."""
 
-    @property
-    def next_offset(self) -> int: ...
-    @property
-    def batch(self) -> Any: ...
-    @property
-    def counts(self) -> Counts: ...
+    next_offset: int
+    batch: pa.RecordBatch | None
+    counts: Counts

@@ -13,7 +13,6 @@ do not say it themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,7 @@ import pyarrow.compute as pc
 
 from rangeland.decode import MessageSet, columns, set_decoder
 from rangeland.decode.jafka.layout import HEADER_BYTES, SetFault, UndecodableEntry
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext
 from rangeland.dialects.jafka.log_entries import (
     GZIP_MAGIC,
     LENGTH_BYTES,
@@ -41,16 +40,6 @@ MAX_CHUNK_BYTES = 64 << 20
 """A chunk ends after the entry with which its unpacked messages pass this."""
 
 
-@dataclass(frozen=True, slots=True)
-class JafkaChunk:
-    """The messages of the entries that take up ``[from_offset, next_offset)``. ``batch`` has
-    the columns ``decode.sets.MESSAGES``, or is None without rows."""
-
-    next_offset: int
-    batch: pa.RecordBatch | None
-    counts: Counts
-
-
 def decode_chunks(
     records: memoryview,
     from_offset: int,
@@ -58,7 +47,7 @@ def decode_chunks(
     isolation: Isolation,
     aborted: Sequence[tuple[int, int]],
     context: FetchContext = NO_CONTEXT,
-) -> Iterator[JafkaChunk]:
+) -> Iterator[DecodedChunk]:
     """All of one fetch answer, whose first byte is at ``from_offset``, in chunks of bounded
     memory. Their ranges follow on each other; the last ends at ``until_offset`` or behind the
     last complete entry. There are no transactions: ``isolation`` and ``aborted`` say nothing,
@@ -83,7 +72,7 @@ def decode_chunk(
     *,
     max_bytes: int = MAX_CHUNK_BYTES,
     max_batch_bytes: int = MAX_BATCH_BYTES,
-) -> JafkaChunk:
+) -> DecodedChunk:
     """The complete entries at the beginning of ``records``, up to ``until_offset`` or until
     ``max_bytes`` are unpacked. ``next_offset`` of the result is ``from_offset`` if there is
     none. Raises as ``decode_chunks`` does."""
@@ -151,7 +140,7 @@ class _EntryWalker:
                 self.from_offset + self.width, self.from_offset + last_start, self.from_offset + end
             )
 
-    def finish(self) -> JafkaChunk:
+    def finish(self) -> DecodedChunk:
         batch = self._decode() if self.sets else None
         rows = batch.num_rows if batch is not None else 0
         if rows != self.messages:
@@ -162,7 +151,7 @@ class _EntryWalker:
                 next_offset=self.from_offset + self.place,
                 landed=rows,
             )
-        return JafkaChunk(
+        return DecodedChunk(
             self.from_offset + self.place, batch if rows else None, Counts(landed=rows)
         )
 

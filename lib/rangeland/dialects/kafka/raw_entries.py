@@ -7,7 +7,8 @@ where the entry before it ends.
 from __future__ import annotations
 
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
-from rangeland.dialects.kafka.entry_scan import first_of, located, spans
+from rangeland.dialects.kafka.entry_scan import located
+from rangeland.dialects.kafka.entry_spans import first_of, spans
 from rangeland.errors import BadRecord
 
 

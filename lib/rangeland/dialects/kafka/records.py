@@ -1,50 +1,48 @@
 """From fetched bytes to rows, with a class for every offset on the way.
 
-A walk over the entries decides, from their headers alone where it can, what every offset
-is: a record to land, a transaction marker, a record of an aborted transaction, or an offset
-the log's cleaner has emptied. All records to land are then decoded in one go.
+A walk over the entries decides what every offset is, from headers alone if possible: a record to
+land, a transaction marker, a record of an aborted transaction, or an offset that log compaction has
+emptied. All records to land are then decoded in one call.
 
-Counting is done twice over: the walk says how many offsets there are and how many rows it
-expects, the decoder says how many it found. If the two do not fit, nothing is given out.
+Offsets are counted twice: the walk expects a number of rows, and the decoder reports how many it
+found. If the two disagree, nothing is returned.
 
-Rules: no I/O, no state between calls. Aborted transactions are told apart as Kafka's own
-consumer does (CompletedFetch): by the list that came with the fetch, and abort markers. Where
-batches are all alike they are taken as one (``_take_run``), with what ``take`` makes of each.
+Pure: no I/O, no state between calls. Consecutive batches are taken as one group
+(``_take_group``) if that has the same result as taking each (``take``).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from rangeland.decode import Payload, Payloads, RecordFormat, decode_records
+from rangeland.decode import Payloads, decode_records
 from rangeland.decode.kafka.batch_table import BatchColumn, Heads
 from rangeland.decode.kafka.layout import UndecodableRecord
-from rangeland.decode.kafka.reference import DecodedRecord, read_records
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext, Gap
+from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext, Gap
+from rangeland.dialects.kafka.aborted_transactions import (
+    Aborted,
+    AbortedTransactions,
+    aborted_within,
+)
 from rangeland.dialects.kafka.batch_opening import is_control, open_run
+from rangeland.dialects.kafka.entry_records import bad_entry, records_of
 from rangeland.dialects.kafka.entry_scan import (
-    MAX_OFFSET,
     BatchGroup,
-    LogEntry,
-    bad_batch,
-    entries,
     next_offset,
     runs,
 )
-from rangeland.dialects.kafka.legacy_messages import Run, Wrapper, bad_message, split_run
+from rangeland.dialects.kafka.legacy_messages import Run, Wrapper, bad_batch, split_run
+from rangeland.dialects.kafka.log_entries import LogEntry
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
-from rangeland.wire.layouts import CONTROL_KEY
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
 
 __all__ = [
     "Aborted",
-    "KafkaChunk",
     "aborted_within",
     "decode_chunk",
     "decode_chunks",
@@ -53,23 +51,9 @@ __all__ = [
 ]
 
 MAX_CHUNK_BYTES = 64 << 20
-"""A chunk ends after the batch with which its unpacked records pass this. Each record counts for
-more than its bytes: small ones take several times as much as columns (``wire.bounds``)."""
-
-Aborted = tuple[int, int]
-"""Producer id, first offset of the transaction."""
-
-_ABORT = 0
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaChunk:
-    """What became of the offsets ``[from_offset, next_offset)``, which ``counts`` adds up
-    to. ``batch`` has the columns ``decode.columns.RECORDS``, or is None without rows."""
-
-    next_offset: int
-    batch: pa.RecordBatch | None
-    counts: Counts
+"""A chunk ends after the batch with which its decompressed records exceed this. Each record counts
+for more than its bytes: small ones take several times as much memory as columns
+(``wire.memory_budget``)."""
 
 
 def decode_chunks(
@@ -79,9 +63,9 @@ def decode_chunks(
     isolation: Isolation,
     aborted: Sequence[Aborted],
     context: FetchContext = NO_CONTEXT,
-) -> Iterator[KafkaChunk | Gap]:
-    """All of one fetch answer, in chunks of bounded memory. Their ranges follow on each
-    other; the last ends at ``until_offset`` or after the last complete batch."""
+) -> Iterator[DecodedChunk | Gap]:
+    """All of one fetch answer, in chunks of bounded memory. Each continues where the previous one
+    ends; the last ends at ``until_offset`` or after the last complete batch."""
     walk = _LogWalk(
         from_offset,
         until_offset,
@@ -92,7 +76,7 @@ def decode_chunks(
     )
     found = runs(records, from_offset, context)
     while walk.at < until_offset:
-        walk.go_on(found, MAX_CHUNK_BYTES)
+        walk.advance(found, MAX_CHUNK_BYTES)
         chunk = walk.finish()
         if chunk.next_offset > from_offset:
             yield chunk
@@ -100,7 +84,7 @@ def decode_chunks(
             return
         if walk.gap is not None:
             yield walk.gap
-            walk.pass_gap()
+            walk.skip_gap()
         from_offset = walk.at
 
 
@@ -112,16 +96,16 @@ def decode_chunk(
     aborted: Sequence[Aborted],
     *,
     max_bytes: int = MAX_CHUNK_BYTES,
-) -> KafkaChunk:
-    """The offsets from ``from_offset`` that the complete batches of ``records`` tell of, up
-    to ``until_offset`` or until ``max_bytes`` are unpacked. Batches before ``from_offset``
-    are passed over, so that the same bytes can be given again for the rest.
+) -> DecodedChunk:
+    """The offsets from ``from_offset`` on that the complete batches of ``records`` account for, up
+    to ``until_offset`` or until ``max_bytes`` are decompressed. Batches before ``from_offset`` are
+    skipped, so the same bytes can be passed again for the rest.
 
-    ``aborted`` is the list that came with these bytes. ``next_offset`` of the result is
-    ``from_offset`` if there is nothing to tell, and never beyond ``until_offset``.
-    Raises BadRecord with the fact base_offset and, where known, next_offset after it."""
+    ``aborted`` is the list that was returned with these bytes. ``next_offset`` of the result is
+    ``from_offset`` if no offset is accounted for, and never beyond ``until_offset``.
+    Raises BadRecord with the fact base_offset and, if known, next_offset after it."""
     walk = _LogWalk(from_offset, until_offset, isolation, aborted)
-    walk.go_on(runs(records, from_offset), max_bytes)
+    walk.advance(runs(records, from_offset), max_bytes)
     return walk.finish()
 
 
@@ -130,64 +114,9 @@ def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[in
     return target, target + 1
 
 
-def aborted_within(
-    records: memoryview, first: int, until: int, aborted: Sequence[Aborted]
-) -> tuple[Aborted, ...]:
-    """Of the transactions whose list came with ``records``, those that have to do with the
-    offsets ``[first, until)``: not ended before them, and not begun after them."""
-    transactions = _Transactions(aborted)
-    try:
-        for entry in entries(records, first):
-            if entry.last_offset >= first:
-                break
-            transactions.is_aborted(entry, is_passed=True)
-    except BadRecord:  # it is the one at ``first``: all before it has been passed
-        pass
-    return transactions.open_at(until)
-
-
-class _Transactions:
-    """Which producers are inside an aborted transaction, at the entry last looked at."""
-
-    def __init__(self, aborted: Sequence[Aborted]) -> None:
-        self._pending = deque(sorted(aborted, key=lambda each: each[1]))
-        self._open: dict[int, int] = {}
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._open)
-
-    @property
-    def opens_at(self) -> int:
-        """Entries that end before this offset are in none, if none is open."""
-        return self._pending[0][1] if self._pending else MAX_OFFSET
-
-    def is_aborted(self, entry: LogEntry, *, is_passed: bool = False) -> bool:
-        """To be asked of every entry, in order. The next marker of a producer whose aborted
-        transaction is open ends it, so one that is passed over need not be whole."""
-        producer = entry.producer_id
-        if producer < 0:
-            return False
-        while self._pending and self._pending[0][1] <= entry.last_offset:
-            producer_id, first_offset = self._pending.popleft()
-            self._open[producer_id] = first_offset
-        if producer not in self._open:
-            return False
-        if not entry.control:
-            return entry.transactional
-        if _is_abort_marker(entry, is_passed=is_passed):
-            del self._open[producer]
-        return False
-
-    def open_at(self, until_offset: int) -> tuple[Aborted, ...]:
-        """Those that are open now, and those that begin before ``until_offset``."""
-        pending = [one for one in self._pending if one[1] < until_offset]
-        return (*self._open.items(), *pending)
-
-
 class _LogWalk:
-    """All offsets from ``from_offset`` to ``at`` are classed, or are in ``payloads``. It may go
-    on after ``finish``, with what comes next."""
+    """All offsets from ``from_offset`` to ``at`` are classed, or are in ``payloads``. After
+    ``finish`` the walk may continue with the next entries."""
 
     def __init__(
         self,
@@ -203,7 +132,7 @@ class _LogWalk:
         committed = isolation is Isolation.READ_COMMITTED
         self.until_offset = until_offset
         self.at = from_offset
-        self.transactions = _Transactions(aborted if committed else ())
+        self.transactions = AbortedTransactions(aborted if committed else ())
         self.last_offset = -1
         self.rest: BatchGroup | None = None
         self.stops_at_gaps = stops_at_gaps
@@ -220,24 +149,24 @@ class _LogWalk:
         self.expected_rows = 0
         self.cut_width = 0
 
-    def pass_gap(self) -> None:
-        """Goes on after the gap that the walk has stopped at; its offsets are somebody else's."""
+    def skip_gap(self) -> None:
+        """Continues after the gap at which the walk has stopped; the caller classes its offsets."""
         if self.gap is not None:
             self.at = self.from_offset = self.gap.next_offset
             self.gap = None
 
-    def go_on(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
-        """Until the end of the range, or of what is ``found``, or ``max_bytes`` are unpacked.
-        Damage that begins where the range ends is known to be there only for what lies between
-        it and ``good_until``: the error says so."""
+    def advance(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
+        """To the end of the range, or of ``found``, or until ``max_bytes`` are decompressed.
+        Damage that begins where the range ends matters only because nothing else proves what the
+        offsets from ``good_until`` up to it are: the error has this fact."""
         try:
-            self._go_on(found, max_bytes)
+            self._advance(found, max_bytes)
         except BadRecord as error:
             if error.damage is None or error.damage.base_offset < self.until_offset:
                 raise
             raise bad_batch(why=error.why, **error.facts, good_until=self.at) from error
 
-    def _go_on(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
+    def _advance(self, found: Iterator[BatchGroup | LogEntry], max_bytes: int) -> None:
         while self.at < self.until_offset and self.unpacked_bytes < max_bytes and not self.gap:
             if self.pending:
                 self.take(self.pending.popleft())
@@ -247,7 +176,7 @@ class _LogWalk:
             if one is None:
                 return
             if isinstance(one, BatchGroup):
-                taken = self._take_run(one, max_bytes)
+                taken = self._take_group(one, max_bytes)
                 rest = one.heads[taken:]
                 self.rest = one._replace(heads=rest) if len(rest) else None
             elif isinstance(one, Run):
@@ -256,47 +185,47 @@ class _LogWalk:
             else:
                 self.take(one)
 
-    def _take_run(self, run: BatchGroup, max_bytes: int) -> int:
-        """How many of the batches it has taken; at least one."""
+    def _take_group(self, group: BatchGroup, max_bytes: int) -> int:
+        """Takes batches from the beginning, and returns how many; at least one."""
         if self.transactions.is_open:
-            return self._take_each(run, max_bytes)
-        lasts, opens_at = run.heads[:, BatchColumn.LAST_OFFSET], self.transactions.opens_at
+            return self._take_each(group, max_bytes)
+        lasts, opens_at = group.heads[:, BatchColumn.LAST_OFFSET], self.transactions.opens_at
         if passed := int(np.searchsorted(lasts, min(self.at, opens_at))):
             self.last_offset = int(lasts[passed - 1])
             return passed
         whole = int(np.searchsorted(lasts, min(self.until_offset, opens_at)))
-        if whole == 0 or int(run.heads[0, BatchColumn.BASE_OFFSET]) < self.at:
-            self.take(run.entry(0))
+        if whole == 0 or int(group.heads[0, BatchColumn.BASE_OFFSET]) < self.at:
+            self.take(group.entry(0))
             return 1
         if self.stops_at_gaps:
-            whole = min(whole, self._until_gap(run.heads[:whole]))
+            whole = min(whole, self._until_gap(group.heads[:whole]))
             if whole == 0:
-                self.take(run.entry(0))
+                self.take(group.entry(0))
                 return 1
-        return self._take_whole(run._replace(heads=run.heads[:whole]), max_bytes)
+        return self._take_whole(group._replace(heads=group.heads[:whole]), max_bytes)
 
     def _until_gap(self, heads: Heads) -> int:
-        """How many of these batches follow on the walk and on each other without a gap."""
+        """How many of these batches follow the walk and each other without a gap."""
         ends = np.concatenate(([self.at], heads[:-1, BatchColumn.LAST_OFFSET] + 1))
         gaps = np.flatnonzero(heads[:, BatchColumn.BASE_OFFSET] > ends)
         return int(gaps[0]) if len(gaps) else len(heads)
 
-    def _take_each(self, run: BatchGroup, max_bytes: int) -> int:
-        for row in range(len(run.heads)):
-            self.take(run.entry(row))
+    def _take_each(self, group: BatchGroup, max_bytes: int) -> int:
+        for row in range(len(group.heads)):
+            self.take(group.entry(row))
             is_enough = self.at >= self.until_offset or self.unpacked_bytes >= max_bytes
             if is_enough or self.gap or not self.transactions.is_open:
                 break
         return row + 1
 
-    def _take_whole(self, run: BatchGroup, max_bytes: int) -> int:
-        """Takes batches that are in the range from end to end and in no aborted transaction,
-        until ``max_bytes`` are unpacked."""
+    def _take_whole(self, group: BatchGroup, max_bytes: int) -> int:
+        """Takes batches that are completely in the range and in no aborted transaction, until
+        ``max_bytes`` are decompressed."""
         taken, unpacked = open_run(
-            run, self.payloads, max_bytes - self.unpacked_bytes, self.max_batch_bytes
+            group, self.payloads, max_bytes - self.unpacked_bytes, self.max_batch_bytes
         )
         self.unpacked_bytes += unpacked
-        heads = run.heads[:taken]
+        heads = group.heads[:taken]
         counts = heads[:, BatchColumn.RECORD_COUNT]
         count = int(counts.sum())
         control = int(counts[is_control(heads)].sum())
@@ -308,7 +237,7 @@ class _LogWalk:
         return taken
 
     def take(self, entry: LogEntry) -> None:
-        """One that is passed over is not opened, and a wrapper's beginning is inside of it."""
+        """An entry that is skipped is not opened, so where a skipped wrapper begins is unknown."""
         if isinstance(entry, Wrapper):
             entry.max_bytes = self.max_batch_bytes
         last = entry.last_offset
@@ -324,8 +253,8 @@ class _LogWalk:
         first = min(max(base, self.at), self.until_offset)
         until = min(last + 1, self.until_offset)
         if first == until and first > self.at:
-            # It lies after the range and is never opened, yet it alone says that the offsets
-            # before it are empty.
+            # It is after the range and is never opened, but only it shows that the offsets before
+            # it are empty.
             self._check(entry)
         self.compacted += first - self.at
         self.at = until
@@ -342,14 +271,14 @@ class _LogWalk:
         try:
             entry.check()
         except UndecodableRecord as error:
-            raise _of_batch(error, entry.payload()) from None
+            raise bad_entry(error, entry.payload()) from None
 
     def _stops_before(self, entry: LogEntry) -> bool:
-        """True where a gap comes before this entry or lies in it, which is taken later then.
-        Messages in a run each stand for themselves: no header says what was between them."""
+        """Whether there is a gap before this entry or inside it; then the entry is taken later.
+        The messages of a run are separate: no header accounts for the offsets between them."""
         first = min(entry.base_offset, self.until_offset)
         if first > self.at:
-            self._check(entry)  # it alone says that there is nothing before it
+            self._check(entry)  # only it shows that there is nothing before it
             self.gap = Gap(first)
             self.pending.appendleft(entry)
             return True
@@ -359,16 +288,16 @@ class _LogWalk:
         return True
 
     def _count(self, entry: LogEntry, first: int, until: int) -> int:
-        """Records of an entry whose rows nobody wants; its other offsets are compacted.
+        """The number of records of an entry that is not landed; its other offsets are compacted.
 
-        The header's number will do, unless the range cuts through an entry with gaps."""
+        The header has this number, unless the range cuts through an entry with gaps."""
         width, whole = until - first, entry.last_offset + 1 - entry.base_offset
         if entry.record_count == whole:
             count = width
         elif width == whole:
             count = entry.record_count
         else:
-            count = sum(1 for _ in _read(entry, first, until))
+            count = sum(1 for _ in records_of(entry, first, until))
         entry.check()
         self.compacted += width - count
         return count
@@ -388,7 +317,7 @@ class _LogWalk:
         else:
             self.cut_width += width
 
-    def finish(self) -> KafkaChunk:
+    def finish(self) -> DecodedChunk:
         batch = self._decode()
         rows = batch.num_rows if batch is not None else 0
         cut_rows = rows - self.expected_rows
@@ -407,7 +336,7 @@ class _LogWalk:
                 next_offset=self.at,
                 landed=rows,
             )
-        chunk = KafkaChunk(self.at, batch if rows else None, counts)
+        chunk = DecodedChunk(self.at, batch if rows else None, counts)
         self._begin()
         return chunk
 
@@ -418,41 +347,4 @@ class _LogWalk:
             return decode_records(self.payloads, self.from_offset, self.until_offset)
         except UndecodableRecord as error:
             after = self.ends.get(error.payload)
-            raise _of_batch(error, self.payloads[error.payload], after) from None
-
-
-def _is_abort_marker(entry: LogEntry, *, is_passed: bool) -> bool:
-    """A marker is one record; a cleaner may have taken it and left the batch."""
-    try:
-        record = next(_read(entry, entry.base_offset, entry.last_offset + 1), None)
-    except BadRecord:
-        if is_passed:
-            return True
-        raise
-    if record is None:
-        return False
-    if record.key is None or len(record.key) < CONTROL_KEY.size:
-        raise bad_batch(entry.base_offset, "its transaction marker has no kind")
-    return CONTROL_KEY.read(record.key).kind == _ABORT
-
-
-def _read(entry: LogEntry, first: int, until: int) -> Iterator[DecodedRecord]:
-    """For the few entries of which a record must be seen here."""
-    payload = entry.payload()
-    try:
-        yield from read_records(payload, 0, first, until)
-    except UndecodableRecord as error:
-        raise _of_batch(error, payload) from None
-
-
-def _of_batch(error: UndecodableRecord, payload: Payload, after: int | None = None) -> BadRecord:
-    """The decoder counts payloads; people and policies know batches by offset."""
-    if payload.form is RecordFormat.PLAIN:
-        return bad_message(error, payload, after)
-    facts = {name: value for name, value in error.facts.items() if name != "payload"}
-    return bad_batch(
-        payload.base_offset,
-        f"at byte {error.position} of its record {error.record}, {error.reason}",
-        next_offset=payload.base_offset + payload.last_offset_delta + 1,
-        **facts,
-    )
+            raise bad_entry(error, self.payloads[error.payload], after) from None

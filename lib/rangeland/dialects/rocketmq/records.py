@@ -15,7 +15,6 @@ Rules: no I/O, no state between calls.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +26,7 @@ from rangeland.decode.rocketmq.layout import (
     StoredFault,
     UndecodableMessage,
 )
-from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
+from rangeland.dialects.fetch_values import NO_CONTEXT, DecodedChunk, FetchContext
 from rangeland.dialects.kafka.compression import NotDecompressible
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
@@ -41,16 +40,6 @@ MAX_CHUNK_BYTES: Final = 64 << 20
 """A chunk ends after the message with which its unpacked values pass this."""
 
 
-@dataclass(frozen=True, slots=True)
-class RocketmqChunk:
-    """What became of the offsets up to ``next_offset``, which ``counts`` adds up to. ``batch``
-    has the columns ``decode.stored.STORED``, or is None without rows."""
-
-    next_offset: int
-    batch: pa.RecordBatch | None
-    counts: Counts
-
-
 def decode_chunks(
     records: memoryview,
     from_offset: int,
@@ -58,7 +47,7 @@ def decode_chunks(
     isolation: Isolation,
     aborted: Sequence[tuple[int, int]],
     context: FetchContext = NO_CONTEXT,
-) -> Iterator[RocketmqChunk]:
+) -> Iterator[DecodedChunk]:
     """All of one answer, in chunks of bounded memory where messages are packed. Their ranges
     follow on each other; the last ends at ``until_offset`` or behind the last whole message.
     ``isolation`` and ``aborted`` say nothing.
@@ -85,7 +74,7 @@ def decode_chunks(
             raise bad_misplaced(given, one, from_offset)
 
 
-def _decoded(given: PullResult, from_offset: int, until_offset: int) -> Iterator[RocketmqChunk]:
+def _decoded(given: PullResult, from_offset: int, until_offset: int) -> Iterator[DecodedChunk]:
     try:
         found = stored_decoder().decode_stored(
             given.messages, from_offset, until_offset, given.tags
@@ -101,7 +90,7 @@ def _decoded(given: PullResult, from_offset: int, until_offset: int) -> Iterator
 
 def _chunks_of_batches(
     given: PullResult, from_offset: int, until_offset: int
-) -> Iterator[RocketmqChunk]:
+) -> Iterator[DecodedChunk]:
     for part in unfold(given, from_offset, until_offset):
         try:
             found = stored_decoder().decode_stored(
@@ -117,7 +106,7 @@ def _chunks_of_batches(
 
 def _chunks(
     found: DecodedMessages, from_offset: int, end: int, given: PullResult
-) -> Iterator[RocketmqChunk]:
+) -> Iterator[DecodedChunk]:
     if end <= from_offset:
         return
     by_tags = bool(given.tags)
@@ -130,7 +119,7 @@ def _chunks(
 
 def _chunk(
     batch: pa.RecordBatch, from_offset: int, next_offset: int, by_tags: bool
-) -> RocketmqChunk:
+) -> DecodedChunk:
     rows = batch.num_rows
     left = next_offset - from_offset - rows
     counts = Counts(landed=rows, **{"filtered" if by_tags else "compacted": left})
@@ -141,7 +130,7 @@ def _chunk(
             next_offset=next_offset,
             landed=rows,
         )
-    return RocketmqChunk(next_offset, batch if rows else None, counts)
+    return DecodedChunk(next_offset, batch if rows else None, counts)
 
 
 def _unpacked_chunks(
@@ -151,7 +140,7 @@ def _unpacked_chunks(
     end: int,
     by_tags: bool,
     max_bytes: int,
-) -> Iterator[RocketmqChunk]:
+) -> Iterator[DecodedChunk]:
     offsets = batch.column(columns.OFFSET.name).to_numpy()
     stored = batch.column(columns.VALUE.name)
     _, ends, data = stored.buffers()

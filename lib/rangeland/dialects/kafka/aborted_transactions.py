@@ -1,0 +1,93 @@
+"""Which entries of a Kafka log belong to aborted transactions.
+
+As in Kafka's own consumer (CompletedFetch): by the list that is returned with a fetch, and by abort
+markers. Pure functions of bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from rangeland.dialects.kafka.entry_records import records_of
+from rangeland.dialects.kafka.entry_scan import entries
+from rangeland.dialects.kafka.entry_spans import MAX_OFFSET
+from rangeland.dialects.kafka.legacy_messages import bad_batch
+from rangeland.dialects.kafka.log_entries import LogEntry
+from rangeland.errors import BadRecord
+from rangeland.wire.layouts import CONTROL_KEY
+
+Aborted = tuple[int, int]
+"""Producer id, first offset of the transaction."""
+
+_ABORT = 0
+
+
+class AbortedTransactions:
+    """Which producers are inside an aborted transaction, at the entry that was read last."""
+
+    def __init__(self, aborted: Sequence[Aborted]) -> None:
+        self._pending = deque(sorted(aborted, key=lambda each: each[1]))
+        self._open: dict[int, int] = {}
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._open)
+
+    @property
+    def opens_at(self) -> int:
+        """If no transaction is open, entries that end before this offset are in none."""
+        return self._pending[0][1] if self._pending else MAX_OFFSET
+
+    def is_aborted(self, entry: LogEntry, *, is_passed: bool = False) -> bool:
+        """Must be called for every entry, in order. The next marker of a producer whose aborted
+        transaction is open ends it, so a marker that is skipped need not be readable."""
+        producer = entry.producer_id
+        if producer < 0:
+            return False
+        while self._pending and self._pending[0][1] <= entry.last_offset:
+            producer_id, first_offset = self._pending.popleft()
+            self._open[producer_id] = first_offset
+        if producer not in self._open:
+            return False
+        if not entry.control:
+            return entry.transactional
+        if _is_abort_marker(entry, is_passed=is_passed):
+            del self._open[producer]
+        return False
+
+    def open_at(self, until_offset: int) -> tuple[Aborted, ...]:
+        """The transactions that are open now or begin before ``until_offset``."""
+        pending = [one for one in self._pending if one[1] < until_offset]
+        return (*self._open.items(), *pending)
+
+
+def aborted_within(
+    records: memoryview, first: int, until: int, aborted: Sequence[Aborted]
+) -> tuple[Aborted, ...]:
+    """Of the aborted transactions that were returned with ``records``, those that can affect the
+    offsets ``[first, until)``: not ended before them, and not begun after them."""
+    transactions = AbortedTransactions(aborted)
+    try:
+        for entry in entries(records, first):
+            if entry.last_offset >= first:
+                break
+            transactions.is_aborted(entry, is_passed=True)
+    except BadRecord:  # the entry at ``first``: all before it have been read
+        pass
+    return transactions.open_at(until)
+
+
+def _is_abort_marker(entry: LogEntry, *, is_passed: bool) -> bool:
+    """A marker is one record; a cleaner may have removed it and kept the batch."""
+    try:
+        record = next(records_of(entry, entry.base_offset, entry.last_offset + 1), None)
+    except BadRecord:
+        if is_passed:
+            return True
+        raise
+    if record is None:
+        return False
+    if record.key is None or len(record.key) < CONTROL_KEY.size:
+        raise bad_batch(entry.base_offset, "its transaction marker has no kind")
+    return CONTROL_KEY.read(record.key).kind == _ABORT

@@ -1,0 +1,219 @@
+"""The entries of a Kafka log as their headers describe them, and what contradicts them.
+
+No checksum covers the offset of an entry, so it is compared with its neighbours. Of two entries
+whose offsets exclude each other, the wrong one is found with the help of checksums and of the
+entry after them, and is raised as BadRecord with ``bad_batch``. One that lies before the offsets
+that are still needed is skipped, whatever it is.
+
+Pure functions of bytes. ``READERS`` has a reader for each magic byte: a new format is one more
+line there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rangeland.dialects.kafka.entry_spans import (
+    LENGTH_END,
+    MAGIC,
+    MAX_OFFSET,
+    first_of,
+    spans,
+)
+from rangeland.dialects.kafka.legacy_messages import (
+    Run,
+    Wrapper,
+    bad_batch,
+    is_plain,
+    read_messages,
+)
+from rangeland.dialects.kafka.log_entries import BatchV2, LogEntry, batch_of
+from rangeland.errors import BadRecord
+from rangeland.wire.layouts import BATCH_PREFIX, BATCH_V2
+
+_ATTRIBUTES = MAGIC + 1  # in the formats before v2
+
+
+def read_entry(
+    records: memoryview, position: int, end: int, floor: int, from_offset: int
+) -> LogEntry:
+    """The entry as its own header describes it. If a batch contradicts itself, the next entry
+    decides where it ends, not its header."""
+    stored, magic = records[position:end], records[position + MAGIC]
+    reader = READERS.get(magic)
+    if reader is None:
+        base_offset = BATCH_PREFIX.read(records, position).base_offset
+        raise bad_batch(base_offset, f"its format (magic {magic}) is not known", magic=magic)
+    try:
+        entry = reader(stored, floor)
+    except BadRecord as error:
+        if magic != 2 or len(stored) < BATCH_V2.size:
+            raise
+        own_end = error.damage.next_offset if error.damage else None
+        after = _resume_offset(records, end, floor)
+        after = own_end if after is None else after
+        if after is not None and floor < after <= from_offset:
+            return _stand_in(stored, floor, after)
+        facts = error.facts if after is None else error.facts | {"next_offset": after}
+        if own_end is None and (floor or after is not None):
+            facts |= {"base_offset": floor or from_offset}  # its own is impossible
+        raise bad_batch(why=error.why, **facts) from None
+    if isinstance(entry, Run) and end + MAGIC < len(records) and records[end + MAGIC] == 2:
+        return entry._replace(after=max(first_of(records, end), entry.last_offset + 1))
+    return with_known_end(entry, records, end) if isinstance(entry, BatchV2) else entry
+
+
+def with_known_end(batch: BatchV2, records: memoryview, end: int) -> BatchV2:
+    """The header of a batch with gaps does not prove where it ends: the next entry does."""
+    if batch.record_count == batch.last_offset + 1 - batch.base_offset:
+        return batch
+    after = _resume_offset(records, end, batch.last_offset + 1)
+    return batch if after is None else batch._replace(after=after)
+
+
+def placed_entry(
+    records: memoryview, where: tuple[int, int], floor: int, from_offset: int
+) -> LogEntry:
+    """One of two entries whose stored offsets exclude each other. If it is the wrong one, it is
+    raised, or skipped if it ends before ``from_offset``."""
+    position, end = where
+    base, following = first_of(records, position), first_inside(records, end)
+    entry = read_entry(records, position, end, floor, from_offset)
+    known = floor or from_offset
+    if entry.last_offset < floor or (base < floor and not isinstance(entry, Wrapper)):
+        begin, after = floor, _resume_offset(records, end, floor)
+        why = f"it comes after offset {floor - 1}, and says that it is at {base}"
+    elif floor <= following <= entry.last_offset and _is_misplaced(
+        records, end, entry, base, known
+    ):
+        begin, after = min(known, base), _resume_offset(records, end, floor)
+        if base > known and not _is_confirmed(records, end):
+            # Either may be wrong: if an entry follows both, reading continues after both.
+            after = _resume_offset(records, end, entry.last_offset + 1) or after
+        why = f"it says that it is at {base} to {entry.last_offset}, and {following} comes after it"
+    else:
+        return entry
+    if after is not None and floor < after <= from_offset:
+        return _stand_in(records[position:end], floor, after)
+    facts = {} if after is None else {"next_offset": after}
+    raise bad_batch(begin, why, **facts)
+
+
+def unrequested_entry(
+    records: memoryview, end: int, entry: LogEntry, asked_at: int, from_offset: int
+) -> LogEntry:
+    """Replaces a first entry that claims to end before the requested offset: a broker begins with
+    the entry that contains this offset, or with the next one."""
+    after = _resume_offset(records, end, asked_at)
+    if after is not None and after <= from_offset:
+        return _stand_in(records[:end], asked_at, after)
+    facts = {} if after is None else {"next_offset": after}
+    why = f"it says that it ends at {entry.last_offset}, and {asked_at} was asked for"
+    raise bad_batch(asked_at, why, **facts)
+
+
+def has_gap(entry: LogEntry, known: int) -> bool:
+    """Whether offsets are missing before a message of an old format, or between such messages."""
+    if not isinstance(entry, Run):
+        return False
+    return (
+        not known
+        or entry.base_offset > known
+        or entry.last_offset >= entry.base_offset + entry.record_count
+    )
+
+
+def first_inside(records: memoryview, position: int) -> int:
+    """As ``first_of``; for a wrapper that can be opened, the first offset inside."""
+    stored = first_of(records, position)
+    if position + _ATTRIBUTES >= len(records) or is_plain(records, position):
+        return stored
+    if records[position + MAGIC] not in (0, 1):
+        return stored
+    _, length = BATCH_PREFIX.unpack_from(records, position)
+    first = _first_opened(records, position, position + LENGTH_END + length, 0)
+    return stored if first is None else first
+
+
+def _is_misplaced(records: memoryview, end: int, entry: LogEntry, base: int, known: int) -> bool:
+    """Whether this entry is wrong and not the one at ``end``: its checksum is wrong, or it does
+    not follow the ``known`` offset, or the entry at ``end`` is confirmed by the one after it."""
+    try:
+        entry.check()
+    except BadRecord:
+        return True
+    if isinstance(entry, Run) and first_of(records, end) > entry.last_offset:
+        return True  # shown by the wrapper after it, which has a checksum
+    return base > known or (base != known and _is_confirmed(records, end))
+
+
+def _is_confirmed(records: memoryview, position: int) -> bool:
+    """Whether the next entry follows the one at ``position`` without a gap."""
+    for start, end in spans(records[position:]):
+        try:
+            entry = read_entry(records, position + start, position + end, 0, 0)
+        except BadRecord:
+            return False
+        return first_of(records, position + end) == entry.last_offset + 1
+    return False
+
+
+def _resume_offset(records: memoryview, position: int, floor: int) -> int | None:
+    """The offset of the first entry at or after ``position`` that begins at ``floor`` or later;
+    None if none is found."""
+    while position + MAGIC < len(records):
+        base, length = BATCH_PREFIX.unpack_from(records, position)
+        end = position + LENGTH_END + length
+        if length < MAGIC + 1 - LENGTH_END:
+            return None
+        if base >= floor:
+            if records[position + MAGIC] == 2 or is_plain(records, position):
+                return int(base)
+            return _first_opened(records, position, end, floor)
+        position = end
+    return None
+
+
+def _first_opened(records: memoryview, position: int, end: int, floor: int) -> int | None:
+    if not position < end <= len(records):  # a damaged length may even be negative
+        return None
+    stored = records[position:end]
+    try:
+        for start, stop in spans(stored):
+            return read_entry(stored, start, stop, 0, 0).base_offset  # opens a wrapper
+    except BadRecord:
+        return None
+    return None
+
+
+def _stand_in(stored: memoryview, floor: int, after: int) -> LogEntry:
+    """Stands in for an entry that is skipped. A batch keeps its producer."""
+    if stored[MAGIC] != 2:
+        return Run(stored, floor, after - 1, 0)
+    batch = batch_of(stored)
+    header = batch.header._replace(base_offset=floor)
+    return batch._replace(header=header, base_offset=floor, last_offset=after - 1)
+
+
+def _read_v2(stored: memoryview, floor: int) -> LogEntry:
+    if len(stored) < BATCH_V2.size:
+        base_offset, length = BATCH_PREFIX.unpack_from(stored)
+        raise bad_batch(base_offset, f"its length is {length}", length=length)
+    header = BATCH_V2.read(stored)
+    base_offset, delta, count = header.base_offset, header.last_offset_delta, header.record_count
+    if base_offset < 0 or delta < 0 or base_offset + delta > MAX_OFFSET:
+        raise bad_batch(base_offset, "its offsets are impossible", last_offset_delta=delta)
+    batch = batch_of(stored, header)
+    if not 0 <= count <= delta + 1:
+        raise batch.bad(
+            f"it says it has {count} records at {delta + 1} offsets", record_count=count
+        )
+    return batch
+
+
+READERS: dict[int, Callable[[memoryview, int], LogEntry]] = {
+    0: read_messages,
+    1: read_messages,
+    2: _read_v2,
+}
+"""Each takes an entry's bytes and the offset after the previous entry."""

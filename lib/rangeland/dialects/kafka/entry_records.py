@@ -1,0 +1,35 @@
+"""The records of a single entry of a Kafka log, and the error for one that cannot be decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rangeland.decode import Payload, RecordFormat
+from rangeland.decode.kafka.layout import UndecodableRecord
+from rangeland.decode.kafka.reference import DecodedRecord, read_records
+from rangeland.dialects.kafka.legacy_messages import bad_batch, bad_message
+from rangeland.dialects.kafka.log_entries import LogEntry
+from rangeland.errors import BadRecord
+
+
+def records_of(entry: LogEntry, first: int, until: int) -> Iterator[DecodedRecord]:
+    """The records of an entry, for the few of which the walk needs to see them."""
+    payload = entry.payload()
+    try:
+        yield from read_records(payload, 0, first, until)
+    except UndecodableRecord as error:
+        raise bad_entry(error, payload) from None
+
+
+def bad_entry(error: UndecodableRecord, payload: Payload, after: int | None = None) -> BadRecord:
+    """The decoder's error, which counts payloads, as one that names the batch by its offset.
+    ``after``: where the next entry begins, if known."""
+    if payload.form is RecordFormat.PLAIN:
+        return bad_message(error, payload, after)
+    facts = {name: value for name, value in error.facts.items() if name != "payload"}
+    return bad_batch(
+        payload.base_offset,
+        f"at byte {error.position} of its record {error.record}, {error.reason}",
+        next_offset=payload.base_offset + payload.last_offset_delta + 1,
+        **facts,
+    )

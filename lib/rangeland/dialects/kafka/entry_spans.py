@@ -1,0 +1,60 @@
+"""Where the entries of a fetched Kafka log begin and end, by their prefixes alone.
+
+Pure functions of bytes. Nothing is opened, and the stored offsets are not checked: see
+``entry_checks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+from rangeland.decode import walk_messages
+from rangeland.dialects.kafka.legacy_messages import MAX_RUN_BYTES, bad_batch, is_plain
+from rangeland.wire.layouts import BATCH_PREFIX, BATCH_V2
+
+LENGTH_END = BATCH_PREFIX.size
+MAGIC = BATCH_V2.position_of("magic")  # at the same position in all formats
+MAX_OFFSET = (1 << 63) - 2
+
+_OFFSETS = Struct(f">q{BATCH_V2.position_of('last_offset_delta') - 8}xi")
+"""The first offset and the delta of the last one."""
+
+
+def spans(
+    records: memoryview, begin: int = 0, *, with_runs: bool = False
+) -> Iterator[tuple[int, int]]:
+    """The positions at which complete entries begin and end, from ``begin`` on. With ``with_runs``
+    a run of plain messages is one entry, otherwise each message is. Raises BadRecord for an
+    impossible length."""
+    position, size = begin, len(records)
+    unpack = BATCH_PREFIX.unpack_from
+    while position + LENGTH_END <= size:
+        base_offset, length = unpack(records, position)
+        if length < MAGIC + 1 - LENGTH_END:
+            raise bad_batch(base_offset, f"its length is {length}", length=length)
+        end = position + LENGTH_END + length
+        if end > size:
+            return
+        if with_runs and is_plain(records, position):
+            end = max(end, position + walk_messages(records[position:], MAX_RUN_BYTES).end)
+        yield position, end
+        position = end
+
+
+def first_of(records: memoryview, position: int) -> int:
+    """The offset stored in the entry that begins there, even if the entry is incomplete: the first
+    of a batch or a run, the last of a wrapper. Larger than any offset if nothing is there."""
+    if position + LENGTH_END > len(records):
+        return MAX_OFFSET + 1
+    base_offset, _ = BATCH_PREFIX.unpack_from(records, position)
+    return int(base_offset)
+
+
+def first_and_delta(records: memoryview, position: int, end: int) -> tuple[int, int]:
+    """The stored offset of an entry, and how far its last offset is from it, as far as the header
+    shows."""
+    if records[position + MAGIC] == 2 and end - position >= BATCH_V2.size:
+        base, delta = _OFFSETS.unpack_from(records, position)
+        return base, delta
+    return first_of(records, position), 0
