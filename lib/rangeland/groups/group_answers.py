@@ -16,7 +16,7 @@ from rangeland.groups.backend import GroupIO
 
 T = TypeVar("T")
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PAUSE_MS: Final = 250
 
@@ -31,7 +31,7 @@ def ask_until_ready(edge: GroupIO, patience_ms: int, attempt: Callable[[], T]) -
         except Unreachable as error:
             if edge.now_ms() >= deadline_ms:
                 raise
-            _logger.info("Asking again in %d ms: %s", PAUSE_MS, error)
+            logger.info("Asking again in %d ms: %s", PAUSE_MS, error)
         edge.pause(PAUSE_MS)
 
 
