@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
 
 
 class ErrorMeaning(Enum):
@@ -53,6 +52,8 @@ class ErrorCode:
     description: str
 
 
-UNLISTED: Final = ErrorCode(
-    -(2**15), "UNLISTED", ErrorMeaning.UNKNOWN, "something this table does not list"
-)
+def unlisted(number: int) -> ErrorCode:
+    """For a number that a dialect's table lacks, as newer brokers may send."""
+    return ErrorCode(
+        number, f"error code {number}", ErrorMeaning.UNKNOWN, "something this table does not list"
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rangeland.dialects.error_meaning import UNLISTED, ErrorCode, ErrorMeaning
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, unlisted
 
 _E, _V = ErrorCode, ErrorMeaning
 
@@ -34,5 +34,5 @@ _BY_NUMBER: Final = {code.number: code for code in CODES}
 
 
 def judge(code: int) -> ErrorCode:
-    """The line of the table for a number off the wire, ``UNLISTED`` where there is none."""
-    return _BY_NUMBER.get(code, UNLISTED)
+    """The line of the table for a number off the wire, or one for numbers that it lacks."""
+    return _BY_NUMBER.get(code) or unlisted(code)

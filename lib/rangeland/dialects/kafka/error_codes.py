@@ -2,7 +2,7 @@
 
 The verdict is a reader's: codes that only writers and administrators see are listed so that
 an error can name them. Names and numbers are those of Errors.java, as of Kafka 4.1.
-A number that is not listed is ``UNLISTED``; the loop treats it as it treats -1.
+A number that is not listed is treated as -1 is.
 
 Three lines bite. 9 beside a valid leader, in metadata, is not a failure: a replica is down,
 the leader is well. 100 and 103 both follow a topic that was deleted and made again: 100 is also
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rangeland.dialects.error_meaning import UNLISTED, ErrorCode, ErrorMeaning
+from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning, unlisted
 
 _E, _V = ErrorCode, ErrorMeaning
 
@@ -163,5 +163,5 @@ _BY_NUMBER: Final = {code.number: code for code in CODES}
 
 
 def judge(code: int) -> ErrorCode:
-    """The line of the table for a number off the wire, ``UNLISTED`` where there is none."""
-    return _BY_NUMBER.get(code, UNLISTED)
+    """The line of the table for a number off the wire, or one for numbers that it lacks."""
+    return _BY_NUMBER.get(code) or unlisted(code)
