@@ -25,7 +25,7 @@ from rangeland.model import (
 )
 from rangeland.planning.bounds import RangeRequest, ResolvedRange, resolve
 from rangeland.planning.coverage_rule import coverage_of
-from rangeland.planning.incarnation import LogMark, may_be_behind, recreated
+from rangeland.planning.incarnation import LogMark, may_be_behind, recreated, still_holds
 from rangeland.planning.limits import Limits
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, advance
@@ -259,3 +259,25 @@ def test_a_batch_tells_its_epoch_and_older_formats_do_not(header: bytes, epoch: 
 def test_a_loss_is_told_in_numbers() -> None:
     loss = Loss(P, 10, 30, LossKind.TRUNCATED, "x")
     assert (loss.width, str(loss)) == (20, "t/0 [10, 30) is truncated")
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "end", "topic_id", "holds"),
+    [
+        (LossKind.EXPIRED, 11, 20, "a", True),
+        (LossKind.EXPIRED, 10, 20, "a", False),
+        (LossKind.TRUNCATED, 0, 9, "a", True),
+        (LossKind.TRUNCATED, 0, 10, "a", False),
+        (LossKind.RECREATED, 0, 20, "b", True),
+        (LossKind.RECREATED, 0, 20, "a", False),
+        (LossKind.CORRUPT, 0, 11, "a", True),
+        (LossKind.CORRUPT, 0, 10, "a", False),
+        (LossKind.MISSING, 0, 11, "a", True),
+        (LossKind.UNREACHABLE, 0, 20, "a", False),
+    ],
+)
+def test_a_held_loss_counts_until_the_log_no_longer_shows_it(
+    kind: LossKind, start: int, end: int, topic_id: str, holds: bool
+) -> None:
+    mark = LogMark(10, "a")
+    assert still_holds(kind, mark, log(start, end, topic_id=topic_id)) is holds

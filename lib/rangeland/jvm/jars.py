@@ -331,11 +331,11 @@ def _complaint(log: str) -> str:
 def find_ivy() -> Path:
     """The Ivy jar inside the installed PySpark, found without importing PySpark."""
     spec = find_spec("pyspark")
-    places = list(spec.submodule_search_locations or []) if spec else []
-    for place in places:
-        for jar in sorted(Path(place, "jars").glob("ivy-*.jar")):
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    for folder in folders:
+        for jar in sorted(Path(folder, "jars").glob("ivy-*.jar")):
             return jar
-    why = "no ivy-*.jar is in its jars directory" if places else "PySpark is not installed"
+    why = "no ivy-*.jar is in its jars directory" if folders else "PySpark is not installed"
     raise UsageError(
         "Ivy was not found", why=why, do="Install PySpark with pip: pip install pyspark"
     )

@@ -15,11 +15,9 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.landing.target_state import LandingTarget
 from rangeland.model import LogState, Partition, Slice, Survey
-from rangeland.planning.incarnation import LogMark, recreated
+from rangeland.planning.incarnation import LogMark, still_holds
 from rangeland.planning.plan_builder import JobPosition
-from rangeland.planning.policy import Action, Loss, LossKind
-
-SHOWN_BY_READING = (LossKind.CORRUPT, LossKind.MISSING)
+from rangeland.planning.policy import FOUND_BY_READING, Action, Loss, LossKind
 
 
 def damaged(
@@ -48,16 +46,7 @@ def held_now(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -
     at = 0 if mark is None else mark.until_offset
     mine = [loss for loss in losses if loss.range.partition == log.partition]
     held = [x for x in mine if x.action == Action.HOLD and x.range.from_offset == at]
-    if not held:
-        return None
-    gone = {
-        LossKind.EXPIRED: at < log.start_offset,
-        LossKind.TRUNCATED: at > log.end_offset,
-        LossKind.RECREATED: mark is not None and recreated(mark, log),
-        LossKind.CORRUPT: at < log.end_offset,
-        LossKind.MISSING: at < log.end_offset,
-    }
-    return held[-1] if gone.get(LossKind(held[-1].verdict), False) else None
+    return held[-1] if held and still_holds(LossKind(held[-1].verdict), mark, log) else None
 
 
 def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, LossEvent]:
@@ -65,7 +54,7 @@ def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, LossE
     found = {}
     for loss in target.history.losses():
         mark = standing.checkpoint.get(loss.range.partition)
-        is_held = loss.verdict in SHOWN_BY_READING and loss.action == Action.HOLD
+        is_held = loss.verdict in FOUND_BY_READING and loss.action == Action.HOLD
         if is_held and mark is not None and mark.until_offset == loss.range.from_offset:
             found[loss.range.partition] = loss
     return found
@@ -84,6 +73,6 @@ def _read_at(log: LogState, at: int, cluster: ClusterSettings) -> Loss | None:
         for chunk in chunks:
             if chunk.until_offset > at:
                 return None
-            if chunk.loss is not None and chunk.loss.verdict in SHOWN_BY_READING:
+            if chunk.loss is not None and chunk.loss.verdict in FOUND_BY_READING:
                 return chunk.loss
     return None

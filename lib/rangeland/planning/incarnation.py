@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from rangeland.model import LogState, Survey
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.policy import Loss, LossKind
+from rangeland.planning.policy import FOUND_BY_READING, Loss, LossKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +137,20 @@ def since(mark: LogMark, survey: Survey, log: LogState) -> tuple[LogMark, list[L
         losses.append(other)
         mark = replace(mark, until_offset=other.until_offset)
     return mark, losses
+
+
+def still_holds(kind: LossKind, mark: LogMark | None, log: LogState) -> bool:
+    """Whether a loss for which a partition is held at its checkpoint is still there, as far as a
+    survey shows: what only reading finds counts as long as the log has that offset."""
+    at = 0 if mark is None else mark.until_offset
+    if kind in FOUND_BY_READING:
+        return at < log.end_offset
+    match kind:
+        case LossKind.EXPIRED:
+            return at < log.start_offset
+        case LossKind.TRUNCATED:
+            return at > log.end_offset
+        case LossKind.RECREATED:
+            return mark is not None and recreated(mark, log)
+        case _:
+            return False

@@ -30,6 +30,9 @@ class LossKind(StrEnum):
     """Not lost: the partition has no leader now. Never skipped."""
 
 
+FOUND_BY_READING = (LossKind.CORRUPT, LossKind.MISSING)
+"""A survey does not show these."""
+
 CAUSES = {
     LossKind.EXPIRED: "retention removed them before they were landed",
     LossKind.RECREATED: "the topic was deleted and created again: its offsets mean other records",

@@ -27,7 +27,7 @@ def write_lines(
     codec: str = "none",
 ) -> None:
     """Writes keys and values to a topic of a broker of ``version``, in order. Raises
-    `Unreachable` with what the tool says of a failure."""
+    `Unreachable` with the tool's own output on failure."""
     is_new = version.startswith("4.")
     main = "org.apache.kafka.tools.ConsoleProducer" if is_new else "kafka.tools.ConsoleProducer"
     server = "--broker-list" if version.startswith("0.") else "--bootstrap-server"

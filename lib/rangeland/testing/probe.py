@@ -83,7 +83,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _brokers(answer: bytes) -> tuple[dict[int, int], int]:
-    """The brokers, and the position behind them."""
+    """The brokers, and the position after them."""
     (count,) = struct.unpack_from(">i", answer, 4)
     position, found = 8, {}
     for _ in range(count):
