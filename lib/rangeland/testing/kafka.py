@@ -15,7 +15,6 @@ import json
 import uuid
 from abc import abstractmethod
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rangeland.errors import Unreachable, UsageError
@@ -207,21 +206,41 @@ class KafkaCluster(_Cluster):
 
     def _format(self) -> None:
         """Every node's data directory must name the cluster before its first start."""
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster = _new_id()
+        nodes = list(self.ids)
+        if self.version not in _formatted:
+            _formatted[self.version] = self._format_with_tool(nodes.pop(0), cluster)
+        for node in nodes:
+            for name, content in _formatted[self.version].items():
+                path = self._data(node) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            ids = {"cluster.id": cluster, "directory.id": _new_id(), "node.id": node, "version": 1}
+            text = "".join(f"{name}={value}\n" for name, value in ids.items())
+            (self._data(node) / "meta.properties").write_text(text)
 
-        def format_one(node: int) -> None:
-            # One word with its value: an id that begins with a dash would be taken for a flag.
-            identity = f"--cluster-id={cluster}"
-            arguments = ["format", identity, "-c", str(self._config(node))]
-            tool = self._java(f"format-{node}", 64, "kafka.tools.StorageTool", *arguments)
-            try:
-                if tool.wait_for_end(START_TIMEOUT_S) != 0:
-                    raise tool.failure("its data directory was not formatted")
-            finally:
-                tool.kill()
+    def _format_with_tool(self, node: int, cluster: str) -> dict[str, bytes]:
+        """The content of the files that the tool has written, by name."""
+        # One word with its value: an id that begins with a dash would be taken for a flag.
+        identity = f"--cluster-id={cluster}"
+        arguments = ["format", identity, "-c", str(self._config(node))]
+        tool = self._java(f"format-{node}", 64, "kafka.tools.StorageTool", *arguments)
+        try:
+            if tool.wait_for_end(START_TIMEOUT_S) != 0:
+                raise tool.failure("its data directory was not formatted")
+        finally:
+            tool.kill()
+        data = self._data(node)
+        files = (path for path in data.rglob("*") if path.is_file())
+        return {str(path.relative_to(data)): path.read_bytes() for path in files}
 
-        with ThreadPoolExecutor(max_workers=3) as pool:
-            list(pool.map(format_one, self.ids))
+
+# By version. The tool takes a JVM for each node, and writes the same but for ids.
+_formatted: dict[str, dict[str, bytes]] = {}
+
+
+def _new_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 class KafkaZooKeeperCluster(_Cluster):
