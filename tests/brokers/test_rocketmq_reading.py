@@ -283,7 +283,9 @@ def test_what_upstreams_producer_writes_is_read(rocketmq: RocketmqCluster, topic
         assert "UNIQ_KEY" in headers
 
 
-@pytest.mark.parametrize("codec", ["ZLIB", "LZ4", "ZSTD"])
+@pytest.mark.parametrize(
+    "codec", ["ZLIB", *(pytest.param(name, marks=pytest.mark.slow) for name in ("LZ4", "ZSTD"))]
+)
 def test_what_upstreams_producer_packs_is_unpacked(
     rocketmq: RocketmqCluster, topic: str, codec: str
 ) -> None:

@@ -88,6 +88,7 @@ def test_the_tasks_of_killed_python_workers_are_done_again(
     judge_all(spark, folder, driver.landed())
 
 
+@pytest.mark.slow
 def test_the_tasks_of_a_killed_executor_are_done_again(
     broker: KafkaCluster,
     job: Path,

@@ -144,7 +144,7 @@ def test_the_answer_of_a_run_has_the_keys_of_the_contract(
 # --- transforms -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Kathmandu"])
+@pytest.mark.parametrize("zone", [pytest.param("UTC", marks=pytest.mark.slow), "Asia/Kathmandu"])
 def test_what_a_transform_leaves_out_is_counted_as_filtered(
     kafka: KafkaCluster,
     spark: Any,

@@ -137,7 +137,7 @@ def test_remote_storage_that_takes_longer_than_the_broker_waits_gives_all_record
 ) -> None:
     fill(cold, topic, TIERED)
     wait_until_cold(cold, topic)
-    delay(cold, 4_000)  # for each segment; the broker waits for half a second
+    delay(cold, 1_500)  # for each segment; the broker waits for half a second
     patient = {"timeouts": QUICK | {"no_progress_ms": 60_000}}
     result = rangeland.land(job(cold, table, topic, **patient), spark)
     assert result.counts == Counts(landed=WIDTH + 1)

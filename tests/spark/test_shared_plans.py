@@ -113,7 +113,17 @@ def test_two_drivers_share_a_plan_and_both_have_landed_it(
     assert not homes.groups.group("g").members
 
 
-@pytest.mark.parametrize("moment", [PLANNED, READING, HANDING_IN, WAITING, WRITTEN, PREPARED])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(PLANNED, marks=pytest.mark.slow),
+        READING,
+        pytest.param(HANDING_IN, marks=pytest.mark.slow),
+        pytest.param(WAITING, marks=pytest.mark.slow),
+        WRITTEN,
+        pytest.param(PREPARED, marks=pytest.mark.slow),
+    ],
+)
 def test_what_a_driver_that_died_has_left_is_landed_once_by_the_other(
     moment: str, homes: Homes, job: Job, spark: Any
 ) -> None:

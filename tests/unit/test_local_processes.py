@@ -133,7 +133,7 @@ def test_a_paused_process_can_be_resumed_or_stopped(tmp_path: Path) -> None:
     with Process("sleeper", SLEEPER, log=tmp_path / "log") as process:
         process.pause()
         status = psutil.Process(process.pid).status
-        assert eventually(lambda: status() == psutil.STATUS_STOPPED)
+        assert status() == psutil.STATUS_STOPPED
         assert process.running
         process.resume()
         assert eventually(lambda: status() == psutil.STATUS_SLEEPING)

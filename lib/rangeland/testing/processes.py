@@ -157,8 +157,11 @@ class Process:
         self._forget()
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and answers nothing."""
-        self._signal(signal.SIGSTOP)
+        """SIGSTOP: it keeps its connections and answers nothing. Returns when it stands still,
+        as its threads may go on for a moment after the signal. Nothing if it has ended."""
+        if self.running:
+            self._signal(signal.SIGSTOP)
+            self.wait_until(self._stands_still, "its threads to stand still")
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
@@ -182,6 +185,14 @@ class Process:
         with self.log.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace").splitlines()
+
+    def _stands_still(self) -> bool:
+        """Whether all threads are stopped; true where the system lists none."""
+        try:
+            files = list(Path(f"/proc/{self.pid}/task").glob("*/stat"))
+            return all(file.read_text().rpartition(") ")[2][0] in "TtZX" for file in files)
+        except OSError:  # a thread has ended meanwhile
+            return False
 
     def _signal(self, number: signal.Signals) -> None:
         """To the group, which exists at least until its leader is waited for."""
