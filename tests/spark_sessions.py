@@ -49,7 +49,7 @@ def open_session(
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
-        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
         # Else VACUUM lists folders with ten thousand tasks.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         # Compiling code takes longer here than the queries of a judge.
