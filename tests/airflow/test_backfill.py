@@ -40,7 +40,7 @@ def landed_runs(airflow: LiveAirflow) -> list[tuple[str, int]]:
     ]
 
 
-def test_backfilled_hours_are_landed_once_each_and_nothing_anew_when_repeated(
+def test_backfilled_hours_are_landed_once_each_and_nothing_again_when_repeated(
     kafka: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:
     first = full_hour(HOURS + 1)  # one hour more is left to the schedule

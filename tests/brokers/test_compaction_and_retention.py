@@ -201,7 +201,7 @@ def test_a_recreated_topic_does_not_pass_for_the_planned_one(
     assert str(now) in str(caught.value)
 
 
-def test_a_recreated_topic_that_is_skipped_gives_no_row_of_its_new_life(
+def test_a_recreated_topic_that_is_skipped_gives_no_row_of_its_new_incarnation(
     kafka: KafkaCluster, settings: ClusterSettings, topic: str
 ) -> None:
     log = recreated(kafka, topic, settings)

@@ -162,7 +162,7 @@ def test_records_that_an_unclean_election_took_are_truncated_though_the_log_has_
 
 @pytest.mark.parametrize(("count", "longer"), [(5, False), (50, True)])
 @pytest.mark.slow
-def test_a_topic_made_anew_on_brokers_without_topic_ids_is_recreated(
+def test_a_topic_created_again_on_brokers_without_topic_ids_is_recreated(
     old: KafkaZooKeeperCluster, count: int, longer: bool
 ) -> None:
     settings = settings_of(old.bootstrap)
@@ -223,7 +223,7 @@ def have_another_leader(old: KafkaZooKeeperCluster, settings: ClusterSettings) -
     pytest.fail("the topic has always had the same leader")
 
 
-def test_what_only_has_grown_is_no_loss(old: KafkaZooKeeperCluster) -> None:
+def test_what_only_has_grown_is_not_a_loss(old: KafkaZooKeeperCluster) -> None:
     settings = settings_of(old.bootstrap)
     make(old)
     produce(old.bootstrap, TOPIC, numbered(20))

@@ -207,7 +207,7 @@ def test_the_entry_that_an_offset_is_in_is_found_from_the_nearest_segment(
     assert survey.entries[wanted[1]] == (starts[450], starts[451])
 
 
-def test_a_range_that_begins_inside_an_entry_is_told_as_such(
+def test_a_range_that_begins_inside_an_entry_is_reported_as_such(
     jafka: JafkaCluster, topic: str
 ) -> None:
     produce(jafka.address(), topic, values_of("v", 20))

@@ -180,7 +180,7 @@ def test_two_drivers_share_and_who_stays_gets_all(drivers: Drivers) -> None:
     drivers.settle([first], lambda: first.owned == {0, 1, 2, 3})
 
 
-def test_who_stops_beating_loses_its_place_and_is_fenced(drivers: Drivers) -> None:
+def test_who_stops_beating_loses_its_membership_and_is_fenced(drivers: Drivers) -> None:
     first = drivers.first(session_ms=SHORT_SESSION_MS)
     silent = drivers.another(first, session_ms=SHORT_SESSION_MS)
     drivers.settle([first, silent], lambda: len(first.owned) == len(silent.owned) == 2)
@@ -326,7 +326,7 @@ def beat_until_answered(place: Membership) -> HeartbeatStatus:
             assert time.monotonic() < deadline
 
 
-def test_a_place_outlives_its_coordinator(kafka3: KafkaCluster, topic: str) -> None:
+def test_a_member_outlives_its_coordinator(kafka3: KafkaCluster, topic: str) -> None:
     create_topic(kafka3.bootstrap, topic, partitions=4, replicas=3)
     with ThreadPoolExecutor(max_workers=1) as pool:
         drivers = Drivers(kafka3.bootstrap, topic, pool)

@@ -64,7 +64,7 @@ def said_by_the_broker(cluster: KafkaZooKeeperCluster, time_ms: int) -> int | No
 
 
 @pytest.mark.slow
-def test_times_are_found_behind_segments_that_have_none(cluster: KafkaZooKeeperCluster) -> None:
+def test_times_are_found_after_segments_that_have_none(cluster: KafkaZooKeeperCluster) -> None:
     old = {"message.format.version": "0.9.0", "segment.bytes": SEGMENT_BYTES}
     cluster.create_topic(TOPIC, config=old)
     write(cluster, 50, timed=False)

@@ -51,7 +51,9 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_cluster_id_that_begins_with_a_dash_is_no_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_id_that_begins_with_a_dash_is_not_a_flag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     identity = uuid.UUID(bytes=b"\xfb" + 15 * b"\x07")  # 62 << 2 | 3: base64 begins with "-"
     monkeypatch.setattr("rangeland.testing.kafka.uuid.uuid4", lambda: identity)
     monkeypatch.setattr("rangeland.testing.kafka._formatted", {})

@@ -396,7 +396,7 @@ def alter(cluster: KafkaZooKeeperCluster, topic: str, config: Mapping[str, str])
 
 
 @pytest.mark.parametrize("cluster", of(WITH_TRANSACTIONS), indirect=True)
-def test_transactions_are_told_apart(cluster: Cluster, topic: str) -> None:
+def test_transactions_are_distinguished(cluster: Cluster, topic: str) -> None:
     make(cluster, topic)
     produce_transaction(cluster.bootstrap, topic, numbered(5), codec="lz4")
     produce_transaction(cluster.bootstrap, topic, numbered(3), commit=False)

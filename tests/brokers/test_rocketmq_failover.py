@@ -30,7 +30,7 @@ def pair() -> Iterator[RocketmqCluster]:
         yield cluster
 
 
-def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_behind_it(
+def test_a_slave_is_read_while_the_master_is_gone_and_the_master_again_after_it(
     pair: RocketmqCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair.create_topic(topic, 1)

@@ -263,7 +263,7 @@ def test_upstream_s_live_consumer_is_respected_and_named(drivers: Drivers, tmp_p
 
 
 @pytest.mark.slow
-def test_a_place_is_lost_and_found_when_a_master_begins_anew(topic: str) -> None:
+def test_a_membership_is_lost_and_regained_when_a_master_begins_again(topic: str) -> None:
     with RocketmqCluster(slaves=True) as cluster:
         cluster.create_topic(topic, 2)
         partitions = (Partition(topic, 0, "broker-a"), Partition(topic, 1, "broker-a"))

@@ -110,7 +110,7 @@ def test_queues_are_read_over_tls(guarded: RocketmqCluster, certificate: Path) -
     assert found.counts == Counts(landed=COUNT)
 
 
-def test_what_is_wrong_with_tls_is_told_at_once(
+def test_what_is_wrong_with_tls_is_reported_at_once(
     guarded: RocketmqCluster, certificate: Path
 ) -> None:
     stranger = settings_of(guarded, sasl=SIGNED, tls=TlsSettings())

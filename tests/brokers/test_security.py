@@ -260,7 +260,7 @@ def settings_for(guarded: Guarded, mistake: Mistake) -> ClusterSettings:
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told_at_once_with_its_remedy(guarded: Guarded, name: str) -> None:
+def test_a_mistake_is_reported_at_once_with_its_remedy(guarded: Guarded, name: str) -> None:
     mistake = MISTAKES[name]
     start = time.monotonic()
     with pytest.raises(RangelandError) as caught:
@@ -274,7 +274,7 @@ def test_a_mistake_is_told_at_once_with_its_remedy(guarded: Guarded, name: str) 
     assert time.monotonic() - start < QUICK_S
 
 
-def test_a_login_that_was_refused_once_is_tried_anew_with_another_token(
+def test_a_login_that_was_refused_once_is_tried_again_with_another_token(
     guarded: Guarded, tmp_path: Path
 ) -> None:
     path = tmp_path / "token"

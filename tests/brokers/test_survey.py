@@ -263,7 +263,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("spoken", FOREIGN)
-def test_a_port_that_is_not_kafka_is_told_by_what_it_speaks(spoken: str) -> None:
+def test_a_port_that_is_not_kafka_is_reported_by_what_it_speaks(spoken: str) -> None:
     with answering(say(FOREIGN[spoken])) as server:
         error = fails_within(3, settings_of([server]))
     assert error.exit_code == 78
@@ -276,7 +276,7 @@ class Quiet(http.server.BaseHTTPRequestHandler):
         """Nothing on stderr."""
 
 
-def test_a_web_server_is_no_broker() -> None:
+def test_a_web_server_is_not_a_broker() -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), Quiet) as web:
         thread = threading.Thread(target=web.serve_forever, args=(0.05,))
         thread.start()
@@ -289,7 +289,7 @@ def test_a_web_server_is_no_broker() -> None:
     assert server in str(error)
 
 
-def test_a_server_that_is_no_broker_does_not_hide_those_that_are(
+def test_a_server_that_is_not_a_broker_does_not_hide_those_that_are(
     kafka: KafkaCluster, topic: str
 ) -> None:
     create_topic(kafka.bootstrap, topic)

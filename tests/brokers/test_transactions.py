@@ -105,7 +105,7 @@ def counts_of(classes: str) -> Counts:
     return Counts(landed=classes.count("l"), aborted=classes.count("a"), control=classes.count("c"))
 
 
-def test_interleaved_transactions_are_told_apart(
+def test_interleaved_transactions_are_distinguished(
     interleaved: Interleaved, committed: ClusterSettings
 ) -> None:
     assert interleaved.log.end_offset == len(interleaved.classes)

@@ -189,7 +189,7 @@ def test_only_range_is_known_here(home: ZooKeeperGroups) -> None:
         home.join(JoinRequest("g", JOB, JAFKA, assignment="sticky"))
 
 
-def test_whoever_joined_through_a_home_has_left_when_it_is_closed(
+def test_whoever_joined_through_a_group_backend_has_left_when_it_is_closed(
     server: ZooKeeperServer, chroot: str
 ) -> None:
     home = ZooKeeperGroups(server.address + chroot, JOB)
@@ -212,7 +212,7 @@ def test_a_stranger_is_named_and_nothing_is_changed(
     server.put(f"{chroot}/consumers/g/ids/{UPSTREAM}", '{"orders":1}')
     server.put(f"{chroot}/consumers/g/owners/orders/1-0", f"{UPSTREAM}-0")
     before = server.dump(chroot)
-    # Not even for a moment: the stranger would share anew at once.
+    # Not even for a moment: the stranger would share out again at once.
     monkeypatch.delattr(ZooKeeper, "apply")
     with pytest.raises(Conflict, match=f"{UPSTREAM} on host .owns orders/1-0"):
         join()
@@ -233,7 +233,7 @@ def test_a_driver_of_another_job_is_a_stranger(join: Callable[..., ZooKeeperMemb
     assert other.beat() is HeartbeatStatus.HOLDS
 
 
-def test_who_reads_other_topics_is_no_stranger(
+def test_who_reads_other_topics_is_not_a_stranger(
     server: ZooKeeperServer, chroot: str, join: Callable[..., ZooKeeperMember]
 ) -> None:
     server.put(f"{chroot}/consumers/g/ids/{UPSTREAM}", '{"clicks":1}')

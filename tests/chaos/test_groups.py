@@ -115,7 +115,7 @@ def test_what_a_killed_driver_held_is_read_by_the_other(
 
 
 @pytest.mark.slow
-def test_a_home_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
+def test_a_group_backend_that_is_down_costs_a_warning_and_the_next_run_repairs_it(
     start_drivers: StartDrivers, topic: str, folder: Path, spark: Any
 ) -> None:
     with KafkaCluster() as broker:

@@ -40,7 +40,7 @@ def damage_second_batch(kafka: KafkaCluster, topic: str) -> None:
         KEPT,
     ],
 )
-def test_what_a_killed_driver_kept_aside_is_in_quarantine_once(
+def test_what_a_killed_driver_quarantined_is_in_quarantine_once(
     moment: str, kafka: KafkaCluster, topic: str, folder: Path, start: Start, spark: Any
 ) -> None:
     create_topic(kafka.bootstrap, topic, 1)

@@ -96,7 +96,7 @@ def test_a_spark_home_of_another_version_is_refused(job: Path, table: Path, vers
 
 
 @pytest.mark.slow
-def test_an_older_delta_is_told_from_none(submit: Submit, job: Path, table: Path) -> None:
+def test_an_older_delta_is_distinguished_from_none(submit: Submit, job: Path, table: Path) -> None:
     def change(command: list[str]) -> list[str]:
         at = command.index("--jars") + 1
         jars = ",".join(map(str, sorted(fetch_jars("delta-4.0.0").glob("*.jar"))))

@@ -178,7 +178,7 @@ def test_any_value_in_any_place_is_read_or_refused(name: str, data: st.DataObjec
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_what_is_no_json_in_any_place_is_read_or_refused(name: str) -> None:
+def test_what_is_not_json_in_any_place_is_read_or_refused(name: str) -> None:
     read, document = READERS[name]
     for path in places(document):
         text = json.dumps(changed(document, path, HOLE))

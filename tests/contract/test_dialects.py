@@ -80,7 +80,7 @@ def test_no_bytes_are_no_entry(dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"\0", b"\xff" * 64, bytes(64), bytes(range(200))])
-def test_junk_is_no_entry_or_a_bad_record(dialect: Dialect, junk: bytes) -> None:
+def test_junk_is_either_no_entry_or_a_bad_record(dialect: Dialect, junk: bytes) -> None:
     try:
         chunks = list(dialect.decode_chunks(memoryview(junk), 0, 9, Isolation.READ_COMMITTED, ()))
     except BadRecord:

@@ -439,7 +439,7 @@ def test_a_broker_that_repeats_what_it_was_sent_is_not_quoted() -> None:
     [lambda sent: sent, lambda sent: SECRET.encode() * 100, lambda sent: b"\0\0\0\1x"],
     ids=["echo", "text", "short"],
 )
-def test_a_peer_that_is_no_broker_brings_no_secret_back(
+def test_a_peer_that_is_not_a_broker_brings_no_secret_back(
     dialect: str, answer: Callable[[bytes], bytes]
 ) -> None:
     mechanism = "PLAIN" if dialect == "kafka" else "ACL"

@@ -60,7 +60,7 @@ def test_an_answer_passes_the_three_ways(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.partition(".")[0] == "Offsets"])
-def test_bytes_behind_an_answer_are_refused(name: str) -> None:
+def test_bytes_after_an_answer_are_refused(name: str) -> None:
     session = JafkaSession("golden")
     session.encode(REQUESTS[name])
     with pytest.raises(RemoteProtocolError, match="left over") as caught:
@@ -78,7 +78,7 @@ def test_plain_messages_are_the_lines_that_were_sent_at_their_places() -> None:
     assert len(answer.records) == EXPECTED["ends"][PLAIN]
 
 
-def test_packed_messages_are_the_lines_that_were_sent_at_one_place() -> None:
+def test_packed_messages_are_the_lines_that_were_sent_at_one_position() -> None:
     answer = answer_of("Fetch.packed")
     assert rows_of(answer.records) == [(0, i, line.encode()) for i, line in enumerate(LINES)]
     assert len(answer.records) == EXPECTED["ends"][PACKED]
@@ -108,7 +108,7 @@ def test_a_cut_answer_has_whole_entries_and_a_piece() -> None:
         ("Fetch.wrong-partition", "WRONG_PARTITION"),
     ],
 )
-def test_errors_of_a_fetch_are_told_by_code(name: str, code: str) -> None:
+def test_errors_of_a_fetch_are_reported_by_code(name: str, code: str) -> None:
     answer = answer_of(name)
     assert judge(answer.error_code).name == code
     assert bool(answer.records) == (name == "Fetch.plain")

@@ -259,7 +259,7 @@ def test_log_dirs_have_sizes(stored: Golden) -> None:
 
 
 @of("Produce")
-def test_each_batch_is_appended_behind_the_last(stored: Golden) -> None:
+def test_each_batch_is_appended_after_the_last(stored: Golden) -> None:
     (topic,) = stored.read().responses
     (part,) = topic.partition_responses
     assert part.error_code == 0

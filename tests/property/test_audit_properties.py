@@ -98,7 +98,7 @@ def test_a_later_landing_stands_in_for_what_it_covers(
     assert all(p.landed == rows_of([p]).total() for p in left)
 
 
-def test_partitions_are_told_apart() -> None:
+def test_partitions_are_distinguished() -> None:
     pieces = [LandedPiece(Range(P0, 0, 3), 3, ()), LandedPiece(Range(P1, 0, 3), 3, ())]
     said = audit(pieces, {P1: runs_of(np.array([0, 1, 2, 2]))})
     assert said.holes == (Range(P0, 0, 3),)

@@ -136,7 +136,7 @@ def test_batches_taken_many_at_a_time_give_what_each_gives_alone(
 
 @many
 @given(found=stored(good=False), wanted=wanted_ranges, max_bytes=sizes)
-def test_batches_with_faults_are_told_as_they_are_alone(
+def test_batches_with_faults_are_reported_as_they_are_alone(
     found: list[bytes], wanted: Sequence[Any], max_bytes: int
 ) -> None:
     assert_alike(b"".join(found), wanted, max_bytes)

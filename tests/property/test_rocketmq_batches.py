@@ -192,7 +192,7 @@ def test_a_damaged_batch_is_named_whole_and_can_be_passed(why: str) -> None:
 
 
 @pytest.mark.parametrize("number", [2, 4])
-def test_nothing_goes_on_behind_a_batch_that_says_another_number_than_it_holds(
+def test_nothing_goes_on_after_a_batch_that_says_another_number_than_it_holds(
     number: int,
 ) -> None:
     error = refusal(BEFORE + batch(GOOD, 5, number=number), 4)
@@ -217,7 +217,7 @@ def test_the_walk_ends_at_a_batch_that_does_not_tell_its_number(number: str) -> 
     assert [row["value"] for row in rows_of(data, 4, 5)] == [b"before"]
 
 
-def test_a_damaged_message_among_batches_is_found_at_its_place() -> None:
+def test_a_damaged_message_among_batches_is_found_at_its_position() -> None:
     bad = stored(b"bad", 8, crc=1)
     data = batch(GOOD, 5) + bad + batch(GOOD, 9)
     facts = refusal(data, 6).facts

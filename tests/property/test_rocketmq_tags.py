@@ -192,7 +192,7 @@ def test_a_pull_by_tags_that_brings_nothing_says_why(
     assert (part.verdict, len(part.records)) == (verdict, 0)
 
 
-def test_a_damaged_message_under_tags_is_named_at_its_place_and_can_be_passed() -> None:
+def test_a_damaged_message_under_tags_is_named_at_its_position_and_can_be_passed() -> None:
     tagged = properties_of(("TAGS", "A"))
     good = [stored(b"v", offset, tagged) for offset in (5, 9)]
     bodies = [good[0], stored(b"x", 7, tagged, crc=1), good[1]]

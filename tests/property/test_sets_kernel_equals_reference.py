@@ -131,7 +131,7 @@ def test_a_large_set_gives_the_same_rows() -> None:
 
 
 @pytest.mark.parametrize("decoder", [KERNEL, REFERENCE], ids=["kernel", "reference"])
-def test_each_fault_is_told_with_its_place(decoder: SetDecoder) -> None:
+def test_each_fault_is_reported_with_its_position(decoder: SetDecoder) -> None:
     good = entry(b"good")
     for bad, fault in {
         entry(b"v", length=5): SetFault.ENTRY_TOO_SHORT,

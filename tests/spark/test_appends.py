@@ -121,7 +121,7 @@ def test_an_update_of_other_partitions_goes_through_beside_an_append(
         assert [row.value for row in values] == ["OLD", "old", "new"]
 
 
-def test_a_table_that_was_made_anew_while_a_run_was_reading_takes_no_commit(
+def test_a_table_that_was_created_again_while_a_run_was_reading_takes_no_commit(
     days: str, kernel: DeltaKernel, sql: Sql
 ) -> None:
     before = kernel.load(days)

@@ -122,7 +122,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_a_job_file_is_told_by_file_line_and_field(
+def test_a_mistake_in_a_job_file_is_reported_by_file_line_and_field(
     tmp_path: Path, called: Called, mistake: str
 ) -> None:
     right, wrong, line, field = MISTAKES[mistake]
@@ -197,7 +197,7 @@ def test_a_range_that_begins_after_its_end_is_an_error(
     assert not Path(table).exists()
 
 
-def test_no_broker_is_told_with_every_address_and_its_reason(
+def test_no_broker_is_reported_with_every_address_and_its_reason(
     table: str, tmp_path: Path, called: Called
 ) -> None:
     servers = [f"127.0.0.1:{port}" for port in free_ports(2)]
@@ -347,7 +347,7 @@ def test_what_stands_beside_the_damage_can_be_landed(
         rangeland.backfill(inside, spark)
 
 
-def test_a_run_that_met_the_damage_goes_on_behind_it_when_the_policy_says_so(
+def test_a_run_that_met_the_damage_goes_on_after_it_when_the_policy_says_so(
     damaged: KafkaCluster, spark: Any, table: str
 ) -> None:
     topic = "damaged-lz4"
@@ -588,7 +588,7 @@ def test_a_secret_that_opens_the_log_is_in_no_output_plan_or_ledger(
     assert not [text for text in texts if SECRET in text]
 
 
-def test_a_wrong_password_is_told_without_it(
+def test_a_wrong_password_is_reported_without_it(
     secured: SecuredCluster,
     topic: str,
     table: str,

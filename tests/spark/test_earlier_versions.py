@@ -43,7 +43,7 @@ def landing_target(spark: Any, table: Path) -> LandingTarget:
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
-def test_a_table_is_landed_in_and_told_from_another_one_from_then_on(
+def test_a_table_is_landed_in_and_distinguished_from_another_one_from_then_on(
     spark: Any, version: Path, tmp_path: Path
 ) -> None:
     table = unpacked(version, tmp_path / "orders")

@@ -158,7 +158,7 @@ def test_a_live_consumer_is_never_worked_against(kafka: KafkaCluster, job: Job, 
         assert home.offsets(group_id(job), partitions) == dict.fromkeys(partitions, COUNT)
 
 
-def test_status_without_the_home_shows_the_rest(
+def test_status_without_the_group_backend_shows_the_rest(
     job: Job, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(job, spark, NoProgress())

@@ -151,7 +151,7 @@ def test_tables_made_in_advance_and_rows_of_other_topics_are_landed_in(
 
 
 @pytest.mark.parametrize("how", ["recreated", pytest.param("replaced", marks=pytest.mark.slow)])
-def test_a_table_that_was_made_anew_at_the_same_path_is_refused(
+def test_a_table_that_was_created_again_at_the_same_path_is_refused(
     lake: Lake, sql: Sql, how: str
 ) -> None:
     if how == "recreated":

@@ -280,7 +280,7 @@ def test_a_message_that_is_missing_is_noticed_and_landed_again(
     assert rangeland.land(landed, spark).state == "nothing"
 
 
-def test_rows_that_others_have_added_are_told_apart(
+def test_rows_that_others_have_added_are_distinguished(
     landed: Job, written: Written, spark: Any, table: str, sql: Sql
 ) -> None:
     inside = next(row for row in written.of("2-1") if row[3] == 3)

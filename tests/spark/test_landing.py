@@ -445,7 +445,7 @@ def test_a_plan_file_names_the_table_that_was_meant_where_it_was_made(
     assert offsets_of(table_of(spark, tmp_path / "lake")) == expected(p0=range(10))
 
 
-def test_a_plan_whose_ground_has_moved_is_refused(
+def test_a_plan_whose_basis_has_changed_is_refused(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
     produced(kafka, topic, p0=10)

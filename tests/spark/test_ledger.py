@@ -70,7 +70,7 @@ def test_what_was_entered_and_prepared_is_read_back(ledger: Ledger) -> None:
     assert ledger.entered() == 1
 
 
-def test_a_plan_made_on_old_ground_is_not_entered(kernel: DeltaKernel, ledger: Ledger) -> None:
+def test_a_plan_made_on_an_old_basis_is_not_entered(kernel: DeltaKernel, ledger: Ledger) -> None:
     other = Ledger(kernel, ledger.path.removesuffix("/_rangeland/ledger")).open_or_create()
     assert other.entered() == 0
     assert ledger.enter(plan(1, 0, 10), 0)

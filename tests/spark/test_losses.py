@@ -70,7 +70,7 @@ def test_a_head_that_retention_removed_is_expired_in_exact_counts_under_each_pol
     "count",
     [pytest.param(4, marks=pytest.mark.slow, id="shorter"), pytest.param(30, id="longer")],
 )
-def test_a_topic_made_anew_is_recreated_whether_it_is_shorter_or_longer_than_the_checkpoint(
+def test_a_topic_created_again_is_recreated_whether_it_is_shorter_or_longer_than_the_checkpoint(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, count: int
 ) -> None:
     create_topic(kafka.bootstrap, topic)

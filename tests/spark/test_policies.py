@@ -59,7 +59,7 @@ class Doing(NoProgress):
 DAMAGED = dict(p0=range(WIDTH), p1=[*range(BATCH), *range(2 * BATCH, WIDTH)])
 
 
-def test_what_cannot_be_decoded_is_kept_aside_and_landed_once_it_can(
+def test_what_cannot_be_decoded_is_quarantined_and_landed_once_it_can(
     kafka: KafkaCluster, spark: Any, table: str, topic: str
 ) -> None:
     filled(kafka, topic)

@@ -68,7 +68,7 @@ def redriven(spark: Any, job: Any) -> Counts:
 
 
 @pytest.mark.slow
-def test_a_damaged_message_of_rocketmq_is_held_kept_aside_and_landed_once_mended(
+def test_a_damaged_message_of_rocketmq_is_held_quarantined_and_landed_once_mended(
     rocketmq: RocketmqCluster, topic: str, spark: Any, table: str
 ) -> None:
     written = rocketmq_landings.Written(rocketmq, topic)
@@ -131,7 +131,7 @@ def offsets_of(spark: Any, table: str) -> Sequence[int]:
     return sorted(row.offset for row in table_of(spark, table).select("offset").collect())
 
 
-def test_a_damaged_entry_of_jafka_is_held_kept_aside_and_landed_once_mended(
+def test_a_damaged_entry_of_jafka_is_held_quarantined_and_landed_once_mended(
     topic: str, spark: Any, table: str
 ) -> None:
     with JafkaCluster(partitions=2) as jafka:

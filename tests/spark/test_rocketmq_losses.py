@@ -93,7 +93,7 @@ def test_messages_that_have_expired_are_refused_held_back_or_lost_and_counted(
     assert rangeland.land(job_of(written, table), spark).state == "nothing"
 
 
-def test_a_landed_topic_that_is_deleted_has_vanished_and_one_made_anew_is_no_continuation(
+def test_a_landed_topic_that_is_deleted_has_vanished_and_one_created_again_is_not_a_continuation(
     rocketmq: RocketmqCluster,
     topic: str,
     spark: Any,
@@ -110,7 +110,7 @@ def test_a_landed_topic_that_is_deleted_has_vanished_and_one_made_anew_is_no_con
         rangeland.land(job, spark)
     assert {loss["verdict"] for loss in lost.value.facts["losses"]} == {"vanished"}
     assert rangeland.land(job_of(written, table, policy={"vanished": "skip"}), spark).warnings
-    # Brokers give topics no ids: one that was made anew shows by its shorter queues.
+    # Brokers give topics no ids: one that was created again shows by its shorter queues.
     again = Written(rocketmq, topic, 1)
     again.fill("again", 3)
     with pytest.raises(RangeLost, match="the log ends at 3"):

@@ -234,7 +234,7 @@ def slowly(frame: Any) -> Any:
 # --- without the home ----------------------------------------------------------------------
 
 
-def test_where_the_home_is_gone_a_driver_reads_what_others_held(
+def test_where_the_group_backend_is_gone_a_driver_reads_what_others_held(
     homes: Homes, job: Job, spark: Any
 ) -> None:
     one, other, go_one, go_other = pair_of(homes, job, spark)
@@ -297,7 +297,9 @@ def test_what_two_drivers_have_both_read_is_handed_in_once(
     assert any("is not mirrored" in text for text in one.landed().warnings)
 
 
-def test_a_run_without_its_home_lands_alone_and_says_so(homes: Homes, job: Job, spark: Any) -> None:
+def test_a_run_without_its_group_backend_lands_alone_and_says_so(
+    homes: Homes, job: Job, spark: Any
+) -> None:
     homes.groups.is_down = True
     result = run(job, spark, NoProgress())
     assert result.state == "landed"

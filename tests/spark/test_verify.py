@@ -123,7 +123,7 @@ def test_deleted_rows_are_found_to_the_offset_and_landed_again(
 
 
 @pytest.mark.slow
-def test_rows_that_others_have_added_are_told_apart(landed: Job, spark: Any, sql: Sql) -> None:
+def test_rows_that_others_have_added_are_distinguished(landed: Job, spark: Any, sql: Sql) -> None:
     table = landed.sink.table
     sql(f"INSERT INTO delta.`{table}` SELECT * FROM delta.`{table}` WHERE offset BETWEEN 10 AND 12")
     sql(
@@ -190,7 +190,7 @@ def test_a_restore_that_took_nothing_back_is_in_nobody_s_way(
 
 
 @pytest.mark.slow
-def test_a_column_named_broker_is_no_part_of_an_offset_s_name(
+def test_a_column_named_broker_is_not_part_of_an_offset_s_name(
     kafka: KafkaCluster, spark: Any, topic: str, table: str
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=1)
@@ -267,7 +267,7 @@ def every_other(frame: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_what_a_transform_has_dropped_is_no_hole(
+def test_what_a_transform_has_dropped_is_not_a_hole(
     kafka: KafkaCluster, spark: Any, topic: str, table: str, sql: Sql
 ) -> None:
     create_topic(kafka.bootstrap, topic, partitions=1)
@@ -308,7 +308,7 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
 
 
 @pytest.mark.slow
-def test_what_two_lives_of_a_topic_share_is_left_alone_and_the_rest_is_mended(
+def test_what_two_incarnations_of_a_topic_share_is_left_alone_and_the_rest_is_mended(
     kafka: KafkaCluster, landed: Job, spark: Any, sql: Sql
 ) -> None:
     table, topic = landed.sink.table, landed.source.topics[0]

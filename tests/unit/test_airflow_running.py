@@ -27,7 +27,7 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_stderr_is_told_line_by_line_while_it_runs(tmp_path: Path) -> None:
+def test_stderr_is_passed_on_line_by_line_while_it_runs(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, time\n"
         "print('first', file=sys.stderr, flush=True)\n"

@@ -88,7 +88,7 @@ def told(target: LandingTarget) -> list[tuple[Any, ...]]:
 BOTH = [(P1, 0, 5, "expired", "hold"), (P2, 9, 12, "truncated", "skip")]
 
 
-def test_what_a_reviewed_plan_holds_and_passes_over_is_told_as_a_run_tells_it(
+def test_what_a_reviewed_plan_holds_and_passes_over_is_reported_as_a_run_tells_it(
     drivers: Drivers,
 ) -> None:
     result = Driving(drivers.another()).apply(PLAN, SEEN)
@@ -116,7 +116,7 @@ STEPS = [
 @pytest.mark.parametrize("then", ["apply", "run"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("room", "step"), STEPS, ids=[step for _, step in STEPS])
-def test_killed_at_any_step_it_is_told_once_by_whoever_comes_next(
+def test_killed_at_any_step_it_is_reported_once_by_whoever_comes_next(
     drivers: Drivers,
     monkeypatch: pytest.MonkeyPatch,
     room: type,
@@ -153,7 +153,7 @@ def dying(step: Callable[..., Any], after: bool) -> Callable[..., Any]:
     return killed
 
 
-def test_a_plan_of_losses_alone_is_told_and_not_entered(
+def test_a_plan_of_losses_alone_is_reported_and_not_entered(
     drivers: Drivers, lake: LakeInMemory
 ) -> None:
     empty = Plan("orders", PLAN.application, 1, "kafka", PLAN.isolation, (), (), made_at_ms=1)
@@ -203,7 +203,7 @@ def test_another_plan_that_was_entered_at_the_same_time_is_in_the_way(
         Driving(drivers.another()).apply(PLAN, SEEN)
 
 
-def test_a_plan_whose_ground_has_moved_tells_nothing(drivers: Drivers) -> None:
+def test_a_plan_whose_basis_has_changed_tells_nothing(drivers: Drivers) -> None:
     Driving(drivers.another(), ()).run()
     with pytest.raises(Conflict, match="no longer applies"):
         Driving(drivers.another()).apply(plan_of(made_at_ms=9), SEEN)

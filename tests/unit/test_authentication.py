@@ -107,7 +107,7 @@ def test_a_nonce_that_is_not_ours_is_refused() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_a_refusal_is_told_without_the_password(mechanism: str) -> None:
+def test_a_refusal_is_reported_without_the_password(mechanism: str) -> None:
     no = said(error_code=58, error_message=f"failed with {PASSWORD}")
     with pytest.raises(JobFileError, match="refused user lander: failed with") as caught:
         converse(login(Credentials(mechanism, USER, PASSWORD)), SHAKEN, no)
@@ -138,7 +138,7 @@ def test_a_token_is_sent_with_its_extensions() -> None:
     assert lifetime == 7
 
 
-def test_a_refused_token_is_taken_note_of_and_told() -> None:
+def test_a_refused_token_is_taken_note_of_and_reported() -> None:
     no = said(b'{"status":"invalid_token","scope":"read"}')
     end = said(error_code=58, error_message=f"no good: {TOKEN}")
     asked: list[Any] = []
@@ -153,7 +153,7 @@ def test_a_refused_token_is_taken_note_of_and_told() -> None:
     assert TOKEN not in str(caught.value)
 
 
-def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
+def test_a_mechanism_that_is_not_offered_is_reported_with_those_that_are() -> None:
     no = m.SaslHandshakeResponse(error_code=33, mechanisms=("GSSAPI", "PLAIN"))
     with pytest.raises(JobFileError, match="it offers GSSAPI, PLAIN"):
         converse(login(Credentials("SCRAM-SHA-256", USER, PASSWORD)), no)

@@ -130,7 +130,9 @@ def test_a_page_without_marks_is_refused() -> None:
         reference_page.updated_page("# nothing\n")
 
 
-def test_page_and_schema_are_made_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_page_and_schema_are_written_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = (CONFIGS / "README.md").read_text(encoding="utf-8")
     (tmp_path / "README.md").write_text(page.replace("| `sink`", "| gone"))
     assert reference_page.main([str(tmp_path)]) == 0

@@ -29,7 +29,7 @@ def test_a_missing_library_names_what_to_install(monkeypatch: pytest.MonkeyPatch
         (KafkaError.INVALID_REPLICATION_FACTOR, UsageError),
     ],
 )
-def test_what_passes_is_told_apart_from_what_does_not(
+def test_what_passes_is_distinguished_from_what_does_not(
     code: int, ours: type[RangelandError]
 ) -> None:
     with (

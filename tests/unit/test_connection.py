@@ -251,7 +251,7 @@ def test_a_listener_that_has_answered_without_tls_is_not_tried_with_it(
     assert tried == []
 
 
-def test_another_protocol_where_a_broker_has_answered_before_is_no_mistake_of_the_job() -> None:
+def test_another_protocol_where_a_broker_has_answered_before_is_not_a_mistake_of_the_job() -> None:
     def web(_: bytes) -> bytes:
         return b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
 
@@ -391,7 +391,7 @@ def test_who_has_a_password_does_not_look_for_older_ways() -> None:
 # --- TLS ------------------------------------------------------------------------------------
 
 
-def test_a_plain_broker_that_waits_for_more_of_a_greeting_is_told_for_what_it_is() -> None:
+def test_a_plain_broker_that_waits_for_more_of_a_greeting_is_reported_for_what_it_is() -> None:
     """TLS's first bytes are a length of 360 MB to a broker that takes frames so large."""
 
     def waits(request: bytes) -> bytes | None:
@@ -408,7 +408,7 @@ def test_a_plain_broker_that_waits_for_more_of_a_greeting_is_told_for_what_it_is
 
 
 @pytest.mark.parametrize("dialect", ["kafka", "rocketmq"])
-def test_a_tls_port_that_closes_without_an_alert_is_told_for_what_it_is(
+def test_a_tls_port_that_closes_without_an_alert_is_reported_for_what_it_is(
     authority: Authority, dialect: str
 ) -> None:
     issued = authority.issue(f"broker-{dialect}")
@@ -456,14 +456,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
         ("WRONG_VERSION_NUMBER", True),
     ],
 )
-def test_an_alert_about_the_peer_s_own_trouble_is_no_mistake_of_the_job(
+def test_an_alert_about_the_peer_s_own_trouble_is_not_a_mistake_of_the_job(
     reason: str, is_mistake: bool
 ) -> None:
     found = tls_mistake(Address("b", 1), TlsFailure(reason), TlsSettings())
     assert (found is not None) is is_mistake
 
 
-def test_a_pem_file_that_cannot_be_used_is_told_with_its_field_and_host(
+def test_a_pem_file_that_cannot_be_used_is_reported_with_its_field_and_host(
     authority: Authority,
 ) -> None:
     folder, ca = authority.folder, str(authority.ca)

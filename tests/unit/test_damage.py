@@ -96,7 +96,7 @@ def test_a_held_slice_ends_where_the_damage_begins() -> None:
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
-def test_nothing_goes_on_behind_a_batch_whose_end_is_not_known(action: Action) -> None:
+def test_nothing_goes_on_after_a_batch_whose_end_is_not_known(action: Action) -> None:
     broken = bytearray(stored(bad=None))
     size = len(broken) // 3
     broken[size + 16] = 7  # its magic: how it is laid out is not known

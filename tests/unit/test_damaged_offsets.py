@@ -173,7 +173,7 @@ def test_a_damaged_abort_marker_is_passed_and_ends_its_transaction(action: Actio
 # --- what goes with quarantined bytes -------------------------------------------------------------
 
 
-def test_a_committed_batch_behind_an_abort_is_landed_when_it_is_redriven() -> None:
+def test_a_committed_batch_after_an_abort_is_landed_when_it_is_redriven() -> None:
     of = {"transactional": True, "producer_id": 7}
     good = four(5, **of)
     bad = good[:-3] + bytes([good[-3] ^ 1]) + good[-2:]
@@ -246,7 +246,7 @@ def test_what_is_within_the_log_is_taken_without_asking(monkeypatch: pytest.Monk
     assert (piece.until_offset, edges.asked) == (12, 0)
 
 
-def test_a_last_batch_behind_the_log_is_left_for_the_next_fetch(
+def test_a_last_batch_after_the_log_is_left_for_the_next_fetch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     piece, edges, _ = taken(monkeypatch, None, 12, four(0), at(four(4), FAR))
@@ -263,7 +263,7 @@ def test_what_goes_back_is_judged_beside_what_it_contradicts(
     assert (piece.until_offset, bytes(piece.records)) == (8, b"".join(stored))
 
 
-def test_a_batch_behind_the_end_of_the_log_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_after_the_end_of_the_log_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadRecord, match=f"ends at offset {FAR + 4}, and the log ends at 12"):
         taken(monkeypatch, 12, 12, at(four(0), FAR))
 

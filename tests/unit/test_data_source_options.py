@@ -43,7 +43,7 @@ def test_without_the_option_all_messages_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " , ", "A || B", "[1]", '[["A"]]'])
-def test_what_is_no_tag_is_refused(text: str) -> None:
+def test_what_is_not_a_tag_is_refused(text: str) -> None:
     with pytest.raises(JobFileError, match="tags"):
         job_of_options({**WHERE, "tags": text})
 

@@ -202,7 +202,7 @@ MESSAGE_FAULTS = [
 @pytest.mark.parametrize(
     ("fault", "data", "record", "position", "changes"), [*FAULTS, *MESSAGE_FAULTS]
 )
-def test_every_fault_is_named_with_its_place(
+def test_every_fault_is_named_with_its_position(
     decode: Decode, fault: Fault, data: bytes, record: int, position: int, changes: dict[str, int]
 ) -> None:
     payload = Payload(data, 0, 0, None, 1, 0)._replace(**changes)

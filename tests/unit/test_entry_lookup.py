@@ -87,7 +87,7 @@ def test_an_entry_larger_than_a_glance_is_looked_at_longer_and_not_walked_to(siz
     assert last == len(broker.logs[0]) - len(entries[3])
 
 
-def test_a_mark_inside_an_entry_is_told_from_one_that_begins_a_large_one() -> None:
+def test_a_mark_inside_an_entry_is_distinguished_from_one_that_begins_a_large_one() -> None:
     entries = [entry(b"v" * 40), entry(b"x" * 3 * PROBE_BYTES), entry(b"y")]
     broker = Broker({0: b"".join(entries), 1: b""})
     inside = places_of(entries)[1] + 4_000
@@ -95,7 +95,7 @@ def test_a_mark_inside_an_entry_is_told_from_one_that_begins_a_large_one() -> No
     assert found == {(ONE, inside): (places_of(entries)[1], places_of(entries)[2])}
 
 
-def test_of_an_entry_that_ends_behind_the_log_nothing_more_is_asked() -> None:
+def test_of_an_entry_that_ends_after_the_log_nothing_more_is_asked() -> None:
     whole = entry(b"v" * 40)
     broker = Broker({0: whole + entry(b"x" * 9_000)[:5_000], 1: b""})
     look(broker, marks=[(ONE, len(whole))])

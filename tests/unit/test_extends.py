@@ -166,7 +166,7 @@ def test_a_base_that_is_not_there_is_named_with_where_it_was_asked_for(written: 
     assert refused(path).what == f"{path}:2: extends: {base} cannot be read"
 
 
-def test_a_base_that_is_no_yaml_is_named_with_its_line(written: Written) -> None:
+def test_a_base_that_is_not_yaml_is_named_with_its_line(written: Written) -> None:
     path = written(base="source:\n  x: y: z\n", prod=PROD)
     assert refused(path).what == f"{path.with_name('base.yaml')}:2 is not YAML"
 

@@ -161,7 +161,7 @@ def test_no_leader_is_waited_for_with_growing_pauses_up_to_the_bound() -> None:
     assert pauses == [100, 200, 400, 800, 1000, 1000, 1000]
 
 
-def test_pauses_begin_anew_after_progress() -> None:
+def test_pauses_restart_after_progress() -> None:
     loop = loop_of(piece(0, P0))
     for now in (0, 100, 300):
         loop.on_verdict(ask(loop, now).wants[0], ErrorMeaning.RETRY, "BUSY")
@@ -294,7 +294,7 @@ def test_a_log_that_was_short_and_then_had_no_leader_is_unreachable_and_not_trun
 
 
 @pytest.mark.parametrize("verdict", [ErrorMeaning.FIND_LEADER, ErrorMeaning.RECREATED])
-def test_another_topic_id_in_the_metadata_is_a_topic_made_anew(verdict: ErrorMeaning) -> None:
+def test_another_topic_id_in_the_metadata_is_a_topic_created_again(verdict: ErrorMeaning) -> None:
     loop = loop_of(piece(0, P0))
     loop.on_verdict(ask(loop).wants[0], verdict, "UNKNOWN_TOPIC_ID")
     loop.next(0)
@@ -308,7 +308,7 @@ def test_another_topic_id_in_the_metadata_is_a_topic_made_anew(verdict: ErrorMea
     assert [(i, x.verdict, x.width) for i, x in skipping.gone] == [(0, LossKind.RECREATED, 100)]
 
 
-def test_a_topic_id_error_is_no_loss_while_the_metadata_has_the_planned_id() -> None:
+def test_a_topic_id_error_is_not_a_loss_while_the_metadata_has_the_planned_id() -> None:
     loop = loop_of(piece(0, P0), recreated=Action.SKIP)
     loop.on_verdict(ask(loop).wants[0], ErrorMeaning.RECREATED, "UNKNOWN_TOPIC_ID")
     loop.next(0)
@@ -432,7 +432,7 @@ def _with_epochs(**actions: Action) -> FetchLoop:
     return loop
 
 
-def test_an_end_that_no_epoch_vouches_for_is_asked_for_longer() -> None:
+def test_an_end_that_no_epoch_confirms_is_asked_for_longer() -> None:
     loop = loop_of(piece(0, P0, 30, 100), truncated=Action.SKIP)
     assert _cut_short(loop, 30, itertools.repeat(30)) > 2
     assert 5_000 < loop.now_ms < 9_000

@@ -62,7 +62,7 @@ def test_one_folder_that_cannot_be_written_is_named(tmp_path: Path, folder: str)
         store_probe.try_store(table)
 
 
-def test_what_could_not_be_removed_is_told_and_what_could_is(
+def test_what_could_not_be_removed_is_reported_and_what_could_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = table_in(tmp_path)
@@ -89,7 +89,7 @@ def test_a_path_that_no_table_can_have_is_a_mistake_in_the_job(
     assert caught.value.exit_code == 78
 
 
-def test_a_disk_without_locks_is_no_place_for_a_table(
+def test_a_disk_without_locks_is_not_a_place_for_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_locks(handle: Any, how: int) -> None:

@@ -85,7 +85,9 @@ def test_what_a_silent_driver_held_is_the_others(drivers: Drivers) -> None:
     assert not other.must_stop  # it goes on by itself
 
 
-def test_silence_of_the_home_is_borne_for_a_session_and_no_longer(drivers: Drivers) -> None:
+def test_silence_of_the_group_backend_is_borne_for_a_session_and_no_longer(
+    drivers: Drivers,
+) -> None:
     one = drivers.join("a")
     drivers.groups.is_down = True
     time.sleep(SESSION_MS / 1000 / 2)
@@ -97,7 +99,9 @@ def test_silence_of_the_home_is_borne_for_a_session_and_no_longer(drivers: Drive
     assert one.owned == ALL
 
 
-def test_a_place_that_others_have_taken_cannot_commit_what_is_theirs(drivers: Drivers) -> None:
+def test_a_member_whose_partitions_others_have_taken_cannot_commit_what_is_theirs(
+    drivers: Drivers,
+) -> None:
     one = drivers.join("a")
     late = drivers.homes["a"].memberships[0]
     with one.reading():
@@ -116,7 +120,9 @@ def test_a_place_that_others_have_taken_cannot_commit_what_is_theirs(drivers: Dr
     assert offsets == dict.fromkeys(one.owned, 9)
 
 
-def test_an_unreachable_home_says_so_when_something_is_to_be_committed(drivers: Drivers) -> None:
+def test_an_unreachable_group_backend_says_so_when_something_is_to_be_committed(
+    drivers: Drivers,
+) -> None:
     one = drivers.join("a")
     drivers.groups.is_down = True
     with pytest.raises(Unreachable):

@@ -45,7 +45,7 @@ def test_a_landing_is_believed_by_what_was_seen_and_denied_by_a_whole_history(
         ("CREATE TABLE", {}, False),
     ],
 )
-def test_what_takes_out_all_rows_is_told_from_what_takes_some(
+def test_what_takes_out_all_rows_is_distinguished_from_what_takes_some(
     operation: str, parameters: dict[str, str | None], is_whole: bool
 ) -> None:
     assert CommitMetadata(3, 0, operation, {}, None, parameters).replaces_all is is_whole

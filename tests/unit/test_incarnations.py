@@ -75,7 +75,7 @@ def test_a_policy_that_skips_a_truncation_goes_on_at_the_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("epoch_end", [None, 30, 40])
-def test_an_epoch_that_ends_at_or_behind_the_checkpoint_is_no_loss(epoch_end: int | None) -> None:
+def test_an_epoch_that_ends_at_or_after_the_checkpoint_is_not_a_loss(epoch_end: int | None) -> None:
     assert found(log(0, 50, 3), LogMark(30, None, 2), epoch_end).ranges == (Range(P, 30, 50),)
 
 
@@ -97,7 +97,7 @@ def test_a_log_that_is_shorter_than_the_checkpoint_is_one_loss_and_not_two() -> 
         (0, 20, None, False),  # nothing is told
     ],
 )
-def test_without_ids_the_leader_epoch_tells_a_new_life(
+def test_without_ids_the_leader_epoch_tells_a_new_incarnation(
     start: int, end: int, now: int | None, is_anew: bool
 ) -> None:
     mark = LogMark(30, None, 2)
@@ -115,7 +115,7 @@ def test_ids_settle_it_where_both_are_known() -> None:
     assert not recreated(LogMark(30, "A", 2), log(0, 20, 0, "A"))
 
 
-def test_a_nameless_new_life_is_never_skipped_into_the_same_table() -> None:
+def test_a_nameless_new_incarnation_is_never_skipped_into_the_same_table() -> None:
     """Its offsets would count as landed, and its records would be left out in silence."""
     skips = Policy(recreated=Action.SKIP)
     assert lost(log(0, 90, 0), LogMark(30, None, 2), policy=skips) == ("recreated", 30, 30)
@@ -136,7 +136,7 @@ def test_a_nameless_new_life_is_never_skipped_into_the_same_table() -> None:
         (0, 500, 6, False, False),
     ],
 )
-def test_an_epoch_read_from_the_last_batch_tells_a_new_life_of_a_shorter_log_only(
+def test_an_epoch_read_from_the_last_batch_tells_a_new_incarnation_of_a_shorter_log_only(
     start: int, end: int, now: int, is_anew: bool, may_wait: bool
 ) -> None:
     """A limit has ended the landing at 100 of a log of 1000, whose last batch was of epoch 6."""
@@ -193,7 +193,7 @@ OLD = coverage_of([Range(P, 0, 1000)])
 
 @pytest.mark.parametrize("end", [600, 1300])
 @pytest.mark.parametrize("mark", [LogMark(1000, None, 7), LogMark(2000, "A", 7)])
-def test_a_new_life_is_not_left_out_as_landed_since_the_old_one_had_no_id(
+def test_a_new_incarnation_is_not_left_out_as_landed_since_the_old_one_had_no_id(
     end: int, mark: LogMark
 ) -> None:
     skips = RangeRequest(
@@ -206,7 +206,7 @@ def test_a_new_life_is_not_left_out_as_landed_since_the_old_one_had_no_id(
     assert resolve(skips, survey, {P: mark}, far).ranges == (Range(P, 0, end, "B"),)
 
 
-def test_brokers_that_begin_to_have_ids_make_no_new_life() -> None:
+def test_brokers_that_begin_to_have_ids_make_no_new_incarnation() -> None:
     request = RangeRequest(
         Bounds(FromCheckpoint()), Bounds(Latest()), Earliest(), Policy(recreated=Action.SKIP)
     )
@@ -256,7 +256,7 @@ def test_a_batch_tells_its_epoch_and_older_formats_do_not(header: bytes, epoch: 
     assert epoch_of(memoryview(header)) == epoch
 
 
-def test_a_loss_is_told_in_numbers() -> None:
+def test_a_loss_is_reported_in_numbers() -> None:
     loss = Loss(P, 10, 30, LossKind.TRUNCATED, "x")
     assert (loss.width, str(loss)) == (20, "t/0 [10, 30) is truncated")
 

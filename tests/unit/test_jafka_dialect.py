@@ -169,7 +169,7 @@ def test_any_number_of_partitions_is_found_exactly(count: int) -> None:
     assert len(looks) <= 8
 
 
-def test_a_log_that_begins_behind_0_is_found() -> None:
+def test_a_log_that_begins_after_0_is_found() -> None:
     broker = Broker({"t": 2}, begins_at=500)
     view = look(jafka.find_leaders(("t",), (), {"1": ONE}), {ONE: broker})
     assert len(view.topics["t"].leaders) == 2
@@ -271,7 +271,7 @@ def test_a_partition_without_a_log_begins_and_ends_at_0(when: Earliest | Latest 
     assert (answer.verdict, answer.offset) == (ErrorMeaning.OK, 0)
 
 
-def test_partitions_of_two_brokers_are_told_apart() -> None:
+def test_partitions_of_two_brokers_are_distinguished() -> None:
     other = Partition("t", 0, "2")
     leaders = {P: Leader(ONE), other: Leader(TWO)}
     questions = jafka.ask_offsets(leaders, Latest(), COMMITTED)
@@ -348,7 +348,7 @@ def test_sets_nested_without_end_are_refused() -> None:
         (entry(b"v", magic=0), "magic 0"),
     ],
 )
-def test_a_bad_entry_is_told_by_its_offset_and_where_it_ends(bad: bytes, why: str) -> None:
+def test_a_bad_entry_is_reported_by_its_offset_and_where_it_ends(bad: bytes, why: str) -> None:
     good = entry(b"good")
     with pytest.raises(BadRecord, match=why) as caught:
         decode(good + bad + good, 500)
@@ -357,7 +357,7 @@ def test_a_bad_entry_is_told_by_its_offset_and_where_it_ends(bad: bytes, why: st
     assert (facts["base_offset"], facts["next_offset"]) == (start, start + len(bad))
 
 
-def test_an_end_behind_which_no_entry_begins_is_not_believed() -> None:
+def test_an_end_after_which_no_entry_begins_is_not_believed() -> None:
     with pytest.raises(BadRecord) as caught:
         decode(entry(b"v", crc=1) + b"\xff" * 20)
     assert "next_offset" not in caught.value.facts
@@ -372,7 +372,7 @@ def test_a_piece_that_cannot_begin_an_entry_is_refused_before_it_is_whole(piece:
         assert "next_offset" not in caught.value.facts
 
 
-def test_a_packed_entry_without_messages_takes_up_its_place() -> None:
+def test_a_packed_entry_without_messages_takes_up_its_position() -> None:
     data = packed(b"")
     (chunk,) = jafka.decode_chunks(memoryview(data), 5, 5 + len(data), COMMITTED, ())
     assert (chunk.batch, chunk.counts.total, chunk.next_offset) == (None, 0, 5 + len(data))

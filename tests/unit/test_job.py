@@ -430,7 +430,7 @@ def test_an_override_of_one_partition_wins_over_the_file(tmp_path: Path) -> None
         ("orders", False),
     ],
 )
-def test_a_catalog_name_is_told_from_a_path(table: str, is_name: bool) -> None:
+def test_a_catalog_name_is_distinguished_from_a_path(table: str, is_name: bool) -> None:
     job = Job.parse(LEAST.replace("lake/orders", table))
     assert job.sink.is_catalog_name is is_name
 

@@ -245,7 +245,7 @@ def test_offsets_that_go_back_are_refused() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_is_damaged_is_kept_aside_and_all_around_it_is_landed(magic: int) -> None:
+def test_what_is_damaged_is_quarantined_and_all_around_it_is_landed(magic: int) -> None:
     bad_message = Message(7, b"k", b"v", magic, crc=1)
     bad_wrapper = Wrapper(plain(20, magic=magic), magic=magic, crc=2)
     stored: Entries = [

@@ -28,7 +28,7 @@ def at(*addresses: str, id: str = "") -> Cluster:
         (at("a"), at("b", id="x"), True),
     ],
 )
-def test_clusters_are_told_apart(then: Cluster, now: Cluster, is_other: bool) -> None:
+def test_clusters_are_distinguished(then: Cluster, now: Cluster, is_other: bool) -> None:
     assert now.is_other(then) is is_other
     assert then.is_other(now) is is_other
 
@@ -65,7 +65,7 @@ def test_a_difference_is_named_with_what_to_do(
     assert "another table" in caught.value.do
 
 
-def test_what_an_earlier_version_did_not_write_down_is_no_difference() -> None:
+def test_what_an_earlier_version_did_not_write_down_is_not_a_difference() -> None:
     then, now = (
         ReadOptions(None, frozenset(), None),
         ReadOptions(COMMITTED, frozenset(), at("a", id="x")),

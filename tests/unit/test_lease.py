@@ -61,7 +61,7 @@ def test_what_a_consumer_that_came_later_holds_is_read_and_it_is_named_once(
     assert warning.startswith("billing has joined the group g and reads t/1 with it")
 
 
-def test_a_driver_that_was_out_looks_at_the_checkpoint_anew_before_it_commits(
+def test_a_driver_that_was_out_looks_at_the_checkpoint_again_before_it_commits(
     seat: Seat, groups: InMemoryGroups
 ) -> None:
     group = groups.group("g")

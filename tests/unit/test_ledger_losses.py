@@ -118,7 +118,7 @@ def test_two_that_see_some_of_the_same_at_once_write_each_once(
     assert {file.name for file in written} == {file.path for file in table.versions[-1].added}
 
 
-def test_what_is_lost_of_a_topics_next_life_is_another_loss(ledger: Ledger) -> None:
+def test_what_is_lost_of_a_topics_next_incarnation_is_another_loss(ledger: Ledger) -> None:
     ledger.record_losses([seen(0, 5)])
     again = replace(seen(0, 5), range=Range(P0, 0, 5, "next"), written_at_ms=1_001)
     ledger.record_losses([again])
@@ -142,7 +142,7 @@ def test_a_place_that_is_unreadable_is_noted_with_its_broker() -> None:
     assert found.partition == where
 
 
-def test_each_loss_of_a_plan_is_of_its_own_life_of_the_topic() -> None:
+def test_each_loss_of_a_plan_is_of_its_own_incarnation_of_the_topic() -> None:
     made = Plan(
         "a",
         f"{APP}/missing/1",

@@ -82,7 +82,7 @@ def test_the_same_id_and_epoch_need_no_second_look(leader: Leader, is_in_doubt: 
         (Survey(0, {}), []),
     ],
 )
-def test_what_has_happened_is_told(survey: Survey, found: list[tuple[str, int, int]]) -> None:
+def test_what_has_happened_is_reported(survey: Survey, found: list[tuple[str, int, int]]) -> None:
     losses = changed(marks_of(PLAN, [read(0, 100)]), survey)
     assert [(x.verdict.value, x.from_offset, x.until_offset) for x in losses] == found
 

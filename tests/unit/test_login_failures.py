@@ -158,7 +158,7 @@ def test_a_token_that_cannot_be_renewed_now_ends_nothing_while_the_last_one_hold
 
 @pytest.mark.parametrize("tls", [None, TlsSettings()])
 @pytest.mark.parametrize("host", ["kafka..example", "k" * 64 + ".example"])
-def test_a_name_that_no_host_can_have_is_told(host: str, tls: TlsSettings | None) -> None:
+def test_a_name_that_no_host_can_have_is_reported(host: str, tls: TlsSettings | None) -> None:
     address = Address(host, 9092)
     with pytest.raises(JobFileError, match="is not a valid host name"):
         BrokerConnection(address, KAFKA, settings_of(address, tls=tls))

@@ -14,7 +14,7 @@ def log(partition: Partition, topic_id: str | None = "life-2") -> LogState:
     return LogState(partition, Leader(Address("h", 1), topic_id=topic_id), 0, 100)
 
 
-def test_only_logs_that_are_there_in_the_same_life_have_a_position() -> None:
+def test_only_logs_that_are_there_in_the_same_incarnation_have_a_position() -> None:
     checkpoint = {P0: LogMark(5, "life-2"), P1: LogMark(7, "life-1"), P2: LogMark(9, "life-2")}
     assert positions(checkpoint, {P0: log(P0), P1: log(P1)}) == {P0: 5}
 

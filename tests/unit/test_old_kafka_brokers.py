@@ -339,7 +339,7 @@ def test_an_old_broker_that_was_upgraded_is_found_to_speak_by_now() -> None:
         assert brokers.connect(address).age is VersionSupport.YOUNG
 
 
-def test_the_age_is_told_by_the_version_of_the_answer() -> None:
+def test_the_age_of_a_broker_shows_in_the_version_of_its_answer() -> None:
     one = m.MetadataBroker(node_id=1, host="here", port=9092)
     for brokers in ((), (one,), (one, one)):
         for version in (0, 1):

@@ -101,7 +101,7 @@ def test_the_same_inputs_give_the_same_plan() -> None:
     assert first.plan.hash == second.plan.hash
 
 
-def test_an_empty_range_is_no_part_of_a_plan_and_keeps_the_checkpoint() -> None:
+def test_an_empty_range_is_not_part_of_a_plan_and_keeps_the_checkpoint() -> None:
     checkpoint = {P0: LogMark(20, "A")}
     drafted = draft(terms(), survey(log(P0, 10, 20), log(P1, 0, 0)), standing(checkpoint))
     assert drafted.is_empty
@@ -114,14 +114,14 @@ def test_without_a_size_on_disk_a_record_is_taken_for_a_kibibyte() -> None:
     assert drafted.plan.ranges[0].estimated_bytes == 3 * 1024
 
 
-def test_what_a_backfill_has_landed_is_left_out_and_told() -> None:
+def test_what_a_backfill_has_landed_is_left_out_and_reported() -> None:
     drafted = draft(terms(), survey(log(P0, 0, 40)), standing({}, Range(P0, 10, 20, "A")))
     assert spans(drafted) == [(0, 0, 10), (0, 20, 40)]
     assert drafted.already == (Range(P0, 10, 20, "A"),)
     assert drafted.plan.checkpoint == {P0: LogMark(40, "A")}
 
 
-def test_what_is_landed_whole_is_an_empty_draft_and_told() -> None:
+def test_what_is_landed_whole_is_an_empty_draft_and_reported() -> None:
     asked = terms(AtOffset(5), AtOffset(25))
     drafted = draft(asked, survey(log(P0, 0, 40)), standing({}, Range(P0, 0, 30, "A")))
     assert drafted.is_empty

@@ -61,7 +61,7 @@ def test_a_name_in_a_catalog_is_left_as_it_is(tmp_path: Path) -> None:
     assert found.in_place(found.job) == found.job
 
 
-def test_what_is_held_and_what_is_passed_over_come_back_with_the_life_they_were_seen_in(
+def test_what_is_held_and_what_is_passed_over_come_back_with_the_incarnation_they_were_seen_in(
     file: Path,
 ) -> None:
     assert read_plan_file(file).seen == (
@@ -94,7 +94,7 @@ def earlier(path: Path, table: str) -> Path:
 
 
 @pytest.mark.parametrize("table", ["/lake/orders", "s3a://lake/orders", "main.sales.orders"])
-def test_a_file_of_the_earlier_format_is_taken_where_its_table_is_told(
+def test_a_file_of_the_earlier_format_is_taken_where_its_table_is_given(
     file: Path, table: str
 ) -> None:
     found = read_plan_file(earlier(file, table))
@@ -170,7 +170,7 @@ def test_a_file_of_another_version_is_refused(file: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"job: orders\n", b"[]", b"{}", b"3", b"\xff\xfe", b""])
-def test_something_else_is_no_plan_file(tmp_path: Path, content: bytes) -> None:
+def test_something_else_is_not_a_plan_file(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "orders.yaml"
     path.write_bytes(content)
     with pytest.raises(JobFileError, match="is not a plan file"):

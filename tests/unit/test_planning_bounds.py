@@ -182,7 +182,7 @@ def test_a_partition_that_is_not_there_is_named_with_those_that_are(side: str) -
         resolved(asked, log(P0), log(P1))
 
 
-def test_a_topic_that_is_not_of_the_job_is_told_from_a_missing_partition() -> None:
+def test_a_topic_that_is_not_of_the_job_is_distinguished_from_a_missing_partition() -> None:
     listed = Bounds(Earliest(), {Partition("u", 0): AtOffset(2)})
     with pytest.raises(JobFileError, match="topic u is not among"):
         resolved(request(listed, Latest()), log())
@@ -357,7 +357,7 @@ def test_a_loss_under_fail_names_partition_offsets_cause_and_remedy(
 
 
 @pytest.mark.parametrize(("asked", "state", "checkpoint", "loss", "left"), LOSSES)
-def test_a_loss_under_skip_is_told_beside_the_range(
+def test_a_loss_under_skip_is_reported_beside_the_range(
     asked: RangeRequest,
     state: LogState,
     checkpoint: dict[Partition, LogMark],
@@ -509,7 +509,7 @@ def test_what_has_landed_is_not_lost_when_it_expires(
     assert lost(result.losses) == expected
 
 
-def test_what_an_earlier_life_of_the_topic_has_landed_does_not_hide_a_loss() -> None:
+def test_what_an_earlier_incarnation_of_the_topic_has_landed_does_not_hide_a_loss() -> None:
     asked = request(AtOffset(3), AtOffset(20))
     with pytest.raises(RangeLost, match=r"t/0 \[3, 10\) expired"):
         resolve(asked, survey(log(topic_id="B")), {}, coverage_of([Range(P0, 0, 50, "A")]))

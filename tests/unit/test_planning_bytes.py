@@ -58,10 +58,10 @@ def only_one_answers() -> Survey:
     return Survey(1, {ONE: log()}, brokers=frozenset({"1"}), silent={"2": "connection refused"})
 
 
-# --- a log that was written anew --------------------------------------------------------
+# --- a log that was written again --------------------------------------------------------
 
 
-def test_a_mark_inside_an_entry_shows_that_the_log_was_written_anew() -> None:
+def test_a_mark_inside_an_entry_shows_that_the_log_was_written_again() -> None:
     survey = Survey(1, {ONE: log()}, entries={(ONE, 310): (300, 340)}, brokers=frozenset({"1"}))
     checkpoint = {ONE: LogMark(310)}
     with pytest.raises(RangeLost, match=r"\[310, 340\) truncated.*rewritten"):

@@ -70,13 +70,13 @@ def test_what_is_landed_is_left_out_and_a_middle_makes_two() -> None:
     assert common(asked, landed) == [Range(P0, 10, 30, "A"), Range(P0, 12, 28, "A")]
 
 
-def test_another_life_of_the_topic_has_other_offsets_under_the_same_numbers() -> None:
+def test_another_incarnation_of_the_topic_has_other_offsets_under_the_same_numbers() -> None:
     landed = coverage_of([Range(P0, 0, 50, "A")])
     assert leave_out([Range(P0, 0, 50, "B")], landed) == [Range(P0, 0, 50, "B")]
     assert common([Range(P0, 0, 50, "B")], landed) == []
 
 
-def test_an_unknown_life_matches_every_life() -> None:
+def test_an_unknown_incarnation_matches_every_incarnation() -> None:
     landed = coverage_of([Range(P0, 0, 10, "A"), Range(P0, 5, 20, "B")])
     assert leave_out([Range(P0, 0, 30, None)], landed) == [Range(P0, 20, 30, None)]
     landed = coverage_of([Range(P0, 0, 10, None), Range(P0, 20, 30, "A")])

@@ -201,7 +201,7 @@ def test_an_exact_tiling_is_proved_range_by_range() -> None:
     ]
 
 
-def test_a_loss_while_reading_counts_where_it_is_told() -> None:
+def test_a_loss_while_reading_counts_where_it_is_reported() -> None:
     lossy = replace(receipt(PLAN.slices[2], landed=1, lost=3), losses=((5, 8, "expired", "gone"),))
     assert prove(PLAN, RECEIPTS | {2: lossy})[1].counts == Counts(landed=1, lost=3)
 
@@ -285,17 +285,17 @@ def test_the_checkpoint_moves_to_the_end_of_what_landed() -> None:
     assert before == {P0: LogMark(10, "A"), P1: LogMark(3)}
 
 
-def test_the_checkpoint_never_moves_back_within_a_life() -> None:
+def test_the_checkpoint_never_moves_back_within_an_incarnation() -> None:
     assert advance({P0: LogMark(50, "A")}, (Range(P0, 0, 30, "A"),)) == {P0: LogMark(50, "A")}
     assert advance({P0: LogMark(50)}, (Range(P0, 0, 30, "A"),)) == {P0: LogMark(50, "A")}
 
 
-def test_a_topic_made_anew_starts_over() -> None:
+def test_a_topic_created_again_starts_over() -> None:
     assert advance({P0: LogMark(50, "A")}, (Range(P0, 0, 30, "B"),)) == {P0: LogMark(30, "B")}
 
 
 def test_a_known_topic_id_is_not_forgotten() -> None:
-    # Or a topic made anew could not be told from the old one later.
+    # Or a topic created again could not be told from the old one later.
     assert advance({P0: LogMark(50, "A")}, (Range(P0, 50, 60, None),)) == {P0: LogMark(60, "A")}
 
 

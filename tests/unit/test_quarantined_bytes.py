@@ -21,7 +21,7 @@ def test_a_batch_of_kafka_is_cut_out_whole(first: int, until: int, expected: byt
     assert bytes(load_dialect("kafka").cut_out(records, 4, first, until)) == expected
 
 
-def test_an_entry_of_jafka_is_cut_out_by_its_place() -> None:
+def test_an_entry_of_jafka_is_cut_out_by_its_position() -> None:
     one, bad, three = entry(b"a"), entry(b"bb", crc=1), entry(b"ccc")
     first = 100 + len(one)
     records = memoryview(one + bad + three)

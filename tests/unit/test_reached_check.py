@@ -74,7 +74,7 @@ def by_segments(*borders: int, found: int) -> Survey:
         ((0, 5, 9), 0, "reached"),  # the last one was written to after it
     ],
 )
-def test_a_segment_proves_a_time_only_by_the_one_behind_it(
+def test_a_segment_proves_a_time_only_by_the_one_after_it(
     borders: tuple[int, ...], found: int, state: str
 ) -> None:
     seen = by_segments(*borders, found=found)

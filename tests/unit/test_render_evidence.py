@@ -93,7 +93,7 @@ def test_a_replaced_range_says_what_has_changed() -> None:
     assert result.to_json()["replaced"] == {"same": 990, "added": 0, "changed": 10, "missing": 0}
 
 
-def test_what_runs_have_passed_over_is_listed_and_is_no_damage() -> None:
+def test_what_runs_have_passed_over_is_listed_and_is_not_damage() -> None:
     over = replace(verified(Audit()), passed_over=(Range(P0, 20, 60),))
     text = " ".join(drawn(verify_picture(over)).split())
     assert "passed over: never landed, and before the checkpoint; a backfill lands it" in text

@@ -57,7 +57,7 @@ def test_where_a_loss_is_is_said_once() -> None:
     assert "orders/3 [1000, 1010) corrupt: the batch at offset 1000 cannot be decoded" in text
 
 
-def test_a_loss_is_told_to_machines_in_the_words_of_the_ledger() -> None:
+def test_a_loss_is_reported_to_machines_in_the_words_of_the_ledger() -> None:
     told = run_with(loss("skip")).to_json()["losses"]
     assert told == [RESULT_JSON.write(loss("skip"))]
     assert told[0]["count"] == 10
@@ -78,7 +78,7 @@ def test_an_empty_quarantine_is_said() -> None:
     assert result.to_json()["quarantine"] == []
 
 
-def test_a_piece_is_told_to_machines_without_its_bytes() -> None:
+def test_a_piece_is_reported_to_machines_without_its_bytes() -> None:
     result = RedriveResult("orders", "lake/orders", (kept("why"),), 1.0, run_with())
     told = result.to_json()
     (piece,) = told["quarantine"]

@@ -296,7 +296,7 @@ def test_a_master_that_suggests_itself_is_not_looked_up() -> None:
     assert ask(loop).leader == LEADER
 
 
-def test_a_replica_that_is_beyond_its_end_is_no_loss_under_a_policy_that_fails() -> None:
+def test_a_replica_that_is_beyond_its_end_is_not_a_loss_under_a_policy_that_fails() -> None:
     loop = FetchLoop([slice_of()], PATIENCE, Policy(), 0)
     loop.on_preferred(0, 2)
     loop.next(0)

@@ -90,7 +90,7 @@ def test_a_json_header_is_read_too() -> None:
         b"\x01\0\0\x15" + bytes(13) + b"\xff\xff\xff\xff" + bytes(4),
     ],
 )
-def test_what_is_no_frame_is_refused(bytes_: bytes) -> None:
+def test_what_is_not_a_frame_is_refused(bytes_: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         read_frame(memoryview(bytes_))
 
@@ -122,7 +122,7 @@ def test_answers_are_matched_by_number_in_any_order() -> None:
     assert session.unanswered == 0
 
 
-def test_a_request_of_the_server_is_no_answer() -> None:
+def test_a_request_of_the_server_is_not_an_answer() -> None:
     session = RocketmqSession("test")
     _, sent = session.encode(m.min_offset(QUEUE))
     (frame,) = frames_in(sent)
@@ -362,7 +362,7 @@ def test_a_pull_is_judged_by_status_and_code(
     assert not len(part.records)
 
 
-def test_pulls_behind_a_gap_are_not_taken() -> None:
+def test_pulls_after_a_gap_are_not_taken() -> None:
     first, third = messages([b"v"] * 20, 0), messages([b"v"] * 32, 64)
     part = pulled(
         0,
@@ -373,7 +373,7 @@ def test_pulls_behind_a_gap_are_not_taken() -> None:
     assert next_offset(part.records, 0, part.context) == 20
 
 
-def test_an_error_behind_messages_does_not_spoil_them() -> None:
+def test_an_error_after_messages_does_not_spoil_them() -> None:
     part = pulled(
         0,
         (0, "FOUND", {"nextBeginOffset": 32, "maxOffset": 99}, messages([b"v"] * 32)),
@@ -382,7 +382,7 @@ def test_an_error_behind_messages_does_not_spoil_them() -> None:
     assert next_offset(part.records, 0, part.context) == 32
 
 
-def test_messages_that_begin_behind_the_offset_are_not_taken_for_all_there_are() -> None:
+def test_messages_that_begin_after_the_offset_are_not_taken_for_all_there_are() -> None:
     body = messages([b"v"] * 3, 7)
     part = pulled(5, (0, "FOUND", {"nextBeginOffset": 10, "maxOffset": 10}, body))
     assert (part.verdict, part.code.split(":")[0]) == (ErrorMeaning.OUT_OF_RANGE, "OFFSETS_MISSING")
@@ -438,7 +438,7 @@ def test_a_route_with_bare_numbers_is_read() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"brokerDatas":[1]}', b"\xff"])
-def test_what_is_no_route_is_refused(body: bytes) -> None:
+def test_what_is_not_a_route_is_refused(body: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="name servers"):
         read_route(body)
 

@@ -311,7 +311,7 @@ def test_a_message_with_a_flipped_offset_is_lost_alone(bit: int, action: Action)
     assert (counts.landed, counts.lost + counts.quarantined) == (99, 1)
 
 
-def test_a_flipped_offset_behind_a_range_does_not_matter_to_it() -> None:
+def test_a_flipped_offset_after_a_range_does_not_matter_to_it() -> None:
     for bit in (0, 57, 63):
         assert read(with_one_flipped(40, bit, 100), 0, 40)[0] == list(range(40))
         assert read(with_one_flipped(40, bit, 100), 41, 100)[0] == list(range(41, 100))

@@ -43,7 +43,7 @@ def answer_to(sent: Frame, fields: dict[str, Any] | None = None, **more: Any) ->
         (None, STORED_MS, "6", [29, 351, 11]),
     ],
 )
-def test_a_time_behind_the_last_batch_is_that_of_the_end(
+def test_a_time_after_the_last_batch_is_that_of_the_end(
     kind: str | None, time_ms: int, offset: str, asked: list[int]
 ) -> None:
     """Of which a broker says that it is where the last batch begins."""

@@ -186,7 +186,7 @@ def test_types_survive_the_way_to_delta_and_back() -> None:
         delta_type(pa.time64("us"))
 
 
-def test_stores_are_told_apart() -> None:
+def test_stores_are_distinguished() -> None:
     assert store_capabilities("file:/lake").kind is StoreKind.LOCAL
     assert store_capabilities("abfss://c@a.dfs.core.windows.net/t").kind is StoreKind.PUT_IF_ABSENT
     single = store_capabilities("s3a://bucket/t")

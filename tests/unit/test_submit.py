@@ -78,7 +78,7 @@ def test_a_package_without_kernel_is_not_shipped(
     assert not out.exists()
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "dist").write_text("a file")
     with pytest.raises(StorageFailed, match="--out"):
         package_archive.make_zip(tmp_path / "dist")
@@ -156,7 +156,7 @@ def test_an_installed_transform_is_not_shipped(out: Path) -> None:
     assert package_archive.transform_files("pytest:main", [], out) == []
 
 
-def test_a_transform_that_is_nowhere_is_told(tmp_path: Path, out: Path) -> None:
+def test_a_transform_that_is_nowhere_is_reported(tmp_path: Path, out: Path) -> None:
     with pytest.raises(JobFileError, match="my_shape"):
         package_archive.transform_files("my_shape:of", [tmp_path], out)
 

@@ -253,7 +253,7 @@ GONE = Survey(0, {P0: LogState(P0, Leader(B1), 5, 20)})
 @pytest.mark.parametrize(
     "second", [GONE, replace(GONE, logs={**GONE.logs, P1: LogState(P1, Leader(B1), 5, LIED)})]
 )
-def test_what_only_the_second_look_finds_odd_is_no_loss_though_nobody_served_it_in_the_first(
+def test_what_only_the_second_look_finds_odd_is_not_a_loss_though_nobody_served_it_in_the_first(
     first: Survey, second: Survey
 ) -> None:
     again = suspicions(second, MARKS, ["t"])

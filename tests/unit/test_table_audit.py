@@ -42,14 +42,14 @@ def test_an_end_inside_a_piece_cuts_it_and_one_at_its_edge_does_not() -> None:
     assert cut_pieces(slices, [ends_inside]) == [(ends_inside, slices[1].range)]
 
 
-def test_another_life_of_the_topic_and_another_partition_cut_nothing() -> None:
+def test_another_incarnation_of_the_topic_and_another_partition_cut_nothing() -> None:
     slices = [LandedPiece(Range(P0, 0, 10, "A"), None)]
     assert cut_pieces(slices, [Range(P0, 3, 5, "B"), Range(P1, 3, 5, "A")]) == []
     unknown = Range(P0, 3, 5)
     assert len(cut_pieces(slices, [unknown])) == 1
 
 
-def test_another_life_that_shares_offsets_is_seen() -> None:
+def test_another_incarnation_that_shares_offsets_is_seen() -> None:
     assert other_incarnations(PIECES, Range(P0, 3, 4, "new")) == [Range(P0, 0, 10, "old")]
     assert other_incarnations(PIECES, Range(P0, 10, 12, "old")) == []
     assert other_incarnations(PIECES, Range(P0, 3, 4)) == [], "of a broker without ids nobody knows"

@@ -138,7 +138,7 @@ BAD: dict[str, tuple[TokenSource, type[RangelandError], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_gives_no_token_is_told_without_it(name: str) -> None:
+def test_what_gives_no_token_is_reported_without_it(name: str) -> None:
     source, kind, says = BAD[name]
     with pytest.raises(kind, match=says) as caught:
         fetched(source)
@@ -336,7 +336,7 @@ def test_an_endpoint_that_speaks_no_http_is_none_of_our_bugs(answer: bytes) -> N
         fetched(TokenSource(endpoint=url, client_id="me", client_secret=SECRET))
 
 
-def test_a_url_that_is_none_is_the_jobs_mistake_or_later_but_told() -> None:
+def test_a_url_that_is_none_is_the_jobs_mistake_or_later_but_reported() -> None:
     with pytest.raises(RangelandError, match="token endpoint"):
         fetched(TokenSource(endpoint="http://127.0.0.1:x/t", client_id="me", client_secret="s"))
 

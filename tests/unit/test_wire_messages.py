@@ -179,7 +179,7 @@ def test_messages_are_frozen_and_have_no_dictionary() -> None:
     assert not hasattr(TREE, "__dict__")
 
 
-def test_what_is_no_message_is_our_own_mistake() -> None:
+def test_what_is_not_a_message_is_our_own_mistake() -> None:
     for wrong in (Leaf, int):
         with pytest.raises(Bug):
             spec_of(wrong)

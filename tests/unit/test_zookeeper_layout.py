@@ -131,7 +131,7 @@ def test_partitions_are_counted_per_broker_or_for_the_cluster() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"two", b"-1", b"2.5", "²".encode(), b"\xff"])
-def test_what_is_no_number_of_partitions_is_named(content: bytes) -> None:
+def test_what_is_not_a_number_of_partitions_is_named(content: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="/brokers/topics/orders/1"):
         parse_partition_count("orders", "1", content)
 
@@ -139,7 +139,7 @@ def test_what_is_no_number_of_partitions_is_named(content: bytes) -> None:
 @pytest.mark.parametrize(
     "content", [b"{", b"[]", b"{}", b'{"partitions":[0]}', b'{"partitions":{"0":[],"2":[]}}']
 )
-def test_what_is_no_topic_of_kafkas_is_named(content: bytes) -> None:
+def test_what_is_not_a_topic_of_kafkas_is_named(content: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="/brokers/topics/orders"):
         parse_kafka_topic("orders", content)
 
@@ -169,7 +169,7 @@ def test_paths_are_those_of_upstream() -> None:
 
 
 @pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\n"])
-def test_a_group_that_is_no_node_is_refused(group: str) -> None:
+def test_a_group_that_is_not_a_node_is_refused(group: str) -> None:
     with pytest.raises(JobFileError):
         ids_path(group)
 
