@@ -7,7 +7,7 @@ What is written is there only once it is closed, as in an object store.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,10 +66,10 @@ class Sink:
 class MemoryStore:
     """``folders`` are those that have a Delta log."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, folders: Collection[str]) -> None:
         self._world = world
         self.files: dict[str, StoredFile] = {}
-        self.folders: set[str] = set()
+        self.folders = folders
 
     def _point(self, tag: str, path: str) -> None:
         if self._world.point(tag) == "refused":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from rangeland.errors import (
@@ -20,6 +20,7 @@ from rangeland.errors import (
     RangeLost,
 )
 from rangeland.job import Job
+from rangeland.planning.plan import PlanKind
 from rangeland.progress import NoProgress
 from rangeland.results import RunResult
 from rangeland.run import Runner
@@ -77,9 +78,8 @@ class History:
         setup = scenario.setup
         self.world = stage.world = World(scenario.seed)
         self.tables = stage.tables = Tables(self.world)
-        self.store = stage.store = MemoryStore(self.world)
+        self.store = stage.store = MemoryStore(self.world, self.tables.logs)
         self.cluster = stage.cluster = Cluster(self.world, setup.age, per_answer=setup.per_answer)
-        self.spark = SimulatedSpark(self.world, self.tables, self.store, is_local=setup.is_local)
         self.world.act = self.act
         self.cluster.create(TOPIC, setup.partitions, compacts=setup.compacts)
         self.judge = Judge(self.cluster, self.tables, self.store, TABLE)
@@ -146,31 +146,42 @@ class History:
         return job_of(policy or setup.policy, setup.max_records, setup.slice_bytes)
 
     def _run_with_faults(self, happening: Happening) -> None:
-        process = Process("driver", list(happening.faults))
+        drivers = [
+            (Process(f"{command} {number}", list(faults)), command)
+            for number, (command, faults) in enumerate(
+                zip(happening.commands, happening.faults, strict=True)
+            )
+        ]
         was_troubled = self._is_troubled()
-        found = self._carry_out(process, self._job())
-        if isinstance(found, RangelandError):
-            struck = len(process.faults) < len(happening.faults)
-            self._check_error(found, is_troubled=struck or was_troubled)
+        results = self._carry_out(drivers, self._job())
+        left = sum(len(process.faults) for process, _ in drivers)
+        struck = left < sum(map(len, happening.faults))
+        for found in results:
+            if isinstance(found, RangelandError):
+                is_troubled = struck or was_troubled or len(drivers) > 1
+                self._check_error(found, is_troubled=is_troubled, is_alone=len(drivers) == 1)
         self.judge.check()
 
-    def _carry_out(self, process: Process, job: Job) -> Any:
-        def work() -> RunResult:
-            return Runner(job, self.spark, NoProgress()).run()
+    def _carry_out(self, drivers: Sequence[tuple[Process, str]], job: Job) -> list[Any]:
+        def work(command: str) -> RunResult:
+            kind = PlanKind(command)
+            spark = SimulatedSpark(
+                self.world, self.tables, self.store, is_local=self.scenario.setup.is_local
+            )
+            return Runner(job, spark, NoProgress(), kind).run()
 
-        return self._outcome(process, work)
-
-    def _outcome(self, process: Process, work: Callable[[], Any]) -> Any:
-        (found,) = self.world.run([(process, work)])
-        self.counts.runs += 1
+        found = self.world.run([(process, partial(work, kind)) for process, kind in drivers])
         for _, fault in self.world.struck:
             self.counts.faults[fault.kind] += 1
         self.world.struck.clear()
+        return [self._ended(process, one) for (process, _), one in zip(drivers, found, strict=True)]
+
+    def _ended(self, process: Process, found: Any) -> Any:
+        self.counts.runs += 1
         name = found.state if isinstance(found, RunResult) else type(found).__name__
         self.counts.ends[name] += 1
-        self.world.log(f"the run ended: {name} {found if isinstance(found, Exception) else ''}")
-        if isinstance(found, Violation):
-            raise found
+        text = found if isinstance(found, Exception) else ""
+        self.world.log(f"{process.name} ended: {name} {text}")
         if isinstance(found, BaseException) and not isinstance(found, RangelandError | Crash):
             raise found
         return found
@@ -188,7 +199,11 @@ class History:
             or any(log.is_slow_until_ms > now for log in logs)
         )
 
-    def _check_error(self, error: RangelandError, *, is_troubled: bool) -> None:
+    def _check_error(
+        self, error: RangelandError, *, is_troubled: bool, is_alone: bool = True
+    ) -> None:
+        if type(error) is Conflict and not is_alone:
+            return
         if isinstance(error, NEVER):
             raise Violation("error", f"{type(error).__name__}: {error}") from error
         if isinstance(error, RangeLost):
@@ -203,13 +218,13 @@ class History:
         self._heal()
         policy = None
         for _ in range(MOST_RUNS):
-            found = self._carry_out(Process("last"), self._job(policy))
+            (found,) = self._carry_out([(Process("last"), "run")], self._job(policy))
             if isinstance(found, RangelandError):
                 self._check_error(found, is_troubled=False)
                 policy = SKIP_ALL
                 continue
             self.judge.check()
-            if found.state == "nothing":
+            if found.state != "landed":
                 if policy == SKIP_ALL:
                     self.judge.check_everything(self.cluster.topics[TOPIC].logs)
                     return

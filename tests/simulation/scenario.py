@@ -30,6 +30,7 @@ FAULTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("task.end", 3, ("result-lost", "act", "crash")),
 )
 """Where a fault may strike, how often that point passes at most, and what may happen there."""
+COMMANDS = ("run", "run", "run", "backfill")
 POLICIES = ("expired", "recreated", "truncated", "vanished", "missing")
 PAUSES_MS = (1_000, 30_000, 3_600_000)
 
@@ -51,15 +52,19 @@ class Setup:
 
 @dataclass(frozen=True)
 class Happening:
-    """``kind``: run, or a change of the cluster."""
+    """``kind``: run, or a change of the cluster. ``faults``: of each driver that runs at the same
+    time; ``commands``: what each of them does."""
 
     kind: str
     arg: int
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[tuple[Fault, ...], ...] = ()
+    commands: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        faults = ", ".join(map(str, self.faults))
-        return f"{self.kind}({self.arg})" + (f" with {faults}" if faults else "")
+        text = f"{self.kind}({self.arg})"
+        for command, faults in zip(self.commands, self.faults, strict=True):
+            text += f", {command}" + "".join(f" with {fault}" for fault in faults)
+        return text
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ class Scenario:
 
     @property
     def size(self) -> int:
-        return len(self.happenings) + sum(len(one.faults) for one in self.happenings)
+        drivers = [faults for one in self.happenings for faults in one.faults]
+        return len(self.happenings) + len(drivers) + sum(map(len, drivers))
 
 
 def scenario(seed: int) -> Scenario:
@@ -99,7 +105,9 @@ def _setup(rng: random.Random) -> Setup:
 def _happening(rng: random.Random) -> Happening:
     drawn = rng.random()
     if drawn < 0.5:
-        return Happening("run", rng.getrandbits(32), _faults(rng))
+        arg, drivers = rng.getrandbits(32), rng.choice((1, 1, 1, 2, 2, 3))
+        commands = tuple(rng.choice(COMMANDS) for _ in range(drivers))
+        return Happening("run", arg, tuple(_faults(rng) for _ in commands), commands)
     if drawn < 0.65:
         return Happening("produce", rng.getrandbits(32))
     return Happening(_act(rng), rng.getrandbits(32))

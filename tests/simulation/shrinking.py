@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tests.simulation.history import Counts, play
 from tests.simulation.replaced import Stage
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import Happening, Scenario
 from tests.simulation.world import Violation
 
 MOST_TRIES = 300
@@ -47,9 +47,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     for at in range(len(happenings)):
         yield replace(scenario, happenings=happenings[:at] + happenings[at + 1 :])
     for at, one in enumerate(happenings):
-        for number in range(len(one.faults)):
-            faults = one.faults[:number] + one.faults[number + 1 :]
-            less = replace(one, faults=faults)
+        for less in _with_less(one):
             yield replace(scenario, happenings=(*happenings[:at], less, *happenings[at + 1 :]))
     setup = scenario.setup
     for simpler in (
@@ -62,6 +60,17 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     ):
         if simpler != setup:
             yield replace(scenario, setup=simpler)
+
+
+def _with_less(one: Happening) -> Iterator[Happening]:
+    for number, faults in enumerate(one.faults):
+        before, after = one.faults[:number], one.faults[number + 1 :]
+        if len(one.faults) > 1:
+            commands = one.commands[:number] + one.commands[number + 1 :]
+            yield replace(one, faults=before + after, commands=commands)
+        for which in range(len(faults)):
+            left = faults[:which] + faults[which + 1 :]
+            yield replace(one, faults=(*before, left, *after))
 
 
 def explain(scenario: Scenario, error: BaseException, stage: Stage) -> str:

@@ -29,7 +29,7 @@ from rangeland.dialects.protocol_session import Question
 from rangeland.errors import BadRecord, Unreachable
 from rangeland.fetch.damage_policy import located, passable_until
 from rangeland.fetch.fetch_loop import FetchLoop
-from rangeland.fetch.fetched_piece import FetchedPiece, MemoryBudget
+from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece, MemoryBudget
 from rangeland.fetch.leader_lookup import look_up_leaders
 from rangeland.fetch.log_edges import log_edge, log_end
 from rangeland.fetch.loop_actions import (
@@ -65,9 +65,9 @@ class FetchThread:
         limits: FetchLimits,
         *,
         leader_only: bool = False,
-        floors: Mapping[int, int] | None = None,
+        floors: Mapping[int, EntryEnd] | None = None,
     ) -> None:
-        """``floors``: the offsets up to which slices have been read already, by index."""
+        """``floors``: up to where slices have been read already, by index."""
         self.brokers = ConnectionPool(settings)
         self._settings = settings
         self._slices = {s.index: s for s in slices}
@@ -240,7 +240,7 @@ class FetchThread:
             return None
         is_damaged = False
         most = self._settings.max_batch_bytes
-        known = replace(part.context, floor=self._floor(want), asked_at=want.offset)
+        known = replace(part.context, floor=self._floor(leader, want), asked_at=want.offset)
         context = replace(known, max_batch_bytes=most)
         try:
             next_offset = self.brokers.dialect.next_offset(part.records, want.offset, context)
@@ -260,7 +260,7 @@ class FetchThread:
             if next_offset is None:
                 return None
         is_doubtful = self._loop.is_doubtful(want)
-        if not self._advanced(want, next_offset, is_damaged):
+        if not self._advanced(leader, want, next_offset, is_damaged):
             return None
         self._moves_on(want, part)
         return FetchedPiece(
@@ -272,19 +272,25 @@ class FetchThread:
             str(leader),
             context=context,
             is_doubtful=is_doubtful,
+            epoch=want.epoch,
         )
 
-    def _advanced(self, want: FetchTarget, next_offset: int, is_damaged: bool) -> bool:
+    def _advanced(
+        self, leader: Address, want: FetchTarget, next_offset: int, is_damaged: bool
+    ) -> bool:
         if not self._loop.on_records(want, next_offset):
             return False
         if not is_damaged:
-            self._floors[want.index] = next_offset
+            self._floors[want.index] = EntryEnd(next_offset, str(leader), want.epoch)
         return True
 
-    def _floor(self, want: FetchTarget) -> int:
+    def _floor(self, leader: Address, want: FetchTarget) -> int:
         """The offset, if an entry ended there: then the next one begins there or later. Where a
         slice begins in the middle of a batch, that batch begins before it."""
-        return want.offset if self._floors.get(want.index) == want.offset else 0
+        known = self._floors.get(want.index)
+        if known is None or known.offset != want.offset:
+            return 0
+        return want.offset if known.is_seen_by(str(leader), want.epoch) else 0
 
     def _moves_on(self, want: FetchTarget, part: FetchedPartition) -> bool:
         named = part.preferred
@@ -297,7 +303,7 @@ class FetchThread:
         before it reads, so the log may have grown; or the offset stored in the last of them is
         damaged. What comes before it is taken."""
         dialect, end = self.brokers.dialect, part.readable_end
-        context = replace(part.context, floor=self._floor(want))
+        context = replace(part.context, floor=self._floor(leader, want))
         within = dialect.cut_out(part.records, want.offset, want.offset, end, context)
         known = FetchContext(floor=context.floor)
         before = dialect.next_offset(within, want.offset, known) if len(within) else None

@@ -12,9 +12,26 @@ NO_BYTES = memoryview(b"")
 
 
 @dataclass(frozen=True, slots=True)
+class EntryEnd:
+    """An entry ended at this offset in the log of a leader. Where another leader has replaced the
+    end of the log, one of its entries may begin before that offset."""
+
+    offset: int
+    leader: str
+    epoch: int | None
+
+    def is_seen_by(self, leader: str, epoch: int | None) -> bool:
+        """Whether entries also end there for this leader, as far as is known."""
+        if self.epoch is not None and epoch is not None:
+            return self.epoch == epoch
+        return self.leader == leader
+
+
+@dataclass(frozen=True, slots=True)
 class FetchedPiece:
     """Raw bytes of one slice, from the offset that was requested; or a loss. ``is_doubtful``: a
-    replica may have sent them, so another copy may be intact where this one is damaged."""
+    replica may have sent them, so another copy may be intact where this one is damaged. ``epoch``:
+    that of the leader, if it was known."""
 
     index: int
     from_offset: int
@@ -25,6 +42,7 @@ class FetchedPiece:
     loss: Loss | None = None
     context: FetchContext = NO_CONTEXT
     is_doubtful: bool = False
+    epoch: int | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -18,7 +18,7 @@ from rangeland.dialects.fetch_values import AnsweredSpan, FetchContext, Gap
 from rangeland.errors import BadRecord, Bug, Damage
 from rangeland.fetch.damage_policy import damage_loss, first_damaged, located, log_loss
 from rangeland.fetch.fetch_thread import FetchThread
-from rangeland.fetch.fetched_piece import FetchedPiece
+from rangeland.fetch.fetched_piece import EntryEnd, FetchedPiece
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.offset_gaps import GapExplainer
 from rangeland.fetch.receipts import SliceChunk
@@ -157,7 +157,8 @@ def _decoded(
         if not piece.is_doubtful:
             raise
     rest = replace(piece_slice, from_offset=position, until_offset=piece.until_offset, leader=None)
-    floor = piece.context.floor if position == piece.from_offset else position
+    at = piece.context.floor if position == piece.from_offset else position
+    floor = EntryEnd(at, piece.leader, piece.epoch)
     with closing(_at_leader(rest, floor, dialect, settings, gaps)) as chunks:
         for chunk in chunks:
             if chunk.loss is None or chunk.loss.action is not Action.HOLD:
@@ -170,7 +171,7 @@ def _decoded(
 
 
 def _at_leader(
-    rest: Slice, floor: int, dialect: Dialect, settings: ClusterSettings, gaps: GapExplainer
+    rest: Slice, floor: EntryEnd, dialect: Dialect, settings: ClusterSettings, gaps: GapExplainer
 ) -> Generator[SliceChunk, None, None]:
     patience = FetchLimits(no_progress_ms=settings.no_progress_ms)
     floors = {rest.index: floor}
