@@ -79,7 +79,8 @@ class ZooKeeperMember:
 
     @property
     def member_id(self) -> str:
-        return self._registered.member_id if self._registered else ""
+        registered = self._registered
+        return registered.member_id if registered else ""
 
     @property
     def generation(self) -> int:
@@ -87,7 +88,8 @@ class ZooKeeperMember:
 
     @property
     def owned(self) -> frozenset[Partition]:
-        return frozenset(self._lease.claims) if self._lease else frozenset()
+        lease = self._lease  # read once: another thread may leave meanwhile
+        return frozenset(lease.claims) if lease else frozenset()
 
     @property
     def beat_ms(self) -> int:
