@@ -1,6 +1,6 @@
-"""InMemoryGroups at real coordinators, old and new, alone and beside somebody else's consumer.
+"""Groups at real coordinators, old and new, alone and next to another application's consumer.
 
-A member of these tests is a driver: an edge, a home and a place of its own. Drivers beat and
+Each driver here has its own ``GroupIO``, group backend and membership. Drivers send heartbeats and
 rejoin in threads, since a join is answered only when all members have joined.
 """
 
@@ -42,19 +42,19 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @dataclass
 class Driver:
-    home: GroupBackend
-    place: Membership | None = None
+    backend: GroupBackend
+    member: Membership | None = None
 
     @property
     def owned(self) -> set[int]:
-        assert self.place is not None
-        return {partition.number for partition in self.place.owned}
+        assert self.member is not None
+        return {partition.number for partition in self.member.owned}
 
     def step(self) -> None:
         """What a driver does all the time: beat, and rejoin where it must."""
-        assert self.place is not None
-        if self.place.beat() is not HeartbeatStatus.HOLDS:
-            self.place.rejoin()
+        assert self.member is not None
+        if self.member.beat() is not HeartbeatStatus.HOLDS:
+            self.member.rejoin()
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Drivers:
     bootstrap: list[str]
     topic: str
     pool: ThreadPoolExecutor
-    homes: list[GroupBackend] = field(default_factory=list)
+    backends: list[GroupBackend] = field(default_factory=list)
 
     @property
     def group(self) -> str:
@@ -75,8 +75,8 @@ class Drivers:
         return tuple(Partition(self.topic, number) for number in range(4))
 
     def driver(self) -> Driver:
-        self.homes.append(open_backend(BrokerGroupIO(settings_of(self.bootstrap))))
-        return Driver(self.homes[-1])
+        self.backends.append(open_backend(BrokerGroupIO(settings_of(self.bootstrap))))
+        return Driver(self.backends[-1])
 
     def joining(self, **changed: Any) -> JoinRequest:
         terms = {"session_ms": 6_000, "rebalance_ms": 10_000, **changed}
@@ -84,15 +84,15 @@ class Drivers:
 
     def first(self, **changed: Any) -> Driver:
         driver = self.driver()
-        driver.place = driver.home.join(self.joining(**changed))
+        driver.member = driver.backend.join(self.joining(**changed))
         return driver
 
     def another(self, *others: Driver, **changed: Any) -> Driver:
         """Joins while the others beat."""
         driver = self.driver()
-        joined = self.pool.submit(driver.home.join, self.joining(**changed))
+        joined = self.pool.submit(driver.backend.join, self.joining(**changed))
         self.settle(others, joined.done)
-        driver.place = joined.result()
+        driver.member = joined.result()
         return driver
 
     def settle(
@@ -123,8 +123,8 @@ def drivers(cluster: Cluster, topic: str) -> Iterator[Drivers]:
     with ThreadPoolExecutor(max_workers=4) as pool:
         made = Drivers(cluster.bootstrap, topic, pool)
         yield made
-    for home in made.homes:
-        home.close()
+    for backend in made.backends:
+        backend.close()
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def stranger(drivers: Drivers, **settings: Any) -> Iterator[Any]:
 
 
 def held_by(client: Any) -> set[int]:
-    return {place.partition for place in client.assignment()}
+    return {member.partition for member in client.assignment()}
 
 
 def poll_until(client: Any, is_done: Callable[[], bool]) -> None:
@@ -167,16 +167,16 @@ def test_two_drivers_share_and_who_stays_gets_all(drivers: Drivers) -> None:
         frozenset({0, 1}),
         frozenset({2, 3}),
     }
-    view = first.home.view(drivers.group)
+    view = first.backend.view(drivers.group)
     assert view.state == "stable"
-    assert first.place is not None
+    assert first.member is not None
     assert {holder.member_id for holder in view.owners.values()} == {
-        place.member_id for place in (first.place, second.place) if place is not None
+        member.member_id for member in (first.member, second.member) if member is not None
     }
     assert all(holder.is_ours and holder.client_id == "rangeland" for holder in view.members)
-    assert second.place is not None
-    second.place.leave()
-    assert second.place.owned == frozenset()
+    assert second.member is not None
+    second.member.leave()
+    assert second.member.owned == frozenset()
     drivers.settle([first], lambda: first.owned == {0, 1, 2, 3})
 
 
@@ -184,23 +184,23 @@ def test_who_stops_beating_loses_its_membership_and_is_fenced(drivers: Drivers) 
     first = drivers.first(session_ms=SHORT_SESSION_MS)
     silent = drivers.another(first, session_ms=SHORT_SESSION_MS)
     drivers.settle([first, silent], lambda: len(first.owned) == len(silent.owned) == 2)
-    assert first.place is not None
-    assert silent.place is not None
-    lost = min(silent.place.owned)
-    silent.place.commit({lost: 1})
+    assert first.member is not None
+    assert silent.member is not None
+    lost = min(silent.member.owned)
+    silent.member.commit({lost: 1})
     drivers.settle([first], lambda: first.owned == {0, 1, 2, 3})
     with pytest.raises(Fenced, match=f"group {drivers.group} is fenced in generation"):
-        silent.place.commit({lost: 2})
-    assert silent.place.beat() is HeartbeatStatus.LOST
-    assert silent.place.owned == frozenset()
-    first.place.commit({lost: 3})
-    assert first.home.offsets(drivers.group, drivers.partitions) == {
+        silent.member.commit({lost: 2})
+    assert silent.member.beat() is HeartbeatStatus.LOST
+    assert silent.member.owned == frozenset()
+    first.member.commit({lost: 3})
+    assert first.backend.offsets(drivers.group, drivers.partitions) == {
         partition: 3 if partition == lost else None for partition in drivers.partitions
     }
-    old = silent.place.member_id, first.place.generation
+    old = silent.member.member_id, first.member.generation
     drivers.settle([first, silent], lambda: len(first.owned) == len(silent.owned) == 2)
-    assert silent.place.member_id != old[0]
-    assert silent.place.generation == first.place.generation > old[1]
+    assert silent.member.member_id != old[0]
+    assert silent.member.generation == first.member.generation > old[1]
 
 
 def test_a_sticky_assignment_moves_only_what_it_must(drivers: Drivers) -> None:
@@ -218,7 +218,7 @@ def test_another_assignment_is_a_conflict_by_name(drivers: Drivers) -> None:
     drivers.first()
     other = drivers.driver()
     with pytest.raises(Conflict, match="with assignment sticky: INCONSISTENT_GROUP_PROTOCOL"):
-        other.home.join(drivers.joining(assignment="sticky"))
+        other.backend.join(drivers.joining(assignment="sticky"))
 
 
 # --- beside somebody else's consumer -----------------------------------------------------
@@ -229,21 +229,21 @@ def test_a_consumer_that_is_there_is_a_conflict_that_names_it(drivers: Drivers) 
     with stranger(drivers) as client:
         poll_until(client, lambda: held_by(client) == {0, 1, 2, 3})
         for refused in (
-            lambda: driver.home.join(drivers.joining()),
-            lambda: driver.home.commit(drivers.group, {drivers.partitions[0]: 1}),
+            lambda: driver.backend.join(drivers.joining()),
+            lambda: driver.backend.commit(drivers.group, {drivers.partitions[0]: 1}),
         ):
             with pytest.raises(Conflict, match=r"client stranger, host 127.0.0.1\) holds") as at:
                 refused()
             (member,) = at.value.facts["members"]
             assert member["partitions"] == [str(partition) for partition in drivers.partitions]
-    assert driver.home.view(drivers.group).members == ()
-    driver.place = driver.home.join(drivers.joining())
+    assert driver.backend.view(drivers.group).members == ()
+    driver.member = driver.backend.join(drivers.joining())
     assert driver.owned == {0, 1, 2, 3}
 
 
 def test_each_understands_the_other_s_bytes_as_leader_and_as_follower(drivers: Drivers) -> None:
     ours = drivers.first()
-    assert ours.place is not None
+    assert ours.member is not None
     quick = {"partition.assignment.strategy": "range", "heartbeat.interval.ms": 300}
     with stranger(drivers, **quick) as client:
 
@@ -252,13 +252,13 @@ def test_each_understands_the_other_s_bytes_as_leader_and_as_follower(drivers: D
 
         drivers.settle([ours], shared, lambda: client.poll(0.1))
         assert ours.owned | held_by(client) == {0, 1, 2, 3}
-        seen = ours.home.view(drivers.group)
+        seen = ours.backend.view(drivers.group)
         assert {holder.client_id: holder.is_ours for holder in seen.members} == {
             "rangeland": True,
             "stranger": False,
         }
         # Who stays leads: now it is the consumer that shares out.
-        ours.place.leave()
+        ours.member.leave()
         poll_until(client, lambda: held_by(client) == {0, 1, 2, 3})
         drivers.settle([ours], shared, lambda: client.poll(0.1))
         assert ours.owned | held_by(client) == {0, 1, 2, 3}
@@ -268,11 +268,11 @@ def test_a_consumer_goes_on_where_a_driver_committed(drivers: Drivers) -> None:
     produce(drivers.bootstrap, drivers.topic, numbered(5), partition=0)
     produce(drivers.bootstrap, drivers.topic, numbered(5), partition=1)
     driver = drivers.first()
-    assert driver.place is not None
-    driver.place.commit({drivers.partitions[0]: 3})
-    driver.place.leave()
+    assert driver.member is not None
+    driver.member.commit({drivers.partitions[0]: 3})
+    driver.member.leave()
     others = {drivers.partitions[1]: 4, drivers.partitions[2]: 0, drivers.partitions[3]: 0}
-    driver.home.commit(drivers.group, others)
+    driver.backend.commit(drivers.group, others)
     found: list[tuple[int, int]] = []
     with stranger(drivers) as client:
         deadline = time.monotonic() + PATIENCE_S
@@ -286,16 +286,16 @@ def test_a_consumer_goes_on_where_a_driver_committed(drivers: Drivers) -> None:
 
 def test_the_log_s_own_tools_show_members_and_offsets(drivers: Drivers) -> None:
     driver = drivers.first()
-    assert driver.place is not None
-    driver.place.commit({partition: 7 for partition in drivers.partitions})
+    assert driver.member is not None
+    driver.member.commit({partition: 7 for partition in drivers.partitions})
     client, names = admin(drivers.bootstrap), library()
     described = client.describe_consumer_groups([drivers.group])[drivers.group].result(10)
     (member,) = described.members
-    assert (member.member_id, member.client_id) == (driver.place.member_id, "rangeland")
+    assert (member.member_id, member.client_id) == (driver.member.member_id, "rangeland")
     assert {p.partition for p in member.assignment.topic_partitions} == {0, 1, 2, 3}
     asked = names.ConsumerGroupTopicPartitions(drivers.group)
     listed = client.list_consumer_group_offsets([asked])[drivers.group].result(10)
-    assert {place.partition: place.offset for place in listed.topic_partitions} == dict.fromkeys(
+    assert {member.partition: member.offset for member in listed.topic_partitions} == dict.fromkeys(
         range(4), 7
     )
 
@@ -305,23 +305,23 @@ def test_a_consumer_of_the_newer_protocol_is_not_overlooked(
 ) -> None:
     driver = drivers.driver()
     if cluster.version.startswith("0."):
-        assert driver.home.view(drivers.group).state == "absent"
+        assert driver.backend.view(drivers.group).state == "absent"
         return
     with stranger(drivers, **{"group.protocol": "consumer"}) as client:
         poll_until(client, lambda: held_by(client) == {0, 1, 2, 3})
         with pytest.raises(Conflict, match=r"client stranger, host 127.0.0.1\) holds"):
-            driver.home.join(drivers.joining())
-    assert driver.home.view(drivers.group).members == ()
+            driver.backend.join(drivers.joining())
+    assert driver.backend.view(drivers.group).members == ()
 
 
 # --- when the coordinator goes ------------------------------------------------------------
 
 
-def beat_until_answered(place: Membership) -> HeartbeatStatus:
+def beat_until_answered(member: Membership) -> HeartbeatStatus:
     deadline = time.monotonic() + 2 * PATIENCE_S
     while True:
         try:
-            return place.beat()
+            return member.beat()
         except Unreachable:
             assert time.monotonic() < deadline
 
@@ -330,17 +330,19 @@ def test_a_member_outlives_its_coordinator(kafka3: KafkaCluster, topic: str) -> 
     create_topic(kafka3.bootstrap, topic, partitions=4, replicas=3)
     with ThreadPoolExecutor(max_workers=1) as pool:
         drivers = Drivers(kafka3.bootstrap, topic, pool)
-        home = drivers.driver().home
-        place = home.join(drivers.joining(session_ms=30_000))
-        place.commit({drivers.partitions[0]: 1})
-        (old,) = [node for node in kafka3.ids if home.name.endswith(kafka3.address(node))]
+        backend = drivers.driver().backend
+        member = backend.join(drivers.joining(session_ms=30_000))
+        member.commit({drivers.partitions[0]: 1})
+        (old,) = [node for node in kafka3.ids if backend.name.endswith(kafka3.address(node))]
         kafka3.kill(old)
         try:
-            assert beat_until_answered(place) is HeartbeatStatus.HOLDS
-            place.commit({drivers.partitions[0]: 2})
-            assert not home.name.endswith(kafka3.address(old))
-            assert home.offsets(drivers.group, drivers.partitions[:1]) == {drivers.partitions[0]: 2}
-            place.leave()
+            assert beat_until_answered(member) is HeartbeatStatus.HOLDS
+            member.commit({drivers.partitions[0]: 2})
+            assert not backend.name.endswith(kafka3.address(old))
+            assert backend.offsets(drivers.group, drivers.partitions[:1]) == {
+                drivers.partitions[0]: 2
+            }
+            member.leave()
         finally:
-            home.close()
+            backend.close()
             kafka3.restart(old)

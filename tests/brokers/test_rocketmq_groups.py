@@ -1,8 +1,8 @@
-"""InMemoryGroups at real masters: drivers among themselves, and beside upstream's own consumer.
+"""Groups at real masters: drivers among themselves, and next to upstream's own consumer.
 
-A member of these tests is a driver: an edge, a home and a place of its own. Locks end soon
-here (``LOCK_S``), so that what a dead driver left can be waited for, and yet not so soon that
-a driver that is seen to die is not taken over from before that.
+Each driver here has its own ``GroupIO``, group backend and membership. Locks expire early
+(``LOCK_S``), so that tests can wait for those of a dead driver, but late enough that a driver that
+is seen to die is replaced before that.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ def cluster() -> Iterator[RocketmqCluster]:
 @dataclass
 class Driver:
     edge: BrokerGroupIO
-    home: GroupBackend
-    place: Membership
+    backend: GroupBackend
+    member: Membership
 
     @property
     def owned(self) -> frozenset[Partition]:
-        return self.place.owned
+        return self.member.owned
 
     def step(self) -> HeartbeatStatus:
         """What a driver does all the time: beat, and rejoin where it must."""
-        standing = self.place.beat()
+        standing = self.member.beat()
         if standing is not HeartbeatStatus.HOLDS:
-            self.place.rejoin()
+            self.member.rejoin()
         return standing
 
 
@@ -80,25 +80,25 @@ class Drivers:
             self.group, "nightly", self.partitions, host=host, rebalance_ms=rebalance_ms
         )
 
-    def home(self) -> tuple[BrokerGroupIO, GroupBackend]:
+    def backend(self) -> tuple[BrokerGroupIO, GroupBackend]:
         edge = BrokerGroupIO(settings_of(self.cluster))
         self.started.append(edge)
         return edge, open_backend(edge)
 
     def first(self) -> Driver:
-        edge, home = self.home()
-        return Driver(edge, home, home.join(self.joining()))
+        edge, backend = self.backend()
+        return Driver(edge, backend, backend.join(self.joining()))
 
     def another(self, host: str, *others: Driver) -> Driver:
         """Joins while the others go on."""
-        edge, home = self.home()
+        edge, backend = self.backend()
         with ThreadPoolExecutor(1) as pool:
-            joins = pool.submit(home.join, self.joining(host))
+            joins = pool.submit(backend.join, self.joining(host))
             while not joins.done():
                 for other in others:
                     other.step()
                 time.sleep(0.1)
-            return Driver(edge, home, joins.result())
+            return Driver(edge, backend, joins.result())
 
 
 @pytest.fixture
@@ -122,18 +122,18 @@ def test_two_drivers_share_and_who_stays_gets_all(drivers: Drivers) -> None:
         set(drivers.partitions[2:]),
     )
     assert (first.step(), second.step()) == (HeartbeatStatus.HOLDS, HeartbeatStatus.HOLDS)
-    view = second.home.view(drivers.group)
+    view = second.backend.view(drivers.group)
     assert view.state == "stable"
     assert {p: holder.member_id for p, holder in view.owners.items()} == {
-        p: driver.place.member_id for driver in (first, second) for p in driver.owned
+        p: driver.member.member_id for driver in (first, second) for p in driver.owned
     }
     assert all(holder.is_ours and holder.host == "127.0.0.1" for holder in view.members)
 
-    second.place.leave()
+    second.member.leave()
     assert first.step() is HeartbeatStatus.REBALANCING
     assert first.owned == set(drivers.partitions)
     with pytest.raises(Fenced):
-        second.place.commit({drivers.partitions[3]: 1})
+        second.member.commit({drivers.partitions[3]: 1})
     assert first.step() is HeartbeatStatus.HOLDS
 
 
@@ -146,14 +146,14 @@ def cut_off(edge: BrokerGroupIO) -> None:
 def test_who_is_seen_to_die_is_taken_over_from_at_once_and_fenced(drivers: Drivers) -> None:
     first = drivers.first()
     second = drivers.another("host-2", first)
-    second.place.beat()
+    second.member.beat()
     cut_off(second.edge)  # what a broker notices of a process that is killed
     wait_until(lambda: bool(first.step()) and first.owned == set(drivers.partitions))
     # It lives after all, and connects again.
     with pytest.raises(Fenced, match="no longer lists it as a member"):
-        second.place.commit({drivers.partitions[3]: 1})
-    assert second.place.beat() is HeartbeatStatus.LOST
-    assert set(first.home.offsets(drivers.group, drivers.partitions).values()) == {None}
+        second.member.commit({drivers.partitions[3]: 1})
+    assert second.member.beat() is HeartbeatStatus.LOST
+    assert set(first.backend.offsets(drivers.group, drivers.partitions).values()) == {None}
 
 
 def test_a_lock_that_a_dead_driver_has_left_ends_by_itself(drivers: Drivers) -> None:
@@ -167,9 +167,9 @@ def test_keepers_share_without_being_told_to(drivers: Drivers) -> None:
     keepers: list[HeartbeatThread] = []
     try:
         for host in ("host-1", "host-2"):
-            _, home = drivers.home()
+            _, backend = drivers.backend()
             joining = replace(drivers.joining(host), session_ms=3_000)
-            keepers.append(HeartbeatThread(home.join(joining), joining.session_ms))
+            keepers.append(HeartbeatThread(backend.join(joining), joining.session_ms))
         first, second = keepers
         assert (first.owned, second.owned) == (
             set(drivers.partitions[:2]),
@@ -177,7 +177,7 @@ def test_keepers_share_without_being_told_to(drivers: Drivers) -> None:
         )
         for keeper in keepers:
             keeper.commit(dict.fromkeys(keeper.owned, 5))
-        asked = second.asked(lambda: home.offsets(drivers.group, drivers.partitions))
+        asked = second.asked(lambda: backend.offsets(drivers.group, drivers.partitions))
         assert asked == dict.fromkeys(drivers.partitions, 5)
         first.close()
         wait_until(lambda: second.owned == set(drivers.partitions))
@@ -196,22 +196,22 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 def test_a_driver_that_does_not_give_way_is_named(drivers: Drivers) -> None:
     first = drivers.first()
-    _, home = drivers.home()
-    with pytest.raises(Conflict, match=f"could not be claimed .*{first.place.member_id}"):
-        home.join(drivers.joining("host-2", rebalance_ms=500))
+    _, backend = drivers.backend()
+    with pytest.raises(Conflict, match=f"could not be claimed .*{first.member.member_id}"):
+        backend.join(drivers.joining("host-2", rebalance_ms=500))
     assert first.step() is HeartbeatStatus.HOLDS
 
 
 def test_offsets_of_a_group_that_nobody_is_in(drivers: Drivers) -> None:
-    _, home = drivers.home()
-    assert home.view(drivers.group).state == "absent"
-    assert home.offsets(drivers.group, drivers.partitions) == dict.fromkeys(drivers.partitions)
+    _, backend = drivers.backend()
+    assert backend.view(drivers.group).state == "absent"
+    assert backend.offsets(drivers.group, drivers.partitions) == dict.fromkeys(drivers.partitions)
     wanted = {p: n for n, p in enumerate(drivers.partitions)}
-    home.commit(drivers.group, wanted)
-    assert home.offsets(drivers.group, drivers.partitions) == wanted
+    backend.commit(drivers.group, wanted)
+    assert backend.offsets(drivers.group, drivers.partitions) == wanted
     first = drivers.first()
-    with pytest.raises(Conflict, match=first.place.member_id):
-        home.commit(drivers.group, wanted)
+    with pytest.raises(Conflict, match=first.member.member_id):
+        backend.commit(drivers.group, wanted)
 
 
 # --- beside upstream's own consumer -------------------------------------------------------
@@ -226,14 +226,14 @@ def produced(drivers: Drivers, count: int) -> None:
 def test_upstream_s_consumer_goes_on_where_a_driver_committed(drivers: Drivers) -> None:
     produced(drivers, 6)
     first = drivers.first()
-    first.place.commit(dict.fromkeys(drivers.partitions, 4))
-    first.place.leave()
+    first.member.commit(dict.fromkeys(drivers.partitions, 4))
+    first.member.leave()
     server = drivers.cluster.servers[0]
     came = run_clients("consume", server, drivers.topic, drivers.group, "8")
     assert sorted(fields[2] for fields in came) == sorted(
         f"{p.broker}-{p.number}-{n}" for p in drivers.partitions for n in (4, 5)
     )
-    after = first.home.offsets(drivers.group, drivers.partitions)
+    after = first.backend.offsets(drivers.group, drivers.partitions)
     assert after == dict.fromkeys(drivers.partitions, 6)
 
 
@@ -245,16 +245,16 @@ def test_upstream_s_live_consumer_is_respected_and_named(drivers: Drivers, tmp_p
     consumer = Process("consumer", command, log=tmp_path / "consumer.log")
     try:
         consumer.wait_for_line(r"^@\t", 30)
-        _, home = drivers.home()
+        _, backend = drivers.backend()
         with pytest.raises(Conflict, match=r"client .*@\d+.*\(host 127\.0\.0\.1, JAVA\)") as caught:
-            home.join(drivers.joining())
+            backend.join(drivers.joining())
         with pytest.raises(Conflict, match="were not written"):
-            home.commit(drivers.group, {drivers.partitions[0]: 1})
-        view = home.view(drivers.group)
+            backend.commit(drivers.group, {drivers.partitions[0]: 1})
+        view = backend.view(drivers.group)
         (holder,) = view.members
         assert (holder.is_ours, holder.partitions) == (False, set(drivers.partitions))
         assert caught.value.facts["members"][0]["client"] == holder.client_id
-        assert set(home.offsets(drivers.group, drivers.partitions).values()) <= {None, 0}
+        assert set(backend.offsets(drivers.group, drivers.partitions).values()) <= {None, 0}
     finally:
         consumer.kill()
 
@@ -268,19 +268,19 @@ def test_a_membership_is_lost_and_regained_when_a_master_begins_again(topic: str
         cluster.create_topic(topic, 2)
         partitions = (Partition(topic, 0, "broker-a"), Partition(topic, 1, "broker-a"))
         edge = BrokerGroupIO(settings_of(cluster))
-        home = open_backend(edge)
-        place = home.join(JoinRequest("g", "nightly", partitions))
-        place.commit(dict.fromkeys(partitions, 3))
+        backend = open_backend(edge)
+        member = backend.join(JoinRequest("g", "nightly", partitions))
+        member.commit(dict.fromkeys(partitions, 3))
         with RocketmqClient(cluster.address("broker-a-slave")) as client:
             seen = g.read_connections(client.ask(g.connections("g")))
-        assert [each.client_id for each in seen.clients] == [place.member_id]
+        assert [each.client_id for each in seen.clients] == [member.member_id]
         time.sleep(1)  # offsets reach the disk a little later
         cluster.stop("broker-a")
         cluster.restart("broker-a")
-        assert place.beat() is HeartbeatStatus.LOST
-        place.rejoin()
-        assert place.owned == set(partitions)
-        assert home.offsets("g", partitions) == dict.fromkeys(partitions, 3)
+        assert member.beat() is HeartbeatStatus.LOST
+        member.rejoin()
+        assert member.owned == set(partitions)
+        assert backend.offsets("g", partitions) == dict.fromkeys(partitions, 3)
         edge.close()
 
 
@@ -290,10 +290,10 @@ def test_brokers_that_make_no_groups_take_neither_members_nor_offsets(topic: str
         cluster.create_topic(topic, 1)
         partition = Partition(topic, 0, "broker-a")
         edge = BrokerGroupIO(settings_of(cluster))
-        home = open_backend(edge)
+        backend = open_backend(edge)
         with pytest.raises(JobFileError, match="do not take members of group g"):
-            home.join(JoinRequest("g", "nightly", (partition,)))
+            backend.join(JoinRequest("g", "nightly", (partition,)))
         with pytest.raises(JobFileError, match="create the group g"):
-            home.commit("g", {partition: 3})
-        assert home.offsets("g", (partition,)) == {partition: None}
+            backend.commit("g", {partition: 3})
+        assert backend.offsets("g", (partition,)) == {partition: None}
         edge.close()

@@ -1,4 +1,4 @@
-"""InMemoryGroups in a real ZooKeeper: claims, takeovers, fences, and a server that goes away.
+"""Groups in a real ZooKeeper: claims, takeovers, fences, and a server that goes away.
 
 Each test has a chroot of its own, which is also how chroots are seen to be respected.
 """
@@ -51,19 +51,19 @@ def chroot(server: ZooKeeperServer, topic: str) -> str:
 
 
 @pytest.fixture
-def home(server: ZooKeeperServer, chroot: str) -> Iterator[ZooKeeperGroups]:
+def backend(server: ZooKeeperServer, chroot: str) -> Iterator[ZooKeeperGroups]:
     opened = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=5_000)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def join(home: ZooKeeperGroups) -> Iterator[Callable[..., ZooKeeperMember]]:
+def join(backend: ZooKeeperGroups) -> Iterator[Callable[..., ZooKeeperMember]]:
     """Joins as a driver of the job; whoever joined leaves when the test ends."""
     joined: list[ZooKeeperMember] = []
 
     def one(job: str = JOB, partitions: Sequence[Partition] = JAFKA) -> ZooKeeperMember:
-        joined.append(home.join(_joining(job, partitions)))
+        joined.append(backend.join(_joining(job, partitions)))
         return joined[-1]
 
     yield one
@@ -108,16 +108,16 @@ def _end_session(server: ZooKeeperServer, membership: ZooKeeperMember) -> None:
 # --- shares -----------------------------------------------------------------------------
 
 
-def test_one_member_has_all(home: ZooKeeperGroups, join: Callable[..., ZooKeeperMember]) -> None:
+def test_one_member_has_all(backend: ZooKeeperGroups, join: Callable[..., ZooKeeperMember]) -> None:
     membership = join()
     assert membership.owned == ALL
     assert membership.beat() is HeartbeatStatus.HOLDS
     assert membership.generation == 1
-    assert {p: h.member_id for p, h in home.view("g").owners.items()} == dict.fromkeys(
+    assert {p: h.member_id for p, h in backend.view("g").owners.items()} == dict.fromkeys(
         ALL, membership.member_id
     )
-    assert home.view("g").state == "stable"
-    assert all(h.is_ours for h in home.view("g").members)
+    assert backend.view("g").state == "stable"
+    assert all(h.is_ours for h in backend.view("g").members)
 
 
 def test_members_share_and_take_over(join: Callable[..., ZooKeeperMember]) -> None:
@@ -184,17 +184,17 @@ def test_nodes_are_those_of_upstream(
     assert left[f"{group}/offsets/orders/2"].content == "7"
 
 
-def test_only_range_is_known_here(home: ZooKeeperGroups) -> None:
+def test_only_range_is_known_here(backend: ZooKeeperGroups) -> None:
     with pytest.raises(JobFileError, match="sticky"):
-        home.join(JoinRequest("g", JOB, JAFKA, assignment="sticky"))
+        backend.join(JoinRequest("g", JOB, JAFKA, assignment="sticky"))
 
 
 def test_whoever_joined_through_a_group_backend_has_left_when_it_is_closed(
     server: ZooKeeperServer, chroot: str
 ) -> None:
-    home = ZooKeeperGroups(server.address + chroot, JOB)
-    membership = home.join(_joining(JOB, JAFKA))
-    home.close()
+    backend = ZooKeeperGroups(server.address + chroot, JOB)
+    membership = backend.join(_joining(JOB, JAFKA))
+    backend.close()
     assert membership.beat() is HeartbeatStatus.LOST
     assert not any(node.is_ephemeral for node in server.dump(chroot).values())
 
@@ -205,7 +205,7 @@ def test_whoever_joined_through_a_group_backend_has_left_when_it_is_closed(
 def test_a_stranger_is_named_and_nothing_is_changed(
     server: ZooKeeperServer,
     chroot: str,
-    home: ZooKeeperGroups,
+    backend: ZooKeeperGroups,
     join: Callable[..., ZooKeeperMember],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -219,7 +219,7 @@ def test_a_stranger_is_named_and_nothing_is_changed(
     monkeypatch.undo()
     assert server.dump(chroot) == before
     with pytest.raises(Conflict, match=UPSTREAM):
-        home.commit("g", {JAFKA[0]: 1})
+        backend.commit("g", {JAFKA[0]: 1})
     assert server.dump(chroot).keys() - before.keys() <= {
         f"{chroot}/consumers/g/offsets",
         f"{chroot}/consumers/g/offsets/orders",
@@ -254,12 +254,12 @@ def test_a_stranger_who_comes_later_is_given_way(
 
 
 def test_an_owner_who_does_not_let_go_is_named(
-    server: ZooKeeperServer, chroot: str, home: ZooKeeperGroups
+    server: ZooKeeperServer, chroot: str, backend: ZooKeeperGroups
 ) -> None:
     server.put(f"{chroot}/consumers/g/owners/orders/2-1", f"{UPSTREAM}-0")
-    assert home.view("g").state == "rebalancing"
+    assert backend.view("g").state == "rebalancing"
     with pytest.raises(Conflict, match=f"{UPSTREAM} still owns it") as caught:
-        home.join(_joining(JOB, JAFKA, rebalance_ms=400))
+        backend.join(_joining(JOB, JAFKA, rebalance_ms=400))
     assert caught.value.facts["partition"] == "orders/2-1"
     assert not any(node.is_ephemeral for node in server.dump(chroot).values())
 
@@ -268,7 +268,7 @@ def test_an_owner_who_does_not_let_go_is_named(
 
 
 def test_a_member_whose_session_has_ended_commits_nothing(
-    server: ZooKeeperServer, home: ZooKeeperGroups, join: Callable[..., ZooKeeperMember]
+    server: ZooKeeperServer, backend: ZooKeeperGroups, join: Callable[..., ZooKeeperMember]
 ) -> None:
     member = join()
     member.commit({JAFKA[0]: 5})
@@ -279,12 +279,12 @@ def test_a_member_whose_session_has_ended_commits_nothing(
     _wait_for(HeartbeatStatus.LOST, member)
     with pytest.raises(Fenced):
         member.commit({JAFKA[0]: 6})
-    assert home.offsets("g", JAFKA[:1]) == {JAFKA[0]: 5}
+    assert backend.offsets("g", JAFKA[:1]) == {JAFKA[0]: 5}
     member.rejoin()
     assert member.member_id != name
     assert member.owned == ALL
     member.commit({JAFKA[0]: 6})
-    assert home.offsets("g", JAFKA[:1]) == {JAFKA[0]: 6}
+    assert backend.offsets("g", JAFKA[:1]) == {JAFKA[0]: 6}
 
 
 def _meanwhile(
@@ -304,7 +304,7 @@ def _meanwhile(
 
 def test_the_transaction_itself_is_fenced_by_the_session(
     server: ZooKeeperServer,
-    home: ZooKeeperGroups,
+    backend: ZooKeeperGroups,
     join: Callable[..., ZooKeeperMember],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -318,13 +318,13 @@ def test_the_transaction_itself_is_fenced_by_the_session(
     _meanwhile(member, taken_over, monkeypatch)
     with pytest.raises(Fenced, match="ids"):
         member.commit({JAFKA[0]: 5})
-    assert home.offsets("g", JAFKA[:1]) == {JAFKA[0]: None}
+    assert backend.offsets("g", JAFKA[:1]) == {JAFKA[0]: None}
 
 
 def test_the_transaction_itself_is_fenced_by_a_new_owners_node(
     server: ZooKeeperServer,
     chroot: str,
-    home: ZooKeeperGroups,
+    backend: ZooKeeperGroups,
     join: Callable[..., ZooKeeperMember],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -345,7 +345,7 @@ def test_the_transaction_itself_is_fenced_by_a_new_owners_node(
     assert member.beat() is HeartbeatStatus.LOST
     with pytest.raises(Fenced, match=f"now owned by {UPSTREAM}"):
         member.commit(dict.fromkeys(JAFKA, 5))
-    assert home.offsets("g", JAFKA) == dict.fromkeys(JAFKA)
+    assert backend.offsets("g", JAFKA) == dict.fromkeys(JAFKA)
 
 
 def test_what_is_not_owned_is_not_committed(join: Callable[..., ZooKeeperMember]) -> None:
@@ -370,7 +370,7 @@ def _holder(server: ZooKeeperServer, chroot: str, folder: Path) -> Process:
 def test_a_driver_paused_beyond_its_session_is_fenced(
     server: ZooKeeperServer,
     chroot: str,
-    home: ZooKeeperGroups,
+    backend: ZooKeeperGroups,
     join: Callable[..., ZooKeeperMember],
     tmp_path: Path,
 ) -> None:
@@ -382,7 +382,7 @@ def test_a_driver_paused_beyond_its_session_is_fenced(
         member.commit(dict.fromkeys(JAFKA, 1_000_000))
         holder.resume()
         assert holder.wait_for_end() == FENCED, holder.log_tail()
-        assert home.offsets("g", JAFKA) == dict.fromkeys(JAFKA, 1_000_000)
+        assert backend.offsets("g", JAFKA) == dict.fromkeys(JAFKA, 1_000_000)
         assert member.beat() is HeartbeatStatus.HOLDS
 
 
@@ -407,46 +407,46 @@ def test_what_a_killed_driver_held_is_taken_over(
 
 
 def test_offsets_of_a_group_without_members_are_written_and_read_back(
-    server: ZooKeeperServer, chroot: str, home: ZooKeeperGroups
+    server: ZooKeeperServer, chroot: str, backend: ZooKeeperGroups
 ) -> None:
-    assert home.view("g").state == "absent"
-    assert home.offsets("g", JAFKA) == dict.fromkeys(JAFKA)
-    home.commit("g", {JAFKA[0]: 5040, JAFKA[3]: 0})
-    home.commit("g", {JAFKA[0]: 5041})
-    assert home.offsets("g", JAFKA) == {
+    assert backend.view("g").state == "absent"
+    assert backend.offsets("g", JAFKA) == dict.fromkeys(JAFKA)
+    backend.commit("g", {JAFKA[0]: 5040, JAFKA[3]: 0})
+    backend.commit("g", {JAFKA[0]: 5041})
+    assert backend.offsets("g", JAFKA) == {
         JAFKA[0]: 5041,
         JAFKA[1]: None,
         JAFKA[2]: None,
         JAFKA[3]: 0,
     }
     assert server.dump(chroot)[f"{chroot}/consumers/g/offsets/orders/1-0"].content == "5041"
-    assert home.view("g").state == "empty"
+    assert backend.view("g").state == "empty"
 
 
-def test_many_offsets_take_several_transactions(home: ZooKeeperGroups) -> None:
+def test_many_offsets_take_several_transactions(backend: ZooKeeperGroups) -> None:
     many = {Partition("orders", n): n for n in range(1100)}
-    home.commit("g", many)
-    assert home.offsets("g", sorted(many)) == many
+    backend.commit("g", many)
+    assert backend.offsets("g", sorted(many)) == many
 
 
 def test_an_offset_that_is_none_is_named(
-    server: ZooKeeperServer, chroot: str, home: ZooKeeperGroups
+    server: ZooKeeperServer, chroot: str, backend: ZooKeeperGroups
 ) -> None:
     server.put(f"{chroot}/consumers/g/offsets/orders/1-0", "many")
     with pytest.raises(RemoteProtocolError, match="/consumers/g/offsets/orders/1-0"):
-        home.offsets("g", JAFKA)
+        backend.offsets("g", JAFKA)
 
 
 def test_offsets_are_not_written_under_a_member(
-    home: ZooKeeperGroups, join: Callable[..., ZooKeeperMember]
+    backend: ZooKeeperGroups, join: Callable[..., ZooKeeperMember]
 ) -> None:
     member = join()
     with pytest.raises(Conflict, match=member.member_id):
-        home.commit("g", {JAFKA[0]: 1})
-    assert home.offsets("g", JAFKA[:1]) == {JAFKA[0]: None}
+        backend.commit("g", {JAFKA[0]: 1})
+    assert backend.offsets("g", JAFKA[:1]) == {JAFKA[0]: None}
     member.leave()
-    home.commit("g", {JAFKA[0]: 1})
-    assert home.offsets("g", JAFKA[:1]) == {JAFKA[0]: 1}
+    backend.commit("g", {JAFKA[0]: 1})
+    assert backend.offsets("g", JAFKA[:1]) == {JAFKA[0]: 1}
 
 
 # --- a server that goes away ------------------------------------------------------------
@@ -457,12 +457,12 @@ def test_a_restart_of_the_server_is_survived(
     chroot: str,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    home = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=700)
-    member = home.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))
-    home.commit("other", {JAFKA[0]: 1})
+    backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=700)
+    member = backend.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))
+    backend.commit("other", {JAFKA[0]: 1})
     server.kill()
     try:
-        for ask in (member.beat, lambda: member.commit({JAFKA[0]: 2}), lambda: home.view("g")):
+        for ask in (member.beat, lambda: member.commit({JAFKA[0]: 2}), lambda: backend.view("g")):
             with pytest.raises(Unreachable):
                 ask()
         with pytest.raises(Unreachable, match="refused"):
@@ -477,15 +477,15 @@ def test_a_restart_of_the_server_is_survived(
         except Unreachable:
             continue
     member.commit({JAFKA[0]: 2})
-    assert home.offsets("g", JAFKA[:1]) == {JAFKA[0]: 2}
+    assert backend.offsets("g", JAFKA[:1]) == {JAFKA[0]: 2}
     member.leave()
-    home.close()
+    backend.close()
     assert capfd.readouterr().err == ""
 
 
 def test_a_silent_server_is_unreachable_in_time(server: ZooKeeperServer, chroot: str) -> None:
-    home = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=500)
-    member = home.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))
+    backend = ZooKeeperGroups(server.address + chroot, JOB, connect_ms=500)
+    member = backend.join(JoinRequest("g", JOB, JAFKA, session_ms=20_000))
     server.pause()
     try:
         began = time.monotonic()
@@ -494,7 +494,7 @@ def test_a_silent_server_is_unreachable_in_time(server: ZooKeeperServer, chroot:
         with pytest.raises(Unreachable, match="no answer within"):
             ZooKeeperGroups(server.address + chroot, connect_ms=500).view("g")
         member.leave()
-        home.close()
+        backend.close()
         assert time.monotonic() - began < 10
     finally:
         server.resume()
@@ -506,9 +506,9 @@ def test_another_server_is_asked_in_time_where_one_is_deaf(
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         servers = f"127.0.0.1:{deaf.getsockname()[1]},{server.address}"
         for _ in range(4):  # kazoo takes them in any order
-            home = ZooKeeperGroups(servers + chroot, connect_ms=2_000)
-            assert home.view("g").state == "absent"
-            home.close()
+            backend = ZooKeeperGroups(servers + chroot, connect_ms=2_000)
+            assert backend.view("g").state == "absent"
+            backend.close()
 
 
 def test_a_path_that_is_not_there_is_the_job_files_fault(server: ZooKeeperServer) -> None:

@@ -64,17 +64,17 @@ def test_an_old_consumer_and_a_driver_respect_each_other(
     assert partitions == tuple(Partition(topic, n) for n in range(3))
     ends = {p: 10 + p.number for p in partitions}
 
-    home = ZooKeeperGroups(old_kafka.zookeeper, "hourly")
+    backend = ZooKeeperGroups(old_kafka.zookeeper, "hourly")
     joining = JoinRequest(topic, "hourly", partitions)
     with _old_consumer(old_kafka, topic, tmp_path) as consumer:
-        _wait_until(lambda: home.view(topic).owners.keys() == set(partitions))
-        _wait_until(lambda: home.offsets(topic, partitions) == ends)
-        (member,) = home.view(topic).members
+        _wait_until(lambda: backend.view(topic).owners.keys() == set(partitions))
+        _wait_until(lambda: backend.offsets(topic, partitions) == ends)
+        (member,) = backend.view(topic).members
         with pytest.raises(Conflict, match=member.member_id):
-            home.join(joining)
+            backend.join(joining)
         consumer.stop()
-    membership = home.join(joining)
+    membership = backend.join(joining)
     membership.commit(dict.fromkeys(partitions, 5))
-    assert home.offsets(topic, partitions) == dict.fromkeys(partitions, 5)
+    assert backend.offsets(topic, partitions) == dict.fromkeys(partitions, 5)
     membership.leave()
-    home.close()
+    backend.close()

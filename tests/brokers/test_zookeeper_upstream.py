@@ -42,7 +42,7 @@ def zookeeper(jafka: JafkaCluster) -> str:
 
 
 @pytest.fixture
-def home(zookeeper: str) -> Iterator[ZooKeeperGroups]:
+def backend(zookeeper: str) -> Iterator[ZooKeeperGroups]:
     opened = ZooKeeperGroups(zookeeper, JOB)
     yield opened
     opened.close()
@@ -95,55 +95,55 @@ def test_a_forgotten_path_is_found(jafka: JafkaCluster, server: ZooKeeperServer)
 
 
 def test_where_upstreams_consumer_stopped_is_read(
-    jafka: JafkaCluster, zookeeper: str, home: ZooKeeperGroups, topic: str
+    jafka: JafkaCluster, zookeeper: str, backend: ZooKeeperGroups, topic: str
 ) -> None:
     """And the other way round: it begins and goes on where it is told to."""
     lines = [f"line-{n}".encode() for n in range(20)]
     ends = {b: produce(jafka.address(b), topic, lines, partition=1) for b in jafka.ids}
     partitions = _registry(zookeeper, topic, 2).partitions(topic)
-    home.commit(topic, dict.fromkeys(partitions, 0))
+    backend.commit(topic, dict.fromkeys(partitions, 0))
     assert len(console_consume(zookeeper, topic, topic, idle_ms=1500)) == 40
-    read = home.offsets(topic, partitions)
+    read = backend.offsets(topic, partitions)
     assert {int(p.broker): o for p, o in read.items() if p.number == 1} == ends
     behind = next(p for p in partitions if (p.broker, p.number) == ("1", 1))
     last = ends[1] - 4 - 6 - len(lines[-1])
-    home.commit(topic, {behind: last})
+    backend.commit(topic, {behind: last})
     assert console_consume(zookeeper, topic, topic, idle_ms=1500) == ["line-19"]
 
 
 def test_upstreams_consumer_in_the_group_is_named_and_left_alone(
-    jafka: JafkaCluster, zookeeper: str, home: ZooKeeperGroups, topic: str
+    jafka: JafkaCluster, zookeeper: str, backend: ZooKeeperGroups, topic: str
 ) -> None:
     for broker in jafka.ids:
         produce(jafka.address(broker), topic, [b"x"])
     partitions = _registry(zookeeper, topic, 2).partitions(topic)
     with ConsoleConsumer(zookeeper, topic, topic) as consumer:
         deadline = time.monotonic() + PATIENCE_S
-        while home.view(topic).owners.keys() != set(partitions):
-            assert time.monotonic() < deadline, home.view(topic)
+        while backend.view(topic).owners.keys() != set(partitions):
+            assert time.monotonic() < deadline, backend.view(topic)
             time.sleep(0.05)
-        (member,) = home.view(topic).members
+        (member,) = backend.view(topic).members
         assert not member.is_ours
         with pytest.raises(Conflict, match=member.member_id) as caught:
-            home.join(JoinRequest(topic, JOB, partitions))
+            backend.join(JoinRequest(topic, JOB, partitions))
         assert len(caught.value.facts["partitions"][member.member_id]) == 4
         with pytest.raises(Conflict, match=member.member_id):
-            home.commit(topic, dict.fromkeys(partitions, 0))
-        assert home.view(topic).members == (member,)
+            backend.commit(topic, dict.fromkeys(partitions, 0))
+        assert backend.view(topic).members == (member,)
         consumer.stop()
-    membership = home.join(JoinRequest(topic, JOB, partitions))
+    membership = backend.join(JoinRequest(topic, JOB, partitions))
     assert membership.owned == set(partitions)
     membership.leave()
 
 
 def test_upstreams_consumer_takes_what_a_driver_gives_up(
-    jafka: JafkaCluster, zookeeper: str, home: ZooKeeperGroups, topic: str
+    jafka: JafkaCluster, zookeeper: str, backend: ZooKeeperGroups, topic: str
 ) -> None:
     """It reads our registration and waits for our partitions, until we have given way."""
     for broker in jafka.ids:
         produce(jafka.address(broker), topic, [b"x"])
     partitions = _registry(zookeeper, topic, 2).partitions(topic)
-    membership = home.join(JoinRequest(topic, JOB, partitions))
+    membership = backend.join(JoinRequest(topic, JOB, partitions))
     membership.commit(dict.fromkeys(partitions, 0))
     outcome: list[str] = []
 
@@ -163,6 +163,6 @@ def test_upstreams_consumer_takes_what_a_driver_gives_up(
         assert outcome == [f"job {JOB} cannot claim its partitions: group {topic} is in use"]
         deadline = time.monotonic() + PATIENCE_S
         while len(consumer.lines) < 2:
-            assert time.monotonic() < deadline, home.view(topic)
+            assert time.monotonic() < deadline, backend.view(topic)
             time.sleep(0.05)
-        assert home.view(topic).owners.keys() == set(partitions)
+        assert backend.view(topic).owners.keys() == set(partitions)

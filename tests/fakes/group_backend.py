@@ -123,11 +123,11 @@ class InMemoryGroupBackend:
 
     @property
     def name(self) -> str:
-        return "a home in memory"
+        return "a group backend in memory"
 
     def reached(self) -> None:
         if self.is_cut or self.groups.is_down:
-            raise Unreachable("the home in memory is not to be reached")
+            raise Unreachable("the group backend in memory cannot be reached")
 
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int | None]:
         self.reached()
@@ -188,10 +188,10 @@ class InMemoryGroupBackend:
 class FakeMembership:
     """One place. Its name begins with its client's, so that tests know who is first."""
 
-    def __init__(self, home: InMemoryGroupBackend, joining: JoinRequest) -> None:
-        self.home = home
+    def __init__(self, backend: InMemoryGroupBackend, joining: JoinRequest) -> None:
+        self.backend = backend
         self.joining = joining
-        self.member_id = f"{home.client}-{home.groups.number()}"
+        self.member_id = f"{backend.client}-{backend.groups.number()}"
         self.generation = 0
         self.owned: frozenset[Partition] = frozenset()
         self.beat_ms = max(20, joining.session_ms // 10)
@@ -199,13 +199,13 @@ class FakeMembership:
 
     @property
     def _group(self) -> _Group:
-        return self.home.groups.group(self.joining.group)
+        return self.backend.groups.group(self.joining.group)
 
     def beat(self) -> HeartbeatStatus:
-        self.home.reached()
-        with self.home.groups.changed:
+        self.backend.reached()
+        with self.backend.groups.changed:
             group = self._group
-            self.home.groups.reap(group)
+            self.backend.groups.reap(group)
             member = group.members.get(self.member_id)
             if member is None or member.generation != self.generation:
                 return HeartbeatStatus.LOST
@@ -213,13 +213,13 @@ class FakeMembership:
             return HeartbeatStatus.REBALANCING if group.is_rebalancing else HeartbeatStatus.HOLDS
 
     def rejoin(self) -> None:
-        self.home.reached()
-        groups, group = self.home.groups, self._group
+        self.backend.reached()
+        groups, group = self.backend.groups, self._group
         with groups.changed:
             groups.reap(group)
             if group.members.get(self.member_id) is None:
                 if self.generation:
-                    self.member_id = f"{self.home.client}-{groups.number()}"
+                    self.member_id = f"{self.backend.client}-{groups.number()}"
                 group.members[self.member_id] = _Member(self.joining, time.monotonic())
             group.members[self.member_id].heard = time.monotonic()
             if not group.is_rebalancing:
@@ -234,10 +234,10 @@ class FakeMembership:
             self.generation, self.owned = member.generation, member.owned
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        self.home.reached()
-        with self.home.groups.changed:
+        self.backend.reached()
+        with self.backend.groups.changed:
             group = self._group
-            self.home.groups.reap(group)
+            self.backend.groups.reap(group)
             member = group.members.get(self.member_id)
             if member is None or member.generation != self.generation:
                 raise Fenced(f"{self.member_id} of generation {self.generation} is fenced")
@@ -245,7 +245,7 @@ class FakeMembership:
             self.commits.append(dict(offsets))
 
     def leave(self) -> None:
-        self.home.reached()
-        with self.home.groups.changed:
-            self.home.groups.remove(self._group, self.member_id)
-            self.home.groups.log.append(f"{self.member_id} left")
+        self.backend.reached()
+        with self.backend.groups.changed:
+            self.backend.groups.remove(self._group, self.member_id)
+            self.backend.groups.log.append(f"{self.member_id} left")

@@ -1,7 +1,7 @@
 """Drivers of one job in one process, for tests of a group: each a thread with a run of its own.
 
-A driver can be held at a moment, and it can be killed there as SIGKILL would: its home hears
-nothing of it any more, and nothing that it would do on its way out is done.
+A driver can be held at a moment, or killed there as by SIGKILL: its group backend hears nothing
+more from it, and no cleanup of its own runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Driver(NoProgress):
         self, name: str, job: Job, spark: Any, at: Mapping[str, Callable[[], None]] | None = None
     ) -> None:
         self.name = name
-        self.home: InMemoryGroupBackend | None = None
+        self.backend: InMemoryGroupBackend | None = None
         self.result: RunResult | None = None
         self.error: BaseException | None = None
         self.told: list[str] = []
@@ -73,8 +73,8 @@ class Driver(NoProgress):
 
     def dies_at(self, moment: str) -> None:
         def die() -> None:
-            assert self.home is not None
-            self.home.is_cut = True
+            assert self.backend is not None
+            self.backend.is_cut = True
             raise Killed
 
         self._at[moment] = die
@@ -126,8 +126,8 @@ class Driver(NoProgress):
             action()
 
 
-class Homes:
-    """Stands in for ``open_backend``: each driver has a home of its own, named after it."""
+class GroupBackends:
+    """Stands in for ``open_backend``: each driver has its own group backend, named after it."""
 
     def __init__(self) -> None:
         self.groups = InMemoryGroups()
@@ -139,7 +139,7 @@ class Homes:
 
     def open(self, job: Job, settings: ClusterSettings) -> InMemoryGroupBackend:
         name = threading.current_thread().name
-        home = InMemoryGroupBackend(self.groups, name)
+        backend = InMemoryGroupBackend(self.groups, name)
         if name in self.drivers:
-            self.drivers[name].home = home
-        return home
+            self.drivers[name].backend = backend
+        return backend

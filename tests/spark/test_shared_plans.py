@@ -30,7 +30,7 @@ from tests.spark.group_drivers import (
     WAITING,
     WRITTEN,
     Driver,
-    Homes,
+    GroupBackends,
 )
 from tests.spark.landings import between, expected, job_of, offsets_of, table_of
 
@@ -42,8 +42,8 @@ EACH = {f"p{n}": range(COUNT) for n in range(4)}
 
 
 @pytest.fixture
-def homes(monkeypatch: pytest.MonkeyPatch) -> Homes:
-    found = Homes()
+def backends(monkeypatch: pytest.MonkeyPatch) -> GroupBackends:
+    found = GroupBackends()
     monkeypatch.setattr(lease, "open_backend", found.open)
     return found
 
@@ -63,9 +63,9 @@ def shared_job(
     return job_of(kafka.bootstrap, table, topic, group=GROUP, slices=slices, **sections)
 
 
-def pair_of(homes: Homes, job: Job, spark: Any) -> tuple[Driver, Driver, Any, Any]:
+def pair_of(backends: GroupBackends, job: Job, spark: Any) -> tuple[Driver, Driver, Any, Any]:
     """Two drivers that have the same plan before them, and what lets each go on."""
-    one, other = homes.driver("a", job, spark), homes.driver("b", job, spark)
+    one, other = backends.driver("a", job, spark), backends.driver("b", job, spark)
     go_one, go_other = one.holds_at(PLANNED), other.holds_at(PLANNED)
     one.start().wait_at(PLANNED)
     other.start().wait_at(PLANNED)
@@ -80,21 +80,21 @@ def parts(spark: Any, job: Job) -> list[dict[str, Any]]:
     return [{"member": p.member, "slices": {r.partition for r in p.receipts}} for p in found]
 
 
-def judge(spark: Any, job: Job, homes: Homes) -> None:
+def judge(spark: Any, job: Job, backends: GroupBackends) -> None:
     """Each record is there once, the ledger proves it, and the group is at the checkpoint."""
     assert offsets_of(table_of(spark, job.sink.table)) == expected(**EACH)
     assert table_queries.verify(job, spark, NoProgress()).is_well
     checkpoint = {Partition(job.source.topics[0], n): COUNT for n in range(4)}
-    assert homes.groups.group("g").offsets == checkpoint
+    assert backends.groups.group("g").offsets == checkpoint
 
 
 # --- sharing -------------------------------------------------------------------------------
 
 
 def test_two_drivers_share_a_plan_and_both_have_landed_it(
-    homes: Homes, job: Job, spark: Any
+    backends: GroupBackends, job: Job, spark: Any
 ) -> None:
-    one, other, go_one, go_other = pair_of(homes, job, spark)
+    one, other, go_one, go_other = pair_of(backends, job, spark)
     go_one()
     one.wait_at(WAITING)
     go_other()
@@ -109,8 +109,8 @@ def test_two_drivers_share_a_plan_and_both_have_landed_it(
     assert part["slices"] == {Partition(topic, 0), Partition(topic, 1)}
     waits = [text for text in one.told if text.startswith(WAITING)]
     assert f"of {topic}/2, owned by b-" in waits[0]
-    judge(spark, job, homes)
-    assert not homes.groups.group("g").members
+    judge(spark, job, backends)
+    assert not backends.groups.group("g").members
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_two_drivers_share_a_plan_and_both_have_landed_it(
     ],
 )
 def test_what_a_driver_that_died_has_left_is_landed_once_by_the_other(
-    moment: str, homes: Homes, job: Job, spark: Any
+    moment: str, backends: GroupBackends, job: Job, spark: Any
 ) -> None:
-    one, other, go_one, go_other = pair_of(homes, job, spark)
+    one, other, go_one, go_other = pair_of(backends, job, spark)
     if moment == PLANNED:
         one.dies_at(READING)
     else:
@@ -142,14 +142,14 @@ def test_what_a_driver_that_died_has_left_is_landed_once_by_the_other(
     result = other.landed()
     assert result.state == "landed"
     assert result.counts.landed == 4 * COUNT
-    judge(spark, job, homes)
+    judge(spark, job, backends)
 
 
 @pytest.mark.slow
 def test_what_was_handed_in_is_used_by_the_next_run_when_all_have_died(
-    homes: Homes, job: Job, spark: Any
+    backends: GroupBackends, job: Job, spark: Any
 ) -> None:
-    one, other, go_one, go_other = pair_of(homes, job, spark)
+    one, other, go_one, go_other = pair_of(backends, job, spark)
     one.dies_at(WAITING)
     other.dies_at(READING)
     go_one()
@@ -165,20 +165,20 @@ def test_what_was_handed_in_is_used_by_the_next_run_when_all_have_died(
     assert outcome is not None
     landed = {entry.file.path for entry in outcome.files}
     assert {entry.file.path for entry in part.files} < landed
-    judge(spark, job, homes)
+    judge(spark, job, backends)
 
 
 @pytest.mark.slow
 def test_a_driver_stops_for_another_and_hands_in_what_it_has_finished(
-    homes: Homes, kafka: KafkaCluster, topic: str, table: str, spark: Any
+    backends: GroupBackends, kafka: KafkaCluster, topic: str, table: str, spark: Any
 ) -> None:
     job = shared_job(kafka, topic, table, 40)
-    one = homes.driver("a", job, spark).start()
+    one = backends.driver("a", job, spark).start()
     one.wait_at(READING)
-    other = homes.driver("b", job, spark).start()
+    other = backends.driver("b", job, spark).start()
     assert one.landed().counts == other.landed().counts
     found = parts(spark, job)
-    assert any(line.count("-") == 2 for line in homes.groups.log if "generation" in line)
+    assert any(line.count("-") == 2 for line in backends.groups.log if "generation" in line)
     assert found[0]["member"].startswith("a-")
     assert 0 < len(found[0]["slices"]) < 40
     everything = {f"p{n}": range(COUNT) for n in range(40)}
@@ -187,17 +187,17 @@ def test_a_driver_stops_for_another_and_hands_in_what_it_has_finished(
 
 @pytest.mark.slow
 def test_a_plan_with_a_transform_is_read_by_one_and_landed_by_all(
-    homes: Homes, kafka: KafkaCluster, topic: str, table: str, spark: Any
+    backends: GroupBackends, kafka: KafkaCluster, topic: str, table: str, spark: Any
 ) -> None:
     sink = {"transform": "tests.spark.test_shared_plans:unchanged"}
     job = shared_job(kafka, topic, table, sink=sink)
-    one, other, go_one, go_other = pair_of(homes, job, spark)
+    one, other, go_one, go_other = pair_of(backends, job, spark)
     go_other()
     other.wait_at(WAITING)
     go_one()
     assert one.landed().counts.landed == other.landed().counts.landed == 4 * COUNT
     assert parts(spark, job) == []
-    judge(spark, job, homes)
+    judge(spark, job, backends)
 
 
 def unchanged(frame: Any) -> Any:
@@ -206,20 +206,20 @@ def unchanged(frame: Any) -> Any:
 
 @pytest.mark.slow
 def test_a_plan_with_a_transform_is_read_on_while_another_driver_joins(
-    homes: Homes, kafka: KafkaCluster, topic: str, table: str, spark: Any
+    backends: GroupBackends, kafka: KafkaCluster, topic: str, table: str, spark: Any
 ) -> None:
     sink = {"transform": "tests.spark.test_shared_plans:slowly"}
     job = shared_job(kafka, topic, table, sink=sink)
-    one = homes.driver("a", job, spark).start()
+    one = backends.driver("a", job, spark).start()
     one.wait_at(PLANNED)
-    other = homes.driver("b", job, spark).start()
+    other = backends.driver("b", job, spark).start()
     other.wait_at(WAITING)
-    assert one.home is not None
-    assert one.home.memberships[0].generation == 2
+    assert one.backend is not None
+    assert one.backend.memberships[0].generation == 2
     assert not any(text.startswith(WRITTEN) for text in one.told)
     assert one.landed().counts == other.landed().counts
     assert [text for text in other.told if text.startswith(WRITTEN)] == []
-    judge(spark, job, homes)
+    judge(spark, job, backends)
 
 
 def slowly(frame: Any) -> Any:
@@ -231,36 +231,36 @@ def slowly(frame: Any) -> Any:
     return frame.mapInArrow(wait, frame.schema)
 
 
-# --- without the home ----------------------------------------------------------------------
+# --- without the group backend ----------------------------------------------------------
 
 
 def test_where_the_group_backend_is_gone_a_driver_reads_what_others_held(
-    homes: Homes, job: Job, spark: Any
+    backends: GroupBackends, job: Job, spark: Any
 ) -> None:
-    one, other, go_one, go_other = pair_of(homes, job, spark)
+    one, other, go_one, go_other = pair_of(backends, job, spark)
     other.dies_at(READING)
     go_other()
     other.ended()
-    homes.groups.is_down = True
+    backends.groups.is_down = True
     go_one()
     result = one.landed()
     assert result.state == "landed"
     assert any("the lease in group g is lost" in text for text in result.warnings)
     assert any("is not mirrored to group g" in text for text in result.warnings)
-    homes.groups.is_down = False
+    backends.groups.is_down = False
     again = run(job, spark, NoProgress())
     assert (again.state, again.warnings) == ("nothing", ())
-    judge(spark, job, homes)
+    judge(spark, job, backends)
 
 
 @pytest.mark.slow
 def test_a_member_that_never_reads_is_not_waited_for_without_end(
-    homes: Homes, job: Job, spark: Any, monkeypatch: pytest.MonkeyPatch
+    backends: GroupBackends, job: Job, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_plan, "STALLED_SECONDS", 2.0)
     topic = job.source.topics[0]
     partitions = tuple(Partition(topic, n) for n in range(4))
-    idle = InMemoryGroupBackend(homes.groups, "z")
+    idle = InMemoryGroupBackend(backends.groups, "z")
     session_ms = GROUP["session_ms"]
     joining = JoinRequest("g", job.job, partitions, session_ms=session_ms, rebalance_ms=20_000)
     keeper = HeartbeatThread(idle.join(joining), session_ms)
@@ -274,13 +274,13 @@ def test_a_member_that_never_reads_is_not_waited_for_without_end(
 
 @pytest.mark.slow
 def test_what_two_drivers_have_both_read_is_handed_in_once(
-    homes: Homes, job: Job, spark: Any
+    backends: GroupBackends, job: Job, spark: Any
 ) -> None:
-    one, other, go_one, go_other = pair_of(homes, job, spark)
+    one, other, go_one, go_other = pair_of(backends, job, spark)
     go_on_reading = other.holds_at(READING)
-    assert other.home is not None
-    other.home.is_cut = True  # it takes its place for gone, and the group does not
-    for name, member in homes.groups.group("g").members.items():
+    assert other.backend is not None
+    other.backend.is_cut = True  # it takes its place for gone, and the group does not
+    for name, member in backends.groups.group("g").members.items():
         if name.startswith("b-"):
             member.joining = replace(member.joining, session_ms=10**9)
     time.sleep(2 * GROUP["session_ms"] / 1000)
@@ -298,34 +298,34 @@ def test_what_two_drivers_have_both_read_is_handed_in_once(
 
 
 def test_a_run_without_its_group_backend_lands_alone_and_says_so(
-    homes: Homes, job: Job, spark: Any
+    backends: GroupBackends, job: Job, spark: Any
 ) -> None:
-    homes.groups.is_down = True
+    backends.groups.is_down = True
     result = run(job, spark, NoProgress())
     assert result.state == "landed"
     assert "the group g is not joined" in result.warnings[0]
-    homes.groups.is_down = False
+    backends.groups.is_down = False
     assert run(job, spark, NoProgress()).state == "nothing"
-    judge(spark, job, homes)
+    judge(spark, job, backends)
 
 
 # --- claim and mirror ----------------------------------------------------------------------
 
 
 def test_a_live_consumer_ends_the_run_before_anything_is_entered(
-    homes: Homes, job: Job, spark: Any
+    backends: GroupBackends, job: Job, spark: Any
 ) -> None:
-    homes.groups.add_consumer("g", [Partition(job.source.topics[0], 0)], "billing-7")
+    backends.groups.add_consumer("g", [Partition(job.source.topics[0], 0)], "billing-7")
     with pytest.raises(Conflict, match="billing-7"):
         run(job, spark, NoProgress())
     assert not Ledger(DeltaKernel(spark), job.sink.table).exists()
 
 
 def test_a_group_that_was_moved_is_put_back_to_the_checkpoint(
-    homes: Homes, job: Job, spark: Any
+    backends: GroupBackends, job: Job, spark: Any
 ) -> None:
     assert run(job, spark, NoProgress()).warnings == ()
-    offsets = homes.groups.group("g").offsets
+    offsets = backends.groups.group("g").offsets
     moved = Partition(job.source.topics[0], 2)
     offsets[moved] = COUNT + 7
     result = run(job, spark, NoProgress())
@@ -336,16 +336,18 @@ def test_a_group_that_was_moved_is_put_back_to_the_checkpoint(
 
 
 def test_a_backfill_neither_joins_nor_moves_the_group(
-    homes: Homes, kafka: KafkaCluster, topic: str, table: str, spark: Any
+    backends: GroupBackends, kafka: KafkaCluster, topic: str, table: str, spark: Any
 ) -> None:
     job = shared_job(kafka, topic, table, range=between(topic, p0=(10, 20)))
-    homes.groups.add_consumer("g", [Partition(topic, 0)], "billing-7")
+    backends.groups.add_consumer("g", [Partition(topic, 0)], "billing-7")
     assert backfill(job, spark, NoProgress()).state == "landed"
-    assert homes.groups.group("g").offsets == {}
+    assert backends.groups.group("g").offsets == {}
 
 
-def test_a_driver_alone_in_its_group_hands_in_no_parts(homes: Homes, job: Job, spark: Any) -> None:
+def test_a_driver_alone_in_its_group_hands_in_no_parts(
+    backends: GroupBackends, job: Job, spark: Any
+) -> None:
     result = run(job, spark, NoProgress())
     assert (result.state, result.warnings) == ("landed", ())
     assert parts(spark, job) == []
-    judge(spark, job, homes)
+    judge(spark, job, backends)

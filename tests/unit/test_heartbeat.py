@@ -34,13 +34,13 @@ class Drivers:
 
     def __init__(self) -> None:
         self.groups = InMemoryGroups()
-        self.homes: dict[str, InMemoryGroupBackend] = {}
+        self.backends: dict[str, InMemoryGroupBackend] = {}
         self.keepers: list[HeartbeatThread] = []
 
     def join(self, name: str) -> HeartbeatThread:
-        home = self.homes[name] = InMemoryGroupBackend(self.groups, name)
+        backend = self.backends[name] = InMemoryGroupBackend(self.groups, name)
         joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
-        keeper = HeartbeatThread(home.join(joining), SESSION_MS)
+        keeper = HeartbeatThread(backend.join(joining), SESSION_MS)
         self.keepers.append(keeper)
         return keeper
 
@@ -79,7 +79,7 @@ def test_a_driver_that_reads_is_told_to_stop_and_waited_for(drivers: Drivers) ->
 
 def test_what_a_silent_driver_held_is_the_others(drivers: Drivers) -> None:
     one, other = drivers.join("a"), drivers.join("b")
-    drivers.homes["b"].is_cut = True
+    drivers.backends["b"].is_cut = True
     until(lambda: one.owned == ALL)
     until(lambda: other.gone)
     assert not other.must_stop  # it goes on by itself
@@ -93,7 +93,7 @@ def test_silence_of_the_group_backend_is_borne_for_a_session_and_no_longer(
     time.sleep(SESSION_MS / 1000 / 2)
     assert one.gone is None
     until(lambda: one.gone)
-    assert "not to be reached" in str(one.gone)
+    assert "cannot be reached" in str(one.gone)
     drivers.groups.is_down = False
     until(lambda: one.gone is None)
     assert one.owned == ALL
@@ -103,12 +103,12 @@ def test_a_member_whose_partitions_others_have_taken_cannot_commit_what_is_their
     drivers: Drivers,
 ) -> None:
     one = drivers.join("a")
-    late = drivers.homes["a"].memberships[0]
+    late = drivers.backends["a"].memberships[0]
     with one.reading():
-        drivers.homes["a"].is_cut = True
+        drivers.backends["a"].is_cut = True
         other = drivers.join("b")  # waits until the session of the first is over
         assert other.owned == ALL
-        drivers.homes["a"].is_cut = False
+        drivers.backends["a"].is_cut = False
         with pytest.raises(Fenced):
             late.commit({PARTITIONS[0]: 1})
     offsets = drivers.groups.group("g").offsets

@@ -40,7 +40,7 @@ def said(owner: str = "") -> bytes:
     return subscription_bytes(["orders"], (), -1, owner)
 
 
-def a_home(*script: tuple[type[Any], Any]) -> tuple[ScriptedEdge, GroupBackend]:
+def a_backend(*script: tuple[type[Any], Any]) -> tuple[ScriptedEdge, GroupBackend]:
     edge = ScriptedEdge(list(script))
     return edge, open_backend(edge)
 
@@ -49,16 +49,16 @@ def a_home(*script: tuple[type[Any], Any]) -> tuple[ScriptedEdge, GroupBackend]:
 
 
 def test_seeds_are_asked_in_turn_until_one_knows() -> None:
-    edge, home = a_home((m.FindCoordinatorRequest, LOST), found(), fetched(3, -1))
-    assert home.offsets("g", ALL) == {ALL[0]: 3, ALL[1]: None}
+    edge, backend = a_backend((m.FindCoordinatorRequest, LOST), found(), fetched(3, -1))
+    assert backend.offsets("g", ALL) == {ALL[0]: 3, ALL[1]: None}
     assert [address for address, _ in edge.asked] == [*SEEDS, Address("home", 9)]
-    assert home.name == "the coordinator of group g at home:9"
+    assert backend.name == "the coordinator of group g at home:9"
 
 
 def test_a_coordinator_is_looked_up_once() -> None:
-    edge, home = a_home(found(), fetched(3), fetched(4))
-    home.offsets("g", ALL[:1])
-    assert home.offsets("g", ALL[:1]) == {ALL[0]: 4}
+    edge, backend = a_backend(found(), fetched(3), fetched(4))
+    backend.offsets("g", ALL[:1])
+    assert backend.offsets("g", ALL[:1]) == {ALL[0]: 4}
     assert len(edge.requests(m.FindCoordinatorRequest)) == 1
 
 
@@ -66,40 +66,40 @@ def test_a_coordinator_is_looked_up_once() -> None:
     "moved", [fetched(whole="NOT_COORDINATOR"), (m.OffsetFetchRequest, LOST)], ids=["says", "dead"]
 )
 def test_a_coordinator_that_moved_is_found_again(moved: tuple[type[Any], Any]) -> None:
-    edge, home = a_home(found("old"), moved, found("new"), fetched(3))
-    assert home.offsets("g", ALL[:1]) == {ALL[0]: 3}
+    edge, backend = a_backend(found("old"), moved, found("new"), fetched(3))
+    assert backend.offsets("g", ALL[:1]) == {ALL[0]: 3}
     assert edge.asked[-1][0] == Address("new", 9)
 
 
 def test_a_coordinator_that_loads_is_asked_again_after_a_pause() -> None:
-    edge, home = a_home(found(), fetched(whole="COORDINATOR_LOAD_IN_PROGRESS"), fetched(3))
-    assert home.offsets("g", ALL[:1]) == {ALL[0]: 3}
+    edge, backend = a_backend(found(), fetched(whole="COORDINATOR_LOAD_IN_PROGRESS"), fetched(3))
+    assert backend.offsets("g", ALL[:1]) == {ALL[0]: 3}
     assert edge.clock_ms > 0
 
 
 def test_a_coordinator_that_is_being_created_is_looked_up_again() -> None:
     not_yet = found(code="COORDINATOR_NOT_AVAILABLE")
-    edge, home = a_home(not_yet, not_yet, found(), fetched(3))
-    assert home.offsets("g", ALL[:1]) == {ALL[0]: 3}
+    edge, backend = a_backend(not_yet, not_yet, found(), fetched(3))
+    assert backend.offsets("g", ALL[:1]) == {ALL[0]: 3}
     assert edge.clock_ms > 0
 
 
 def test_a_coordinator_that_is_never_ready_is_unreachable_in_time() -> None:
-    edge, home = a_home(found(), *[fetched(whole="COORDINATOR_LOAD_IN_PROGRESS")] * 1000)
+    edge, backend = a_backend(found(), *[fetched(whole="COORDINATOR_LOAD_IN_PROGRESS")] * 1000)
     with pytest.raises(Unreachable, match="at home:9 is not ready: COORDINATOR_LOAD_IN_PROGRESS"):
-        home.offsets("g", ALL)
+        backend.offsets("g", ALL)
     assert 30_000 <= edge.clock_ms < 31_000
 
 
 def test_a_missing_right_to_find_a_group_names_what_to_grant() -> None:
-    _, home = a_home(found(code="GROUP_AUTHORIZATION_FAILED"))
+    _, backend = a_backend(found(code="GROUP_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the group g"):
-        home.offsets("g", ALL)
+        backend.offsets("g", ALL)
 
 
 def test_closing_a_backend_closes_its_connections() -> None:
-    edge, home = a_home()
-    home.close()
+    edge, backend = a_backend()
+    backend.close()
     assert edge.is_closed
 
 
@@ -107,32 +107,32 @@ def test_closing_a_backend_closes_its_connections() -> None:
 
 
 def test_offsets_that_a_transaction_holds_are_waited_for() -> None:
-    edge, home = a_home(found(), fetched(-1, code="UNSTABLE_OFFSET_COMMIT"), fetched(3))
-    assert home.offsets("g", ALL[:1]) == {ALL[0]: 3}
+    edge, backend = a_backend(found(), fetched(-1, code="UNSTABLE_OFFSET_COMMIT"), fetched(3))
+    assert backend.offsets("g", ALL[:1]) == {ALL[0]: 3}
     assert all(request.require_stable for request in edge.requests(m.OffsetFetchRequest))
 
 
 def test_a_partition_that_the_answer_leaves_out_has_no_offset() -> None:
-    _, home = a_home(found(), fetched(3))
-    assert home.offsets("g", ALL) == {ALL[0]: 3, ALL[1]: None}
+    _, backend = a_backend(found(), fetched(3))
+    assert backend.offsets("g", ALL) == {ALL[0]: 3, ALL[1]: None}
 
 
 def test_no_partitions_send_no_request() -> None:
-    edge, home = a_home()
-    assert home.offsets("g", ()) == {}
-    home.commit("g", {})
+    edge, backend = a_backend()
+    assert backend.offsets("g", ()) == {}
+    backend.commit("g", {})
     assert edge.asked == []
 
 
 def test_a_missing_right_to_read_offsets_is_an_error() -> None:
-    _, home = a_home(found(), fetched(-1, code="TOPIC_AUTHORIZATION_FAILED"))
+    _, backend = a_backend(found(), fetched(-1, code="TOPIC_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the topics"):
-        home.offsets("g", ALL[:1])
+        backend.offsets("g", ALL[:1])
 
 
 def test_a_commit_without_a_member_has_no_generation() -> None:
-    edge, home = a_home(found(), committed())
-    home.commit("g", {ALL[0]: 7})
+    edge, backend = a_backend(found(), committed())
+    backend.commit("g", {ALL[0]: 7})
     (request,) = edge.requests(m.OffsetCommitRequest)
     assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
 
@@ -142,19 +142,19 @@ def test_a_commit_without_a_member_has_no_generation() -> None:
 )
 def test_a_commit_into_a_group_with_members_names_them(code: str) -> None:
     there = a_member("m-1", said(), HOLDS, "other")
-    _, home = a_home(found(), committed(code), described(there))
+    _, backend = a_backend(found(), committed(code), described(there))
     with pytest.raises(
         Conflict,
         match=r"member m-1 \(client other, host 10.0.0.7\) holds orders/0, orders/1",
     ) as caught:
-        home.commit("g", {ALL[0]: 7})
+        backend.commit("g", {ALL[0]: 7})
     assert caught.value.facts["members"][0]["partitions"] == ["orders/0", "orders/1"]
 
 
 def test_a_commit_without_the_right_is_an_error_of_the_job_file() -> None:
-    _, home = a_home(found(), committed("TOPIC_AUTHORIZATION_FAILED"))
+    _, backend = a_backend(found(), committed("TOPIC_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the topics"):
-        home.commit("g", {ALL[0]: 7})
+        backend.commit("g", {ALL[0]: 7})
 
 
 # --- who is there -------------------------------------------------------------------------
@@ -172,8 +172,8 @@ def test_a_commit_without_the_right_is_an_error_of_the_job_file() -> None:
     ],
 )
 def test_states_of_all_brokers_map_to_one_vocabulary(theirs: str, state: str) -> None:
-    _, home = a_home(found(), described(state=theirs))
-    assert home.view("g").state == state
+    _, backend = a_backend(found(), described(state=theirs))
+    assert backend.view("g").state == state
 
 
 def test_a_view_names_members_and_owners() -> None:
@@ -182,8 +182,8 @@ def test_a_view_names_members_and_owners() -> None:
         a_member("m-2", said(), assignment_bytes(ALL[1:]), "other"),
         a_member("m-3", b"no subscription", b"no assignment", "other"),
     )
-    _, home = a_home(found(), described(*members))
-    view = home.view("g")
+    _, backend = a_backend(found(), described(*members))
+    view = backend.view("g")
     assert {partition: holder.member_id for partition, holder in view.owners.items()} == {
         ALL[0]: "m-1",
         ALL[1]: "m-2",
@@ -194,8 +194,8 @@ def test_a_view_names_members_and_owners() -> None:
 
 def test_members_of_a_group_of_another_protocol_hold_nothing_and_are_not_ours() -> None:
     there = a_member("worker-1", b"", HOLDS, "rangeland")
-    _, home = a_home(found(), described(there, protocol_type="connect"))
-    (holder,) = home.view("g").members
+    _, backend = a_backend(found(), described(there, protocol_type="connect"))
+    (holder,) = backend.view("g").members
     assert (holder.partitions, holder.is_ours) == (frozenset(), False)
 
 
@@ -217,8 +217,8 @@ def test_a_group_of_the_newer_protocol_is_shown() -> None:
 
     absent = described(state="Dead", code="GROUP_ID_NOT_FOUND")
     there = newer(member("m-1", "rangeland", 1), member("m-2", "rangeland", 0))
-    _, home = a_home(found(), absent, there)
-    view = home.view("g")
+    _, backend = a_backend(found(), absent, there)
+    view = backend.view("g")
     assert view.state == "stable"
     assert set(view.owners) == set(ALL)
     assert [holder.is_ours for holder in view.members] == [False, True]
@@ -227,8 +227,8 @@ def test_a_group_of_the_newer_protocol_is_shown() -> None:
 @pytest.mark.parametrize("code", ["GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"])
 def test_a_group_that_does_not_exist_is_absent(code: str) -> None:
     missing = described(state="Dead", code="GROUP_ID_NOT_FOUND")
-    _, home = a_home(found(), missing, newer(code=code))
-    assert home.view("g").state == "absent"
+    _, backend = a_backend(found(), missing, newer(code=code))
+    assert backend.view("g").state == "absent"
 
 
 # --- before a join ------------------------------------------------------------------------
@@ -236,56 +236,58 @@ def test_a_group_that_does_not_exist_is_absent(code: str) -> None:
 
 def test_drivers_of_the_same_job_are_joined() -> None:
     there = a_member("m-1", said(owner_of("nightly")), HOLDS, "any client")
-    _, home = a_home(found(), described(there), joined(), synced(HOLDS))
-    assert home.join(JOINING).owned == set(ALL)
+    _, backend = a_backend(found(), described(there), joined(), synced(HOLDS))
+    assert backend.join(JOINING).owned == set(ALL)
 
 
 @pytest.mark.parametrize("owner", ["", owner_of("hourly"), "someone/nightly"])
 def test_any_other_member_is_a_conflict_that_names_it(owner: str) -> None:
     ours = a_member("m-1", said(owner_of("nightly")))
     stranger = a_member("m-2", said(owner), HOLDS, "other")
-    _, home = a_home(found(), described(ours, stranger))
+    _, backend = a_backend(found(), described(ours, stranger))
     with pytest.raises(Conflict, match="group g is in use: member m-2") as caught:
-        home.join(JOINING)
+        backend.join(JOINING)
     assert (caught.value.exit_code, "m-1" in str(caught.value)) == (73, False)
 
 
 def test_strangers_are_waited_for_while_a_rebalance_hides_who_they_are() -> None:
     hidden = a_member("m-1", client_id="driver two")
     shown = a_member("m-1", said(owner_of("nightly")), HOLDS, "driver two")
-    edge, home = a_home(
+    edge, backend = a_backend(
         found(),
         described(hidden, state="PreparingRebalance"),
         described(shown),
         joined(),
         synced(HOLDS),
     )
-    home.join(JOINING)
+    backend.join(JOINING)
     assert edge.clock_ms > 0
 
 
 def test_drivers_are_known_by_their_client_while_a_rebalance_hides_more() -> None:
     hidden = a_member("m-1", client_id="rangeland")
-    edge, home = a_home(
+    edge, backend = a_backend(
         found(), described(hidden, state="PreparingRebalance"), joined(), synced(HOLDS)
     )
-    home.join(JOINING)
+    backend.join(JOINING)
     assert edge.clock_ms == 0
 
 
 def test_strangers_in_an_endless_rebalance_are_a_conflict() -> None:
     hidden = described(a_member("m-1", client_id="other"), state="PreparingRebalance")
-    _, home = a_home(found(), *[hidden] * 200)
+    _, backend = a_backend(found(), *[hidden] * 200)
     with pytest.raises(Conflict, match=r"client other.* holds nothing"):
-        home.join(JOINING)
+        backend.join(JOINING)
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda home: home.view("g"), lambda home: home.join(JOINING)], ids=["view", "join"]
+    "ask",
+    [lambda backend: backend.view("g"), lambda backend: backend.join(JOINING)],
+    ids=["view", "join"],
 )
 def test_a_group_that_may_not_be_looked_at_is_an_error_of_the_job_file(
     ask: Callable[[GroupBackend], Any],
 ) -> None:
-    _, home = a_home(found(), described(code="GROUP_AUTHORIZATION_FAILED"))
+    _, backend = a_backend(found(), described(code="GROUP_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the group g"):
-        ask(home)
+        ask(backend)

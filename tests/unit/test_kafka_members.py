@@ -46,24 +46,24 @@ def a_join(*script: tuple[type[Any], Any], joining: JoinRequest = JOINING) -> An
     return edge, open_backend(edge).join(joining)
 
 
-def a_place() -> tuple[ScriptedEdge, Membership]:
+def a_member() -> tuple[ScriptedEdge, Membership]:
     """A follower that holds two partitions in generation 1."""
-    edge, place = a_join(joined(), synced(TWO))
-    assert (place.member_id, place.generation, place.owned) == ("me", 1, frozenset(ALL[:2]))
+    edge, member = a_join(joined(), synced(TWO))
+    assert (member.member_id, member.generation, member.owned) == ("me", 1, frozenset(ALL[:2]))
     assert not edge.script
     edge.asked.clear()
-    return edge, place
+    return edge, member
 
 
 # --- joining ------------------------------------------------------------------------------
 
 
 def test_a_member_joins_with_the_id_that_it_is_given() -> None:
-    edge, place = a_join(
+    edge, member = a_join(
         joined("MEMBER_ID_REQUIRED", "given"), joined(member_id="given"), synced(TWO)
     )
     assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["", "given"]
-    assert place.member_id == "given"
+    assert member.member_id == "given"
 
 
 def test_a_join_says_job_and_times_and_may_take_as_long_as_the_rebalance() -> None:
@@ -121,20 +121,20 @@ def test_partitions_that_the_job_leaves_out_go_to_other_consumers_only() -> None
 
 def test_partitions_that_another_leader_gives_beyond_the_job_are_not_owned() -> None:
     beyond = assignment_bytes([ALL[0], Partition("orders", 9), Partition("other", 0)])
-    _, place = a_join(joined(), synced(beyond))
-    assert place.owned == {ALL[0]}
+    _, member = a_join(joined(), synced(beyond))
+    assert member.owned == {ALL[0]}
 
 
 def test_a_member_that_gets_no_bytes_owns_nothing() -> None:
-    _, place = a_join(joined(), synced(b""))
-    assert place.owned == frozenset()
+    _, member = a_join(joined(), synced(b""))
+    assert member.owned == frozenset()
 
 
 @pytest.mark.parametrize("code", ["REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION"])
 def test_a_sync_that_comes_too_late_joins_again_with_the_same_id(code: str) -> None:
-    edge, place = a_join(joined(), synced(code=code), joined(generation=2), synced(TWO))
+    edge, member = a_join(joined(), synced(code=code), joined(generation=2), synced(TWO))
     assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["", "me"]
-    assert place.generation == 2
+    assert member.generation == 2
 
 
 def test_a_sync_of_a_member_that_is_not_known_joins_again() -> None:
@@ -174,8 +174,8 @@ def test_what_would_be_refused_again_is_an_error_of_the_job_file(code: str, reme
 
 
 def test_a_coordinator_that_fails_once_is_asked_again() -> None:
-    _, place = a_join(joined("UNKNOWN_SERVER_ERROR"), joined(), synced(TWO))
-    assert place.owned == frozenset(ALL[:2])
+    _, member = a_join(joined("UNKNOWN_SERVER_ERROR"), joined(), synced(TWO))
+    assert member.owned == frozenset(ALL[:2])
 
 
 def test_a_coordinator_that_keeps_failing_is_unreachable() -> None:
@@ -187,75 +187,75 @@ def test_a_coordinator_that_keeps_failing_is_unreachable() -> None:
 
 
 def test_a_heartbeat_comes_three_times_in_a_session() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(beaten())
-    assert place.beat_ms == 3_000
-    assert place.beat() is HeartbeatStatus.HOLDS
+    assert member.beat_ms == 3_000
+    assert member.beat() is HeartbeatStatus.HOLDS
     (request,) = edge.requests(m.HeartbeatRequest)
     assert (request.generation_id, request.member_id) == (1, "me")
 
 
 def test_a_rebalance_is_joined_with_the_same_id_and_what_was_held() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(beaten("REBALANCE_IN_PROGRESS"))
-    assert place.beat() is HeartbeatStatus.REBALANCING
-    assert place.owned == frozenset(ALL[:2])
+    assert member.beat() is HeartbeatStatus.REBALANCING
+    assert member.owned == frozenset(ALL[:2])
     edge.then(joined(generation=2), synced(ONE))
-    place.rejoin()
+    member.rejoin()
     (request,) = edge.requests(m.JoinGroupRequest)
     said = read_subscription(request.protocols[0].metadata, "sticky")
     assert (request.member_id, said.held, said.generation) == ("me", frozenset(ALL[:2]), 1)
-    assert (place.generation, place.owned) == (2, frozenset(ALL[:1]))
+    assert (member.generation, member.owned) == (2, frozenset(ALL[:1]))
 
 
 @pytest.mark.parametrize("code", OVER)
 def test_a_lost_membership_owns_nothing_and_asks_nothing(code: str) -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(beaten(code))
-    assert place.beat() is HeartbeatStatus.LOST
-    assert place.beat() is HeartbeatStatus.LOST
-    assert place.owned == frozenset()
+    assert member.beat() is HeartbeatStatus.LOST
+    assert member.beat() is HeartbeatStatus.LOST
+    assert member.owned == frozenset()
     with pytest.raises(Fenced):
-        place.commit({ALL[0]: 1})
+        member.commit({ALL[0]: 1})
     assert len(edge.asked) == 1
 
 
 @pytest.mark.parametrize(("code", "member_id"), list(zip(OVER, ("me", "", ""), strict=True)))
 def test_a_lost_member_joins_as_a_new_one(code: str, member_id: str) -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(beaten(code), joined(member_id="new", generation=7), synced(ONE))
-    place.beat()
-    place.rejoin()
+    member.beat()
+    member.rejoin()
     assert edge.requests(m.JoinGroupRequest)[0].member_id == member_id
-    assert (place.member_id, place.generation, place.owned) == ("new", 7, frozenset(ALL[:1]))
+    assert (member.member_id, member.generation, member.owned) == ("new", 7, frozenset(ALL[:1]))
 
 
 def test_an_id_that_the_coordinator_has_forgotten_is_given_up() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(joined("UNKNOWN_MEMBER_ID"), joined(member_id="new"), synced(ONE))
-    place.rejoin()
+    member.rejoin()
     assert [request.member_id for request in edge.requests(m.JoinGroupRequest)] == ["me", ""]
 
 
 def test_a_heartbeat_that_cannot_be_sent_is_unreachable_within_its_time() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then((m.HeartbeatRequest, LOST))
     edge.then(*[(m.FindCoordinatorRequest, LOST)] * 40)
     with pytest.raises(Unreachable, match="seed-a:1: refused; seed-b:2: refused"):
-        place.beat()
-    assert edge.clock_ms <= place.beat_ms + 250
-    assert place.owned == frozenset(ALL[:2])
+        member.beat()
+    assert edge.clock_ms <= member.beat_ms + 250
+    assert member.owned == frozenset(ALL[:2])
 
 
 def test_a_heartbeat_without_the_right_is_an_error_of_the_job_file() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(beaten("GROUP_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="a member sent its heartbeat"):
-        place.beat()
+        member.beat()
 
 
 def test_a_heartbeat_of_another_thread_waits_for_the_join() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     joining, go_on = threading.Event(), threading.Event()
 
     def slow(_: Any) -> Any:
@@ -266,8 +266,8 @@ def test_a_heartbeat_of_another_thread_waits_for_the_join() -> None:
     edge.then((m.JoinGroupRequest, slow), synced(ONE), beaten())
     beats: list[HeartbeatStatus] = []
     threads = [
-        threading.Thread(target=place.rejoin),
-        threading.Thread(target=lambda: beats.append(place.beat())),
+        threading.Thread(target=member.rejoin),
+        threading.Thread(target=lambda: beats.append(member.beat())),
     ]
     threads[0].start()
     assert joining.wait(10)
@@ -285,9 +285,9 @@ def test_a_heartbeat_of_another_thread_waits_for_the_join() -> None:
 
 
 def test_a_commit_carries_member_and_generation() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(committed())
-    place.commit({ALL[1]: 8, ALL[0]: 7})
+    member.commit({ALL[1]: 8, ALL[0]: 7})
     (request,) = edge.requests(m.OffsetCommitRequest)
     assert (request.generation_id_or_member_epoch, request.member_id) == (1, "me")
     ((name, parts),) = [(topic.name, topic.partitions) for topic in request.topics]
@@ -298,71 +298,71 @@ def test_a_commit_carries_member_and_generation() -> None:
 
 
 def test_no_offsets_send_no_request() -> None:
-    edge, place = a_place()
-    place.commit({})
+    edge, member = a_member()
+    member.commit({})
     assert edge.asked == []
 
 
 @pytest.mark.parametrize("code", [*OVER, "GROUP_ID_NOT_FOUND"])
 def test_a_commit_of_a_generation_that_is_over_is_fenced(code: str) -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(committed(code, code))
     with pytest.raises(Fenced, match=f"member me of group g.*generation 1: {code}") as caught:
-        place.commit({ALL[0]: 7, ALL[1]: 8})
+        member.commit({ALL[0]: 7, ALL[1]: 8})
     assert (caught.value.exit_code, caught.value.facts["member"]) == (73, "me")
-    assert place.owned == frozenset()
-    assert place.beat() is HeartbeatStatus.LOST
+    assert member.owned == frozenset()
+    assert member.beat() is HeartbeatStatus.LOST
 
 
 @pytest.mark.parametrize("last", ["NONE", "UNKNOWN_MEMBER_ID"])
 def test_a_commit_during_a_rebalance_is_asked_again_until_it_is_certain(last: str) -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(committed("REBALANCE_IN_PROGRESS"), committed("REBALANCE_IN_PROGRESS"))
     edge.then(committed(last))
     if last == "NONE":
-        place.commit({ALL[0]: 7})
+        member.commit({ALL[0]: 7})
     else:
         with pytest.raises(Fenced):
-            place.commit({ALL[0]: 7})
+            member.commit({ALL[0]: 7})
     first, second, third = edge.requests(m.OffsetCommitRequest)
     assert first == second == third
     assert edge.clock_ms > 0
 
 
 def test_a_commit_during_an_endless_rebalance_is_unreachable() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(*[committed("REBALANCE_IN_PROGRESS")] * 100)
     with pytest.raises(Unreachable, match="REBALANCE_IN_PROGRESS"):
-        place.commit({ALL[0]: 7})
+        member.commit({ALL[0]: 7})
 
 
 def test_a_lasting_error_wins_over_a_passing_one() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(committed("COORDINATOR_LOAD_IN_PROGRESS", "TOPIC_AUTHORIZATION_FAILED"))
     with pytest.raises(JobFileError, match="READ on the topics"):
-        place.commit({ALL[0]: 7, ALL[1]: 8})
+        member.commit({ALL[0]: 7, ALL[1]: 8})
 
 
 # --- leaving ------------------------------------------------------------------------------
 
 
 def test_a_member_that_leaves_owns_nothing_and_leaves_once() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(left())
-    place.leave()
-    place.leave()
-    assert (place.owned, place.member_id) == (frozenset(), "")
+    member.leave()
+    member.leave()
+    assert (member.owned, member.member_id) == (frozenset(), "")
     (asked,) = edge.asked
     assert (asked[1].request.member_id, asked[1].max_version) == ("me", 2)
     with pytest.raises(Fenced, match="is no longer a member"):
-        place.commit({ALL[0]: 7})
+        member.commit({ALL[0]: 7})
 
 
 def test_leaving_a_coordinator_that_is_gone_ends_with_the_session() -> None:
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then((m.LeaveGroupRequest, LOST), *[(m.FindCoordinatorRequest, LOST)] * 40)
-    place.leave()
-    assert place.owned == frozenset()
+    member.leave()
+    assert member.owned == frozenset()
 
 
 # --- logging ------------------------------------------------------------------------------
@@ -370,13 +370,13 @@ def test_leaving_a_coordinator_that_is_gone_ends_with_the_session() -> None:
 
 def test_join_commit_rebalance_and_loss_each_leave_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "rangeland.groups")
-    edge, place = a_place()
+    edge, member = a_member()
     edge.then(committed(), beaten("REBALANCE_IN_PROGRESS"), beaten("UNKNOWN_MEMBER_ID"))
-    place.commit({ALL[0]: 7})
-    place.beat()
-    place.beat()
+    member.commit({ALL[0]: 7})
+    member.beat()
+    member.beat()
     with pytest.raises(Fenced):
-        place.commit({ALL[0]: 8})
+        member.commit({ALL[0]: 8})
     assert [record.getMessage() for record in caplog.records] == [
         "Joined the group",
         "Committed offsets",

@@ -20,12 +20,12 @@ class Seat:
     """One driver that has joined, and what it was told to say."""
 
     def __init__(self, groups: InMemoryGroups, name: str) -> None:
-        self.home = InMemoryGroupBackend(groups, name)
+        self.backend = InMemoryGroupBackend(groups, name)
         joining = JoinRequest("g", "job", PARTITIONS, session_ms=SESSION_MS, rebalance_ms=3_000)
-        self.keeper = HeartbeatThread(self.home.join(joining), SESSION_MS)
+        self.keeper = HeartbeatThread(self.backend.join(joining), SESSION_MS)
         self.warnings: list[str] = []
         self.place = GroupLease(
-            self.home, "g", PARTITIONS, self.keeper, self.warnings.append, lambda _: None
+            self.backend, "g", PARTITIONS, self.keeper, self.warnings.append, lambda _: None
         )
 
 
@@ -52,7 +52,7 @@ def test_what_a_consumer_that_came_later_holds_is_read_and_it_is_named_once(
             GroupMember("m-9", "billing", partitions=frozenset({theirs})),
         ),
     )
-    monkeypatch.setattr(seat.home, "view", lambda group: view)
+    monkeypatch.setattr(seat.backend, "view", lambda group: view)
     monkeypatch.setattr(seat.keeper._membership, "owned", frozenset({mine}))
     for _ in range(2):
         seats = seat.place.slice_owners(PARTITIONS)

@@ -20,17 +20,17 @@ def test_only_logs_that_are_there_in_the_same_incarnation_have_a_position() -> N
 
 
 def test_what_the_group_has_already_is_not_written_again() -> None:
-    home = InMemoryGroupBackend(InMemoryGroups(), "a")
+    backend = InMemoryGroupBackend(InMemoryGroups(), "a")
     written: list[object] = []
 
     def commit(offsets: object) -> None:
         written.append(offsets)
-        home.commit("g", offsets)  # type: ignore[arg-type]
+        backend.commit("g", offsets)  # type: ignore[arg-type]
 
-    first = mirror(home, "g", {P0: 5, P1: 7}, commit)
+    first = mirror(backend, "g", {P0: 5, P1: 7}, commit)
     assert (first.before, first.after) == ({P0: None, P1: None}, {P0: 5, P1: 7})
-    second = mirror(home, "g", {P0: 5, P1: 8}, commit)
-    third = mirror(home, "g", {P0: 5, P1: 8}, commit)
+    second = mirror(backend, "g", {P0: 5, P1: 8}, commit)
+    third = mirror(backend, "g", {P0: 5, P1: 8}, commit)
     assert written == [{P0: 5, P1: 7}, {P1: 8}]
     assert (second.changed, third.changed, third.differing) == ((P1,), (), ())
 

@@ -25,16 +25,16 @@ JOINING = JoinRequest("g", "nightly", ALL, host="10.0.0.1", session_ms=9_000, re
 JAVA = "10.0.0.9@12#77"
 
 
-def a_home(cluster: Cluster | None = None) -> tuple[Cluster, FakeEdge, GroupBackend]:
+def a_backend(cluster: Cluster | None = None) -> tuple[Cluster, FakeEdge, GroupBackend]:
     cluster = cluster or Cluster()
     edge = cluster.edge("home")
     return cluster, edge, open_backend(edge)
 
 
 def test_a_backend_is_named_by_its_name_servers_and_closes_its_connections() -> None:
-    _, edge, home = a_home()
-    assert home.name == "the brokers of the name servers at names-a:1, names-b:2"
-    home.close()
+    _, edge, backend = a_backend()
+    assert backend.name == "the brokers of the name servers at names-a:1, names-b:2"
+    backend.close()
     assert edge.is_closed
 
 
@@ -42,54 +42,54 @@ def test_a_backend_is_named_by_its_name_servers_and_closes_its_connections() -> 
 
 
 def test_an_offset_that_is_not_there_is_none_and_never_zero() -> None:
-    cluster, _, home = a_home()
+    cluster, _, backend = a_backend()
     cluster.offsets["g", A0] = 0
     cluster.offsets["other", A1] = 9
-    assert home.offsets("g", ALL) == {A0: 0, A1: None, B0: None, B1: None}
+    assert backend.offsets("g", ALL) == {A0: 0, A1: None, B0: None, B1: None}
 
 
 def test_offsets_of_a_master_are_asked_for_in_one_go_and_written_in_two() -> None:
-    cluster, edge, home = a_home()
-    home.commit("g", dict.fromkeys(ALL, 5))
+    cluster, edge, backend = a_backend()
+    backend.commit("g", dict.fromkeys(ALL, 5))
     edge.rounds = 0
-    home.commit("g", dict.fromkeys(ALL, 6))
+    backend.commit("g", dict.fromkeys(ALL, 6))
     assert edge.rounds == 2 * len(MASTERS)
-    assert home.offsets("g", ALL) == dict.fromkeys(ALL, 6)
+    assert backend.offsets("g", ALL) == dict.fromkeys(ALL, 6)
     assert edge.rounds == 3 * len(MASTERS)
     assert set(cluster.offsets.values()) == {6}
 
 
 def test_requests_that_a_busy_master_refuses_are_sent_again_alone() -> None:
-    cluster, edge, home = a_home()
+    cluster, edge, backend = a_backend()
     cluster.offsets["g", A1] = 7
     busy = iter([True])
     edge.strange = lambda r: (2, {}, {}) if r.about == A1 and next(busy, False) else None
-    assert home.offsets("g", ALL) == {A0: None, A1: 7, B0: None, B1: None}
+    assert backend.offsets("g", ALL) == {A0: None, A1: 7, B0: None, B1: None}
     assert [r.about for _, r in edge.asked if r.about][-1] == A1
     edge.strange = lambda r: Unreachable("gone") if r.about == A1 and not cluster.clock_ms else None
-    assert home.offsets("g", ALL)[A1] == 7
+    assert backend.offsets("g", ALL)[A1] == 7
 
 
 def test_a_route_is_requested_once_and_from_the_next_server_if_the_first_is_silent() -> None:
-    _, edge, home = a_home()
+    _, edge, backend = a_backend()
     edge.strange = lambda _: Unreachable("gone") if edge.asked[-1][0] == SEEDS[0] else None
-    home.offsets("g", ALL)
-    home.offsets("g", ALL)
+    backend.offsets("g", ALL)
+    backend.offsets("g", ALL)
     assert [address for address, _ in edge.asked if address in SEEDS] == list(SEEDS)
 
 
 def test_offsets_without_a_reachable_master_are_unreachable() -> None:
-    _, edge, home = a_home()
+    _, edge, backend = a_backend()
     edge.strange = lambda _: Unreachable("no connection", why="refused")
     with pytest.raises(Unreachable, match="no name server says who has topic orders: names-a:1"):
-        home.offsets("g", ALL)
+        backend.offsets("g", ALL)
 
 
 def test_an_offset_that_is_not_a_number_is_a_protocol_error() -> None:
-    _, edge, home = a_home()
+    _, edge, backend = a_backend()
     edge.strange = lambda r: (0, {"offset": "many"}, {}) if r.code == g.QUERY_OFFSET else None
     with pytest.raises(RemoteProtocolError):
-        home.offsets("g", ALL)
+        backend.offsets("g", ALL)
 
 
 @pytest.mark.parametrize(
@@ -97,42 +97,42 @@ def test_an_offset_that_is_not_a_number_is_a_protocol_error() -> None:
     [(16, JobFileError, "grant the user of source.security"), (1, Unreachable, "broker-a at a:1")],
 )
 def test_a_refusal_names_its_remedy(code: int, kind: type[RangelandError], words: str) -> None:
-    _, edge, home = a_home()
+    _, edge, backend = a_backend()
     edge.strange = lambda r: (code, {}, {}) if r.code == g.QUERY_OFFSET else None
     with pytest.raises(kind, match=words):
-        home.offsets("g", ALL)
+        backend.offsets("g", ALL)
 
 
 # --- commits of nobody --------------------------------------------------------------------
 
 
 def test_an_unknown_group_is_created_without_joining_it() -> None:
-    cluster, edge, home = a_home()
-    home.commit("g", {A0: 5, B0: 7})
+    cluster, edge, backend = a_backend()
+    backend.commit("g", {A0: 5, B0: 7})
     assert cluster.offsets == {("g", A0): 5, ("g", B0): 7}
     assert g.HEARTBEAT not in edge.codes()
-    assert home.offsets("g", (A0, A1)) == {A0: 5, A1: None}
+    assert backend.offsets("g", (A0, A1)) == {A0: 5, A1: None}
 
 
 def test_a_group_that_may_not_be_created_is_an_error_of_the_job_file() -> None:
-    _, _, home = a_home(Cluster(may_make_groups=False))
+    _, _, backend = a_backend(Cluster(may_make_groups=False))
     with pytest.raises(JobFileError, match="create the group g"):
-        home.commit("g", {A0: 5})
+        backend.commit("g", {A0: 5})
 
 
 @pytest.mark.parametrize("client", [JAVA, client_id("h", 1, "nightly", "1")])
 def test_a_commit_into_a_group_with_members_names_them(client: str) -> None:
-    cluster, _, home = a_home()
+    cluster, _, backend = a_backend()
     cluster.stranger(client, "broker-b")
     with pytest.raises(Conflict, match=f"not written: group g is in use: it has client {client}"):
-        home.commit("g", {A0: 5, B0: 7})
+        backend.commit("g", {A0: 5, B0: 7})
     assert cluster.offsets == {}
 
 
 def test_no_offsets_send_no_request() -> None:
-    _, edge, home = a_home()
-    assert home.offsets("g", ()) == {}
-    home.commit("g", {})
+    _, edge, backend = a_backend()
+    assert backend.offsets("g", ()) == {}
+    backend.commit("g", {})
     assert edge.asked == []
 
 
@@ -140,23 +140,23 @@ def test_no_offsets_send_no_request() -> None:
 
 
 def test_a_group_that_no_broker_knows_is_absent() -> None:
-    _, _, home = a_home()
-    assert home.view("g").state == "absent"
-    home.offsets("g", ALL)
-    assert home.view("g").state == "absent"
+    _, _, backend = a_backend()
+    assert backend.view("g").state == "absent"
+    backend.offsets("g", ALL)
+    assert backend.view("g").state == "absent"
 
 
 def test_a_group_that_all_have_left_is_empty() -> None:
-    cluster, _, home = a_home()
+    cluster, _, backend = a_backend()
     cluster.groups.add("g")
-    assert (home.view("g").state, home.view("g").members) == ("empty", ())
+    assert (backend.view("g").state, backend.view("g").members) == ("empty", ())
 
 
 def test_upstream_s_rule_gives_the_assignment_of_other_consumers() -> None:
-    cluster, _, home = a_home()
+    cluster, _, backend = a_backend()
     cluster.stranger(JAVA)
     cluster.stranger("10.0.0.8@1#2")
-    view = home.view("g")
+    view = backend.view("g")
     assert view.state == "stable"
     assert {queue: holder.member_id for queue, holder in view.owners.items()} == {
         A0: "10.0.0.8@1#2",
@@ -168,18 +168,18 @@ def test_upstream_s_rule_gives_the_assignment_of_other_consumers() -> None:
 
 
 def test_brokers_that_show_different_members_are_a_rebalance() -> None:
-    cluster, _, home = a_home()
+    cluster, _, backend = a_backend()
     cluster.stranger(JAVA)
     cluster.stranger("10.0.0.8@1#2", "broker-b")
-    assert home.view("g").state == "rebalancing"
+    assert backend.view("g").state == "rebalancing"
 
 
 def test_drivers_share_what_the_job_reads_and_not_all_of_the_topic() -> None:
-    cluster, _, home = a_home()
+    cluster, _, backend = a_backend()
     one = JoinRequest("g", "nightly", (A0, A1), host="10.0.0.1")
-    place = home.join(one)
+    place = backend.join(one)
     cluster.queues["orders"]["broker-c"] = 4
-    view = home.view("g")
+    view = backend.view("g")
     assert view.state == "stable"
     assert {holder.member_id for holder in view.owners.values()} == {place.member_id}
     assert set(view.owners) == {A0, A1}
@@ -187,16 +187,16 @@ def test_drivers_share_what_the_job_reads_and_not_all_of_the_topic() -> None:
 
 
 def test_a_group_is_not_stable_for_a_member_that_has_not_seen_a_change_yet() -> None:
-    cluster, _, home = a_home()
-    home.join(JOINING)
+    cluster, _, backend = a_backend()
+    backend.join(JOINING)
     cluster.stranger(client_id("10.0.0.3", 1, "nightly", "new"))
-    assert home.view("g").state == "rebalancing"
+    assert backend.view("g").state == "rebalancing"
 
 
 def test_a_driver_of_another_job_is_not_ours_after_a_join() -> None:
-    cluster, _, home = a_home()
+    cluster, _, backend = a_backend()
     cluster.stranger(client_id("10.0.0.3", 1, "hourly", "x"))
-    assert [holder.is_ours for holder in home.view("g").members] == [True]
+    assert [holder.is_ours for holder in backend.view("g").members] == [True]
     with pytest.raises(Conflict):
-        home.join(JOINING)
-    assert [holder.is_ours for holder in home.view("g").members] == [False]
+        backend.join(JOINING)
+    assert [holder.is_ours for holder in backend.view("g").members] == [False]

@@ -1,4 +1,4 @@
-"""A driver's place among RocketMQ's brokers: its share, its locks, and how it loses them."""
+"""A driver's membership among RocketMQ's brokers: its share, its locks, and how it loses them."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ JAVA = "10.0.0.9@12#77"
 
 
 class Driver:
-    """An edge of its own and a place. ``host`` decides its turn among the others."""
+    """An edge of its own and a membership. ``host`` decides its turn among the others."""
 
     def __init__(self, cluster: Cluster, host: str = "10.0.0.1", **changed: Any) -> None:
         self.cluster = cluster
         self.edge: FakeEdge = cluster.edge(host)
         self.joining = replace(JOINING, host=host, **changed)
-        self.home = open_backend(self.edge)
-        self.place: Membership
+        self.backend = open_backend(self.edge)
+        self.member: Membership
 
     def join(self, meanwhile: Callable[[], None] = lambda: None) -> Driver:
         self.edge.meanwhile = meanwhile
-        self.place = self.home.join(self.joining)
+        self.member = self.backend.join(self.joining)
         self.edge.meanwhile = lambda: None
         return self
 
     def step(self) -> None:
-        if self.place.beat() is not HeartbeatStatus.HOLDS:
-            self.place.rejoin()
+        if self.member.beat() is not HeartbeatStatus.HOLDS:
+            self.member.rejoin()
 
     @property
     def owned(self) -> frozenset[Partition]:
-        return self.place.owned
+        return self.member.owned
 
 
 def pair() -> tuple[Cluster, Driver, Driver]:
@@ -63,14 +63,14 @@ def test_a_single_member_gets_and_locks_all_queues() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     assert driver.owned == set(ALL)
-    assert cluster.holders() == dict.fromkeys(ALL, driver.place.member_id)
-    assert (driver.place.generation, driver.place.beat_ms) == (1, 3_000)
+    assert cluster.holders() == dict.fromkeys(ALL, driver.member.member_id)
+    assert (driver.member.generation, driver.member.beat_ms) == (1, 3_000)
 
 
 def test_a_member_names_its_job() -> None:
     driver = Driver(Cluster()).join()
-    assert driver.place.member_id.startswith("10.0.0.1@")
-    assert job_of(driver.place.member_id) == "nightly"
+    assert driver.member.member_id.startswith("10.0.0.1@")
+    assert job_of(driver.member.member_id) == "nightly"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_slave_that_is_silent_is_asked_once() -> None:
         Unreachable("it is silent") if driver.edge.asked[-1][0] == silent else None
     )
     driver.join()
-    assert driver.place.beat() is HeartbeatStatus.HOLDS
+    assert driver.member.beat() is HeartbeatStatus.HOLDS
     assert [address for address, _ in driver.edge.asked].count(silent) == 1
 
 
@@ -157,8 +157,8 @@ def test_a_master_that_moved_is_found_again() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.masters["broker-a"] = Address("a-new", 1)
-    assert driver.place.beat() is HeartbeatStatus.LOST  # the new one knows nobody
-    driver.place.rejoin()
+    assert driver.member.beat() is HeartbeatStatus.LOST  # the new one knows nobody
+    driver.member.rejoin()
     assert driver.owned == set(ALL)
 
 
@@ -176,12 +176,12 @@ def test_a_member_without_work_is_a_member() -> None:
     second = Driver(cluster, "10.0.0.2", partitions=one).join(first.step)
     first.step()
     assert (first.owned, second.owned) == (set(one), set())
-    assert second.place.beat() is HeartbeatStatus.HOLDS
+    assert second.member.beat() is HeartbeatStatus.HOLDS
 
 
 def test_a_job_without_partitions_holds_nothing() -> None:
     driver = Driver(Cluster(), partitions=()).join()
-    assert (driver.owned, driver.place.beat()) == (frozenset(), HeartbeatStatus.HOLDS)
+    assert (driver.owned, driver.member.beat()) == (frozenset(), HeartbeatStatus.HOLDS)
 
 
 # --- sharing ------------------------------------------------------------------------------
@@ -190,26 +190,26 @@ def test_a_job_without_partitions_holds_nothing() -> None:
 def test_a_new_member_waits_until_its_queues_are_released() -> None:
     cluster, first, second = pair()
     assert (first.owned, second.owned) == ({A0, A1}, {B0, B1})
-    assert first.place.generation == 2
-    assert [d.place.beat() for d in (first, second)] == [HeartbeatStatus.HOLDS] * 2
-    held = {queue: driver.place.member_id for driver in (first, second) for queue in driver.owned}
+    assert first.member.generation == 2
+    assert [d.member.beat() for d in (first, second)] == [HeartbeatStatus.HOLDS] * 2
+    held = {queue: driver.member.member_id for driver in (first, second) for queue in driver.owned}
     assert cluster.holders() == held
 
 
 def test_a_member_that_leaves_releases_all_at_once() -> None:
     cluster, first, second = pair()
-    second.place.leave()
-    assert (second.owned, cluster.ids()) == (frozenset(), {first.place.member_id})
-    assert first.place.beat() is HeartbeatStatus.REBALANCING
-    first.place.rejoin()
+    second.member.leave()
+    assert (second.owned, cluster.ids()) == (frozenset(), {first.member.member_id})
+    assert first.member.beat() is HeartbeatStatus.REBALANCING
+    first.member.rejoin()
     assert first.owned == set(ALL)
 
 
 def test_locks_of_a_driver_that_died_are_taken_over_at_once() -> None:
     cluster, first, second = pair()
     cluster.drop(second.edge)
-    assert first.place.beat() is HeartbeatStatus.REBALANCING
-    first.place.rejoin()
+    assert first.member.beat() is HeartbeatStatus.REBALANCING
+    first.member.rejoin()
     assert first.owned == set(ALL)
     assert cluster.clock_ms < LOCK_MS / 2
 
@@ -219,8 +219,8 @@ def test_a_driver_that_was_presumed_dead_finds_its_membership_lost() -> None:
     cluster.drop(second.edge)
     first.step()
     with pytest.raises(Fenced, match="no longer lists it as a member"):
-        second.place.commit({B0: 5})
-    assert (second.place.beat(), cluster.offsets) == (HeartbeatStatus.LOST, {})
+        second.member.commit({B0: 5})
+    assert (second.member.beat(), cluster.offsets) == (HeartbeatStatus.LOST, {})
 
 
 def test_a_lock_that_a_dead_driver_has_left_is_waited_for() -> None:
@@ -235,11 +235,11 @@ def test_a_driver_that_does_not_release_its_queues_is_a_conflict_that_names_it()
     cluster = Cluster()
     first = Driver(cluster).join()
     second = Driver(cluster, "10.0.0.2")
-    with pytest.raises(Conflict, match=f"broker-b-0 could not .* {first.place.member_id}"):
-        second.join(lambda: (first.place.beat(), None)[1])
+    with pytest.raises(Conflict, match=f"broker-b-0 could not .* {first.member.member_id}"):
+        second.join(lambda: (first.member.beat(), None)[1])
     assert 20_000 <= cluster.clock_ms < 22_000
-    assert cluster.holders() == dict.fromkeys(ALL, first.place.member_id)
-    assert cluster.ids() == {first.place.member_id}
+    assert cluster.holders() == dict.fromkeys(ALL, first.member.member_id)
+    assert cluster.ids() == {first.member.member_id}
 
 
 def test_members_that_only_some_brokers_see_are_waited_for_and_named() -> None:
@@ -259,7 +259,7 @@ def test_a_beat_renews_membership_and_locks() -> None:
     driver = Driver(cluster).join()
     for _ in range(4):
         cluster.clock_ms += LOCK_MS - 1
-        assert driver.place.beat() is HeartbeatStatus.HOLDS
+        assert driver.member.beat() is HeartbeatStatus.HOLDS
     assert set(cluster.holders()) == set(ALL)
 
 
@@ -267,24 +267,24 @@ def test_a_lock_of_another_client_ends_the_membership() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.locks["g", B1] = "somebody", 0
-    assert driver.place.beat() is HeartbeatStatus.LOST
+    assert driver.member.beat() is HeartbeatStatus.LOST
     assert driver.owned == frozenset()
-    assert driver.place.beat() is HeartbeatStatus.LOST
+    assert driver.member.beat() is HeartbeatStatus.LOST
 
 
 def test_locks_that_expired_between_heartbeats_do_not_count() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.clock_ms += LOCK_MS
-    assert driver.place.beat() is HeartbeatStatus.LOST
+    assert driver.member.beat() is HeartbeatStatus.LOST
 
 
 def test_a_restarted_broker_ends_the_membership() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.members[MASTERS["broker-b"]].clear()
-    assert driver.place.beat() is HeartbeatStatus.LOST
-    driver.place.rejoin()
+    assert driver.member.beat() is HeartbeatStatus.LOST
+    driver.member.rejoin()
     assert driver.owned == set(ALL)
 
 
@@ -294,17 +294,17 @@ def test_a_beat_that_no_master_answers_is_unreachable_in_time() -> None:
     del cluster.masters["broker-a"]
     before_ms = cluster.clock_ms
     with pytest.raises(Unreachable):
-        driver.place.beat()
-    assert cluster.clock_ms - before_ms <= driver.place.beat_ms + 250
+        driver.member.beat()
+    assert cluster.clock_ms - before_ms <= driver.member.beat_ms + 250
 
 
 def test_a_stranger_is_noticed_and_ends_the_membership() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     cluster.stranger(JAVA)
-    assert driver.place.beat() is HeartbeatStatus.REBALANCING
+    assert driver.member.beat() is HeartbeatStatus.REBALANCING
     with pytest.raises(Conflict, match=JAVA):
-        driver.place.rejoin()
+        driver.member.rejoin()
     assert (cluster.ids(), cluster.holders()) == ({JAVA}, {})
 
 
@@ -323,7 +323,7 @@ def test_a_commit_locks_first_and_writes_to_the_masters() -> None:
     cluster = Cluster()
     driver = Driver(cluster).join()
     driver.edge.asked.clear()
-    driver.place.commit({A0: 5, B1: 7})
+    driver.member.commit({A0: 5, B1: 7})
     assert cluster.offsets == {("g", A0): 5, ("g", B1): 7}
     assert driver.edge.codes() == [
         *[g.CONNECTIONS] * 2,
@@ -336,7 +336,7 @@ def test_the_first_offsets_of_a_group_are_not_sent_to_a_broker_at_once() -> None
     cluster = Cluster()
     driver = Driver(cluster).join()
     wanted = {p: n for n, p in enumerate(ALL)}
-    driver.place.commit(wanted)
+    driver.member.commit(wanted)
     assert cluster.offsets == {("g", p): n for p, n in wanted.items()}
 
 
@@ -345,17 +345,17 @@ def test_nothing_is_written_if_another_client_has_one_lock() -> None:
     driver = Driver(cluster).join()
     cluster.locks["g", B1] = "somebody", 0
     with pytest.raises(Fenced, match="another client has locked orders/broker-b-1"):
-        driver.place.commit({A0: 5, B1: 7})
+        driver.member.commit({A0: 5, B1: 7})
     assert cluster.offsets == {}
-    assert driver.place.beat() is HeartbeatStatus.LOST
+    assert driver.member.beat() is HeartbeatStatus.LOST
 
 
 def test_offsets_of_other_queues_are_not_written() -> None:
     cluster, first, _ = pair()
     with pytest.raises(Fenced, match="orders/broker-b-0 is not among its partitions"):
-        first.place.commit({A0: 5, B0: 7})
+        first.member.commit({A0: 5, B0: 7})
     assert cluster.offsets == {}
-    assert first.place.beat() is HeartbeatStatus.HOLDS
+    assert first.member.beat() is HeartbeatStatus.HOLDS
 
 
 def test_nothing_is_written_after_locks_have_expired() -> None:
@@ -363,22 +363,22 @@ def test_nothing_is_written_after_locks_have_expired() -> None:
     driver = Driver(cluster).join()
     cluster.clock_ms += LOCK_MS
     with pytest.raises(Fenced, match="not renewed for 60000 ms"):
-        driver.place.commit({A0: 5})
+        driver.member.commit({A0: 5})
     assert cluster.offsets == {}
 
 
 def test_nothing_is_written_after_leaving() -> None:
     driver = Driver(Cluster()).join()
-    driver.place.leave()
+    driver.member.leave()
     with pytest.raises(Fenced, match="is no longer a member") as caught:
-        driver.place.commit({A0: 5})
-    assert caught.value.facts["member"] == driver.place.member_id
+        driver.member.commit({A0: 5})
+    assert caught.value.facts["member"] == driver.member.member_id
 
 
 def test_no_offsets_send_no_request() -> None:
     driver = Driver(Cluster()).join()
     driver.edge.asked.clear()
-    driver.place.commit({})
+    driver.member.commit({})
     assert driver.edge.asked == []
 
 
@@ -392,7 +392,7 @@ def test_leaving_unregisters_everywhere_even_if_some_do_not_answer() -> None:
     driver.edge.strange = lambda _: (
         Unreachable("gone") if driver.edge.asked[-1][0] == MASTERS["broker-a"] else None
     )
-    driver.place.leave()
+    driver.member.leave()
     told = {address for address, request in driver.edge.asked if request.code == g.UNREGISTER}
     assert told == {*MASTERS.values(), *SLAVES.values()}
     assert {queue.broker for queue in cluster.holders()} == {"broker-a"}
@@ -400,7 +400,7 @@ def test_leaving_unregisters_everywhere_even_if_some_do_not_answer() -> None:
 
 def test_leaving_twice_is_leaving_once() -> None:
     driver = Driver(Cluster()).join()
-    driver.place.leave()
+    driver.member.leave()
     driver.edge.asked.clear()
-    driver.place.leave()
+    driver.member.leave()
     assert driver.edge.asked == []
