@@ -101,6 +101,16 @@ class BrokerConnection:
 
     def _open(self, was: VersionSupport | None) -> None:
         try:
+            self._open_by_age(was)
+        except RemoteProtocolError as error:
+            raise self._not_a_broker(error) from error
+        except ConnectionLost:
+            raise
+        except Unreachable as error:  # it answered with an error that may pass
+            raise ConnectionLost(error.what, why=error.why, do=error.do, **error.facts) from error
+
+    def _open_by_age(self, was: VersionSupport | None) -> None:
+        try:
             if was is VersionSupport.MUTE:
                 self._ask_age()
             elif was is VersionSupport.OLD:
@@ -114,12 +124,6 @@ class BrokerConnection:
             if self._may_want_tls and speaks_tls(self.address):
                 raise diagnosis.tls_port(self.address) from closed
             self._open_as_old(closed)
-        except RemoteProtocolError as error:
-            raise self._not_a_broker(error) from error
-        except ConnectionLost:
-            raise
-        except Unreachable as error:  # it answered with an error that may pass
-            raise ConnectionLost(error.what, why=error.why, do=error.do, **error.facts) from error
 
     def _negotiate(self, wait_ms: int | None = None) -> None:
         question: bytes | None = self._session.open()
