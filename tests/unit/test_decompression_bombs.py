@@ -120,6 +120,20 @@ def test_bombs_are_refused_in_little_memory_and_time(tmp_path: Path, decoder: st
         assert seconds < SECONDS, f"{what} took {seconds} s"
 
 
+def test_entries_that_are_small_on_disk_and_large_in_memory_are_decoded_few_at_a_time() -> None:
+    headers = bytearray(with_headers(1_000_000))
+    batches = bytearray()
+    for offset in range(12):
+        headers[:8] = offset.to_bytes(8, "big")
+        batches += headers
+    entry = packed(struct.pack(">ibBI", 6, 1, 0, 0) * 500_000)
+    for dialect, data, until in (("kafka", batches, 12), ("jafka", entry * 8, 8 * len(entry))):
+        chunks = load_dialect(dialect).decode_chunks(
+            memoryview(bytes(data)), 0, until, Isolation.READ_COMMITTED, ()
+        )
+        assert len(list(chunks)) > 1, dialect
+
+
 def test_the_bound_is_a_setting() -> None:
     dialect = load_dialect("kafka")
     data = memoryview(encode(Batch(0, [Record(b"k", b"v" * 3 * MIB)], "zstd")))

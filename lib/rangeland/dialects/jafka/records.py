@@ -34,7 +34,7 @@ from rangeland.dialects.jafka.messages import ENTRY_HEADER
 from rangeland.dialects.kafka.compression import NotDecompressible
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.model import Counts, Isolation
-from rangeland.wire.memory_budget import MAX_BATCH_BYTES
+from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
 
 MAX_CHUNK_BYTES = 64 << 20
 """A chunk ends after the entry with which its unpacked messages pass this."""
@@ -110,7 +110,7 @@ class _EntryWalker:
             self.sets.append(MessageSet(rest[: found.end], self.from_offset + start))
             self.ends.append(-1)
             self.messages += found.entries
-            self.unpacked_bytes += found.end
+            self.unpacked_bytes += found.end + RECORD_BYTES * found.entries
             self._go_to(start + found.start, start + found.end)
         if found.fault is SetFault.NOT_PLAIN:
             self._take_packed()
@@ -131,6 +131,7 @@ class _EntryWalker:
         self.ends += [self.from_offset + end] * len(unpacked.sets)
         self.messages += unpacked.messages
         self.unpacked_bytes += max(unpacked.size_bytes, end - start)
+        self.unpacked_bytes += RECORD_BYTES * unpacked.messages
         self._go_to(start, end)
 
     def _go_to(self, last_start: int, end: int) -> None:
