@@ -279,6 +279,28 @@ def test_a_broker_that_fails_while_versions_are_negotiated_may_be_starting() -> 
         take_survey(brokers, SurveyRequest(("t",)))
 
 
+def test_a_broker_that_closes_once_and_then_fails_at_its_versions_may_be_starting() -> None:
+    asked: list[int] = []
+
+    def failing(request: bytes) -> bytes | None:
+        asked.append(key_of(request))
+        if asked == [API_VERSIONS] or asked[-1] not in (FETCH, API_VERSIONS):
+            return None
+        if asked[-1] == FETCH:
+            return framed(request[4:8] + encode(m.FetchResponse(responses=()), 0))
+        version = int.from_bytes(request[2:4], "big")
+        answer = m.ApiVersionsResponse(error_code=56, api_keys=())
+        return framed(request[4:8] + encode(answer, version))
+
+    with (
+        peer(failing) as address,
+        ConnectionPool(settings_of(address)) as brokers,
+        pytest.raises(ConnectionLost, match="does not say which versions") as caught,
+    ):
+        brokers.connect(address)
+    assert "KAFKA_STORAGE_ERROR" in caught.value.why
+
+
 HERE = m.MetadataBroker(node_id=1, host="127.0.0.1", port=9)
 
 
