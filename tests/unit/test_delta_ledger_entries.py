@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -20,6 +21,9 @@ from rangeland.delta.ledger.events import (
     RangeEntry,
 )
 from rangeland.delta.ledger.landed_offsets import LandedOffsets, merge_spans, with_ranges
+from rangeland.delta.ledger.ledger_files import LedgerFiles
+from rangeland.delta.store_access import StoreSettings
+from rangeland.errors import Conflict, StorageFailed
 from rangeland.model import Counts, DataFile, Partition, Range, Receipt
 from rangeland.planning.intervals import merge
 
@@ -140,3 +144,15 @@ def test_ranges_are_added_to_what_is_landed() -> None:
         {P0: (OffsetSpan(0, 5),)}, [RangeEntry(Range(P0, 5, 8)), RangeEntry(Range(B1, 1, 2))]
     )
     assert landed == {P0: (OffsetSpan(0, 8),), B1: (OffsetSpan(1, 2),)}
+
+
+def test_a_ledger_file_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
+    files = LedgerFiles(str(tmp_path), StoreSettings(f"file:{tmp_path}"))
+    for read in (files.read, lambda path: files.read_all([path])):
+        with pytest.raises(Conflict, match="is gone") as caught:
+            read("part-ledger-plan-1.zstd.parquet")
+        assert "part-ledger-plan-1.zstd.parquet" in caught.value.why
+        assert "rangeland adopt" in caught.value.do
+    (tmp_path / "part-ledger-plan-2.zstd.parquet").write_bytes(b"not Parquet")
+    with pytest.raises(StorageFailed):
+        files.read("part-ledger-plan-2.zstd.parquet")

@@ -224,6 +224,15 @@ def test_stores_are_distinguished() -> None:
             ],
             StorageFailed,
         ),
+        (
+            [
+                (
+                    "java.lang.IllegalArgumentException",
+                    "checksum version (4) should be less than or equal to LogSegment version (3)",
+                )
+            ],
+            TableRefused,
+        ),
         ([("java.lang.NullPointerException", "")], Bug),
     ],
 )

@@ -27,6 +27,8 @@ _AMAZON = "software.amazon.awssdk."
 _REFUSED = ("UnsupportedTableFeatureException", "UnsupportedProtocolVersionException")
 _MOVED = ("MetadataChangedException", "ProtocolChangedException")
 _RACED = ("MaxCommitRetryLimitReachedException", "ConcurrentWriteException")
+_LOG_CUT = "should be less than or equal to LogSegment version"
+"""What Kernel says of a log whose newest entries are gone, and their checksums are not."""
 _IO = ("IOException", "FileNotFoundException", "EOFException", "ChecksumException")
 _IO_WRAPPERS = ("UncheckedIOException", "KernelEngineException", "CommitStateUnknownException")
 
@@ -79,7 +81,7 @@ def translate(what: str, chain: Chain) -> Raised:
         )
     if any(name in names for name in _RACED):
         return Conflict(what, why=reason, do="Run again")
-    if "InvalidTableException" in names:
+    if "InvalidTableException" in names or _LOG_CUT in reason:
         return TableRefused(what, why=reason, do="The table's log is damaged: restore or repair it")
     if any(name in names for name in (*_IO, *_IO_WRAPPERS)):
         return StorageFailed(

@@ -19,7 +19,7 @@ from rangeland.delta.ledger.event_rows import SCHEMA, stats_of, to_row
 from rangeland.delta.ledger.events import PLAN, Entry
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_metadata import AddedFile
-from rangeland.errors import Bug, Conflict, StorageFailed
+from rangeland.errors import Bug, Conflict, RangelandError, StorageFailed
 from rangeland.model import DataFile
 from rangeland.untrusted import JsonFields, Unreadable
 
@@ -97,7 +97,7 @@ class LedgerFiles:
                 full, filesystem=self._store, columns=columns, partitioning=None
             ).to_pylist()
         except (OSError, pa.ArrowException) as error:
-            raise StorageFailed(f"reading the ledger file {full}", why=str(error)) from error
+            raise self._unreadable(f"reading the ledger file {full}", error) from error
         return rows
 
     def read_all(self, paths: Iterable[str]) -> list[dict[str, object]]:
@@ -112,8 +112,18 @@ class LedgerFiles:
                 .to_pylist()
             )
         except (OSError, pa.ArrowException) as error:
-            raise StorageFailed(f"reading the ledger {self.path}", why=str(error)) from error
+            raise self._unreadable(f"reading the ledger {self.path}", error) from error
         return rows
+
+    def _unreadable(self, what: str, error: Exception) -> RangelandError:
+        if not isinstance(error, FileNotFoundError):
+            return StorageFailed(what, why=str(error))
+        return Conflict(
+            f"a file of the ledger {self.path} is gone",
+            why=f"its log names {error}",
+            do="restore the folder _rangeland from a backup; or move it away and, if the table is "
+            "right, run `rangeland adopt JOB.yaml`, which takes the rows that it has now as landed",
+        )
 
     def broken(self, why: str) -> Bug:
         return Bug(f"the ledger {self.path} contradicts itself", why=why)
