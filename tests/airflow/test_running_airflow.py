@@ -1,4 +1,4 @@
-"""The whole of it, by itself: an hour becomes due, is waited for, and is landed."""
+"""All of it together: an hour becomes due, is waited for, and is landed."""
 
 from __future__ import annotations
 

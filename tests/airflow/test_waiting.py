@@ -1,4 +1,6 @@
-"""The sensor's trigger, run for real against a real broker: what it waits for, and what not."""
+"""The sensor's trigger, run for real with a real broker: what it waits for, and what it does
+not.
+"""
 
 from __future__ import annotations
 

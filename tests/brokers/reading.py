@@ -1,4 +1,4 @@
-"""Reads a topic with the library's own fetch room, and puts the rows beside the judge's.
+"""Reads a topic with the library's own code, and compares the rows with librdkafka's.
 
 Rows become `Consumed`, what confluent-kafka's records become too, so that two readings
 are compared by `==`. No Spark, no table: survey, slices, fetches, receipts.

@@ -1,4 +1,4 @@
-"""A look at a cluster with the library's own fetch room, and slices of what it saw."""
+"""Surveys a cluster with the library's own code, and makes slices of the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets that are not there: gaps of a log cleaner are no loss, and a loss is never a gap."""
+"""Missing offsets: a gap of a log cleaner is no loss, and a loss is never called a gap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The brokers that all other tests stand on: they serve, they fail over, they go away."""
+"""The Kafka brokers that all other tests use: they serve, fail over and stop."""
 
 from __future__ import annotations
 

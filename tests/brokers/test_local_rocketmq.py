@@ -1,4 +1,4 @@
-"""The RocketMQ clusters that tests start: what they promise about themselves."""
+"""The RocketMQ clusters that tests start: what they promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read is what was produced: held against confluent-kafka's own consumer."""
+"""What is read is what was produced, compared with confluent-kafka's own consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RocketMQ brokers that want to know who asks, and name servers and brokers that speak TLS."""
+"""RocketMQ brokers that require signed requests, and name servers and brokers with TLS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another Spark, Delta or Java than the one this is made for: real ones, refused in words.
+"""Another Spark, Delta or Java than the one this is made for: real ones, refused with a message.
 
 Each is installed once into the user's cache. What is refused has touched nothing.
 """

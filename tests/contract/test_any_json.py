@@ -1,4 +1,4 @@
-"""Whatever JSON says, every reader of it returns a value or raises an error of ours.
+"""For any JSON, each of its readers returns a value or raises an error of ours.
 
 ``READERS`` lists all of them, with a document that each understands: the tests change one value
 of it at a time to anything that JSON can say, cut it, and nest it. A reader of JSON that is

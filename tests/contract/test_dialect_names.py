@@ -1,4 +1,4 @@
-"""Outside of its folders no dialect is named: callers ask for a capability, or call a method."""
+"""No dialect is named outside of its folders: callers ask for a capability, or call a method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets which queues, beside what the *allocate averagely* of RocketMQ's own client says."""
+"""The queues of each client, compared with *allocate averagely* of RocketMQ's own client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any rows against any pieces: what the audit says is what counting by hand says."""
+"""For any rows and any pieces, the audit finds what counting by hand finds."""
 
 from __future__ import annotations
 

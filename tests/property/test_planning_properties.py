@@ -1,4 +1,4 @@
-"""What holds for all ranges, limits and logs; sets of plain integers are the judge."""
+"""What holds for all ranges, limits and logs, compared with sets of plain integers."""
 
 from __future__ import annotations
 

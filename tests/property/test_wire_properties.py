@@ -1,4 +1,4 @@
-"""What holds for all bytes and all messages, not only for those somebody thought of."""
+"""What holds for all bytes and all messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of a catalog is found and made by its name, whatever has to be quoted in it."""
+"""A catalog table is found and created by its name, whatever needs quoting in it."""
 
 from __future__ import annotations
 

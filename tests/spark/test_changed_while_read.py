@@ -1,4 +1,4 @@
-"""A topic that is created again while it is read: rows of both never meet in one table."""
+"""A topic that is created again while it is read: rows of both never end up in one table."""
 
 from __future__ import annotations
 

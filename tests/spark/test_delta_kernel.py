@@ -1,4 +1,4 @@
-"""Delta Kernel as we use it, judged by Spark reading the same tables."""
+"""Delta Kernel as we use it, checked by Spark reading the same tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job with a group of a real Kafka: claimed, mirrored, shown."""
+"""A job with a group in a real Kafka: partitions are claimed, offsets mirrored, members shown."""
 
 from __future__ import annotations
 

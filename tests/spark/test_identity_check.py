@@ -1,4 +1,4 @@
-"""A table and its ledger that do not belong together: nothing lands until a person has decided."""
+"""A table and a ledger that do not belong together: nothing lands until a person has decided."""
 
 from __future__ import annotations
 

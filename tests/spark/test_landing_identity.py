@@ -1,4 +1,4 @@
-"""Offsets count as landed only for what they were landed as: isolation and cluster."""
+"""Offsets count as landed only for the same isolation level and cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table lies exactly where its path says, whatever characters the path has."""
+"""A table is exactly where its path says, whatever characters the path has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's byte rate is shared by the tasks that read a broker at the same time."""
+"""A run's byte rate is shared by tasks that read one broker at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job for messages of some tags: what it leaves out is counted, proved, and never a hole."""
+"""A job for messages with some tags: all others are counted, proved, and never a hole."""
 
 from __future__ import annotations
 

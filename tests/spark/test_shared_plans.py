@@ -1,4 +1,6 @@
-"""Drivers that share a group share a plan: each record once, whoever dies and wherever."""
+"""Drivers of one group share a plan: each record lands once, whichever driver dies, and
+wherever.
+"""
 
 from __future__ import annotations
 

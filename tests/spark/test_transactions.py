@@ -1,4 +1,4 @@
-"""Transactions through whole runs: what is committed lands, and the ledger counts the rest."""
+"""Transactions in whole runs: committed records land, and the ledger counts the rest."""
 
 from __future__ import annotations
 

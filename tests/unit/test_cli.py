@@ -1,4 +1,4 @@
-"""The contract of the command line: one JSON line, clean streams, exit codes, clear errors."""
+"""The contract of the command line: one JSON line, separate streams, exit codes, clear errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door to confluent-kafka: what is said when it is missing, and whose fault is whose."""
+"""The wrapper of confluent-kafka: the error when it is missing, and whose mistake an error is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks have counted of entries, put together by partition."""
+"""The entry counts of tasks, summed by partition."""
 
 from __future__ import annotations
 

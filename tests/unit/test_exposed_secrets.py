@@ -1,4 +1,4 @@
-"""Secrets that a job sends in the clear: said by ``check``, ``plan`` and ``run``."""
+"""Secrets that a job sends in clear text: reported by ``check``, ``plan`` and ``run``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file on top of another: what wins, and where a mistake stands."""
+"""One job file extends another: which value wins, and where a mistake is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``check`` tries on the folders of a table, on a real disk."""
+"""What ``check`` tries in the folders of a table, on a real disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data frame has all rows of its range, or none: nobody sees a receipt of it."""
+"""A data frame has all rows of its range or fails, since nobody sees its receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that old brokers do not name: gone, or not shown to this client any more."""
+"""Topics that old brokers do not list: deleted, or no longer visible to this client."""
 
 from __future__ import annotations
 

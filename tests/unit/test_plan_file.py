@@ -1,4 +1,4 @@
-"""A plan file carries a plan and its job whole, keeps secrets out, and shows any edit."""
+"""A plan file holds a plan and its job completely, keeps secrets out, and reveals any edit."""
 
 from __future__ import annotations
 

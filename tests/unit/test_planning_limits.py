@@ -1,4 +1,4 @@
-"""Limits are filled like water; a cut never leaves a hole behind it."""
+"""Limits are shared fairly, and what they cut off leaves no hole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done about a loss: per verdict, and per topic before that."""
+"""The action for a loss: by loss kind, unless the topic has its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress never mixes with the answer, is readable in a log, and costs little."""
+"""Progress never mixes with the result, is readable in a log, and costs little."""
 
 from __future__ import annotations
 

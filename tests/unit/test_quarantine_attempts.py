@@ -1,4 +1,4 @@
-"""A later attempt stands in for an earlier one in quarantine, also where it keeps nothing."""
+"""A later attempt replaces an earlier one in quarantine, even if it quarantines nothing."""
 
 from __future__ import annotations
 

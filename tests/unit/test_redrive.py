@@ -1,4 +1,4 @@
-"""What of the quarantine is read, and when: never more than a plan may carry."""
+"""What is redriven, and when: never more than a plan may hold."""
 
 from __future__ import annotations
 

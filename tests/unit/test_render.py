@@ -1,4 +1,4 @@
-"""What a person reads holds the facts, fits the screen and cannot be played with by names."""
+"""The text for people has all the facts, fits the screen, and is safe against hostile names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verify and find show: the ranges to the offset, the remedy, one line for each fact."""
+"""The text of verify and find: exact ranges, the remedy, one line for each fact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is shown of losses and of the quarantine: what was done, where, why, and what decodes."""
+"""The text about losses and the quarantine: what was done, where, why, and what can be decoded
+now.
+"""
 
 from __future__ import annotations
 

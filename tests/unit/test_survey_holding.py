@@ -1,4 +1,4 @@
-"""What a survey holds back, told by pretended leaders that do not answer every question."""
+"""What a survey holds back, with fake leaders that do not answer every question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declared messages: version ranges, nullability, tags, and what is said when bytes are wrong."""
+"""Declared messages: version ranges, nullability, tags, and errors for wrong bytes."""
 
 from __future__ import annotations
 
