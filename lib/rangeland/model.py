@@ -341,39 +341,6 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """What one slice became: a class for each of its offsets, and who served its last byte.
-
-    ``losses`` are ``(from_offset, until_offset, verdict, evidence)`` of what a policy has
-    skipped while reading; their widths add up to ``counts.lost``. So do those of
-    ``quarantined`` to theirs, whose bytes are in the files ``kept``. ``held``, of the same
-    form: reading has stopped at ``until_offset``, and this is why, and the rest of the slice.
-
-    ``gaps`` are the ``[from, until)`` without a row, sorted and apart; None where they were
-    not kept: too many, or made by a transform. ``taken_up``: the offsets that whole entries
-    and losses take up, where offsets are bytes; None where each offset is a record or none."""
-
-    slice_index: int
-    partition: Partition
-    from_offset: int
-    until_offset: int
-    counts: Counts
-    leader: str = ""
-    bytes_read: int = 0
-    losses: tuple[tuple[int, int, str, str], ...] = ()
-    gaps: tuple[tuple[int, int], ...] | None = None
-    taken_up: int | None = None
-    quarantined: tuple[tuple[int, int, str, str], ...] = ()
-    held: tuple[int, int, str, str] | None = None
-    kept: tuple[DataFile, ...] = ()
-
-    @property
-    def offsets(self) -> int:
-        """How many offsets are accounted for."""
-        return self.counts.total if self.taken_up is None else self.taken_up
-
-
-@dataclass(frozen=True, slots=True)
 class QuarantinedBytes:
     """The bytes of a batch that cannot be decoded, as they came, and what else decoding them
     takes: ``aborted`` as in a fetch. ``reason`` is the decoder's."""
@@ -381,11 +348,3 @@ class QuarantinedBytes:
     records: bytes
     aborted: tuple[tuple[int, int], ...]
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class TaskResult:
-    """What one task hands back to the driver. A file may hold rows of several slices."""
-
-    receipts: tuple[Receipt, ...]
-    files: tuple[DataFile, ...] = ()

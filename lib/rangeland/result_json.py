@@ -13,6 +13,7 @@ from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.groups.backend import GroupMember
 from rangeland.model import Partition, Range
 from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.reached import PartitionReach
 from rangeland.planning.table_audit import LandedPiece
@@ -30,7 +31,8 @@ RESULT_JSON = RecordCodec(
         Range: "*partition from_offset until_offset",
         RangeOutcome: "*range *counts",
         LandedPiece: "*range topic_id landed",
-        LossEvent: "*range count verdict action cause evidence sequence seen_at_ms",
+        LossEvent: "*loss sequence seen_at_ms",
+        Loss: "*partition from_offset until_offset width=count verdict action cause evidence",
         Plan: "application sequence hash",
         PartitionReach: "*partition state end_offset=end offset=until_offset",
         QuarantinedBatch: "*range application sequence size_bytes=bytes leader reason",

@@ -14,7 +14,8 @@ from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.job.value_parsers import parse_member
-from rangeland.model import Counts, LogState, Partition, Receipt, Slice
+from rangeland.model import Counts, LogState, Partition, Slice
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.testing.jafka import JafkaCluster
 from tests.brokers.surveys import look
 

@@ -24,7 +24,8 @@ from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.groups.kafka.group_backend import open_backend
-from rangeland.model import Counts, Isolation, LogState, Range, Receipt, Slice, Survey
+from rangeland.model import Counts, Isolation, LogState, Range, Slice, Survey
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing, cut
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.testing.consuming import Consumed

@@ -20,7 +20,8 @@ from rangeland.fetch.receipts import ReceiptBuilder
 from rangeland.fetch.simple_consumer import read_slices
 from rangeland.jvm.jars import class_path, jar_files
 from rangeland.jvm.java import SMALL_JVM, find_java
-from rangeland.model import Counts, LogState, Partition, Receipt, Slice
+from rangeland.model import Counts, LogState, Partition, Slice
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.rocketmq import RocketmqCluster
 from rangeland.testing.rocketmq_clients import RocketmqClient

@@ -14,16 +14,7 @@ import pytest
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Conflict, RangeLost, Unreachable
 from rangeland.landing.log_confirmation import Confirmation
-from rangeland.model import (
-    Bounds,
-    Counts,
-    Earliest,
-    FromCheckpoint,
-    Isolation,
-    Latest,
-    Partition,
-    Receipt,
-)
+from rangeland.model import Bounds, Counts, Earliest, FromCheckpoint, Isolation, Latest, Partition
 from rangeland.planning.bounds import RangeRequest
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.incarnation import LogMark
@@ -31,6 +22,7 @@ from rangeland.planning.limits import Limits
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition, PlanDraft, PlanTerms, draft
 from rangeland.planning.policy import Action, Policy
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing
 from rangeland.testing.kafka import KafkaCluster, KafkaZooKeeperCluster
 from rangeland.testing.producing import (

@@ -26,7 +26,8 @@ from rangeland.fetch import simple_consumer
 from rangeland.fetch.fetch_thread import FetchThread
 from rangeland.fetch.loop_actions import FetchLimits
 from rangeland.fetch.receipts import ReceiptBuilder
-from rangeland.model import Address, Earliest, Leader, Partition, Receipt, Slice
+from rangeland.model import Address, Earliest, Leader, Partition, Slice
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.wire.framing import FrameReader
 
 LEADER = Address("broker", 1)

@@ -36,7 +36,7 @@ from rangeland.model import (
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
-from rangeland.planning.policy import LossKind
+from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome
 from rangeland.planning.reached import PartitionReach
 from rangeland.planning.retention_risk import ReadSpeed, RetentionRisk
@@ -58,7 +58,7 @@ FOLDER = Path(__file__).parent / "answers"
 P0, P1 = Partition("orders", 0), Partition("orders", 1, "broker-a")
 R0, R1 = Range(P0, 10, 30, "A", 300), Range(P1, 5, 9, None, 40)
 LOSS = LossEvent(
-    *("rangeland/orders", "orders", 4, R0, "expired", "skip", "it is too old", ""),
+    *("rangeland/orders", "orders", 4, Loss(P0, 10, 30, LossKind.EXPIRED, "", topic_id="A")),
     *(1_700_000_000_000, 1_700_000_000_001, "f00", 1),
 )
 

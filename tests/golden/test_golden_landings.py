@@ -83,7 +83,7 @@ def test_outcomes_parts_and_losses_come_back_whole(version: Path) -> None:
     (part,) = [entry for entry in entries if isinstance(entry, PartEvent)]
     assert (part.number, part.member, len(part.receipts)) == (1, "member-1", 1)
     losses = [entry for entry in entries if isinstance(entry, LossEvent)]
-    assert [loss.action for loss in losses] == ["fail", "quarantine", "hold"]
+    assert [event.loss.action for event in losses] == ["fail", "quarantine", "hold"]
 
 
 def test_a_plan_file_is_read(version: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rangeland.model import Counts, Partition, Receipt, Slice, TaskResult
+from rangeland.model import Counts, Partition, Slice
 from rangeland.planning.slice_assignment import (
     PlanComplete,
     ReadSlices,
@@ -17,6 +17,7 @@ from rangeland.planning.slice_assignment import (
     next_step,
     not_done,
 )
+from rangeland.planning.slice_receipt import Receipt, TaskResult
 from tests.examples import tried
 
 MEMBERS = ("a", "b", "c")

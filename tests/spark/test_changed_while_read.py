@@ -12,8 +12,9 @@ import rangeland
 from rangeland.errors import Conflict, RangeLost
 from rangeland.job import Job
 from rangeland.landing.committer import PlanCommitter
-from rangeland.model import Receipt, Slice
+from rangeland.model import Slice
 from rangeland.planning.plan import Plan
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.producing import create_topic, delete_topic, numbered, produce
 from tests.spark.landings import job_of, table_of

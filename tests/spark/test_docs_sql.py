@@ -15,6 +15,7 @@ from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, Ra
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.job import Job
 from rangeland.model import Counts, Partition, Range
+from rangeland.planning.policy import Loss, LossKind
 from rangeland.spark.transform import load_transform
 from tests import docs
 
@@ -39,9 +40,10 @@ def ledger(kernel: DeltaKernel, tmp_path_factory: pytest.TempPathFactory) -> str
         assert made.enter(PlanEvent(*name, (RangeEntry(where),), "{}", at_ms), number)
         if counts is not None:
             ranges = (RangeEntry(where, counts, "broker-1:9092"),)
-            lost = Range(Partition("orders", 0), 11, 14, "id")
-            said = ("expired", "skip", "retention removed them", "the log begins at 14")
-            of_plan = (*name[:3], lost, *said, at_ms, at_ms, name[3])
+            lost = Loss(
+                where.partition, 11, 14, LossKind.EXPIRED, "the log begins at 14", topic_id="id"
+            )
+            of_plan = (*name[:3], lost, at_ms, at_ms, name[3])
             losses = [LossEvent(*of_plan)] if counts.lost else []
             outcome = OutcomeEvent(*name, ranges, (), at_ms)
             assert made.prepare(outcome, losses)
@@ -96,7 +98,10 @@ def test_why_it_was_lost_and_what_was_done(sql: Callable[[str], list[Any]], ledg
         3,
     )
     assert (row["verdict"], row["action"]) == ("expired", "skip")
-    assert (row["cause"], row["evidence"]) == ("retention removed them", "the log begins at 14")
+    assert (row["cause"], row["evidence"]) == (
+        "retention removed them before they were landed",
+        "the log begins at 14",
+    )
 
 
 def test_the_transform_of_the_configs_makes_orders(

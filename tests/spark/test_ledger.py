@@ -21,7 +21,8 @@ from rangeland.delta.ledger.events import (
 )
 from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Bug
-from rangeland.model import Counts, DataFile, Partition, Range, Receipt
+from rangeland.model import Counts, DataFile, Partition, Range
+from rangeland.planning.slice_receipt import Receipt
 
 pytestmark = pytest.mark.spark
 

@@ -70,7 +70,7 @@ def test_what_cannot_be_decoded_is_quarantined_and_landed_once_it_can(
     assert offsets_of(table_of(spark, table)) == expected(**DAMAGED)
     row = (topic, 1, BATCH, 2 * BATCH, BATCH, "corrupt", "quarantine")
     assert losses(spark, table) == [row]
-    assert [loss.action for loss in result.losses] == ["quarantine"]
+    assert [x.loss.action for x in result.losses] == ["quarantine"]
     assert rangeland.land(job, spark).state == "nothing"
     assert is_proved(spark, job)
 
@@ -125,7 +125,7 @@ def test_a_damaged_partition_is_held_where_it_is_and_the_others_go_on(
     job = job_of(kafka.bootstrap, table, topic, policy={"corrupt": "hold"})
     result = rangeland.land(job, spark)
     assert (result.state, result.counts) == ("landed", Counts(landed=WIDTH + BATCH))
-    assert [loss.action for loss in result.losses] == ["hold"]
+    assert [x.loss.action for x in result.losses] == ["hold"]
     assert checkpoints(spark, job) == {0: WIDTH, 1: BATCH}
     held = (topic, 1, BATCH, WIDTH, WIDTH - BATCH, "corrupt", "hold")
     assert losses(spark, table) == [held]

@@ -14,7 +14,8 @@ from rangeland.delta.ledger.events import OutcomeEvent
 from rangeland.delta.quarantine_table import Quarantine
 from rangeland.delta.quarantine_writer import QuarantineWriter, QuarantineWriterSettings
 from rangeland.landing.target_table import TargetTable
-from rangeland.model import Counts, Partition, QuarantinedBytes, Range, Receipt
+from rangeland.model import Counts, Partition, QuarantinedBytes, Range
+from rangeland.planning.slice_receipt import Receipt
 
 pytestmark = pytest.mark.spark
 

@@ -77,7 +77,7 @@ def test_a_damaged_message_of_rocketmq_is_held_quarantined_and_landed_once_mende
     wrong = flip((rocketmq.store() / "commitlog").iterdir(), right)
     holding = rocketmq_landings.rocketmq_job(written, table, policy=HOLD)
     held = rangeland.land(holding, spark)
-    assert (held.counts, [loss.action for loss in held.losses]) == (Counts(landed=27), ["hold"])
+    assert (held.counts, [x.loss.action for x in held.losses]) == (Counts(landed=27), ["hold"])
     before = [row for row in written.rows if row[1] == 0 or row[2] < 7]
     assert rocketmq_landings.landed_rows(spark, table) == sorted(before)
     assert losses(spark, table) == [(topic, 1, 7, 20, 13, "corrupt", "hold")]
@@ -144,7 +144,7 @@ def test_a_damaged_entry_of_jafka_is_held_quarantined_and_landed_once_mended(
         wrong = flip(jafka.segments(topic, 1), right)
         holding = jafka_landings.jafka_job(jafka, table, topic, policy=HOLD)
         held = rangeland.land(holding, spark)
-        assert (held.counts, [loss.action for loss in held.losses]) == (Counts(landed=27), ["hold"])
+        assert (held.counts, [x.loss.action for x in held.losses]) == (Counts(landed=27), ["hold"])
         before = [row for row in written.rows if row[1] == 0 or row[2] < bad]
         assert jafka_landings.landed_rows(spark, table) == sorted(before)
         assert losses(spark, table) == [(topic, 1, bad, end, end - bad, "corrupt", "hold")]

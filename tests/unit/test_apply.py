@@ -13,11 +13,12 @@ from rangeland.delta.ledger.ledger_table import Ledger
 from rangeland.errors import Conflict
 from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.target_table import TargetTable
-from rangeland.model import Counts, Partition, Receipt
+from rangeland.model import Counts, Partition
 from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import PlanDraft
 from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress import NoProgress
 from rangeland.results import RunResult
 from tests.unit import test_target_state
@@ -80,8 +81,8 @@ def little_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def told(target: LandingTarget) -> list[tuple[Any, ...]]:
     target.refresh()
     return sorted(
-        (x.range.partition, x.range.from_offset, x.range.until_offset, x.verdict, x.action)
-        for x in target.history.losses()
+        (x.partition, x.from_offset, x.until_offset, x.verdict, x.action)
+        for x in (event.loss for event in target.history.losses())
     )
 
 
@@ -97,8 +98,8 @@ def test_what_a_reviewed_plan_holds_and_passes_over_is_reported_as_a_run_tells_i
     assert told(target) == BOTH
     rows = target.history.losses()
     assert {(x.sequence, x.plan_hash, x.seen_at_ms) for x in rows} == {(1, "", MADE_AT_MS)}
-    assert {x.range.topic_id for x in rows} == {"id"}
-    assert all(x.written_at_ms > MADE_AT_MS and x.evidence for x in rows)
+    assert {x.loss.topic_id for x in rows} == {"id"}
+    assert all(x.written_at_ms > MADE_AT_MS and x.loss.evidence for x in rows)
     # What the first landing has held back is remembered, as a run's is.
     assert target.history.standing(PLAN.application).held_at_first == {P1}
 

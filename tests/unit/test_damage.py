@@ -12,11 +12,12 @@ from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord, ProofFailed
 from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Receipt, Slice
+from rangeland.model import Counts, Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Action, Policy
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.proof import prove
+from rangeland.planning.slice_receipt import Receipt
 from tests.record_batches import Batch, Record, encode
 
 P = Partition("t", 0)
@@ -49,6 +50,10 @@ def receipt(found: Sequence[SliceChunk], piece: Slice | None = None) -> Receipt:
     return made
 
 
+def bounds_of(loss: Loss) -> tuple[int, int, str]:
+    return loss.from_offset, loss.until_offset, loss.verdict
+
+
 def test_a_damaged_batch_fails_without_a_policy() -> None:
     with pytest.raises(BadRecord, match="offset 4 cannot be decoded"):
         chunks(Action.FAIL, stored())
@@ -57,15 +62,15 @@ def test_a_damaged_batch_fails_without_a_policy() -> None:
 def test_what_is_skipped_is_counted_lost() -> None:
     made = receipt(chunks(Action.SKIP, stored()))
     assert made.counts == Counts(landed=8, lost=4)
-    assert [loss[:3] for loss in made.losses] == [(4, 8, "corrupt")]
-    assert (made.gaps, made.quarantined, made.held) == (((4, 8),), (), None)
+    assert [bounds_of(loss) for loss in made.losses] == [(4, 8, "corrupt")]
+    assert (made.gaps, made.losses_by(Action.SKIP), made.held) == (((4, 8),), made.losses, None)
 
 
 def test_what_is_quarantined_is_kept_byte_for_byte() -> None:
     found = chunks(Action.QUARANTINE, stored())
     made = receipt(found)
     assert made.counts == Counts(landed=8, quarantined=4)
-    assert [loss[:3] for loss in made.quarantined] == [(4, 8, "corrupt")]
+    assert [bounds_of(loss) for loss in made.losses_by(Action.QUARANTINE)] == [(4, 8, "corrupt")]
     (kept,) = [chunk.kept for chunk in found if chunk.kept is not None]
     size = len(stored()) // 3
     assert kept.records == stored()[size : 2 * size]
@@ -92,7 +97,7 @@ def test_a_held_slice_ends_where_the_damage_begins() -> None:
     made = receipt(found)
     assert (made.from_offset, made.until_offset, made.counts) == (0, 4, Counts(landed=4))
     assert made.held is not None
-    assert made.held[:3] == (4, 12, "corrupt")
+    assert bounds_of(made.held) == (4, 12, "corrupt")
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.QUARANTINE])
@@ -156,10 +161,15 @@ def test_a_slice_that_is_held_at_its_beginning_leaves_nothing() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"held": None},  # it ends early and nobody says why
-        {"held": (5, 12, "corrupt", "")},
-        {"held": (4, 11, "corrupt", "")},
-        {"quarantined": ((0, 1, "corrupt", ""),)},
+        {"losses": ()},  # it ends early and nobody says why
+        {"losses": (Loss(P, 5, 12, LossKind.CORRUPT, "", Action.HOLD),)},
+        {"losses": (Loss(P, 4, 11, LossKind.CORRUPT, "", Action.HOLD),)},
+        {
+            "losses": (
+                Loss(P, 4, 12, LossKind.CORRUPT, "", Action.HOLD),
+                Loss(P, 0, 1, LossKind.CORRUPT, "", Action.QUARANTINE),
+            )
+        },
     ],
 )
 def test_a_receipt_that_ends_early_must_say_where_and_why(wrong: dict[str, object]) -> None:

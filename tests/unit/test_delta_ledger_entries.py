@@ -24,8 +24,10 @@ from rangeland.delta.ledger.landed_offsets import LandedOffsets, merge_spans, wi
 from rangeland.delta.ledger.ledger_files import LedgerFiles
 from rangeland.delta.store_access import StoreSettings
 from rangeland.errors import Conflict, StorageFailed
-from rangeland.model import Counts, DataFile, Partition, Range, Receipt
+from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import merge
+from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.slice_receipt import Receipt
 
 P0 = Partition("orders", 0)
 B1 = Partition("orders", 1, "broker-a")
@@ -55,7 +57,7 @@ def an_outcome() -> OutcomeEvent:
 
 def a_part() -> PartEvent:
     file = DataFile("x.parquet", 10, 3, "{}", 5)
-    lost = ((8, 10, "expired", "it begins at 10"),)
+    lost = (Loss(P0, 8, 10, LossKind.EXPIRED, "it begins at 10"),)
     receipts = (
         Receipt(3, P0, 0, 10, Counts(landed=8, lost=2), "h:1", 99, lost, ((8, 10),)),
         Receipt(4, B1, 5, 60, Counts(landed=1), taken_up=55),
@@ -65,9 +67,8 @@ def a_part() -> PartEvent:
 
 
 def a_loss() -> LossEvent:
-    where = Range(B1, 10, 15, "id")
-    said = ("expired", "skip", "retention removed them", "the log begins at 15 on h:1")
-    return LossEvent("rangeland/a", "a", 4, where, *said, 1_700_000_000_007, 1_700_000_000_123)
+    loss = Loss(B1, 10, 15, LossKind.EXPIRED, "the log begins at 15 on h:1", topic_id="id")
+    return LossEvent("rangeland/a", "a", 4, loss, 1_700_000_000_007, 1_700_000_000_123)
 
 
 def with_quarantine(outcome: OutcomeEvent) -> OutcomeEvent:
@@ -76,7 +77,8 @@ def with_quarantine(outcome: OutcomeEvent) -> OutcomeEvent:
 
 def a_held_part() -> PartEvent:
     kept = (DataFile("part-hash-1.parquet", 10, 1, "{}", 5),)
-    bad = ((3, 5, "corrupt", "its checksum is wrong"),)
+    bad = Loss(P0, 3, 5, LossKind.CORRUPT, "its checksum is wrong", Action.QUARANTINE)
+    held = Loss(P0, 8, 10, LossKind.TRUNCATED, "the log ends at 8", Action.HOLD)
     receipt = Receipt(
         3,
         P0,
@@ -84,8 +86,7 @@ def a_held_part() -> PartEvent:
         8,
         Counts(landed=6, quarantined=2),
         gaps=((3, 5),),
-        quarantined=bad,
-        held=(8, 10, "truncated", "the log ends at 8"),
+        losses=(bad, held),
         kept=kept,
     )
     return replace(a_part(), receipts=(receipt,))

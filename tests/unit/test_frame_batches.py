@@ -6,8 +6,9 @@ import pytest
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import BadRecord
-from rangeland.model import Partition, QuarantinedBytes, Receipt, Slice
+from rangeland.model import Partition, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Policy
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.plan_frames import frame_batches
 from tests.record_batches import Batch, Record, encode
 

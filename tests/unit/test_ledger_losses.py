@@ -16,9 +16,10 @@ from rangeland.fetch.replica_choice import ServingReplica
 from rangeland.fetch.slice_errors import unreadable
 from rangeland.fetch.slice_state import Phase, SliceState
 from rangeland.landing.loss_records import losses_in, losses_of, seen_losses
-from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Receipt, Slice
+from rangeland.model import Address, Counts, Isolation, Leader, Partition, Range, Slice
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.slice_receipt import Receipt
 from tests.unit.test_ledger_lost_answers import P0, TableInMemory, ledger_of, plan
 
 APP = "rangeland/a"
@@ -40,8 +41,8 @@ def outcome(attempt: int = 0) -> OutcomeEvent:
 
 
 def loss(first: int = 2, action: Action = Action.SKIP, attempt: int = 0) -> LossEvent:
-    said = ("corrupt", action.value, "cause", "evidence")
-    return LossEvent(APP, "a", 1, Range(P0, first, 5, "id"), *said, 900, 1_000, "h1", attempt)
+    found = Loss(P0, first, 5, LossKind.CORRUPT, "evidence", action, topic_id="id")
+    return LossEvent(APP, "a", 1, found, 900, 1_000, "h1", attempt)
 
 
 def test_losses_are_in_the_commit_of_their_outcome(table: TableInMemory, ledger: Ledger) -> None:
@@ -120,7 +121,8 @@ def test_two_that_see_some_of_the_same_at_once_write_each_once(
 
 def test_what_is_lost_of_a_topics_next_incarnation_is_another_loss(ledger: Ledger) -> None:
     ledger.record_losses([seen(0, 5)])
-    again = replace(seen(0, 5), range=Range(P0, 0, 5, "next"), written_at_ms=1_001)
+    again = replace(seen(0, 5), written_at_ms=1_001)
+    again = replace(again, loss=replace(again.loss, topic_id="next"))
     ledger.record_losses([again])
     ledger.refresh()
     assert ledger.losses() == [seen(0, 5), again]
@@ -153,15 +155,18 @@ def test_each_loss_of_a_plan_is_of_its_own_incarnation_of_the_topic() -> None:
         (Slice(0, P0, 0, 30, topic_id="new"),),
         (Loss(P0, 0, 20, LossKind.RECREATED, "it has another id"),),
     )
-    bad = ((4, 6, "corrupt", "bad"),)
-    receipt = Receipt(0, P0, 0, 30, Counts(landed=28, quarantined=2), quarantined=bad)
+    bad = (Loss(P0, 4, 6, LossKind.CORRUPT, "bad", Action.QUARANTINE),)
+    receipt = Receipt(0, P0, 0, 30, Counts(landed=28, quarantined=2), losses=bad)
     found = losses_of(made, {0: receipt}, 900)
-    assert [(x.action, x.range.topic_id) for x in found] == [("skip", "old"), ("quarantine", "new")]
+    assert [(x.loss.action, x.loss.topic_id) for x in found] == [
+        ("skip", "old"),
+        ("quarantine", "new"),
+    ]
     swapped = replace(made, ranges=made.ranges[::-1])
-    assert losses_of(swapped, {0: receipt}, 900)[0].range.topic_id == "old"
+    assert losses_of(swapped, {0: receipt}, 900)[0].loss.topic_id == "old"
     older = replace(made, losses=(), slices=(Slice(0, P0, 0, 20, topic_id="old"),))
     receipt = replace(receipt, until_offset=20)
-    assert [x.range.topic_id for x in losses_of(older, {0: receipt}, 900)] == ["old"]
+    assert [x.loss.topic_id for x in losses_of(older, {0: receipt}, 900)] == ["old"]
 
 
 def test_losses_change_nothing_of_plans_and_coverage(ledger: Ledger) -> None:
@@ -193,19 +198,21 @@ def test_an_outcome_has_a_loss_for_each_verdict() -> None:
         3,
         12,
         Counts(landed=5, lost=2, quarantined=2),
-        losses=((4, 6, "corrupt", "bad"),),
-        quarantined=((8, 10, "corrupt", "bad too"),),
-        held=(12, 20, "truncated", "the log ends at 12"),
+        losses=(
+            Loss(P0, 4, 6, LossKind.CORRUPT, "bad"),
+            Loss(P0, 8, 10, LossKind.CORRUPT, "bad too", Action.QUARANTINE),
+            Loss(P0, 12, 20, LossKind.TRUNCATED, "the log ends at 12", Action.HOLD),
+        ),
     )
     receipts = {0: receipt, 1: Receipt(1, other, 0, 5, Counts(landed=5))}
     found = losses_of(made, receipts, 900)
-    assert [(x.range.from_offset, x.range.width, x.verdict, x.action) for x in found] == [
+    assert [(x.loss.from_offset, x.loss.width, x.loss.verdict, x.loss.action) for x in found] == [
         (0, 3, "expired", "skip"),
         (4, 2, "corrupt", "skip"),
         (8, 2, "corrupt", "quarantine"),
         (12, 8, "truncated", "hold"),
     ]
-    assert {x.range.topic_id for x in found} == {"id"}
+    assert {x.loss.topic_id for x in found} == {"id"}
     assert [x.seen_at_ms for x in found] == [500, 900, 900, 900]
-    assert all(x.plan_hash == made.hash and x.cause for x in found)
+    assert all(x.plan_hash == made.hash and x.loss.cause for x in found)
     assert losses_of(made, receipts, 900, 3)[0] == replace(found[0], attempt=3)

@@ -6,20 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from rangeland.model import (
-    Address,
-    Counts,
-    Isolation,
-    Leader,
-    LogState,
-    Partition,
-    Range,
-    Receipt,
-    Survey,
-)
+from rangeland.model import Address, Counts, Isolation, Leader, LogState, Partition, Range, Survey
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.log_identity import changed, doubtful, marks_of
 from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.slice_receipt import Receipt
 
 P = Partition("orders", 0)
 BROKER = Address("b", 9092)
@@ -42,9 +34,9 @@ def log(end: int, epoch: int | None = 7, topic_id: str | None = "id-1", start: i
 
 
 def test_what_was_lost_or_held_was_not_read() -> None:
-    lost = read(50, 100, losses=((50, 100, "recreated", "another id"),))
+    lost = read(50, 100, losses=(Loss(P, 50, 100, LossKind.RECREATED, "another id"),))
     assert marks_of(PLAN, [read(0, 50), lost]) == {P: LogMark(50, "id-1", 7, True)}
-    held = read(0, 100, held=(30, 30, "corrupt", "damaged"))
+    held = read(0, 100, losses=(Loss(P, 30, 30, LossKind.CORRUPT, "damaged", Action.HOLD),))
     assert marks_of(PLAN, [held]) == {P: LogMark(30, "id-1", 7, True)}
     assert marks_of(PLAN, [replace(lost, from_offset=50)]) == {}
 

@@ -21,8 +21,9 @@ from rangeland.fetch import offset_gaps, simple_consumer
 from rangeland.fetch.fetched_piece import FetchedPiece
 from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.model import Address, Counts, Partition, Receipt, Slice
-from rangeland.planning.policy import Action, Policy
+from rangeland.model import Address, Counts, Partition, Slice
+from rangeland.planning.policy import Action, LossKind, Policy
+from rangeland.planning.slice_receipt import Receipt
 from tests.record_batches import Batch, Record, cleaned, encode
 
 P = Partition("t", 0)
@@ -209,7 +210,10 @@ def test_without_a_policy_it_ends_the_run_naming_the_first_gap() -> None:
 def test_what_is_skipped_is_lost_and_what_a_batch_lacks_is_compacted() -> None:
     _, receipt = read(Action.SKIP)
     assert receipt.counts == Counts(landed=11, compacted=1, lost=18)
-    assert [loss[:3] for loss in receipt.losses] == [(4, 8, "missing"), (16, 30, "missing")]
+    assert [(x.from_offset, x.until_offset, x.verdict) for x in receipt.losses] == [
+        (4, 8, "missing"),
+        (16, 30, "missing"),
+    ]
     assert receipt.gaps == ((1, 2), (4, 8), (16, 30))
     assert Source.again == 1
 
@@ -218,7 +222,8 @@ def test_what_is_held_ends_the_slice_at_the_gap() -> None:
     _, receipt = read(Action.HOLD)
     assert (receipt.until_offset, receipt.counts) == (4, Counts(landed=3, compacted=1))
     assert receipt.held is not None
-    assert receipt.held[:3] == (4, 30, "missing")
+    assert (receipt.held.from_offset, receipt.held.until_offset) == (4, 30)
+    assert receipt.held.verdict is LossKind.MISSING
 
 
 def test_a_gap_that_the_leader_does_not_have_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from rangeland.model import (
     LogState,
     Partition,
     Range,
-    Receipt,
     Survey,
 )
 from rangeland.planning.bounds import RangeRequest
@@ -32,6 +31,7 @@ from rangeland.planning.limits import Limits
 from rangeland.planning.plan_builder import JobPosition, PlanDraft, PlanTerms, draft, draft_of
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.planning.proof import prove
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.slices import Slicing
 
 P0, P1 = Partition("t", 0), Partition("t", 1)

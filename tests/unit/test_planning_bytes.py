@@ -23,7 +23,6 @@ from rangeland.model import (
     LogState,
     Partition,
     Range,
-    Receipt,
     Slice,
     Survey,
 )
@@ -33,6 +32,7 @@ from rangeland.planning.limits import Limits, apply_limits
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, LossKind, Policy
 from rangeland.planning.proof import prove
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import CountedRange, LandedPiece, audit
 
 ONE, TWO = Partition("orders", 0, "1"), Partition("orders", 0, "2")

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from rangeland.errors import Conflict, ProofFailed
-from rangeland.model import Address, Counts, Isolation, Partition, Range, Receipt, Slice
+from rangeland.model import Address, Counts, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.plan import Plan, PlanKind, advance, canonical, renumbered
 from rangeland.planning.policy import Loss, LossKind
 from rangeland.planning.proof import RangeOutcome, prove
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.untrusted import parse_address
 
 P0, P1 = Partition("t", 0), Partition("t", 1, "broker-a")
@@ -202,7 +203,10 @@ def test_an_exact_tiling_is_proved_range_by_range() -> None:
 
 
 def test_a_loss_while_reading_counts_where_it_is_reported() -> None:
-    lossy = replace(receipt(PLAN.slices[2], landed=1, lost=3), losses=((5, 8, "expired", "gone"),))
+    lossy = replace(
+        receipt(PLAN.slices[2], landed=1, lost=3),
+        losses=(Loss(P1, 5, 8, LossKind.EXPIRED, "gone"),),
+    )
     assert prove(PLAN, RECEIPTS | {2: lossy})[1].counts == Counts(landed=1, lost=3)
 
 
@@ -235,7 +239,7 @@ NOT_ADDING_UP = {
     "one offset too many": (PLAN, _receipts(0, counts=Counts(landed=11))),
     "a negative class": (PLAN, _receipts(0, counts=Counts(landed=12, compacted=-2))),
     "lost and not told": (PLAN, _receipts(0, counts=Counts(landed=8, lost=2))),
-    "told and not lost": (PLAN, _receipts(0, losses=((10, 12, "expired", ""),))),
+    "told and not lost": (PLAN, _receipts(0, losses=(Loss(P0, 10, 12, LossKind.EXPIRED, ""),))),
     "a receipt that begins later": (PLAN, _receipts(0, from_offset=11)),
     "a receipt that ends earlier": (PLAN, _receipts(0, until_offset=19)),
     "a receipt of another partition": (PLAN, _receipts(0, partition=P1)),

@@ -23,20 +23,12 @@ from rangeland.errors import Conflict, StorageFailed
 from rangeland.job import Job
 from rangeland.landing import redrive
 from rangeland.landing.target_state import LandingTarget
-from rangeland.model import (
-    Counts,
-    DataFile,
-    Isolation,
-    Partition,
-    QuarantinedBytes,
-    Range,
-    Receipt,
-    Slice,
-)
+from rangeland.model import Counts, DataFile, Isolation, Partition, QuarantinedBytes, Range, Slice
 from rangeland.planning.coverage_rule import Coverage
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.plan_builder import JobPosition, PlanDraft
-from rangeland.planning.policy import Loss, LossKind, Policy
+from rangeland.planning.policy import Action, Loss, LossKind, Policy
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress import NoProgress
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
 
@@ -73,8 +65,18 @@ class Keeping:
                 yield batch
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
-        said = ("corrupt", "quarantine", "cause", "evidence", 1, 1, "hash")
-        return [LossEvent(APP, "orders", 1, batch.range, *said) for batch in self.batches]
+        return [
+            LossEvent(
+                *(APP, "orders", 1),
+                Loss(
+                    *(batch.range.partition, batch.range.from_offset, batch.range.until_offset),
+                    *(LossKind.CORRUPT, "evidence", Action.QUARANTINE),
+                    topic_id=batch.range.topic_id,
+                ),
+                *(1, 1, "hash"),
+            )
+            for batch in self.batches
+        ]
 
     def landings(self) -> list[tuple[PlanEvent, OutcomeEvent]]:
         document = json.dumps(replace(plan(), tags=self.tags).to_json())

@@ -11,6 +11,7 @@ from rangeland.delta.quarantine_table import QuarantinedBatch
 from rangeland.landing.redrive import QuarantinedRange
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.model import Isolation, Partition, QuarantinedBytes, Range
+from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.render.loss_view import redrive_picture
 from rangeland.render.result_view import result_picture
 from rangeland.result_json import RESULT_JSON
@@ -20,9 +21,10 @@ from tests.unit.test_render import drawn
 WHERE = Range(Partition("orders", 3), 1000, 1010, "id")
 
 
-def loss(action: str) -> LossEvent:
-    said = ("corrupt", action, "their bytes cannot be decoded", "its checksum is wrong")
-    return LossEvent("rangeland/orders", "orders", 7, WHERE, *said, 5, 6, "hash")
+def loss(action: str, evidence: str = "its checksum is wrong") -> LossEvent:
+    ends = (WHERE.partition, WHERE.from_offset, WHERE.until_offset)
+    found = Loss(*ends, LossKind.CORRUPT, evidence, Action(action), topic_id="id")
+    return LossEvent("rangeland/orders", "orders", 7, found, 5, 6, "hash")
 
 
 def kept(why: str = "") -> QuarantinedRange:
@@ -34,7 +36,7 @@ def kept(why: str = "") -> QuarantinedRange:
 
 
 def run_with(*losses: LossEvent) -> RunResult:
-    held = tuple(str(x) for x in losses if x.action == "hold")
+    held = tuple(str(x.loss) for x in losses if x.loss.action is Action.HOLD)
     return RunResult(
         "orders", "rangeland/orders", 7, "landed", "t", 1, (), 1.0, held=held, losses=losses
     )
@@ -54,7 +56,7 @@ def test_what_the_log_cannot_give_of_the_quarantine_is_not_said_to_be_held() -> 
 
 
 def test_where_a_loss_is_is_said_once() -> None:
-    seen = replace(loss("skip"), evidence="orders/3: the batch at offset 1000 cannot be decoded")
+    seen = loss("skip", "orders/3: the batch at offset 1000 cannot be decoded")
     text = " ".join(drawn(result_picture(run_with(seen))).split())
     assert "orders/3 [1000, 1010) corrupt: the batch at offset 1000 cannot be decoded" in text
 

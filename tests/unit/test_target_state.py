@@ -17,12 +17,13 @@ from rangeland.job import Job
 from rangeland.landing import target_table as table_module
 from rangeland.landing.committer import PlanCommitter
 from rangeland.landing.target_state import LandingTarget
-from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Receipt, Slice
+from rangeland.model import Counts, DataFile, Isolation, Partition, Range, Slice
 from rangeland.planning.incarnation import LogMark
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.proof import prove
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.progress import NoProgress, Progress
 from tests.unit.test_ledger_lost_answers import TableInMemory, Version
 
@@ -117,8 +118,8 @@ def plan(sequence: int = 1, first: int = 0, until: int = 100, **more: Any) -> Pl
 
 
 def land_until_30(target: LandingTarget, of: Plan) -> None:
-    held = (30, 100, "corrupt", "its checksum is wrong")
-    receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), held=held)}
+    held = Loss(P0, 30, 100, LossKind.CORRUPT, "its checksum is wrong", Action.HOLD)
+    receipts = {0: Receipt(0, P0, 0, 30, Counts(landed=30), losses=(held,))}
     outcome, is_mine = target.prepare(of, prove(of, receipts), (), receipts)
     assert is_mine
     target.land(outcome, None)
@@ -203,7 +204,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     assert target.enter(replacing, [])
     finisher = finisher_of(target)
     finisher.error = error
-    skipped = ((40, 50, "corrupt", "its checksum is wrong"),)
+    skipped = (Loss(P0, 40, 50, LossKind.CORRUPT, "its checksum is wrong"),)
     counts = Counts(landed=90, lost=10)
     finisher.receipts = {0: Receipt(0, P0, 0, 100, counts, losses=skipped)}
     with pytest.raises((RangeLost, BadRecord)):
@@ -212,7 +213,7 @@ def test_a_replacement_that_meets_a_loss_ends_and_is_in_nobodys_way(
     assert target.history.unfinished() == []
     assert target.history.standing(APP).landed.of(P0, "id") == []
     (loss,) = target.history.losses(application, 1)
-    assert (loss.action, loss.plan_hash) == ("fail", replacing.hash)
+    assert (loss.loss.action, loss.plan_hash) == ("fail", replacing.hash)
     assert target.enter(plan(), [])
 
 

@@ -20,7 +20,8 @@ from rangeland.delta.arrow_schema import UTC_MICROS
 from rangeland.delta.data_files import store_error, sync_file
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.logs import partition_fields
-from rangeland.model import DataFile, QuarantinedBytes, Range, Receipt
+from rangeland.model import DataFile, QuarantinedBytes, Range
+from rangeland.planning.slice_receipt import Receipt
 
 FILE_BYTES = 8 << 20
 """A file is written once this much of a slice is buffered."""

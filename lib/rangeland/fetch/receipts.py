@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from rangeland.errors import ProofFailed
-from rangeland.model import Counts, QuarantinedBytes, Receipt, Slice
+from rangeland.model import Counts, QuarantinedBytes, Slice
 from rangeland.planning.policy import Action, Loss
+from rangeland.planning.slice_receipt import Receipt
 
 MAX_GAPS = 10_000
 """Per slice. A compacted log may have as many gaps as records."""
@@ -53,13 +54,10 @@ class _SliceCount:
     losses: list[Loss]
     gaps: list[tuple[int, int]] = field(default_factory=list)
     taken_up: int | None = None
-    held: Loss | None = None
-
-    def losses_by(self, action: Action) -> tuple[tuple[int, int, str, str], ...]:
-        return tuple(_as_tuple(loss) for loss in self.losses if loss.action is action)
+    is_held: bool = False
 
     def is_read(self) -> bool:
-        return self.held is not None or self.position == self.slice.until_offset
+        return self.is_held or self.position == self.slice.until_offset
 
     def without_rows(self, start: int, end: int) -> None:
         if self.gaps and self.gaps[-1][1] == start:
@@ -97,10 +95,9 @@ class ReceiptBuilder:
         line.counts = line.counts + chunk.counts
         line.bytes_read += chunk.bytes_read
         line.leader = chunk.leader or line.leader
-        if chunk.loss is not None and chunk.loss.action is Action.HOLD:
-            line.held = chunk.loss
-        elif chunk.loss is not None:
+        if chunk.loss is not None:
             line.losses.append(chunk.loss)
+            line.is_held = chunk.loss.action is Action.HOLD
 
     def receipts(self) -> tuple[Receipt, ...]:
         """One receipt per slice. Raises ProofFailed for a slice that was not read to its end."""
@@ -116,13 +113,11 @@ class ReceiptBuilder:
                 slice_index=line.slice.index,
                 partition=line.slice.partition,
                 from_offset=line.slice.from_offset,
-                until_offset=line.position if line.held else line.slice.until_offset,
+                until_offset=line.position if line.is_held else line.slice.until_offset,
                 counts=line.counts,
                 leader=line.leader,
                 bytes_read=line.bytes_read,
-                losses=line.losses_by(Action.SKIP),
-                quarantined=line.losses_by(Action.QUARANTINE),
-                held=_as_tuple(line.held) if line.held else None,
+                losses=tuple(line.losses),
                 gaps=None
                 if len(line.gaps) > MAX_GAPS or line.taken_up is not None
                 else tuple(line.gaps),
@@ -130,10 +125,6 @@ class ReceiptBuilder:
             )
             for line in self._lines.values()
         )
-
-
-def _as_tuple(loss: Loss) -> tuple[int, int, str, str]:
-    return loss.from_offset, loss.until_offset, loss.verdict.value, loss.evidence
 
 
 def gaps_of(chunk: SliceChunk) -> Iterator[tuple[int, int]]:

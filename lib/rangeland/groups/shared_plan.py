@@ -20,7 +20,7 @@ from dataclasses import replace
 from rangeland.delta.ledger.events import OutcomeEvent, PartEvent
 from rangeland.groups.lease import GroupLease
 from rangeland.landing.plan_reader import FinishedTasks, PlanToRead, SharedOutcome
-from rangeland.model import Range, Receipt, TaskResult
+from rangeland.model import Range
 from rangeland.planning.proof import prove
 from rangeland.planning.slice_assignment import (
     PlanComplete,
@@ -30,6 +30,7 @@ from rangeland.planning.slice_assignment import (
     next_step,
     not_done,
 )
+from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.progress import Progress
 
 logger = logging.getLogger(__name__)

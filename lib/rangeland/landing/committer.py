@@ -40,10 +40,11 @@ from rangeland.landing.target_state import LandingTarget, refuse_other_plan
 from rangeland.landing.task_output import file_entries, refuse_less, refuse_unseen
 from rangeland.landing.untimed_records import without_time
 from rangeland.logs import partition_fields
-from rangeland.model import DataFile, Partition, Receipt, Slice, Survey, TaskResult
+from rangeland.model import DataFile, Partition, Slice, Survey
 from rangeland.planning.plan import Plan, PlanKind
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import prove
+from rangeland.planning.slice_receipt import Receipt, TaskResult
 from rangeland.planning.slices import pack
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.progress import Progress

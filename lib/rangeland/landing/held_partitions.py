@@ -17,7 +17,7 @@ from rangeland.landing.target_state import LandingTarget
 from rangeland.model import LogState, Partition, Slice, Survey
 from rangeland.planning.incarnation import LogMark, still_holds
 from rangeland.planning.plan_builder import JobPosition
-from rangeland.planning.policy import FOUND_BY_READING, Action, Loss, LossKind
+from rangeland.planning.policy import FOUND_BY_READING, Action, Loss
 
 
 def damaged(
@@ -27,15 +27,14 @@ def damaged(
     few records of each; raises what reading raises."""
     found = []
     for loss in _held(target, standing).values():
-        partition = loss.range.partition
-        log = survey.logs.get(partition)
-        policy = cluster.policy.of(LossKind(loss.verdict), partition.topic)
+        log = survey.logs.get(loss.partition)
+        policy = cluster.policy.of(loss.verdict, loss.partition.topic)
         if log is None or policy is not Action.HOLD:
             continue
-        if log.leader.topic_id not in (None, loss.range.topic_id or log.leader.topic_id):
+        if log.leader.topic_id not in (None, loss.topic_id or log.leader.topic_id):
             continue  # another incarnation of the topic, which a survey shows
-        if log.end_offset > loss.range.from_offset:
-            still = _read_at(log, loss.range.from_offset, cluster)
+        if log.end_offset > loss.from_offset:
+            still = _read_at(log, loss.from_offset, cluster)
             found += [] if still is None else [still]
     return found
 
@@ -44,19 +43,19 @@ def held_now(losses: Iterable[LossEvent], mark: LogMark | None, log: LogState) -
     """The loss that holds a partition at its checkpoint, as far as a survey shows. Damage counts
     until a run has read past it."""
     at = 0 if mark is None else mark.until_offset
-    mine = [loss for loss in losses if loss.range.partition == log.partition]
-    held = [x for x in mine if x.action == Action.HOLD and x.range.from_offset == at]
-    return held[-1] if held and still_holds(LossKind(held[-1].verdict), mark, log) else None
+    mine = [event for event in losses if event.loss.partition == log.partition]
+    held = [x for x in mine if x.loss.action is Action.HOLD and x.loss.from_offset == at]
+    return held[-1] if held and still_holds(held[-1].loss.verdict, mark, log) else None
 
 
-def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, LossEvent]:
+def _held(target: LandingTarget, standing: JobPosition) -> dict[Partition, Loss]:
     """The last loss for which each partition is held at its checkpoint for damage or a gap."""
     found = {}
-    for loss in target.history.losses():
-        mark = standing.checkpoint.get(loss.range.partition)
-        is_held = loss.verdict in FOUND_BY_READING and loss.action == Action.HOLD
-        if is_held and mark is not None and mark.until_offset == loss.range.from_offset:
-            found[loss.range.partition] = loss
+    for loss in (event.loss for event in target.history.losses()):
+        mark = standing.checkpoint.get(loss.partition)
+        is_held = loss.verdict in FOUND_BY_READING and loss.action is Action.HOLD
+        if is_held and mark is not None and mark.until_offset == loss.from_offset:
+            found[loss.partition] = loss
     return found
 
 

@@ -81,20 +81,18 @@ class JobHistory:
     def _held_at_first(self, checkpoint: Mapping[Partition, LogMark]) -> frozenset[Partition]:
         """Partitions that the job's first run held and no later run has landed."""
         first = self.losses(self._job.application, 1) if checkpoint else []
-        held = {loss.range.partition for loss in first if loss.action == Action.HOLD}
+        held = {x.loss.partition for x in first if x.loss.action is Action.HOLD}
         return frozenset(held - checkpoint.keys())
 
     def _checkpoint(self, landed: PlanEvent) -> dict[Partition, LogMark]:
         """A job's checkpoint after a landed plan: held partitions stay where they were."""
         marks = dict(_plan_of(landed).checkpoint)
-        for loss in self.losses(landed.application, landed.sequence):
-            mark = marks.get(loss.range.partition)
-            held = loss.action == Action.HOLD and loss.plan_hash
-            if held and mark is not None and mark.until_offset > loss.range.from_offset:
-                at, is_known = loss.range.from_offset, mark.epoch is not None
-                marks[loss.range.partition] = replace(
-                    mark, until_offset=at, epoch_is_later=is_known
-                )
+        for event in self.losses(landed.application, landed.sequence):
+            loss, mark = event.loss, marks.get(event.loss.partition)
+            held = loss.action is Action.HOLD and event.plan_hash
+            if held and mark is not None and mark.until_offset > loss.from_offset:
+                at, is_known = loss.from_offset, mark.epoch is not None
+                marks[loss.partition] = replace(mark, until_offset=at, epoch_is_later=is_known)
         return marks
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:

@@ -15,13 +15,14 @@ from rangeland.connection.pool import ConnectionPool
 from rangeland.delta.ledger.events import FileEntry
 from rangeland.errors import Conflict, Unreachable
 from rangeland.job import Job
-from rangeland.model import Cluster, Leader, Partition, Receipt, Survey
+from rangeland.model import Cluster, Leader, Partition, Survey
 from rangeland.planning.incarnation import LogMark, may_be_behind
 from rangeland.planning.log_identity import changed, doubtful, marks_of
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.read_options import known_as
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.survey.attempt import SurveyAttempt, UnknownTopic
 from rangeland.survey.cluster_survey import SurveyRequest, take_survey
 from rangeland.survey.fingerprints import fingerprints

@@ -12,46 +12,30 @@ from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost
-from rangeland.model import Partition, Range, Receipt
+from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import CAUSES, Action, Loss, LossKind
+from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.slice_receipt import Receipt
 
 
 def losses_of(
     plan: Plan, receipts: Mapping[int, Receipt], now_ms: int, attempt: int = 0
 ) -> list[LossEvent]:
     """The losses of an outcome, in the order of the log."""
-
-    def entry(
-        where: Range, verdict: LossKind, action: Action, evidence: str, at_ms: int
-    ) -> LossEvent:
-        name = (plan.application, plan.job, plan.sequence)
-        why = (verdict.value, action.value, CAUSES[verdict], evidence)
-        return LossEvent(*name, where, *why, at_ms, now_ms, plan.hash, attempt)
-
-    found = []
-    for loss in plan.losses:
-        where = _range(loss, _topic_id(plan, loss))
-        found.append(entry(where, loss.verdict, Action.SKIP, loss.evidence, plan.made_at_ms))
     ids = _topic_ids(plan)
-    for receipt in receipts.values():
-        for loss in receipt_losses(receipt):
-            where = _range(loss, ids.get(receipt.slice_index))
-            found.append(entry(where, loss.verdict, loss.action, loss.evidence, now_ms))
-    return sorted(found, key=lambda one: (one.range.partition, one.range.from_offset))
-
-
-def receipt_losses(receipt: Receipt) -> list[Loss]:
-    """What was lost, quarantined or held while a slice was read."""
-    held = () if receipt.held is None else (receipt.held,)
+    found = [
+        (replace(loss, action=Action.SKIP, topic_id=_topic_id(plan, loss)), plan.made_at_ms)
+        for loss in plan.losses
+    ] + [
+        (replace(loss, topic_id=ids.get(receipt.slice_index)), now_ms)
+        for receipt in receipts.values()
+        for loss in receipt.losses
+    ]
+    found.sort(key=lambda one: (one[0].partition, one[0].from_offset))
+    name = (plan.application, plan.job, plan.sequence)
     return [
-        Loss(receipt.partition, start, until, LossKind(verdict), evidence, action)
-        for action, losses in (
-            (Action.SKIP, receipt.losses),
-            (Action.QUARANTINE, receipt.quarantined),
-            (Action.HOLD, held),
-        )
-        for start, until, verdict, evidence in losses
+        LossEvent(*name, _recorded(loss), seen_at_ms, now_ms, plan.hash, attempt)
+        for loss, seen_at_ms in found
     ]
 
 
@@ -74,21 +58,13 @@ def seen_losses(
     now_ms: int,
 ) -> list[LossEvent]:
     """Losses without an outcome. ``sequence`` is what the run was about to land."""
-    return [
-        LossEvent(
-            application,
-            job,
-            sequence,
-            _range(one, one.topic_id),
-            one.verdict.value,
-            one.action.value,
-            CAUSES[one.verdict],
-            one.evidence,
-            seen_at_ms,
-            now_ms,
-        )
-        for one in seen
-    ]
+    name = (application, job, sequence)
+    return [LossEvent(*name, _recorded(loss), seen_at_ms, now_ms) for loss in seen]
+
+
+def _recorded(loss: Loss) -> Loss:
+    """It is no doubt any more, and never ends before it begins."""
+    return replace(loss, until_offset=loss.from_offset + loss.width, is_sure=True)
 
 
 def losses_in(error: RangelandError) -> list[Loss]:
@@ -136,8 +112,3 @@ def _topic_id(plan: Plan, loss: Loss) -> str | None:
     }
     unread = [r for r in holding if r.topic_id not in read]
     return next((r.topic_id for r in unread or holding or here), None)
-
-
-def _range(loss: Loss, topic_id: str | None) -> Range:
-    until = max(loss.from_offset, loss.until_offset)
-    return Range(loss.partition, loss.from_offset, until, topic_id)

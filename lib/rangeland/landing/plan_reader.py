@@ -14,8 +14,9 @@ from typing import Protocol
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.errors import RangelandError
 from rangeland.landing.target_state import LandingTarget
-from rangeland.model import Receipt, Slice, TaskResult
+from rangeland.model import Slice
 from rangeland.planning.plan import Plan
+from rangeland.planning.slice_receipt import Receipt, TaskResult
 
 FinishedTasks = tuple[list[TaskResult], RangelandError | None]
 """The tasks that finished, and the error that ended the reading, if one did."""

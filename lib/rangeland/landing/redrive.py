@@ -97,7 +97,7 @@ def _ranges_in_force(
     job: Job, target: LandingTarget
 ) -> dict[tuple[str, int, Range], _RedriveRequest]:
     """The parts of each quarantined range that no later landing has."""
-    if not any(one.action == Action.QUARANTINE for one in target.history.losses()):
+    if not any(one.loss.action is Action.QUARANTINE for one in target.history.losses()):
         return {}
     found: dict[tuple[str, int, Range], _RedriveRequest] = {}
     for entry, outcome in target.history.landings():
@@ -108,9 +108,9 @@ def _ranges_in_force(
             continue
         plan = Plan.parse(entry.document)
         read_filter = plan.isolation, plan.tags
-        for loss in target.history.losses(entry.application, entry.sequence):
-            if loss.action == Action.QUARANTINE:
-                where = loss.range
+        for event in target.history.losses(entry.application, entry.sequence):
+            if event.loss.action is Action.QUARANTINE:
+                where = event.loss.range
                 found[entry.application, entry.sequence, where] = _RedriveRequest(
                     (where,), read_filter
                 )

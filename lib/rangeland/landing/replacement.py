@@ -14,11 +14,10 @@ from rangeland.delta import table_commit
 from rangeland.delta.ledger.events import FileEntry, OutcomeEvent
 from rangeland.delta.table_lock import locked
 from rangeland.errors import RangeLost, TableRefused
-from rangeland.landing.loss_records import receipt_losses
 from rangeland.landing.target_state import LandingTarget
-from rangeland.model import Receipt
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.spark.replace_where import compare, condition, prepared_frame, replace_rows
 from rangeland.spark.table_offsets import has_rows, table_frame
@@ -102,7 +101,7 @@ class Replacement:
 
 def refuse_lost(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
     """Raises RangeLost for losses: what the log has lost must not be removed from the table."""
-    losses = [loss for _, one in sorted(receipts.items()) for loss in receipt_losses(one)]
+    losses = [loss for _, one in sorted(receipts.items()) for loss in one.losses]
     if not losses:
         return
     error = range_lost(losses)

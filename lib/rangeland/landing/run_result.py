@@ -29,7 +29,11 @@ def summed(
         if loss.plan_hash
     ]
     held = {loss.partition: str(loss) for loss in (found.held if found is not None else ())}
-    held |= {loss.range.partition: str(loss) for loss in losses if loss.action == Action.HOLD}
+    held |= {
+        event.loss.partition: str(event.loss)
+        for event in losses
+        if event.loss.action is Action.HOLD
+    }
     if any(f.outcome.ranges for f in ours):
         state: State = "landed"
     else:

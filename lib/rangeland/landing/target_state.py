@@ -35,10 +35,11 @@ from rangeland.landing.loss_records import given_up, losses_of, seen_losses
 from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.logs import partition_fields
-from rangeland.model import DataFile, Partition, Receipt, TaskResult
+from rangeland.model import DataFile, Partition
 from rangeland.planning.plan import Plan
 from rangeland.planning.policy import Loss
 from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.slice_receipt import Receipt, TaskResult
 
 logger = logging.getLogger(__name__)
 
@@ -254,10 +255,10 @@ def _log_prepared(outcome: OutcomeEvent, losses: Sequence[LossEvent]) -> None:
 
 
 def _log_losses(losses: Iterable[LossEvent]) -> None:
-    for loss in losses:
-        where = partition_fields(loss.range.partition, loss.range.from_offset)
-        what = (loss.range, loss.verdict, loss.action, loss.evidence)
-        logger.warning("Recorded that %s is %s, policy %s: %s", *what, extra=where)
+    for loss in (event.loss for event in losses):
+        where = partition_fields(loss.partition, loss.from_offset)
+        what = (loss, loss.action, loss.evidence)
+        logger.warning("Recorded that %s, policy %s: %s", *what, extra=where)
 
 
 def refuse_other_plan(plan: Plan, outcome: OutcomeEvent) -> None:

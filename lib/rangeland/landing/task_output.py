@@ -10,10 +10,11 @@ from rangeland.delta.table_commit import missing_files
 from rangeland.delta.table_path import TablePath
 from rangeland.errors import RangeLost, TableRefused
 from rangeland.landing.target_state import LandingTarget
-from rangeland.model import Range, TaskResult
+from rangeland.model import Range
 from rangeland.planning.coverage_rule import coverage_of, leave_out
 from rangeland.planning.plan import Plan
 from rangeland.planning.proof import RangeOutcome
+from rangeland.planning.slice_receipt import TaskResult
 
 
 def file_entries(results: Sequence[TaskResult], plan: Plan) -> list[FileEntry]:

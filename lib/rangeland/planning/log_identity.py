@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rangeland.model import Leader, Partition, Receipt, Survey
+from rangeland.model import Leader, Partition, Survey
 from rangeland.planning.incarnation import LogMark, recreated, recreation, since, without_known
 from rangeland.planning.intervals import subtract
 from rangeland.planning.plan import Plan
-from rangeland.planning.policy import Loss, LossKind
+from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.slice_receipt import Receipt
 
 
 def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark]:
@@ -22,9 +23,9 @@ def marks_of(plan: Plan, receipts: Iterable[Receipt]) -> dict[Partition, LogMark
     epoch it was planned. What was lost or held was not read."""
     ends: dict[Partition, int] = {}
     for receipt in receipts:
-        gone = [(start, until) for start, until, *_ in receipt.losses]
+        gone = [(x.from_offset, x.until_offset) for x in receipt.losses_by(Action.SKIP)]
         if receipt.held is not None:
-            gone.append((receipt.held[0], receipt.until_offset))
+            gone.append((receipt.held.from_offset, receipt.until_offset))
         left = subtract((receipt.from_offset, receipt.until_offset), sorted(gone))
         for _, until in left:
             ends[receipt.partition] = max(until, ends.get(receipt.partition, until))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from rangeland.model import Partition
+from rangeland.model import Partition, Range
 from rangeland.patterns import matches
 
 
@@ -126,6 +126,14 @@ class Loss:
     @property
     def width(self) -> int:
         return max(0, self.until_offset - self.from_offset)
+
+    @property
+    def cause(self) -> str:
+        return CAUSES[self.verdict]
+
+    @property
+    def range(self) -> Range:
+        return Range(self.partition, self.from_offset, self.until_offset, self.topic_id)
 
     def __str__(self) -> str:
         return f"{self.partition} [{self.from_offset}, {self.until_offset}) is {self.verdict}"

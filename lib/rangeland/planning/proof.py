@@ -7,13 +7,15 @@ shortened to what is accounted for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rangeland.errors import ProofFailed
-from rangeland.model import COUNT_NAMES, Counts, Partition, Range, Receipt, Slice
+from rangeland.model import COUNT_NAMES, Counts, Partition, Range, Slice
 from rangeland.planning.intervals import Interval, merge, subtract, width
 from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Action
+from rangeland.planning.slice_receipt import Receipt
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +121,22 @@ def _refuse_strays(plan: Plan, receipts: Mapping[int, Receipt]) -> None:
 
 
 def _check_receipt(piece: Slice, receipt: Receipt) -> None:
-    held_until = receipt.held[1] if receipt.held is not None else receipt.until_offset
+    held = receipt.held
+    held_until = receipt.until_offset if held is None else held.until_offset
     same = (receipt.partition, receipt.from_offset, held_until) == (
         piece.partition,
         piece.from_offset,
         piece.until_offset,
     )
-    same = same and (receipt.held is None or receipt.held[0] == receipt.until_offset)
+    same = same and (held is None or held.from_offset == receipt.until_offset)
     read = receipt.until_offset - receipt.from_offset
     counted = receipt.offsets == read and all(
         getattr(receipt.counts, name) >= 0 for name in COUNT_NAMES
     )
-    counted = counted and _width(receipt.quarantined) == receipt.counts.quarantined
+    counted = counted and _width(receipt, Action.QUARANTINE) == receipt.counts.quarantined
     rowless = receipt.counts.total - receipt.counts.landed
     known = receipt.gaps is None or width(receipt.gaps) == rowless
-    lost = _width(receipt.losses)
+    lost = _width(receipt, Action.SKIP)
     if not same or not counted or not known or lost != receipt.counts.lost:
         raise ProofFailed(
             f"slice {piece.index} ({piece}) does not add up",
@@ -145,8 +148,8 @@ def _check_receipt(piece: Slice, receipt: Receipt) -> None:
         )
 
 
-def _width(losses: Iterable[tuple[int, int, str, str]]) -> int:
-    return sum(until - start for start, until, _, _ in losses)
+def _width(receipt: Receipt, action: Action) -> int:
+    return sum(loss.width for loss in receipt.losses_by(action))
 
 
 def _prove_range(r: Range, pieces: list[_Piece]) -> RangeOutcome:

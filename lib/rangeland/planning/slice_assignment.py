@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rangeland.model import Partition, Slice, TaskResult
+from rangeland.model import Partition, Slice
+from rangeland.planning.slice_receipt import TaskResult
 
 
 @dataclass(frozen=True, slots=True)

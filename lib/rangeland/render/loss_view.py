@@ -10,6 +10,7 @@ from rich.text import Text
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.planning.plan import PlanKind
+from rangeland.planning.policy import Action
 from rangeland.render.text_drawing import (
     MAX_ROWS,
     counted,
@@ -35,10 +36,11 @@ offsets are read from the log again: they stay in quarantine."""
 def loss_lines(losses: Iterable[LossEvent]) -> list[RenderableType]:
     """A list for each action that was taken on losses, with the evidence."""
     found: dict[str, list[str]] = {action: [] for action in ACTIONS}
-    for loss in losses:
-        evidence = loss.evidence.removeprefix(f"{loss.range.partition}: ")
-        kind = PlanKind.of_application(loss.job, loss.application)
-        is_reread = kind is PlanKind.REREAD and loss.action == "hold"
+    for event in losses:
+        loss = event.loss
+        evidence = loss.evidence.removeprefix(f"{loss.partition}: ")
+        kind = PlanKind.of_application(event.job, event.application)
+        is_reread = kind is PlanKind.REREAD and loss.action is Action.HOLD
         action = "reread" if is_reread else loss.action
         found[action].append(f"{loss.range} {loss.verdict}: {evidence}")
     parts: list[RenderableType] = []

@@ -58,7 +58,9 @@ def status_picture(status: Status) -> RenderableType:
     held = [p.held for p in status.partitions if p.held is not None]
     waiting = [_waiting_line(p) for p in status.partitions if p.held_back]
     parts += listed("held back behind an open transaction", waiting, "yellow")
-    parts += listed("held at its checkpoint", [f"{x}: {x.evidence}" for x in held], "yellow")
+    parts += listed(
+        "held at its checkpoint", [f"{x.loss}: {x.loss.evidence}" for x in held], "yellow"
+    )
     parts += loss_lines(loss for loss in status.losses if loss not in held)
     parts += listed("warning", status.warnings, "yellow")
     return Group(*parts)

@@ -20,7 +20,8 @@ from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.table_metadata import TableLayout
 from rangeland.fetch.receipts import ReceiptBuilder, SliceChunk
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.model import Range, Receipt, Slice, TaskResult
+from rangeland.model import Range, Slice
+from rangeland.planning.slice_receipt import Receipt, TaskResult
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,9 @@ from rangeland.dialects.dialect import load_dialect
 from rangeland.dialects.row_schema import rows_of
 from rangeland.errors import Bug, RangelandError, TransformFailed
 from rangeland.fetch.simple_consumer import read_slices
-from rangeland.model import DataFile, Receipt, Slice
+from rangeland.model import DataFile, Slice
 from rangeland.planning.plan import Plan
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.spark.executor_tasks import SliceReading, WriterSettings, logged_reading, open_writer
 from rangeland.spark.failing_records import failing_slices, located, nothing
 from rangeland.spark.spark_jobs import (

@@ -21,7 +21,8 @@ from pyspark import AccumulatorParam, InheritableThread, TaskContext
 from rangeland import errors
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.errors import Bug, EngineFailed, RangelandError, StorageFailed, Unreachable
-from rangeland.model import Slice, TaskResult
+from rangeland.model import Slice
+from rangeland.planning.slice_receipt import TaskResult
 from rangeland.spark.executor_tasks import WriterSettings, land_slices
 from rangeland.spark.python_workers import worker_failure
 from rangeland.spark.task_logging import logged

@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +34,9 @@ from rangeland.delta.ledger.events import (
     RangeEntry,
 )
 from rangeland.errors import Conflict
-from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition, Receipt
+from rangeland.model import COUNT_NAMES, Counts, DataFile, Partition
+from rangeland.planning.policy import Action, Loss, LossKind
+from rangeland.planning.slice_receipt import Receipt
 from rangeland.record_codec import ColumnType, Record, RecordCodec, Shape
 from rangeland.untrusted import JsonFields, Unreadable, whole
 
@@ -54,16 +57,81 @@ def _time_ms(instant: dt.datetime) -> int:
     return round(instant.timestamp() * 1000)
 
 
+_LossEntry = tuple[int, int, str, str]
+"""From, until, verdict, evidence: a loss of a slice, in the ledger of any version."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SliceDocument:
+    """What a receipt has besides the columns of its range."""
+
+    slice_index: int
+    bytes_read: int = 0
+    losses: tuple[_LossEntry, ...] = ()
+    taken_up: int | None = None
+    quarantined: tuple[_LossEntry, ...] = ()
+    held: _LossEntry | None = None
+    kept: tuple[DataFile, ...] = ()
+
+    @staticmethod
+    def of(receipt: Receipt) -> _SliceDocument:
+        skipped, quarantined, held = (
+            tuple(
+                (loss.from_offset, loss.until_offset, loss.verdict.value, loss.evidence)
+                for loss in receipt.losses_by(action)
+            )
+            for action in (Action.SKIP, Action.QUARANTINE, Action.HOLD)
+        )
+        about = (receipt.slice_index, receipt.bytes_read, skipped, receipt.taken_up)
+        return _SliceDocument(*about, quarantined, next(iter(held), None), receipt.kept)
+
+    def receipt(self, entry: RangeEntry) -> Receipt:
+        where = entry.range
+        losses = tuple(
+            Loss(where.partition, start, until, _loss_kind(verdict), evidence, action)
+            for action, entries in (
+                (Action.SKIP, self.losses),
+                (Action.QUARANTINE, self.quarantined),
+                (Action.HOLD, () if self.held is None else (self.held,)),
+            )
+            for start, until, verdict, evidence in entries
+        )
+        return Receipt(
+            slice_index=self.slice_index,
+            partition=where.partition,
+            from_offset=where.from_offset,
+            until_offset=where.until_offset,
+            counts=entry.counts or Counts(),
+            leader=entry.leader or "",
+            bytes_read=self.bytes_read,
+            losses=losses,
+            gaps=entry.gaps,
+            taken_up=self.taken_up,
+            kept=self.kept,
+        )
+
+
+def _loss_kind(text: str) -> LossKind:
+    try:
+        return LossKind(text)
+    except ValueError as error:
+        raise Unreadable(str(error)) from error
+
+
 _IN_EVENT = {"plan_hash": "plan", "written_at_ms": "written_at", "seen_at_ms": "seen_at"}
 _INSTANT = ColumnType(UTC_MICROS, _instant, _time_ms)
 _RULES: dict[str, Any] = {
+    "views": {
+        Loss: "*partition from_offset until_offset width=count verdict action cause evidence "
+        "topic_id",
+    },
     "names": {
         PlanEvent: _IN_EVENT,
         OutcomeEvent: _IN_EVENT,
         PartEvent: {**_IN_EVENT, "number": "attempt"},
         LossEvent: _IN_EVENT,
         Partition: {"number": "partition"},
-        Receipt: {"slice_index": "index"},
+        _SliceDocument: {"slice_index": "index"},
     },
     "parts": {"gaps": ("from_offset", "until_offset"), "live": ("application", "sequence")},
     "columns": {
@@ -78,14 +146,12 @@ _ROWS = RecordCodec(
         OutcomeEvent: ["kept"],
         PartEvent: ["member", "receipts"],
         FileEntry: ["estimated_bytes"],
-        LossEvent: ["estimated_bytes"],
     },
 )
 _DOCUMENTS = RecordCodec(
     **_RULES,
     omitted={
         DataFile: ["partition_values"],
-        Receipt: ["partition", "from_offset", "until_offset", "counts", "leader", "gaps"],
     },
 )
 
@@ -117,7 +183,7 @@ def _arrow_fields(columns: Mapping[str, Shape]) -> list[pa.Field]:
 
 
 def _schema() -> pa.Schema:
-    columns: dict[str, Shape] = {"event": str, "count": int}
+    columns: dict[str, Shape] = {"event": str}
     for kind in _EVENTS:
         columns |= _ROWS.columns_of(kind)
     return pa.schema(_arrow_fields(columns))
@@ -135,14 +201,12 @@ def missing_columns(present: Collection[str]) -> list[str]:
 def to_row(entry: Entry) -> Record:
     """The event as a row of ``SCHEMA``. A part has its number as the attempt."""
     row = {"event": _EVENTS[type(entry)], **_ROWS.write(entry)}
-    if isinstance(entry, LossEvent):
-        row["count"] = entry.count
     if isinstance(entry, OutcomeEvent):
         kept = [_DOCUMENTS.write(file) for file in entry.kept]
         row["document"] = _compact({"kept": kept}) if kept else None
     if isinstance(entry, PartEvent):
         row["ranges"] = [_ROWS.write(one) for one in entry.ranges]
-        slices = [_DOCUMENTS.write(receipt) for receipt in entry.receipts]
+        slices = [_DOCUMENTS.write(_SliceDocument.of(receipt)) for receipt in entry.receipts]
         row["document"] = _compact({"member": entry.member, "slices": slices})
     return row
 
@@ -181,16 +245,7 @@ def _receipts(row: Record) -> Record:
 
 
 def _receipt(document: object, entry: RangeEntry) -> Receipt:
-    return _DOCUMENTS.read(
-        Receipt,
-        document,
-        partition=entry.range.partition,
-        from_offset=entry.range.from_offset,
-        until_offset=entry.range.until_offset,
-        counts=entry.counts or Counts(),
-        leader=entry.leader or "",
-        gaps=entry.gaps,
-    )
+    return _DOCUMENTS.read(_SliceDocument, document).receipt(entry)
 
 
 _IN_DOCUMENT = {OUTCOME: _quarantine_files, PART: _receipts}

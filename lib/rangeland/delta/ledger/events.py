@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rangeland.model import Counts, DataFile, Partition, Range, Receipt
+from rangeland.model import Counts, DataFile, Partition, Range
 from rangeland.planning.intervals import Interval
+from rangeland.planning.policy import Loss
+from rangeland.planning.slice_receipt import Receipt
 
 PLAN = "plan"
 OUTCOME = "outcome"
@@ -132,41 +134,33 @@ class PartEvent:
 
 @dataclass(frozen=True, slots=True)
 class LossEvent:
-    """Offsets that could not be read or decoded. ``action`` is what was done: *fail*, *skip*,
-    *hold* or *quarantine*. ``range`` is empty if only the position is known. ``cause`` is what
-    the verdict means, ``evidence`` what was observed. A loss that belongs to no outcome has no
-    plan, and the sequence that would have been next."""
+    """Offsets that could not be read or decoded, and what was done about it. The loss has no
+    offsets if only the position is known. One that belongs to no outcome has no plan, and the
+    sequence that would have been next."""
 
     application: str
     job: str
     sequence: int
-    range: Range
-    verdict: str
-    action: str
-    cause: str
-    evidence: str
+    loss: Loss
     seen_at_ms: int
     written_at_ms: int
     plan_hash: str = ""
     attempt: int = 0
 
     def __str__(self) -> str:
-        return f"{self.range} is {self.verdict}"
-
-    @property
-    def count(self) -> int:
-        return self.range.width
+        return str(self.loss)
 
     @property
     def key(self) -> tuple[object, ...]:
         """The same for two sightings of one loss: retention moves its end, but not its start."""
-        where = (self.range.partition, self.range.from_offset)
-        return (self.application, *where, self.verdict, self.action)
+        loss = self.loss
+        where = (loss.partition, loss.from_offset)
+        return (self.application, *where, loss.verdict, loss.action)
 
     def is_same(self, other: LossEvent) -> bool:
         """Whether both are sightings of one loss, in the same incarnation of the topic as far as
         that is known."""
-        ids = {self.range.topic_id, other.range.topic_id}
+        ids = {self.loss.topic_id, other.loss.topic_id}
         return self.key == other.key and (len(ids) == 1 or None in ids)
 
 

@@ -189,7 +189,7 @@ class Ledger:
         losses = [one for one in found if isinstance(one, LossEvent) and self._counts(one)]
         if application:
             losses = [one for one in losses if (one.application, one.sequence) == plan]
-        return sorted(losses, key=lambda one: (one.written_at_ms, one.range))
+        return sorted(losses, key=lambda one: (one.written_at_ms, one.loss.range))
 
     def _counts(self, loss: LossEvent) -> bool:
         if not loss.plan_hash:

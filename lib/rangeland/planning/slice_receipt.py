@@ -1,0 +1,54 @@
+"""What reading a slice gives: a receipt, from which the proof is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rangeland.model import Counts, DataFile, Partition
+from rangeland.planning.policy import Action, Loss
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What one slice became: a class for each of its offsets, and who served its last byte.
+
+    ``losses`` are what a policy has skipped, quarantined or held while reading. The widths of
+    those skipped add up to ``counts.lost``, and those of the quarantined to theirs, whose bytes are
+    in the files ``kept``. At most one is held: reading has stopped at ``until_offset``, and it is
+    why, and the rest of the slice.
+
+    ``gaps`` are the ``[from, until)`` without a row, sorted and apart; None where they were
+    not kept: too many, or made by a transform. ``taken_up``: the offsets that whole entries
+    and losses take up, where offsets are bytes; None where each offset is a record or none."""
+
+    slice_index: int
+    partition: Partition
+    from_offset: int
+    until_offset: int
+    counts: Counts
+    leader: str = ""
+    bytes_read: int = 0
+    losses: tuple[Loss, ...] = ()
+    gaps: tuple[tuple[int, int], ...] | None = None
+    taken_up: int | None = None
+    kept: tuple[DataFile, ...] = ()
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets are accounted for."""
+        return self.counts.total if self.taken_up is None else self.taken_up
+
+    @property
+    def held(self) -> Loss | None:
+        return next(iter(self.losses_by(Action.HOLD)), None)
+
+    def losses_by(self, action: Action) -> tuple[Loss, ...]:
+        return tuple(loss for loss in self.losses if loss.action is action)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What one task hands back to the driver. A file may hold rows of several slices."""
+
+    receipts: tuple[Receipt, ...]
+    files: tuple[DataFile, ...] = ()
