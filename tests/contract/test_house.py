@@ -1,4 +1,4 @@
-"""The tree of the library: names that occur once, and a page that knows every room and module."""
+"""The tree of the library: unique names, a page that knows every module, log lines of one form."""
 
 from __future__ import annotations
 
@@ -94,3 +94,30 @@ def test_the_glossary_has_one_line_for_each_word() -> None:
     rows = re.findall(r"^\| (.+?) \| .+ \|$", page, re.MULTILINE)
     words = [word for row in rows if row != "term" for word in row.split(", ")]
     assert len(words) == len(set(words)) >= 60
+
+
+def log_texts() -> Iterator[tuple[str, str]]:
+    """Each literal message of a call such as ``logger.info``, with its place."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="logger"), attr=level),
+                    args=[ast.Constant(value=str(text)), *_],
+                ) if level in ("debug", "info", "warning", "error", "exception"):
+                    yield f"{path.relative_to(LIBRARY)}:{node.lineno}", text
+
+
+def test_each_log_line_begins_with_a_capital_letter() -> None:
+    found = dict(log_texts())
+    assert len(found) > 40
+    assert {
+        at: text for at, text in found.items() if not text[0].isupper() and text[0] != "%"
+    } == {}
+
+
+def test_each_module_that_logs_calls_its_logger_so() -> None:
+    made = re.compile(r"^(\w+) = logging\.getLogger\(", re.M)
+    names = {p: made.findall(p.read_text(encoding="utf-8")) for p in MODULES}
+    assert sum(map(bool, names.values())) > 20
+    assert {str(p): found for p, found in names.items() if found not in ([], ["logger"])} == {}
