@@ -25,7 +25,7 @@ from rangeland.dialects.kafka.sasl_login import _status
 from rangeland.dialects.rocketmq import messages as m
 from rangeland.dialects.rocketmq.frames import read_frame
 from rangeland.dialects.rocketmq.routes import read_brokers, read_route, read_topics
-from rangeland.dialects.rocketmq.topic_types import is_made
+from rangeland.dialects.rocketmq.topic_types import has_attribute
 from rangeland.errors import RangelandError
 from rangeland.groups.rocketmq.group_requests import read_connections, read_locked
 from rangeland.groups.zookeeper.znode_layout import read_topics as read_subscription
@@ -87,7 +87,7 @@ READERS: dict[str, tuple[Reader, Any]] = {
     "RocketMQ: topics": (read_topics, {"topicList": ["t"]}),
     "RocketMQ: brokers": (read_brokers, {"brokerAddrTable": {"b": {}}}),
     "RocketMQ: topic": (
-        lambda body: is_made(_answer(body), "queue.type", "BatchCQ"),
+        lambda body: has_attribute(_answer(body), "queue.type", "BatchCQ"),
         {"attributes": {"queue.type": "BatchCQ"}},
     ),
     "RocketMQ: members": (lambda body: read_connections(_answer(body)), MEMBERS),

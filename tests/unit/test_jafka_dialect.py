@@ -16,7 +16,7 @@ from rangeland.dialects.jafka import DIALECT as jafka
 from rangeland.dialects.jafka import messages as m
 from rangeland.dialects.jafka.error_codes import CODES, judge
 from rangeland.dialects.jafka.log_entries import MAX_DEPTH
-from rangeland.dialects.jafka.requests import FIRST_LOOK
+from rangeland.dialects.jafka.requests import FIRST_PARTITIONS
 from rangeland.dialects.protocol_session import Credentials, Question
 from rangeland.errors import (
     BadRecord,
@@ -61,7 +61,7 @@ def test_a_produce_waits_for_no_answer() -> None:
     session = jafka.open_session("c")
     session.encode(m.ProduceRequest(topic="t", partition=0, messages=memoryview(entry(b"v"))))
     assert session.unanswered == 0
-    with pytest.raises(RemoteProtocolError, match="nothing was asked"):
+    with pytest.raises(RemoteProtocolError, match="belongs to no request"):
         session.decode(memoryview(b"\0\0"))
 
 
@@ -160,7 +160,9 @@ def test_partitions_of_all_brokers_are_found_with_their_brokers_names() -> None:
     assert (view.brokers, view.unreachable) == ((ONE, TWO), {})
 
 
-@pytest.mark.parametrize("count", [1, FIRST_LOOK - 1, FIRST_LOOK, FIRST_LOOK + 1, 100, 300])
+@pytest.mark.parametrize(
+    "count", [1, FIRST_PARTITIONS - 1, FIRST_PARTITIONS, FIRST_PARTITIONS + 1, 100, 300]
+)
 def test_any_number_of_partitions_is_found_exactly(count: int) -> None:
     broker = Broker({"t": count})
     view = look(jafka.find_leaders(("t",), (), {"1": ONE}), {ONE: broker})

@@ -21,7 +21,7 @@ from rangeland.dialects.rocketmq.frames import (
     read_frame,
     write_frame,
 )
-from rangeland.dialects.rocketmq.pull_series import FIRST_PULLS, MOST_PULLS
+from rangeland.dialects.rocketmq.pull_series import FIRST_PULLS, MAX_PULLS
 from rangeland.dialects.rocketmq.records import decode_chunks
 from rangeland.dialects.rocketmq.requests import (
     ask_offsets,
@@ -131,7 +131,7 @@ def test_a_request_of_the_server_is_not_an_answer() -> None:
 
 
 def test_an_answer_to_nothing_is_refused() -> None:
-    with pytest.raises(RemoteProtocolError, match="nothing was asked"):
+    with pytest.raises(RemoteProtocolError, match="belongs to no request"):
         RocketmqSession("test").decode(whole(Frame(0, 5, ANSWER)))
 
 
@@ -208,7 +208,7 @@ def test_the_first_series_is_short_and_later_ones_are_of_as_many_bytes_as_asked(
     assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, 1 << 20)).answers) == FIRST_PULLS
     size = len(broker.data[0])
     assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, size * 320)).answers) == 10
-    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, 1 << 30)).answers) == MOST_PULLS
+    assert len(broker.ask(m.PullSeries(QUEUE, 0, 40_000, 1 << 30)).answers) == MAX_PULLS
 
 
 @pytest.mark.parametrize("most", [1, 7, 8, 31, 32])
@@ -237,8 +237,8 @@ def test_a_series_takes_over_the_pulls_that_went_ahead_of_it() -> None:
         begins = [answer.pull.offset for answer in answers]
         assert begins == list(range(position, position + 32 * len(answers), 32))
         position += 32 * len(answers)
-        assert len(broker.waiting) in (0, MOST_PULLS)  # what is under way in the meantime
-    assert sent == [FIRST_PULLS, 2 * MOST_PULLS, MOST_PULLS, MOST_PULLS]
+        assert len(broker.waiting) in (0, MAX_PULLS)  # what is under way in the meantime
+    assert sent == [FIRST_PULLS, 2 * MAX_PULLS, MAX_PULLS, MAX_PULLS]
 
 
 def test_nothing_goes_ahead_until_pulls_bring_what_they_should() -> None:
@@ -249,8 +249,8 @@ def test_nothing_goes_ahead_until_pulls_bring_what_they_should() -> None:
         before = broker.pulls
         broker.ask(m.PullSeries(QUEUE, position, 40_000, 1 << 30))
         sent.append(broker.pulls - before)
-        position += 7 if not position else 7 * MOST_PULLS
-    assert sent == [FIRST_PULLS, MOST_PULLS, 2 * MOST_PULLS]
+        position += 7 if not position else 7 * MAX_PULLS
+    assert sent == [FIRST_PULLS, MAX_PULLS, 2 * MAX_PULLS]
 
 
 def test_what_went_ahead_and_is_not_wanted_is_passed_over() -> None:
@@ -279,7 +279,7 @@ def test_all_that_went_ahead_may_be_answered_already() -> None:
 
 
 def test_a_pull_ahead_that_found_nothing_yet_is_asked_again() -> None:
-    end = 32 * (FIRST_PULLS + MOST_PULLS)
+    end = 32 * (FIRST_PULLS + MAX_PULLS)
     broker = Broker(end + 10)
     broker.end = end
     for position in (0, 32 * FIRST_PULLS):

@@ -1,10 +1,10 @@
-"""Jafka's error codes, one line each: what a number is called and what follows from it.
+"""Jafka's error codes, one line each: the name of a number and what it means for a reader.
 
-Numbers are those of ErrorMapping, which Jafka has from Kafka 0.7. There are few: a broker
-that cannot make sense of a request closes the connection, which is for the caller to see.
+The numbers are those of ErrorMapping, which Jafka has inherited from Kafka 0.7. There are few,
+because a broker closes the connection if it does not understand a request.
 
-Two answers carry no error and should be known: a topic that is not there reads as an idle
-one (0 and no bytes), and so does a partition that nothing was ever written to.
+Two answers have no error code although one could be expected: a topic that does not exist reads
+like an idle one (code 0, no bytes), and so does a partition that was never written to.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ WRONG_PARTITION: Final = 3
 
 # fmt: off
 CODES: Final[tuple[ErrorCode, ...]] = (
-    _E(-1, "UNKNOWN", _V.UNKNOWN, "it failed in a way it has no code for, or the name is bad"),
-    _E(0, "NONE", _V.OK, "all is well"),
-    _E(1, "OFFSET_OUT_OF_RANGE", _V.OUT_OF_RANGE, "the log does not hold this position"),
-    _E(2, "INVALID_MESSAGE", _V.CORRUPT, "a message does not have its checksum"),
+    _E(-1, "UNKNOWN", _V.UNKNOWN, "it failed for a reason without a code, or the name is invalid"),
+    _E(0, "NONE", _V.OK, "the request succeeded"),
+    _E(1, "OFFSET_OUT_OF_RANGE", _V.OUT_OF_RANGE, "the log does not contain this position"),
+    _E(2, "INVALID_MESSAGE", _V.CORRUPT, "a message has a wrong checksum"),
     _E(3, "WRONG_PARTITION", _V.FIND_LEADER, "it has no partition of this number"),
-    _E(4, "INVALID_FETCH_SIZE", _V.REFUSED, "the fetch size makes no sense"),
+    _E(4, "INVALID_FETCH_SIZE", _V.REFUSED, "the fetch size is invalid"),
 )
 # fmt: on
 
@@ -34,5 +34,5 @@ _BY_NUMBER: Final = {code.number: code for code in CODES}
 
 
 def judge(code: int) -> ErrorCode:
-    """The line of the table for a number off the wire, or one for numbers that it lacks."""
+    """The line of the table for a number from the wire, or one for a number that is not in it."""
     return _BY_NUMBER.get(code) or unlisted(code)

@@ -1,11 +1,11 @@
-"""Jafka's messages: requests as declarations, answers as values that know their request.
+"""Jafka's messages: requests as declarations, answers as values that refer to their request.
 
 A request is ``int32 size | int16 key | body``, an answer ``int32 size | int16 error | body``.
-There is no version, no correlation id and no client: the answers of a connection come in the
-order of its requests, and what an answer is about is only in its request.
+There are no versions, correlation ids or client ids: the answers on a connection come in the order
+of its requests, and only the request says what an answer is about.
 
-Lists are counted by an int16 or not at all, which no type of ``wire`` has; those few bytes
-are put together here. Whatever the bytes, reading gives a value or RemoteProtocolError.
+Lists have an int16 count or none, which no type of ``wire`` has, so those few bytes are read and
+written here. Whatever the bytes are, reading returns a value or raises RemoteProtocolError.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class ResponseHeader(NamedTuple):
 
 
 class PartHeader(NamedTuple):
-    """Before each part of a multi-fetch's answer. ``size`` counts what follows itself."""
+    """Before each part of the answer to a multi-fetch. ``size`` counts the bytes after it."""
 
     size: I32
     error_code: I16
 
 
 class EntryHeader(NamedTuple):
-    """What begins every entry of a log. ``length`` counts what follows itself; ``crc`` is
-    CRC-32 of the payload alone."""
+    """The beginning of every entry of a log. ``length`` counts the bytes after it; ``crc`` is the
+    CRC-32 of the payload only."""
 
     length: I32
     magic: I8
@@ -78,7 +78,7 @@ _SIZE_BYTES: Final = PART_HEADER.position_of("error_code")
 
 @message(key=0, versions=(0, 0))
 class ProduceRequest:
-    """Has no answer. ``partition`` -1 leaves the choice to the broker."""
+    """Has no answer. ``partition`` -1: the broker chooses one."""
 
     topic: String
     partition: Int32
@@ -95,15 +95,15 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class MultiFetchRequest:
-    """Many slices in one request; at most ``MAX_PARTS``."""
+    """Several fetches in one request; at most ``MAX_PARTS``."""
 
     parts: tuple[FetchRequest, ...]
 
 
 @message(key=4, versions=(0, 0))
 class OffsetsRequest:
-    """``time_ms`` may be ``LATEST_TIME`` or ``EARLIEST_TIME``. ``broker`` is who is asked, by
-    name; no version sends it."""
+    """``time_ms`` may be ``LATEST_TIME`` or ``EARLIEST_TIME``. ``broker`` is the name of the broker
+    that is asked; it is not sent."""
 
     topic: String
     partition: Int32
@@ -116,13 +116,15 @@ Request = ProduceRequest | FetchRequest | MultiFetchRequest | OffsetsRequest
 
 
 def encode_request(request: Request) -> list[Part]:
-    """Key and body. Raises LocalProtocolError for what cannot be sent."""
+    """Key and body. Raises LocalProtocolError for a request that cannot be sent."""
     if not isinstance(request, MultiFetchRequest):
         return [REQUEST_HEADER.write(RequestHeader(spec_of(type(request)).key)), encode(request, 0)]
     count = len(request.parts)
     if count > MAX_PARTS:
         raise LocalProtocolError(
-            f"a fetch of {count} parts cannot be sent", why=f"{MAX_PARTS} fit", parts=count
+            f"a fetch of {count} parts cannot be sent",
+            why=f"at most {MAX_PARTS} parts fit into a request",
+            parts=count,
         )
     head = REQUEST_HEADER.write(RequestHeader(MULTI_FETCH_KEY)) + count.to_bytes(2, "big")
     return [head, *(encode(part, 0) for part in request.parts)]
@@ -133,7 +135,7 @@ def encode_request(request: Request) -> list[Part]:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """``records`` are entries as they lie in the log; the last may be cut off."""
+    """``records`` are entries as in the log; the last may be incomplete."""
 
     request: FetchRequest
     error_code: int
@@ -142,7 +144,7 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class MultiFetchResponse:
-    """``error_code`` has always been 0: each part has its own."""
+    """``error_code`` is always 0: each part has its own."""
 
     error_code: int
     parts: tuple[FetchResponse, ...]
@@ -150,7 +152,7 @@ class MultiFetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsResponse:
-    """``offsets`` are segment starts, newest first; for the latest, the log's end comes before
+    """``offsets`` are segment starts, newest first; for ``LATEST_TIME`` the log's end comes before
     them."""
 
     request: OffsetsRequest
@@ -167,7 +169,7 @@ class _OffsetList:
 
 
 def read_response(request: Request, buffer: memoryview, offset: int = 0) -> tuple[Response, int]:
-    """The answer to ``request`` at ``offset``, and where it ends. A plain fetch's goes on to
+    """The answer to ``request`` at ``offset``, and where it ends. That of a plain fetch extends to
     the end of the buffer."""
     name = type(request).__name__.replace("Request", "Response")
     return _named(name, lambda: _READERS[type(request)](request, buffer, offset))
@@ -186,7 +188,7 @@ def _named(name: str, read: Callable[[], tuple[Response, int]]) -> tuple[Respons
 
 
 def read_whole(request: Request, buffer: memoryview) -> Response:
-    """The answer that all of ``buffer`` is; bytes left over are refused."""
+    """The answer that fills ``buffer``; remaining bytes are refused."""
     value, used = read_response(request, buffer)
     if used == len(buffer):
         return value
@@ -209,16 +211,16 @@ def _read_fetch(
 def _read_multi_fetch(
     request: MultiFetchRequest, buffer: memoryview, offset: int
 ) -> tuple[MultiFetchResponse, int]:
-    error_code, place = _read_error_code(buffer, offset)
+    error_code, position = _read_error_code(buffer, offset)
     parts = []
     for asked in request.parts:
-        start = take(buffer, place, PART_HEADER.size)
-        header = PART_HEADER.read(buffer, place)
+        start = take(buffer, position, PART_HEADER.size)
+        header = PART_HEADER.read(buffer, position)
         if header.size < PART_HEADER.size - _SIZE_BYTES:
-            raise refusal(BAD_LENGTH, f"a part of length {header.size}", buffer, place)
-        place = take(buffer, place + _SIZE_BYTES, header.size)
-        parts.append(FetchResponse(asked, header.error_code, buffer[start:place]))
-    return MultiFetchResponse(error_code, tuple(parts)), place
+            raise refusal(BAD_LENGTH, f"a part of length {header.size}", buffer, position)
+        position = take(buffer, position + _SIZE_BYTES, header.size)
+        parts.append(FetchResponse(asked, header.error_code, buffer[start:position]))
+    return MultiFetchResponse(error_code, tuple(parts)), position
 
 
 def _read_offsets(

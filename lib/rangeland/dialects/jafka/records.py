@@ -1,13 +1,13 @@
 """From fetched bytes to rows, with every byte of the log accounted for.
 
-A walk takes runs of plain entries as they lie, opens packed ones, and stops at the end that
-is wanted, which must be the end of an entry. All messages are then decoded in one go.
+A walk takes runs of plain entries as they are, opens packed ones, and stops at the end of the
+range, which must be the end of an entry. All messages are then decoded in one call.
 
-Counting is done twice over: the walk says how many messages there are, the decoder says how
-many rows it made. If the two do not fit, nothing is given out.
+Messages are counted twice: by the walk, and by the decoder as rows. If the two disagree, nothing is
+returned.
 
-Rules: no I/O, no state between calls. The bytes begin with an entry at ``from_offset``; they
-do not say it themselves.
+Pure: no I/O, no state between calls. The bytes begin with the entry at ``from_offset``, which they
+do not contain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rangeland.dialects.jafka.log_entries import (
     Unpacked,
     at_fault,
     bad_entry,
-    check_begun,
+    check_beginning,
     is_packed_set,
 )
 from rangeland.dialects.jafka.messages import ENTRY_HEADER
@@ -37,7 +37,7 @@ from rangeland.model import Counts, Isolation
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, RECORD_BYTES
 
 MAX_CHUNK_BYTES = 64 << 20
-"""A chunk ends after the entry with which its unpacked messages pass this."""
+"""A chunk ends after the entry with which its decompressed messages exceed this."""
 
 
 def decode_chunks(
@@ -49,12 +49,12 @@ def decode_chunks(
     context: FetchContext = NO_CONTEXT,
 ) -> Iterator[DecodedChunk]:
     """All of one fetch answer, whose first byte is at ``from_offset``, in chunks of bounded
-    memory. Their ranges follow on each other; the last ends at ``until_offset`` or behind the
-    last complete entry. There are no transactions: ``isolation`` and ``aborted`` say nothing,
-    and of ``context`` only what an entry may take in memory counts.
+    memory. Each continues where the previous one ends; the last ends at ``until_offset`` or after
+    the last complete entry. There are no transactions, so ``isolation`` and ``aborted`` are
+    ignored; of ``context`` only the memory limit is used.
 
-    Raises BadRecord with the fact base_offset and, where known, next_offset after it; also for
-    an entry that reaches beyond ``until_offset``."""
+    Raises BadRecord with the fact base_offset and, if known, next_offset after it; also for an
+    entry that extends beyond ``until_offset``."""
     while from_offset < until_offset:
         most = context.max_batch_bytes
         chunk = decode_chunk(records, from_offset, until_offset, max_batch_bytes=most)
@@ -74,35 +74,35 @@ def decode_chunk(
     max_batch_bytes: int = MAX_BATCH_BYTES,
 ) -> DecodedChunk:
     """The complete entries at the beginning of ``records``, up to ``until_offset`` or until
-    ``max_bytes`` are unpacked. ``next_offset`` of the result is ``from_offset`` if there is
-    none. Raises as ``decode_chunks`` does."""
+    ``max_bytes`` are decompressed. ``next_offset`` of the result is ``from_offset`` if there is no
+    complete entry. Raises what ``decode_chunks`` raises."""
     walk = _EntryWalker(records, from_offset, until_offset - from_offset, max_batch_bytes)
-    while walk.place < walk.width and walk.unpacked_bytes < max_bytes:
+    while walk.position < walk.width and walk.unpacked_bytes < max_bytes:
         if not walk.take(max_bytes - walk.unpacked_bytes):
             break
-    if walk.place == 0:
-        check_begun(records, from_offset)
+    if walk.position == 0:
+        check_beginning(records, from_offset)
     return walk.finish()
 
 
 class _EntryWalker:
-    """All entries before ``place`` (a byte of ``records``) are in ``sets``."""
+    """All entries before ``position`` (a byte of ``records``) are in ``sets``."""
 
     def __init__(
         self, records: memoryview, from_offset: int, width: int, max_batch_bytes: int
     ) -> None:
         self.max_batch_bytes = max_batch_bytes
         self.records, self.from_offset, self.width = records, from_offset, width
-        self.place = 0
+        self.position = 0
         self.sets: list[MessageSet] = []
         self.ends: list[int] = []
-        """Where the packed entry of a set ends, as an offset; of plain ones, nothing."""
+        """The offset at which the packed entry of each set ends; -1 for plain sets."""
         self.messages = 0
         self.unpacked_bytes = 0
 
     def take(self, max_bytes: int) -> bool:
-        """A run of plain entries, and the packed one behind it. False: there is neither."""
-        start = self.place
+        """Takes a run of plain entries and the packed entry after it. False: there is neither."""
+        start = self.position
         rest = self.records[start:]
         limit = min(self.width - start, max_bytes)
         found = set_decoder().walk_entries(rest, limit, plain_only=True)
@@ -115,11 +115,11 @@ class _EntryWalker:
         if found.fault is SetFault.NOT_PLAIN:
             self._take_packed()
         elif found.fault is not None:
-            raise at_fault(self.records, self.place, self.from_offset, found.fault)
-        return self.place > start
+            raise at_fault(self.records, self.position, self.from_offset, found.fault)
+        return self.position > start
 
     def _take_packed(self) -> None:
-        start = self.place
+        start = self.position
         end = start + LENGTH_BYTES + ENTRY_HEADER.read(self.records, start).length
         unpacked = Unpacked(self.from_offset + start, self.max_batch_bytes)
         try:
@@ -135,7 +135,7 @@ class _EntryWalker:
         self._go_to(start, end)
 
     def _go_to(self, last_start: int, end: int) -> None:
-        self.place = end
+        self.position = end
         if end > self.width:
             raise beyond_the_range(
                 self.from_offset + self.width, self.from_offset + last_start, self.from_offset + end
@@ -144,17 +144,16 @@ class _EntryWalker:
     def finish(self) -> DecodedChunk:
         batch = self._decode() if self.sets else None
         rows = batch.num_rows if batch is not None else 0
+        next_offset = self.from_offset + self.position
         if rows != self.messages:
             raise ProofFailed(
-                f"offsets [{self.from_offset}, {self.from_offset + self.place}) became {rows} rows",
+                f"offsets [{self.from_offset}, {next_offset}) became {rows} rows",
                 why=f"{self.messages} messages were counted in them",
                 from_offset=self.from_offset,
-                next_offset=self.from_offset + self.place,
+                next_offset=next_offset,
                 landed=rows,
             )
-        return DecodedChunk(
-            self.from_offset + self.place, batch if rows else None, Counts(landed=rows)
-        )
+        return DecodedChunk(next_offset, batch if rows else None, Counts(landed=rows))
 
     def _decode(self) -> pa.RecordBatch:
         try:
@@ -165,33 +164,33 @@ class _EntryWalker:
         return batch
 
     def _refuse_packed(self, batch: pa.RecordBatch) -> None:
-        """The bits that say how an entry is packed are covered by no checksum. A plain message
-        that is a packed set, with all its checksums, has lost one of them."""
+        """Raises BadRecord for a packed entry that is marked as plain: no checksum covers the bits
+        for the codec. Such a message is itself a compressed set with correct checksums."""
         packed = {one.base_offset for one in self.sets if one.is_packed}
         values, offsets = batch.column(columns.VALUE.name), batch.column(columns.OFFSET.name)
         begins = pc.binary_slice(values, 0, len(GZIP_MAGIC))
-        alike = pc.equal(begins, pa.scalar(GZIP_MAGIC)).to_numpy(zero_copy_only=False)
-        for row in np.flatnonzero(alike).tolist():
+        are_gzip = pc.equal(begins, pa.scalar(GZIP_MAGIC)).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(are_gzip).tolist():
             offset, value = offsets[row].as_py(), values[row].as_buffer()
             if offset not in packed and is_packed_set(memoryview(value)):
-                why = "it says that it is plain, and holds a packed set of messages"
+                why = "it is marked as plain, but contains a compressed set of messages"
                 end = offset + LENGTH_BYTES + HEADER_BYTES + value.size
                 raise bad_entry(offset, why, next_offset=end)
 
     def _in_the_log(self, error: UndecodableEntry) -> BadRecord:
-        """The decoder counts sets; people and policies know entries by offset."""
+        """The decoder's error, which counts sets, as one that names the entry by its offset."""
         one, end, fault = self.sets[error.set], self.ends[error.set], error.fault
         if one.is_packed:
             record = one.first_position + error.record
             why = f"of message {record} in it, {fault.reason}"
             return bad_entry(one.base_offset, why, next_offset=end, position=record)
-        place = error.position + one.base_offset - self.from_offset
-        return at_fault(self.records, place, self.from_offset, fault)
+        position = error.position + one.base_offset - self.from_offset
+        return at_fault(self.records, position, self.from_offset, fault)
 
 
 def beyond_the_range(offset: int, start: int, end: int) -> BadRecord:
-    """The error for an entry of ``[start, end)`` in a range that ends at ``offset``: a plan's
-    ranges end where entries do, so the length of one of them is damaged."""
+    """The error for an entry at ``[start, end)`` in a range that ends at ``offset``: a plan's
+    ranges end where entries end, so the length of this one, or of an earlier one, is damaged."""
     why = f"it takes up [{start}, {end}), and the range ends at {offset}, where an entry began"
     return bad_entry(start, why, entry_end=end)
 

@@ -1,9 +1,9 @@
-"""Jafka's side of the dialect contract: questions into messages, messages into values.
+"""Jafka's side of the dialect interface: questions as messages, answers as values.
 
-Pure. Every broker has partitions of its own and knows of no other broker, so each is asked
-for itself. There is no metadata: how many partitions a topic has is found by asking for
-records at places that cost nothing, and whether it is there at all by asking for its end.
-The sentinels of the wire (-1 latest, -2 earliest) end here.
+Pure. Every broker has its own partitions and does not know other brokers, so each is asked
+separately. There is no metadata: fetches of zero bytes show how many partitions a topic has, and
+a question for its end shows whether the topic exists. Nothing outside this module sees the special
+values of the protocol (-1 latest, -2 earliest).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ CAPABILITIES: Final = Capabilities(
     has_timestamps=False,
 )
 
-FIRST_LOOK: Final = 4
-"""Partitions asked for at first. A broker logs an error for each that is not there."""
-LAST_LOOK: Final = 1 << 12
+FIRST_PARTITIONS: Final = 4
+"""How many partitions are asked for at first. A broker logs an error for each that is missing."""
+MAX_PARTITIONS: Final = 1 << 12
 ALL_OFFSETS: Final = 2**31 - 1
 UNKNOWN_TOPIC: Final = "UNKNOWN_TOPIC_OR_PARTITION"
-"""No broker has a code for it. The name is that which other dialects' brokers give."""
-_NEVER_A_NAME: Final = re.compile(r"/|[\x00-\x1f\x7f-\x9f]|^\.{0,2}$|^.{256,}$", re.DOTALL)
-"""What brokers refuse as a topic's name, with the code that says nothing. Upstream:
+"""Brokers have no code for it. The name is the one that Kafka uses."""
+_INVALID_NAME: Final = re.compile(r"/|[\x00-\x1f\x7f-\x9f]|^\.{0,2}$|^.{256,}$", re.DOTALL)
+"""Topic names that brokers refuse, with a code that does not say so. Upstream:
 TopicNameValidator.java."""
 
 
@@ -60,8 +60,8 @@ TopicNameValidator.java."""
 def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
 ) -> Search:
-    """Asks every member. Raises JobFileError for a pattern and for brokers without names,
-    which partitions are named by, and Unreachable where none answers."""
+    """Asks every member. Raises JobFileError for a pattern, and if brokers have no names, which
+    partitions need; Unreachable if no broker answers."""
     if topics is None:
         raise JobFileError(
             "the topics of a pattern cannot be found",
@@ -71,18 +71,18 @@ def find_leaders(
     if not members:
         raise JobFileError(
             "the brokers have no names",
-            why="each has partitions of its own, which are named by broker",
+            why="each broker has its own partitions, which are named after it",
             do="name them in source.servers, or set source.zookeeper",
             seeds=[str(seed) for seed in seeds],
         )
     found: dict[str, dict[str, _MemberSearch]] = {}
     silences: dict[str, NoReply] = {}
     for name, address in members.items():
-        looks = yield from _look_at(address, tuple(dict.fromkeys(topics)))
-        if isinstance(looks, NoReply):
-            silences[name] = looks
+        searches = yield from _search_member(address, tuple(dict.fromkeys(topics)))
+        if isinstance(searches, NoReply):
+            silences[name] = searches
         else:
-            found[name] = looks
+            found[name] = searches
     if not found:
         raise _joined(silences.values()).as_error()
     unreachable = {name: "; ".join(s.tried.values()) for name, s in silences.items()}
@@ -92,8 +92,8 @@ def find_leaders(
 
 
 class _MemberSearch:
-    """What one broker said of one topic. ``code`` is that of the partition that ended the count;
-    NONE where it is the one after the last. ``written`` once some partition has a log."""
+    """What one broker has answered about one topic. ``code`` is that of the partition at which
+    counting ended; NONE if that is the one after the last. ``written``: a partition has a log."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -102,45 +102,47 @@ class _MemberSearch:
         self.written = False
 
     def take(self, parts: Sequence[m.FetchResponse]) -> None:
-        """The next partitions' answers, in order."""
+        """The answers about the next partitions, in order."""
         for part in parts:
-            # Out of range: the log begins behind 0, so it is there.
+            # Out of range: the log begins after 0, so the partition exists.
             if part.error_code not in (NONE, OFFSET_OUT_OF_RANGE):
                 self.is_counted = True
                 is_end = part.error_code == WRONG_PARTITION and self.count > 0
                 self.code = NONE if is_end else part.error_code
                 return
             self.count += 1
-        self.is_counted = self.count >= LAST_LOOK
+        self.is_counted = self.count >= MAX_PARTITIONS
 
 
-def _look_at(
+def _search_member(
     address: Address, topics: Sequence[str]
 ) -> Generator[LeaderQuery, Any, dict[str, _MemberSearch] | NoReply]:
-    looks = {topic: _MemberSearch() for topic in topics}
-    step = FIRST_LOOK
-    while uncounted := [topic for topic, look in looks.items() if not look.is_counted]:
-        questions = tuple(_ask_partitions(topic, looks[topic].count, step) for topic in uncounted)
+    searches = {topic: _MemberSearch() for topic in topics}
+    step = FIRST_PARTITIONS
+    while uncounted := [topic for topic, search in searches.items() if not search.is_counted]:
+        questions = tuple(
+            _ask_partitions(topic, searches[topic].count, step) for topic in uncounted
+        )
         answers = yield LeaderQuery((address,), questions)
         if isinstance(answers, NoReply):
             return answers
         for topic, answer in zip(uncounted, answers, strict=True):
-            looks[topic].take(answer.parts)
+            searches[topic].take(answer.parts)
         step *= 2
-    # Only of partitions that are there: for any other the broker closes the connection.
-    ends = [(topic, number) for topic, look in looks.items() for number in range(look.count)]
+    # Only of partitions that exist: for any other the broker closes the connection.
+    ends = [(topic, number) for topic, search in searches.items() for number in range(search.count)]
     if not ends:
-        return looks
+        return searches
     answers = yield LeaderQuery((address,), tuple(_ask_end(*end) for end in ends))
     if isinstance(answers, NoReply):
         return answers
     for (topic, _), answer in zip(ends, answers, strict=True):
-        looks[topic].written |= bool(answer.offsets)
-    return looks
+        searches[topic].written |= bool(answer.offsets)
+    return searches
 
 
 def _ask_partitions(topic: str, first: int, count: int) -> Question:
-    """No bytes of each: the error is what is asked for."""
+    """Fetches no bytes: only the error codes matter."""
     numbers = range(first, first + count)
     parts = (m.FetchRequest(topic=topic, partition=n, offset=0, max_bytes=0) for n in numbers)
     return Question(m.MultiFetchRequest(tuple(parts)))
@@ -158,18 +160,20 @@ def _view(
     members: Mapping[str, Address],
     unreachable: Mapping[str, str],
 ) -> TopicView:
-    there = {name: looks[topic] for name, looks in found.items() if looks[topic].written}
+    there = {name: searches[topic] for name, searches in found.items() if searches[topic].written}
     leaders = {
         Partition(topic, number, name): Leader(members[name])
-        for name, look in there.items()
-        for number in range(look.count)
+        for name, search in there.items()
+        for number in range(search.count)
     }
-    refused = [judge(looks[topic].code) for looks in found.values() if looks[topic].code != NONE]
-    is_counted = all(looks[topic].code in (NONE, WRONG_PARTITION) for looks in found.values())
+    refused = [
+        judge(searches[topic].code) for searches in found.values() if searches[topic].code != NONE
+    ]
+    is_counted = all(searches[topic].code in (NONE, WRONG_PARTITION) for searches in found.values())
     if there and is_counted:
         return TopicView(topic, ErrorMeaning.OK, "", is_internal=False, leaders=leaders)
     if refused:
-        is_bad_name = refused[0].verdict is ErrorMeaning.UNKNOWN and _NEVER_A_NAME.search(topic)
+        is_bad_name = refused[0].verdict is ErrorMeaning.UNKNOWN and _INVALID_NAME.search(topic)
         verdict = ErrorMeaning.REFUSED if is_bad_name else refused[0].verdict
         return TopicView(topic, verdict, refused[0].name, is_internal=False, leaders={})
     if unreachable:
@@ -191,8 +195,8 @@ def _joined(silences: Iterable[NoReply]) -> NoReply:
 def ask_offsets(
     leaders: Mapping[Partition, Leader], when: Earliest | Latest | AtTime, isolation: Isolation
 ) -> list[Question]:
-    """One question per partition for the end, two for all else: a broker answers about one
-    partition, and only the question for the end lists all segments."""
+    """One question per partition for the end, two for anything else: a question is about one
+    partition, and only the one for the end lists all segments."""
     match when:
         case Earliest():
             asked = [(m.EARLIEST_TIME, 1), (m.LATEST_TIME, ALL_OFFSETS)]
@@ -216,8 +220,8 @@ def _ask(partition: Partition, time_ms: int, max_count: int) -> Question:
 
 
 def read_offsets(answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]:
-    """A partition that nothing was ever written to begins and ends at 0. A time gives where a
-    segment begins, at or before it; the log's beginning, if the broker names none."""
+    """A partition that was never written to begins and ends at 0. A time leads to the start of a
+    segment at or before it, or to the log's beginning if the broker names no segment."""
     by_partition: dict[Partition, list[m.OffsetsResponse]] = {}
     for answer in answers:
         asked = answer.request
@@ -243,7 +247,7 @@ def _read_offset(answers: Sequence[m.OffsetsResponse]) -> OffsetAnswer:
 
 
 def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
-    """Nothing: where offsets are bytes, sizes are known."""
+    """None: offsets are bytes, so sizes are known."""
     return []
 
 
@@ -255,8 +259,8 @@ def read_sizes(answers: Sequence[Any]) -> dict[Partition, int]:
 
 
 def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[Question]:
-    """Everything that is asked of one broker in one request. A broker neither waits for more
-    nor bounds the whole answer, so of ``options`` nothing is sent."""
+    """Everything in one request. A broker neither waits for more data nor limits the whole answer,
+    so nothing in ``options`` is sent."""
     parts = tuple(
         m.FetchRequest(
             topic=a.partition.topic,
@@ -274,7 +278,7 @@ def read_records(
     asked: Sequence[PartitionFetch],
     isolation: Isolation,
 ) -> FetchAnswer:
-    """Parts in the order they were asked for. How far a log can be read is not told."""
+    """Parts in the order of the request. Brokers do not report how far a log can be read."""
     (answer,) = answers
     is_one = isinstance(answer, m.FetchResponse)
     whole = judge(NONE if is_one else answer.error_code)
@@ -288,12 +292,12 @@ def _fetched(partition: Partition, part: m.FetchResponse) -> FetchedPartition:
     return FetchedPartition(partition, code.verdict, code.name, part.records)
 
 
-# --- what there is none of --------------------------------------------------------------
+# --- login ------------------------------------------------------------------------------
 
 
 def login(credentials: Credentials) -> Generator[Question, Any, None]:
     raise JobFileError(
         "brokers of this dialect have no logins",
-        why=f"{credentials.mechanism} was asked for",
+        why=f"{credentials.mechanism} was requested",
         do="remove source.security.sasl",
     )

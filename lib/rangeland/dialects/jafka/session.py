@@ -45,7 +45,7 @@ class JafkaSession(ProtocolSession):
         it are slices of the frame. Raises RemoteProtocolError for an unexpected answer."""
         if not self._pending:
             raise RemoteProtocolError(
-                "an answer came that nothing was asked for",
+                "a response arrived that belongs to no request",
                 why=f"it has {len(answer)} bytes",
                 do="Close the connection: what follows cannot be matched either",
                 size=len(answer),

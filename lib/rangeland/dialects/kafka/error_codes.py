@@ -1,14 +1,7 @@
-"""Kafka's error codes, one line each: what a number is called and what follows from it.
+"""Kafka's error codes, one line each: the name of a number and what it means for a reader.
 
-The verdict is a reader's: codes that only writers and administrators see are listed so that
-an error can name them. Names and numbers are those of Errors.java, as of Kafka 4.1.
-A number that is not listed is treated as -1 is.
-
-Three lines bite. 9 beside a valid leader, in metadata, is not a failure: a replica is down,
-the leader is well. 100 and 103 both follow a topic that was deleted and made again: 100 is also
-what a broker says that has not heard of a new topic yet; 103 says that the log has another id
-than the request, of which either may be the newer. Ask for the id again and compare. 74 and 75
-only mean that one side's idea of the leader is older than the other's.
+Codes that only writers and administrators see are listed so that errors can name them. Names and
+numbers are those of Errors.java, as of Kafka 4.1.
 """
 
 from __future__ import annotations
@@ -21,12 +14,12 @@ _E, _V = ErrorCode, ErrorMeaning
 
 # fmt: off
 CODES: Final[tuple[ErrorCode, ...]] = (
-    _E(-1, "UNKNOWN_SERVER_ERROR", _V.UNKNOWN, "it failed in a way it has no code for"),
-    _E(0, "NONE", _V.OK, "all is well"),
+    _E(-1, "UNKNOWN_SERVER_ERROR", _V.UNKNOWN, "it failed for a reason without a code"),
+    _E(0, "NONE", _V.OK, "the request succeeded"),
     _E(1, "OFFSET_OUT_OF_RANGE", _V.OUT_OF_RANGE, "the log does not hold this offset"),
     _E(2, "CORRUPT_MESSAGE", _V.CORRUPT, "the record is damaged, too large, or lacks its key"),
     _E(3, "UNKNOWN_TOPIC_OR_PARTITION", _V.FIND_LEADER, "it does not host this partition"),
-    _E(4, "INVALID_FETCH_SIZE", _V.REFUSED, "the fetch size makes no sense"),
+    _E(4, "INVALID_FETCH_SIZE", _V.REFUSED, "the fetch size is invalid"),
     _E(5, "LEADER_NOT_AVAILABLE", _V.FIND_LEADER, "a leader is being elected"),
     _E(6, "NOT_LEADER_OR_FOLLOWER", _V.FIND_LEADER, "it does not lead this partition"),
     _E(7, "REQUEST_TIMED_OUT", _V.RETRY, "the request took too long"),
@@ -64,7 +57,7 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(39, "INVALID_REPLICA_ASSIGNMENT", _V.REFUSED, "the placing of replicas is not allowed"),
     _E(40, "INVALID_CONFIG", _V.REFUSED, "a setting is not allowed"),
     _E(41, "NOT_CONTROLLER", _V.UNKNOWN, "it is not the controller"),
-    _E(42, "INVALID_REQUEST", _V.REFUSED, "the request makes no sense to it"),
+    _E(42, "INVALID_REQUEST", _V.REFUSED, "the request is invalid"),
     _E(43, "UNSUPPORTED_FOR_MESSAGE_FORMAT", _V.UNSUPPORTED, "stored records are too old for it"),
     _E(44, "POLICY_VIOLATION", _V.REFUSED, "a policy of the cluster forbids it"),
     _E(45, "OUT_OF_ORDER_SEQUENCE_NUMBER", _V.REFUSED, "a producer's sequence has a gap"),
@@ -163,5 +156,5 @@ _BY_NUMBER: Final = {code.number: code for code in CODES}
 
 
 def judge(code: int) -> ErrorCode:
-    """The line of the table for a number off the wire, or one for numbers that it lacks."""
+    """The line of the table for a number from the wire, or one for a number that is not in it."""
     return _BY_NUMBER.get(code) or unlisted(code)

@@ -1,12 +1,12 @@
-"""What log formats 0 and 1 had instead of batches: messages, and messages that hold others.
+"""Log formats 0 and 1, which have no batches: messages, and messages that contain others.
 
-A *run* is plain messages in a row, taken as one entry so that nobody here touches each of
-them. A *wrapper* is one message whose value is a packed run. It carries the offset of its
-last message, and a broker sends it whole for any offset inside, so where it begins is only
-known when it is opened: in format 0 the messages inside have their offsets, in format 1
-they count from the wrapper's beginning, which so is its offset less the last one's.
+A *run* is consecutive plain messages, taken as one entry so that Python does not touch each of
+them. A *wrapper* is one message whose value is a compressed run. It has the offset of its last
+message, and a broker returns it whole for any offset inside, so where it begins is only known when
+it is opened. In format 0 the messages inside have their own offsets; in format 1 they count from
+the wrapper's beginning, which is its offset minus that of its last message.
 
-Rules: pure functions of bytes, as in ``batches``; decoding is the decoder's.
+Pure functions of bytes. The decoder decodes the messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rangeland.wire.layouts import (
 from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond
 
 MAX_RUN_BYTES: Final = 8 << 20
-"""A run ends with the message that passes this."""
+"""A run ends with the message that exceeds this."""
 
 _MAGIC = MESSAGE_V0.position_of("magic")
 _ATTRIBUTES = MESSAGE_V0.position_of("attributes")
@@ -43,8 +43,8 @@ _ENTIRE = 1 << 62
 
 
 def bad_batch(base_offset: int, why: str, **facts: Any) -> BadRecord:
-    """``next_offset`` among the facts is where reading could go on after the batch; it is
-    not there where the end of the batch is in doubt."""
+    """The fact ``next_offset`` is where reading can continue after the batch; it is absent if the
+    end of the batch is uncertain."""
     return BadRecord(
         f"the batch at offset {base_offset} cannot be decoded",
         why=why,
@@ -56,15 +56,15 @@ def bad_batch(base_offset: int, why: str, **facts: Any) -> BadRecord:
 
 
 def is_plain(records: memoryview, position: int) -> bool:
-    """Whether a message of format 0 or 1 is there that holds no others."""
+    """Whether the entry there is a message of format 0 or 1 that contains no others."""
     if position + _ATTRIBUTES >= len(records) or records[position + _MAGIC] not in _LAYOUTS:
         return False
     return not records[position + _ATTRIBUTES] & _CODEC
 
 
 def read_messages(stored: memoryview, floor: int) -> Run | Wrapper:
-    """The entry that ``stored`` is. ``floor`` is the offset behind the entry before. Raises
-    BadRecord for bytes that are none."""
+    """The entry that fills ``stored``. ``floor`` is the offset after the previous entry. Raises
+    BadRecord."""
     layout = _LAYOUTS[stored[_MAGIC]]
     if len(stored) < layout.size + _VALUE_LENGTH_BYTES:
         offset, length = BATCH_PREFIX.read(stored)
@@ -79,8 +79,8 @@ def read_messages(stored: memoryview, floor: int) -> Run | Wrapper:
 
 
 class Run(NamedTuple):
-    """Plain messages in a row; an ``Entry``. Each carries its checksum, which is looked at
-    when it is decoded."""
+    """Consecutive plain messages; a ``LogEntry``. Each has its own checksum, which the decoder
+    verifies."""
 
     stored: memoryview
     base_offset: int
@@ -90,13 +90,13 @@ class Run(NamedTuple):
     transactional: bool = False
     control: bool = False
     after: int | None = None
-    """Where the next entry begins, if it is known and not right behind the last message."""
+    """Where the next entry begins, if that is known and not directly after the last message."""
 
     def check(self) -> None:
         decode_records([self.payload()], self.base_offset, self.last_offset + 1)
 
     def messages(self) -> Iterator[Run]:
-        """Each message as a run of its own."""
+        """Each message as a separate run."""
         position = 0
         while position < len(self.stored):
             one = walk_messages(self.stored[position:], 1)
@@ -112,9 +112,9 @@ class Run(NamedTuple):
 
 
 def split_run(run: Run, until_offset: int) -> list[Run]:
-    """The messages before ``until_offset``, and the first one from there on as an entry of its
-    own: where offsets are missing before it, it alone accounts for them, and must be checked.
-    A run without gaps stays as it is."""
+    """The messages before ``until_offset``, and the first one from there on as a separate entry: if
+    offsets are missing before it, only it accounts for them, so it must be verified. A run without
+    gaps stays as it is."""
     if run.last_offset < until_offset:
         return [run]
     if run.base_offset < until_offset and run.record_count == _width(run):
@@ -136,8 +136,8 @@ def _width(run: Run) -> int:
 
 
 class Wrapper:
-    """A message that holds others; an ``Entry``. ``floor`` is the first offset that may be in
-    it: all that can be told of one that does not open."""
+    """A message that contains others; a ``LogEntry``. ``floor`` is the first offset that may be in
+    it, which is all that is known of a wrapper that cannot be opened."""
 
     producer_id = -1
     transactional = False
@@ -171,7 +171,7 @@ class Wrapper:
             )
 
     def payload(self, max_bytes: int = MAX_BATCH_BYTES) -> Payload:
-        """Within what ``max_bytes`` of the wrapper say."""
+        """Limited by the wrapper's own ``max_bytes``, not by the argument."""
         header, stamp = self._header, None
         if isinstance(header, MessageV1) and header.attributes & _LOG_APPEND:
             stamp = header.timestamp_ms
@@ -197,7 +197,7 @@ class Wrapper:
 
     @property
     def _shift(self) -> int:
-        """From the offsets inside to those of the log."""
+        """The difference between offsets in the log and those inside the wrapper."""
         return self.last_offset - self._run.last_offset if self._header.magic else 0
 
     @cached_property
@@ -213,7 +213,7 @@ class Wrapper:
 
     @cached_property
     def _run(self) -> MessageRun:
-        """Of what is inside: plain messages to the last byte, with offsets that it can have."""
+        """The contents: plain messages that fill it, with possible offsets."""
         data = self._unpacked
         run = walk_messages(data, _ENTIRE)
         size = memoryview(data).nbytes
@@ -231,7 +231,7 @@ class Wrapper:
             raise self._bad(
                 f"offsets {run.first_offset + shift} to {run.last_offset + shift} are in it, where "
                 f"{self._floor} to {self.last_offset} may be",
-                # It and what comes before it cannot both be where they say: neither is believed.
+                # They exclude those of the previous entry, so neither is believed.
                 first=max(0, min(run.first_offset + shift, self._floor)),
                 codec=self._codec,
             )
@@ -252,8 +252,8 @@ class Wrapper:
 
 
 def bad_message(error: UndecodableRecord, payload: Payload, after: int | None = None) -> BadRecord:
-    """What the decoder says of a run, said of the one message that is to blame. If it is the last
-    one, it may have been something longer: ``after`` is where the next entry begins."""
+    """The decoder's error for a run, as one for the bad message in it. If that is the last message,
+    it may have been a longer entry: ``after`` is where the next entry begins."""
     facts = {name: value for name, value in error.facts.items() if name != "payload"}
     offset = _offset_of(payload, error.record)
     why = f"it is one message, and {error.reason}"

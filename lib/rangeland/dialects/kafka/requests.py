@@ -1,8 +1,8 @@
-"""Kafka's side of the dialect contract: questions into messages, messages into values.
+"""Kafka's side of the dialect interface: questions as messages, answers as values.
 
-Pure. The sentinels of the wire (-1 latest, -2 earliest, -1 nothing) end here. A topic id
-goes into a fetch when every asked partition has one; otherwise the version is held below
-the one that needs it.
+Pure. Nothing outside this module sees the special values of the protocol (-1 latest, -2 earliest,
+-1 nothing). A fetch uses topic ids if all requested partitions have one; otherwise its version
+stays below those that need them.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from rangeland.model import Address, AtTime, Earliest, Isolation, Latest, Leader
 LAST_FETCH_BY_NAME = 12
 UNKNOWN_TOPIC = (3, 100)
 INTERNAL = ("__consumer_offsets", "__transaction_state")
-"""Those of Kafka's own, which the oldest brokers do not mark."""
+"""Kafka's own topics, which the oldest brokers do not mark as internal."""
 T = TypeVar("T")
 
 
 MAGIC_AT = 16
-"""Where all formats have their number. The first has no times."""
+"""The position of the format number in all formats. Format 0 has no timestamps."""
 
 
 def lacks_timestamp(records: memoryview) -> bool:
-    """Whether the first entry is of the format that brokers before 0.10 wrote."""
+    """Whether the first entry has format 0, which brokers before 0.10 wrote."""
     return len(records) > MAGIC_AT and records[MAGIC_AT] == 0
 
 
@@ -84,8 +84,8 @@ def ask_cluster(topics: Sequence[str] | None) -> Question:
 
 
 def _picked(view: ClusterView, topics: Sequence[str] | None) -> ClusterView:
-    """Older brokers are asked for all topics, and do not say which they do not know, nor which
-    they do not show to this client."""
+    """Only the requested topics. Older brokers are asked for all topics, and do not say which they
+    do not know or do not show to this client."""
     if topics is None:
         return view
     missing = judge(UNKNOWN_TOPIC[0])
@@ -120,8 +120,8 @@ def read_cluster(answer: m.MetadataResponse) -> ClusterView:
 def _leader(
     partition: m.MetadataPartition, topic_id: str | None, nodes: Mapping[int, Address]
 ) -> Leader:
-    # The partition's error code is not looked at: a replica that is down (9) does not make
-    # its leader any worse, and a missing leader says so by its number.
+    # The partition's error code is ignored: the leader works even if a replica is down (9), and a
+    # missing leader shows by its number.
     return Leader(
         address=nodes.get(partition.leader_id),
         epoch=partition.leader_epoch if partition.leader_epoch >= 0 else None,
@@ -169,9 +169,9 @@ def read_offsets(answers: Sequence[m.ListOffsetsResponse]) -> dict[Partition, Of
 
 
 def _offset_answer(part: m.ListOffsetsPartitionResponse) -> OffsetAnswer:
-    """Version 0 gives the beginning of the last segment that was not written to after the time
-    that was asked for, or nothing: then the log's beginning, wherever that is, is the best that
-    can be told. It is what it says only for the end and the beginning."""
+    """Version 0 returns the beginning of the last segment that was not written to after the
+    requested time. If it returns nothing, only the log's beginning is certain. It is exact only
+    for the end and the beginning of the log."""
     code = judge(part.error_code)
     if code.verdict is not ErrorMeaning.OK:
         return OffsetAnswer(code.verdict, code.name, None)
@@ -191,7 +191,7 @@ def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
 
 
 def read_sizes(answers: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, int]:
-    """Bytes on this broker's disks; empty where the broker will not say."""
+    """Bytes on this broker's disks; empty if the broker does not say."""
     sizes: dict[Partition, int] = {}
     for directory in (directory for answer in answers for directory in answer.results):
         for topic in directory.topics:
@@ -202,7 +202,7 @@ def read_sizes(answers: Sequence[m.DescribeLogDirsResponse]) -> dict[Partition, 
 
 
 def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[Question]:
-    """A full fetch without a session, in the order of ``asked``: a broker fills in order."""
+    """A full fetch without a session, in the order of ``asked``, in which brokers fill it."""
     topics = tuple(
         m.FetchTopic(
             topic=topic,
@@ -234,7 +234,7 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
 def read_records(
     answers: Sequence[m.FetchResponse], asked: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchAnswer:
-    """Parts in the order they came. A topic that comes by its id gets its name back."""
+    """Parts in the order of the answer. Topics that have only an id get their names."""
     (answer,) = answers
     names = {a.topic_id: a.partition.topic for a in asked if a.topic_id}
     whole = judge(answer.error_code)
@@ -265,7 +265,7 @@ def read_records(
 
 
 def _leader_hint(named: m.LeaderIdAndEpoch | None, nodes: Mapping[int, Address]) -> Leader | None:
-    """The new leader that comes with errors 6 and 74, if its address comes, too (KIP-951)."""
+    """The new leader that accompanies errors 6 and 74, if its address is there, too (KIP-951)."""
     if named is None or named.leader_epoch < 0 or named.leader_id not in nodes:
         return None
     return Leader(nodes[named.leader_id], named.leader_epoch)

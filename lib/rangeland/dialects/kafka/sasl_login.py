@@ -1,13 +1,14 @@
-"""Saying who we are: SASL PLAIN, SCRAM and OAUTHBEARER, as questions and answers.
+"""Authentication by SASL PLAIN, SCRAM and OAUTHBEARER, as questions and answers.
 
-Pure but for the nonce of SCRAM, which `scramp` draws; it is imported when it is used, and
-so needed only where SCRAM is. The broker is checked too: its SCRAM signature must be right,
-and the number of rounds it asks for is bounded from both sides.
+Pure except for the nonce of SCRAM, which `scramp` generates. That package is imported on use, so it
+is needed only for SCRAM. The broker is verified, too: its SCRAM signature must be right, and its
+number of iterations within limits.
 
-Brokers before 1.0 take tokens in bare frames and close the connection when they refuse one.
-So may one that is going down: that error has ``closed_at``, and is not believed the first time.
+Brokers before 1.0 accept tokens in bare frames and close the connection if they refuse one. A
+broker that is shutting down may do the same: that error has ``closed_at``, and is not believed the
+first time.
 Upstream: SaslServerAuthenticator.java; RFC 4616 (PLAIN), 5802 and 7677 (SCRAM), 7628 (tokens).
-No error here has a password or a token in it.
+No error contains a password or a token.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rangeland.errors import JobFileError, RemoteProtocolError, Unreachable
 from rangeland.untrusted import JsonFields, Unreadable
 
 MIN_ITERATIONS: Final = 4096
-"""What RFC 7677 asks for at least, and Kafka too."""
+"""The minimum of RFC 7677, and of Kafka."""
 MAX_ITERATIONS: Final = 1_000_000
 """About half a second of one core. Kafka itself stores no more than 16,384."""
 
@@ -38,9 +39,9 @@ Saying = Generator[Question, Any, m.SaslAuthenticateResponse]
 
 
 def login(credentials: Credentials) -> Talk:
-    """Gives the milliseconds after which it must be done again, 0 or None for never. Raises
-    JobFileError when the broker refuses the mechanism or who we are, and RemoteProtocolError
-    for a broker that does not prove that it knows the password."""
+    """Returns the milliseconds after which it must be repeated; 0 or None: never. Raises
+    JobFileError if the broker refuses the mechanism or the credentials, and RemoteProtocolError if
+    the broker does not prove that it knows the password."""
     mechanism = credentials.mechanism
     shaken = yield Question(m.SaslHandshakeRequest(mechanism=mechanism))
     if shaken.error_code:
@@ -52,7 +53,7 @@ def login(credentials: Credentials) -> Talk:
     }
     if mechanism not in talks:
         raise JobFileError(
-            f"{mechanism} is no SASL mechanism of Kafka's that is spoken here",
+            f"the SASL mechanism {mechanism} is not supported",
             do=f"use one of: {', '.join(talks)}",
         )
     last: m.SaslAuthenticateResponse = yield from talks[mechanism](
@@ -63,7 +64,7 @@ def login(credentials: Credentials) -> Talk:
 
 def ask_mechanisms() -> list[Question]:
     """A listener without SASL answers ILLEGAL_SASL_STATE. One with SASL lists its mechanisms,
-    whether or not PLAIN is among them; nothing is said of who asks."""
+    whether or not PLAIN is among them. The request does not identify the client."""
     return [Question(m.SaslHandshakeRequest(mechanism="PLAIN"))]
 
 
@@ -74,7 +75,7 @@ def read_mechanisms(answers: Sequence[m.SaslHandshakeResponse]) -> tuple[str, ..
 
 @dataclass
 class _Exchange:
-    """Tokens to the broker and back, in the way it knows."""
+    """Exchanges tokens with the broker, in a form that it supports."""
 
     who: str
     is_bare: bool = False
@@ -88,7 +89,7 @@ class _Exchange:
                 answer = yield Question(m.SaslAuthenticateRequest(auth_bytes=token))
                 return answer
             except NoCommonVersion:
-                self.is_bare = True  # a broker before 1.0: it does not know the request
+                self.is_bare = True  # a broker before 1.0 does not know the request
         try:
             answer = yield Question(m.BareToken(token))
             return answer
@@ -117,7 +118,7 @@ def _scram(exchange: _Exchange, credentials: Credentials) -> Saying:
     scramp = _library()
     try:
         client = scramp.ScramClient([credentials.mechanism], credentials.username, "")
-        # Kafka takes a password's bytes as they are; the library would fold them by RFC 4013.
+        # Kafka uses a password's bytes as they are; the library would normalize them (RFC 4013).
         client.password = credentials.password.encode()
         first = client.get_client_first()
     except scramp.ScramException as error:
@@ -156,7 +157,7 @@ def _library() -> Any:
 
 
 def _heard(scramp: Any, act: Callable[[], Any]) -> Any:
-    """What the broker said, checked by the library."""
+    """Has the library check what the broker has sent."""
     try:
         return act()
     except (scramp.ScramException, ValueError, KeyError, IndexError) as error:
@@ -168,7 +169,7 @@ def _heard(scramp: Any, act: Callable[[], Any]) -> Any:
 
 
 def _check_iterations(challenge: str) -> None:
-    """The password is not worked on before the number of rounds is found to be bearable."""
+    """Raises RemoteProtocolError for an unacceptable number of iterations, before using it."""
     found = [part[2:] for part in challenge.split(",") if part.startswith("i=")]
     number = found[0] if found else ""
     is_number = number.isascii() and number.isdigit() and len(number) < 10
@@ -187,9 +188,9 @@ def _bearer(exchange: _Exchange, credentials: Credentials) -> Saying:
     said = "".join(f"{key}={value}\x01" for key, value in pairs)
     answer = yield from exchange.say(f"n,,\x01{said}\x01".encode())
     if not answer.error_code and answer.auth_bytes:
-        # A refusal has two steps: what is wrong, as JSON; then, when that is taken, the end.
+        # A refusal has two steps: the reason as JSON, then the error, after an acknowledgement.
         reason = _text(answer.auth_bytes)
-        with suppress(JobFileError):  # of a broker before 1.0, which closes the connection
+        with suppress(JobFileError):  # a broker before 1.0 closes the connection
             answer = yield from exchange.say(b"\x01")
         raise _token_refused(reason, answer, credentials)
     if answer.error_code:
@@ -247,7 +248,7 @@ def _token_refused(
 
 
 def _hidden(text: str | None, secret: str) -> str:
-    """Nothing that a broker says brings a secret back."""
+    """The text of a broker without the secret."""
     return (text or "").replace(secret, "...") if secret else text or ""
 
 

@@ -1,7 +1,7 @@
-"""Bodies as producers pack them: by codec, with a bound on what they may unpack to.
+"""Decompresses message bodies, with a limit on the decompressed size.
 
-Rules: pure functions of bytes; no offsets, no messages. Whatever the bytes, the result is a
-buffer or ``NotDecompressible``.
+Pure functions of bytes; no offsets, no messages. Whatever the bytes are, the result is a buffer or
+``NotDecompressible``.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from rangeland.wire.memory_budget import MAX_BATCH_BYTES, beyond, said
 
 ZLIB_OF_OLD, LZ4, ZSTD, ZLIB = 0, 1, 2, 3
 _FRAMED: Final = {LZ4: 3, ZSTD: 4}
-"""By their numbers in Kafka's batches: the codecs are the same."""
+"""To their numbers in Kafka's batches: the codecs are the same."""
 
 FIRST_VALUES_BYTES: Final = 1 << 20
 
 
 class MessageBodies:
-    """A column of values that grows. Each is unpacked to where it stays."""
+    """A growing column of values. Each is decompressed into its final position."""
 
     def __init__(self, max_bytes: int = MAX_BATCH_BYTES) -> None:
-        """``max_bytes``: of one value."""
+        """``max_bytes``: the limit for one value."""
         self._max_bytes = max_bytes
         self.size = 0
         self._ends = array("i", [0])
         self._data = pa.allocate_buffer(FIRST_VALUES_BYTES, resizable=True)
 
     def add(self, codec: int, data: memoryview) -> None:
-        """Raises Undecodable."""
+        """Raises NotDecompressible."""
         if codec in _FRAMED:
             _, bound, unpack = CODECS[_FRAMED[codec]]
             place = self._room(self._bounded(bound, data))
@@ -67,7 +67,7 @@ class MessageBodies:
         return memoryview(self._data).cast("B")[self.size : self.size + size]
 
     def value(self) -> memoryview:
-        """All of them as one."""
+        """All values as one."""
         return memoryview(self._data).cast("B")[: self.size]
 
     def column(self) -> pa.Array:

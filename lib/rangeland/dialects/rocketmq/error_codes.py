@@ -1,8 +1,8 @@
-"""RocketMQ's answer codes, one line each: what a number is called and what follows from it.
+"""RocketMQ's answer codes, one line each: the name of a number and what it means for a reader.
 
-A pull is judged by more than its code: the remark has the status of the broker's store, in
-one word, and one code stands for several of those. A slave whose master is there even says
-"retry" for all that is not found. So a status that is known counts for more than the code.
+For a pull the code is not enough: one code stands for several statuses of the broker's store,
+and the remark contains the status as one word. A slave whose master is up even answers "retry"
+whenever it finds nothing. So a known status takes precedence over the code.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SUCCESS: Final = 0
 REQUEST_NOT_SUPPORTED: Final = 3
 TOPIC_NOT_EXIST: Final = 17
 NO_MATCHED_MESSAGE: Final = "NO_MATCHED_MESSAGE"
-"""The status of a pull by tags that has found none; it says up to where it has looked."""
+"""The status of a pull by tags that has found no message; it says how far it has searched."""
 OFFSET_TOO_SMALL: Final = "OFFSET_TOO_SMALL"
 
 # fmt: off
 CODES: Final[tuple[ErrorCode, ...]] = (
-    _E(0, "SUCCESS", _V.OK, "all is well"),
-    _E(1, "SYSTEM_ERROR", _V.RETRY, "it failed, and the remark says how"),
+    _E(0, "SUCCESS", _V.OK, "the request succeeded"),
+    _E(1, "SYSTEM_ERROR", _V.RETRY, "it failed for the reason in the remark"),
     _E(2, "SYSTEM_BUSY", _V.RETRY, "it has too much to do"),
     _E(3, "REQUEST_CODE_NOT_SUPPORTED", _V.UNSUPPORTED, "it does not know this request"),
     _E(4, "TRANSACTION_FAILED", _V.RETRY, "the transaction failed"),
@@ -33,28 +33,28 @@ CODES: Final[tuple[ErrorCode, ...]] = (
     _E(13, "MESSAGE_ILLEGAL", _V.REFUSED, "the message cannot be stored"),
     _E(14, "SERVICE_NOT_AVAILABLE", _V.RETRY, "it is starting or going down"),
     _E(15, "VERSION_NOT_SUPPORTED", _V.UNSUPPORTED, "this version is not supported"),
-    _E(16, "NO_PERMISSION", _V.REFUSED, "this may not be read, or not by this client"),
+    _E(16, "NO_PERMISSION", _V.REFUSED, "this client may not read this, or nobody may"),
     _E(17, "TOPIC_NOT_EXIST", _V.FIND_LEADER, "there is no such topic"),
-    _E(18, "TOPIC_EXIST_ALREADY", _V.REFUSED, "the topic is there"),
+    _E(18, "TOPIC_EXIST_ALREADY", _V.REFUSED, "the topic exists already"),
     _E(19, "PULL_NOT_FOUND", _V.OK, "there is no message yet"),
     _E(20, "PULL_RETRY_IMMEDIATELY", _V.RETRY, "it should be asked again"),
-    _E(21, "PULL_OFFSET_MOVED", _V.OUT_OF_RANGE, "the queue does not hold this offset"),
+    _E(21, "PULL_OFFSET_MOVED", _V.OUT_OF_RANGE, "the queue does not contain this offset"),
     _E(22, "QUERY_NOT_FOUND", _V.OK, "the group has no offset"),
-    _E(23, "SUBSCRIPTION_PARSE_FAILED", _V.REFUSED, "the subscription makes no sense"),
-    _E(24, "SUBSCRIPTION_NOT_EXIST", _V.REFUSED, "the group has no consumer, or no such pull"),
+    _E(23, "SUBSCRIPTION_PARSE_FAILED", _V.REFUSED, "the subscription is invalid"),
+    _E(24, "SUBSCRIPTION_NOT_EXIST", _V.REFUSED, "the group has no such consumer or subscription"),
     _E(25, "SUBSCRIPTION_NOT_LATEST", _V.RETRY, "the subscription is not the latest"),
     _E(26, "SUBSCRIPTION_GROUP_NOT_EXIST", _V.REFUSED, "there is no such group"),
-    _E(27, "FILTER_DATA_NOT_EXIST", _V.REFUSED, "the filter is not there"),
+    _E(27, "FILTER_DATA_NOT_EXIST", _V.REFUSED, "the filter does not exist"),
     _E(28, "FILTER_DATA_NOT_LATEST", _V.RETRY, "the filter is not the latest"),
     _E(29, "INVALID_PARAMETER", _V.FIND_LEADER, "it has no queue of this number"),
     _E(205, "NOT_IN_CURRENT_UNIT", _V.FIND_LEADER, "the request is for another unit"),
-    _E(206, "CONSUMER_NOT_ONLINE", _V.REFUSED, "the consumer is not there"),
-    _E(209, "POLLING_FULL", _V.RETRY, "too many wait"),
-    _E(210, "POLLING_TIMEOUT", _V.RETRY, "nothing came in time"),
+    _E(206, "CONSUMER_NOT_ONLINE", _V.REFUSED, "the consumer is not connected"),
+    _E(209, "POLLING_FULL", _V.RETRY, "too many requests are waiting"),
+    _E(210, "POLLING_TIMEOUT", _V.RETRY, "no message arrived in time"),
     _E(211, "BROKER_NOT_EXIST", _V.FIND_LEADER, "there is no such broker"),
-    _E(215, "FLOW_CONTROL", _V.RETRY, "this client asks too much"),
-    _E(501, "NOT_LEADER_FOR_QUEUE", _V.FIND_LEADER, "the queue is another broker's"),
-    _E(1500, "GO_AWAY", _V.RETRY, "it goes down: connect again"),
+    _E(215, "FLOW_CONTROL", _V.RETRY, "this client sends too many requests"),
+    _E(501, "NOT_LEADER_FOR_QUEUE", _V.FIND_LEADER, "another broker has the queue"),
+    _E(1500, "GO_AWAY", _V.RETRY, "it is shutting down: connect again"),
     _E(3001, "USER_NOT_EXIST", _V.REFUSED, "there is no such user"),
     _E(3002, "POLICY_NOT_EXIST", _V.REFUSED, "the user has no rights"),
 )
@@ -62,10 +62,10 @@ CODES: Final[tuple[ErrorCode, ...]] = (
 STATUSES: Final[tuple[ErrorCode, ...]] = (
     _E(0, "FOUND", _V.OK, "messages were found"),
     _E(19, "OFFSET_OVERFLOW_ONE", _V.OK, "the queue ends here"),
-    _E(21, "OFFSET_OVERFLOW_BADLY", _V.OUT_OF_RANGE, "the queue ends before"),
-    _E(21, OFFSET_TOO_SMALL, _V.OUT_OF_RANGE, "the queue begins behind"),
-    _E(21, "OFFSET_RESET", _V.RETRY, "somebody has moved the group's offsets"),
-    _E(19, "OFFSET_FOUND_NULL", _V.OUT_OF_RANGE, "the queue's index has no such place"),
+    _E(21, "OFFSET_OVERFLOW_BADLY", _V.OUT_OF_RANGE, "the queue ends earlier"),
+    _E(21, OFFSET_TOO_SMALL, _V.OUT_OF_RANGE, "the queue begins later"),
+    _E(21, "OFFSET_RESET", _V.RETRY, "the group's offsets were reset"),
+    _E(19, "OFFSET_FOUND_NULL", _V.OUT_OF_RANGE, "the queue's index does not have this offset"),
     _E(20, "MESSAGE_WAS_REMOVING", _V.OUT_OF_RANGE, "the messages have just been deleted"),
     _E(20, NO_MATCHED_MESSAGE, _V.RETRY, "no message has the tags"),
     _E(19, "NO_MESSAGE_IN_QUEUE", _V.OK, "the queue never had a message"),
@@ -74,9 +74,9 @@ STATUSES: Final[tuple[ErrorCode, ...]] = (
 # fmt: on
 
 MISSING: Final = ErrorCode(
-    0, "OFFSETS_MISSING", _V.OUT_OF_RANGE, "messages begin behind the offset"
+    0, "OFFSETS_MISSING", _V.OUT_OF_RANGE, "the messages begin after the offset"
 )
-"""Our own word: messages came, but not those at the offset that was asked for."""
+"""Not from a broker: messages were returned, but not the one at the requested offset."""
 
 _EMPTY: Final = ("NO_MESSAGE_IN_QUEUE", "NO_MATCHED_LOGIC_QUEUE")
 _BY_NUMBER: Final = {code.number: code for code in CODES}
@@ -84,12 +84,12 @@ _BY_STATUS: Final = {code.name: code for code in STATUSES}
 
 
 def judge(code: int) -> ErrorCode:
-    """The line of the table for a number off the wire, or one for numbers that it lacks."""
+    """The line of the table for a number from the wire, or one for a number that is not in it."""
     return _BY_NUMBER.get(code) or unlisted(code)
 
 
 def judge_pull(code: int, remark: str, offset: int) -> ErrorCode:
-    """What a pull at ``offset`` came to. A queue that is empty holds no other offset than 0."""
+    """The result of a pull at ``offset``. In an empty queue only offset 0 is in range."""
     status = _BY_STATUS.get(remark)
     if status is None or code not in (0, 19, 20, 21):
         return judge(code)

@@ -1,11 +1,11 @@
-"""RocketMQ's frames: a header of fields by name, and a body that is bytes.
+"""RocketMQ's frames: a header with named fields, and a body of bytes.
 
-Behind the length that all dialects have, a frame is ``uint8 kind, uint24 header length | header
-| body``. The header is JSON or a binary layout; a server answers in either. All values of
-fields are text. Requests are sent with the binary header, which is smaller and quicker.
+After the length that all dialects have, a frame is ``uint8 kind, uint24 header length | header
+| body``. The header is JSON or a binary layout; servers send either. All values of fields are text.
+Requests are sent with the binary header, which is smaller and faster.
 
-Whatever the bytes, reading gives a value or RemoteProtocolError. What fields mean is in
-``messages``.
+Whatever the bytes are, reading returns a value or raises RemoteProtocolError. ``messages`` defines
+what the fields mean.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ BINARY_HEADER: Final = 1
 ANSWER: Final = 1
 ONE_WAY: Final = 2
 PYTHON: Final = 3
-"""The number of our language, which a server only shows."""
+"""The number of our language; servers only display it."""
 
 ENTRIES: Final = 4096
-"""Fields that are kept as they are sent: most are the same in each of thousands of pulls."""
+"""Encoded fields that are cached: most are the same in each of thousands of pulls."""
 
 MAX_HEADER_BYTES: Final = (1 << 24) - 1
 _PREFIX: Final = struct.Struct(">I")
 _FIXED: Final = struct.Struct(">hbhii")
-_ALIKE: Final = struct.Struct(">IIhbhiiii")
+_SIMILAR: Final = struct.Struct(">IIhbhiiii")
 """Length, kind and length of the header, the fixed part, no remark, length of the fields."""
 _INT: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
@@ -45,8 +45,8 @@ NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Frame(NamedTuple):
-    """``code`` is what is asked for, or how it went. ``opaque`` is the request's own number,
-    which its answer carries. ``remark`` is the server's sentence about it."""
+    """``code`` is the kind of the request, or the result in an answer. ``opaque`` is the number of
+    the request, which its answer repeats. ``remark`` is the server's text about the result."""
 
     code: int
     opaque: int
@@ -61,7 +61,7 @@ class Frame(NamedTuple):
 
 
 def write_frame(frame: Frame) -> list[Part]:
-    """Without the length before it. Raises LocalProtocolError for what cannot be sent."""
+    """Without the length before it. Raises LocalProtocolError for a frame that cannot be sent."""
     fields = b"".join(_entry(key, value) for key, value in frame.fields.items())
     remark = frame.remark.encode()
     header = b"".join(
@@ -75,13 +75,14 @@ def write_frame(frame: Frame) -> list[Part]:
     )
     if len(header) > MAX_HEADER_BYTES:
         raise LocalProtocolError(
-            f"a header of {len(header)} bytes cannot be sent", why=f"{MAX_HEADER_BYTES} fit"
+            f"a header of {len(header)} bytes cannot be sent",
+            why=f"at most {MAX_HEADER_BYTES} bytes fit",
         )
     return [_PREFIX.pack(BINARY_HEADER << 24 | len(header)), header, frame.body]
 
 
 class SimilarHeaders:
-    """Requests that differ in a few numbers only: the rest is written once."""
+    """Headers of requests that differ in a few numbers only: the rest is encoded once."""
 
     def __init__(self, code: int, fields: Mapping[str, str], numbers: Sequence[str]) -> None:
         self._code = code
@@ -94,9 +95,9 @@ class SimilarHeaders:
         for name, number in zip(self._names, numbers, strict=True):
             text = b"%d" % number
             same += name + _INT.pack(len(text)) + text
-        size = _ALIKE.size - 2 * _PREFIX.size + len(same)
+        size = _SIMILAR.size - 2 * _PREFIX.size + len(same)
         return (
-            _ALIKE.pack(
+            _SIMILAR.pack(
                 _PREFIX.size + size,
                 BINARY_HEADER << 24 | size,
                 self._code,
@@ -118,10 +119,10 @@ def _entry(key: str, value: str) -> bytes:
 
 
 class HeaderReader:
-    """Reads the frames of one connection, most of which are like those before."""
+    """Reads the frames of one connection, most of which are like the previous one."""
 
     def __init__(self) -> None:
-        self._likeness = HeaderTemplate()
+        self._template = HeaderTemplate()
         self._last: Frame | None = None
 
     def read(self, buffer: memoryview) -> Frame:
@@ -129,13 +130,13 @@ class HeaderReader:
         end = 0
         if self._last is not None and len(buffer) >= _PREFIX.size:
             (word,) = _PREFIX.unpack_from(buffer)
-            end = _PREFIX.size + word  # the kind is 0, or this is behind any end
-            if end <= len(buffer) and (found := self._likeness.match(buffer, _PREFIX.size, end)):
+            end = _PREFIX.size + word  # kind 0 is JSON; others lead past the buffer
+            if end <= len(buffer) and (found := self._template.match(buffer, _PREFIX.size, end)):
                 last = self._last
                 return Frame(last.code, found[0], last.flag, last.remark, found[1], buffer[end:])
         read = read_frame(buffer)
         header = bytes(buffer[_PREFIX.size : len(buffer) - len(read.body)])
-        self._likeness.learn(header, read.fields)
+        self._template.learn(header, read.fields)
         self._last = read._replace(body=b"")
         return read
 
@@ -149,7 +150,7 @@ def read_frame(buffer: memoryview) -> Frame:
         return _read_json(buffer, start, end)
     if kind == BINARY_HEADER:
         return _read_binary(buffer, start, end)
-    raise refusal(BAD_LENGTH, f"a header of kind {kind}, which is not known", buffer, 0)
+    raise refusal(BAD_LENGTH, f"a header of the unknown kind {kind}", buffer, 0)
 
 
 def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
@@ -165,24 +166,24 @@ def _read_json(buffer: memoryview, start: int, end: int) -> Frame:
             body=buffer[end:],
         )
     except Unreadable as bad:
-        why = f"a header that is not the JSON of one: {bad}"
+        why = f"the JSON of a header is invalid: {bad}"
         raise refusal(BAD_TEXT, why, buffer, start) from None
 
 
 def _read_binary(buffer: memoryview, start: int, end: int) -> Frame:
     inside = buffer[:end]
-    place = take(inside, start, _FIXED.size)
+    position = take(inside, start, _FIXED.size)
     code, _, _, opaque, flag = _FIXED.unpack_from(buffer, start)
-    remark, place = _text(inside, place, _INT)
-    fields_end = take(inside, place, _INT.size)
-    (size,) = _INT.unpack_from(inside, place)
+    remark, position = _text(inside, position, _INT)
+    fields_end = take(inside, position, _INT.size)
+    (size,) = _INT.unpack_from(inside, position)
     if size < 0:
-        raise negative(size, "fields", buffer, place)
-    place, fields_end = fields_end, take(inside, fields_end, size)
+        raise negative(size, "fields", buffer, position)
+    position, fields_end = fields_end, take(inside, fields_end, size)
     fields: dict[str, str] = {}
-    while place < fields_end:
-        key, place = _text(inside[:fields_end], place, _SHORT)
-        fields[key], place = _text(inside[:fields_end], place, _INT)
+    while position < fields_end:
+        key, position = _text(inside[:fields_end], position, _SHORT)
+        fields[key], position = _text(inside[:fields_end], position, _INT)
     return Frame(code, opaque, flag, remark, fields, buffer[end:])
 
 

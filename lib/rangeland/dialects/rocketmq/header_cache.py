@@ -1,10 +1,8 @@
-"""JSON headers that are like the last one, but for a few numbers.
+"""Reads JSON headers that differ from the previous one in a few numbers only.
 
-The answers to pulls come by the thousand, and their headers differ in a few numbers only. So a
-header that was read as JSON becomes a pattern, and one that fits it is not read as JSON again:
-it takes a third of the time. It gives the same values; what does not fit is left to ``frames``.
-
-Pure but for the pattern that is kept.
+There are thousands of answers to pulls, and their headers are that similar. So a header that was
+parsed as JSON becomes a pattern, and a header that matches the pattern is not parsed as JSON, which
+takes a third of the time and gives the same values. ``frames`` parses all others.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ _NUMBER: Final = rb"(0|[1-9]\d{0,17})"
 _OPAQUE: Final = b"opaque"
 _NAMES: Final = ["maxOffset", "minOffset", "nextBeginOffset", "opaque"]
 _MOST_BYTES: Final = 1 << 10
-"""Longer headers carry something else than numbers."""
+"""Longer headers contain more than numbers."""
 
 
 class HeaderTemplate:
-    """Of one connection's headers."""
+    """The pattern of one connection's headers."""
 
     def __init__(self) -> None:
         self._pattern: re.Pattern[bytes] | None = None
@@ -30,7 +28,7 @@ class HeaderTemplate:
         self._fields: Mapping[str, str] = {}
 
     def match(self, buffer: memoryview, start: int, end: int) -> tuple[int, dict[str, str]] | None:
-        """The opaque and the fields of a header that is like the last one. Else None."""
+        """The opaque and the fields of a header that matches the pattern; None if it does not."""
         if self._pattern is None:
             return None
         found = self._pattern.fullmatch(buffer, start, end)
@@ -40,19 +38,19 @@ class HeaderTemplate:
         return int(numbers.pop("opaque")), {**self._fields, **numbers}
 
     def learn(self, header: bytes, fields: Mapping[str, str]) -> None:
-        """``fields`` are those of the header, which is whole and JSON."""
-        places = list(_NUMBERS.finditer(header))
-        names = [place[1].decode() for place in places]
+        """Makes the pattern. ``fields`` are those of ``header``, which is complete JSON."""
+        matches = list(_NUMBERS.finditer(header))
+        names = [match[1].decode() for match in matches]
         self._pattern = None
         are_fields = all(
-            fields.get(p[1].decode()) == p[2].decode() for p in places if p[1] != _OPAQUE
+            fields.get(p[1].decode()) == p[2].decode() for p in matches if p[1] != _OPAQUE
         )
         if len(header) > _MOST_BYTES or sorted(names) != _NAMES or not are_fields:
             return
         pieces, done = [], 0
-        for place in places:
-            pieces.append(re.escape(header[done : place.start(2)]))
-            done = place.end(2)
+        for match in matches:
+            pieces.append(re.escape(header[done : match.start(2)]))
+            done = match.end(2)
         pieces.append(re.escape(header[done:]))
         self._names, self._fields = names, fields
         self._pattern = re.compile(_NUMBER.join(pieces))

@@ -1,13 +1,13 @@
-"""Batches that brokers keep as one message, taken apart into the messages they hold.
+"""Splits batches that brokers store as one message into their messages.
 
-The decoder knows single messages only. So each message of a batch is written anew as one that
-a broker could have stored by itself: with the batch's times, hosts and place in the log, its
-own flag, body and properties, and its own offset, counted up from the batch's. This is what
-upstream's clients do with their objects. What is packed is the batch's body as a whole; the
-checksum is of that, as it is stored.
+The decoder only knows single messages. So each message of a batch is rewritten as one that a broker
+could have stored separately: with the batch's times, hosts and position in the log, its own flag,
+body and properties, and its own offset, counted from the batch's. Upstream's clients do the same
+with their objects. The body of the batch is compressed as a whole, and the checksum is that of the
+stored body.
 
-Only topics that are made for batches come through here. Messages between batches pass as they
-are. The parts are of bounded size, whatever a batch unpacks to.
+Only topics that store batches need this. Messages between batches are kept as they are. The parts
+have a bounded size, whatever a batch decompresses to.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from rangeland.dialects.rocketmq.stored_messages import bad_message, bad_message
 from rangeland.errors import BadRecord
 
 PART_BYTES: Final = 64 << 20
-"""A part ends behind the entry with which its messages pass this."""
+"""A part ends after the entry with which its messages exceed this."""
 
 _INNER: Final = struct.Struct(">iiiii")
-"""Whole length, two numbers that producers leave 0, flag, length of the body."""
+"""Total length, two numbers that are always 0, flag, length of the body."""
 _LENGTH: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 _SMALLEST: Final = _INNER.size + _SHORT.size
@@ -53,22 +53,22 @@ _CRC_AT, _FLAG_AT, _OFFSET_AT, _FLAGS_AT, _BORN_AT = 8, 16, 20, 36, 40
 
 @dataclass(slots=True)
 class InnerMessages:
-    """Single ``messages``, and the offset that they tell of everything before. ``places``:
-    where each entry begins in them, and where among those that came."""
+    """Single ``messages``, which account for all offsets before ``until_offset``. ``places``: where
+    each entry begins in them, and where it begins in the fetched bytes."""
 
     messages: bytearray = field(default_factory=bytearray)
     until_offset: int = 0
     places: list[tuple[int, int]] = field(default_factory=list)
 
     def place_of(self, position: int) -> int:
-        """Where a byte of a message that passed as it is has come from."""
+        """The position in the fetched bytes of a message that was not rewritten."""
         at, place = self.places[bisect_right(self.places, (position, 1 << 62)) - 1]
         return place + position - at
 
 
 def unfold(given: PullResult, from_offset: int, until_offset: int) -> Iterator[InnerMessages]:
-    """All messages of the range, and whole ones at its edges that came alone. Raises BadRecord
-    for a batch that is damaged, and where the walk ends at damage."""
+    """All messages of the range; those outside a batch may extend beyond it. Raises BadRecord for a
+    damaged batch, and if the walk ends at damaged bytes."""
     walk, part = EntryTotals(given.messages), InnerMessages()
     for entry in walk.entries(until_offset):
         if entry.until_offset <= from_offset:
@@ -84,30 +84,30 @@ def unfold(given: PullResult, from_offset: int, until_offset: int) -> Iterator[I
             part = InnerMessages()
     if walk.fault is not None:
         raise bad_message(given, walk.walked(), from_offset)
-    part.until_offset = given.end_behind(walk.last_offset)
+    part.until_offset = given.end_after(walk.last_offset)
     yield part
 
 
 def _put_batch(
     to: bytearray, given: PullResult, entry: QueueEntry, from_offset: int, until_offset: int
 ) -> None:
-    """The batch's messages with offsets in the range, each as a stored one."""
+    """Appends the batch's messages with offsets in the range, each as a stored message."""
     raw = given.messages[entry.start : entry.end]
     fields = fields_of(raw)
-    assert fields is not None  # else its number could not be told
+    assert fields is not None  # otherwise its number of messages would be unknown
     flags = int.from_bytes(raw[_FLAGS_AT:_BORN_AT], "big")
     number = entry.until_offset - entry.offset
     found = _messages_of(_body(raw, flags, fields, entry, given), entry, given)
     inner = list(islice(found, number + 1))
     if len(inner) != number:
-        # Either number may be the right one, so nothing can go on behind it.
+        # Either number may be right, so it is unknown where the batch ends.
         held = f"{len(inner)} messages" if len(inner) < number else "more messages"
         why = f"it holds {held} and says {number}"
         raise bad_message_at(entry.offset, why, position=given.start + entry.start)
     flags &= ~(INNER_BATCH | NEED_UNWRAP | PACKED | CODEC_BITS)
     magic, queue, physical = raw[4:_CRC_AT], raw[_CRC_AT + 4 : _FLAG_AT], raw[28:_FLAGS_AT]
     hosts, topic = raw[_BORN_AT : fields.body - 4], raw[fields.body_end : fields.properties - 2]
-    fixed = fields.body + len(topic)  # all but the body and the properties with their length
+    fixed = fields.body + len(topic)  # all but the body and the properties
     first = max(from_offset, entry.offset)
     wanted = inner[first - entry.offset : until_offset - entry.offset]
     for offset, (flag, body, properties) in enumerate(wanted, first):
@@ -128,9 +128,9 @@ def _put_batch(
 def _body(
     raw: Any, flags: int, fields: MessageFields, entry: QueueEntry, given: PullResult
 ) -> memoryview:
-    """A batch's body unpacked."""
+    """A batch's decompressed body."""
     if not flags & NEED_UNWRAP:
-        # Upstream's clients give it to their users as one message.
+        # Upstream's clients return it to their users as one message.
         raise _bad(entry, given, "it holds a batch that readers are not to take apart")
     body = memoryview(raw)[fields.body : fields.body_end]
     if zlib.crc32(body) & 0x7FFFFFFF != int.from_bytes(raw[_CRC_AT : _CRC_AT + 4], "big"):
@@ -149,8 +149,8 @@ def _body(
 def _messages_of(
     body: memoryview, entry: QueueEntry, given: PullResult
 ) -> Iterator[tuple[int, memoryview, memoryview]]:
-    """Flag, body, and properties with their length in front. No magic and no checksum is
-    looked at: producers write none."""
+    """Flag, body, and properties preceded by their length. Producers write neither magic nor
+    checksum, so neither is checked."""
     place = 0
     while place < len(body):
         length = body_length = size = -1
@@ -166,6 +166,6 @@ def _messages_of(
 
 
 def _bad(entry: QueueEntry, given: PullResult, why: str, **facts: Any) -> BadRecord:
-    """Where the batch ends is not in doubt."""
+    """The error for a batch whose end is certain."""
     facts |= {"position": given.start + entry.start, "next_offset": entry.until_offset}
     return bad_message_at(entry.offset, why, **facts)

@@ -1,12 +1,12 @@
-"""Entries of a queue as they lie in a pull: messages, and batches that are stored as one.
+"""The entries of a queue as a pull returns them: messages, and batches stored as one message.
 
-Brokers keep batches whole for topics that are made so (`queue.type=BatchCQ`). Such an entry
-says its first offset where a message says its own, and in a property how many messages it
-holds; so many offsets it takes up. A pull from inside of it brings all of it.
+Brokers store batches as one message in topics that are configured so (`queue.type=BatchCQ`). Such
+an entry has its first offset where a message has its own, and a property with the number of its
+messages, each of which takes one offset. A pull from inside a batch returns all of it.
 
-Nothing is unpacked here. The kernel walks over messages alone and ends at the first batch;
-this walk is for what then lies there. What it must agree on with the kernel: the same faults
-at the same places, and no fault at bytes that are no whole entry.
+Nothing is decompressed here. The kernel walks over messages only and ends at the first batch; this
+walk is for everything from there on. It must agree with the kernel: the same faults at the same
+positions, and no fault for incomplete bytes at the end.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from rangeland.decode.rocketmq.layout import (
 
 NUMBER: Final = b"INNER_NUM"
 MOST: Final = (1 << 15) - 1
-"""Brokers keep the number as a short, and no batch that has more enters a queue."""
+"""Brokers store the number as a short, so a queue has no larger batch."""
 MOST_DIGITS: Final = len(str(MOST))
 MAX_OFFSET: Final = (1 << 63) - 1
-"""Nothing is at this offset: what ends there could not be told."""
+"""No entry has this offset, because the offset after it could not be represented."""
 
 _HEAD: Final = struct.Struct(">iI12xq8xI")
 _LENGTH: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
 _TO_BORN_HOST: Final = 48
 _TO_BODY: Final = SMALLEST - 4 - 1 - 2
-"""From an entry's start to the length of its body, where hosts are of four bytes."""
+"""From an entry's start to the length of its body, with hosts of four bytes."""
 
 
 class QueueEntry(NamedTuple):
@@ -52,8 +52,8 @@ class QueueEntry(NamedTuple):
 
 
 class MessageFields(NamedTuple):
-    """Where an entry's last fields are: its body at ``[body, body_end)`` behind a length, then
-    the topic behind its own, then properties from ``properties`` on to the end."""
+    """Where an entry's last fields are: its body at ``[body, body_end)`` after a length, then the
+    topic after its length, then the properties from ``properties`` to the end."""
 
     body: int
     body_end: int
@@ -61,7 +61,7 @@ class MessageFields(NamedTuple):
 
 
 def first_offset(body: Any) -> int | None:
-    """Of the first entry in a pull's body. None where there is none."""
+    """The offset of the first entry in a pull's body; None if there is none."""
     if len(body) < _HEAD.size:
         return None
     return int(_HEAD.unpack_from(body)[2])
@@ -73,9 +73,9 @@ def is_batch(body: Any) -> bool:
 
 
 def begins_at(body: Any, offset: int) -> int | None:
-    """Where what a pull from ``offset`` brought begins for its reader: there, if a batch that
-    holds the offset comes first, else at the first entry's offset. A batch that does not tell
-    where it ends may hold it: who takes it apart tells. None where nothing came."""
+    """The offset at which a pull from ``offset`` begins for its reader: ``offset`` itself if it is
+    inside the first entry, a batch; otherwise the first entry's offset. A batch whose end is
+    unknown may contain it: opening it will show. None if nothing was returned."""
     found = first_offset(body)
     if found is None or found >= offset or not is_batch(body):
         return found
@@ -84,7 +84,7 @@ def begins_at(body: Any, offset: int) -> int | None:
 
 
 def stored_ms(body: Any) -> int | None:
-    """When the broker stored the first entry of a pull's body. None where there is none."""
+    """When the broker stored the first entry of a pull's body; None if there is none."""
     if len(body) < SMALLEST:
         return None
     at = _TO_BORN_HOST + (20 if _HEAD.unpack_from(body)[3] & BORN_V6 else 8)
@@ -92,9 +92,9 @@ def stored_ms(body: Any) -> int | None:
 
 
 class EntryTotals:
-    """From entry to entry, until bytes that are no whole one. Afterwards: ``end`` is where the
-    walk has ended, ``last_offset`` that of the last message before, and ``fault`` why it did
-    not go on, where it is one. A batch that does not tell its number is a fault of its own."""
+    """Walks from entry to entry, to the first incomplete one. Afterwards ``end`` is where the walk
+    has ended, ``last_offset`` that of the last message before it, and ``fault`` the reason, if it
+    ended at damaged bytes. A batch with an unknown number of messages is such a fault."""
 
     def __init__(self, messages: Any) -> None:
         self._data = messages
@@ -103,7 +103,7 @@ class EntryTotals:
         self.fault: StoredFault | None = None
 
     def entries(self, until_offset: int | None = None) -> Iterator[QueueEntry]:
-        """Those that begin before ``until_offset``."""
+        """The entries that begin before ``until_offset``."""
         while (entry := self._entry()) is not None:
             if until_offset is not None and entry.offset >= until_offset:
                 return
@@ -115,7 +115,7 @@ class EntryTotals:
             self.last_offset = entry.until_offset - 1
 
     def _entry(self) -> QueueEntry | None:
-        entry = hop(self._data, self.end)
+        entry = entry_at(self._data, self.end)
         if entry is StoredFault.CUT_SHORT:
             return None
         if isinstance(entry, StoredFault):
@@ -130,9 +130,9 @@ class EntryTotals:
         return MessageWalk(self.count, self.end, self.last_offset, self.fault)
 
 
-def hop(data: Any, start: int) -> QueueEntry | StoredFault:
-    """The entry that begins at this byte, or why there is none. One whose number of messages is
-    not told ends where it begins."""
+def entry_at(data: Any, start: int) -> QueueEntry | StoredFault:
+    """The entry that begins at this byte, or why there is none. If a batch does not declare how
+    many messages it has, ``until_offset`` equals ``offset``."""
     if len(data) - start < _LENGTH.size:
         return StoredFault.CUT_SHORT
     (length,) = _LENGTH.unpack_from(data, start)
@@ -149,7 +149,7 @@ def hop(data: Any, start: int) -> QueueEntry | StoredFault:
 
 
 def walk_entries(messages: Any) -> MessageWalk:
-    """All of them, without looking into any."""
+    """Walks over all entries without opening any."""
     walk = EntryTotals(messages)
     for _ in walk.entries():
         pass
@@ -157,7 +157,7 @@ def walk_entries(messages: Any) -> MessageWalk:
 
 
 def fields_of(entry: Any) -> MessageFields | None:
-    """None where they do not fit into the entry, or do not fill it."""
+    """None if the fields do not fit into the entry or do not fill it."""
     _, magic, _, flags = _HEAD.unpack_from(entry)
     place = _TO_BODY + sum(12 for bit in (BORN_V6, STORE_V6) if flags & bit)
     try:
@@ -180,7 +180,7 @@ def fields_of(entry: Any) -> MessageFields | None:
 
 
 def _number(entry: Any) -> int:
-    """How many messages a batch says that it holds; 0 where that cannot be told."""
+    """The number of messages that a batch declares; 0 if that cannot be read."""
     fields = fields_of(entry)
     if fields is None:
         return 0

@@ -1,11 +1,10 @@
-"""RocketMQ's requests and answers: a code, fields by name, and a body.
+"""RocketMQ's requests and answers: a code, named fields, and a body.
 
-A request is made by the function that is named for it, one line of the protocol each; an
-answer keeps its request, since it does not say what it is about. A pull brings a handful of
-messages, so many are asked for at once: ``PullSeries`` is one request here, which the session
-makes several of.
+Each request is made by a function of its name. An answer refers to its request, because it does not
+say what it is about. A pull returns only a few messages, so many pulls are sent together:
+``PullSeries`` is one request here, from which the session makes several pulls.
 
-Rules: names and numbers of the protocol live here and in ``codes``, and nowhere else.
+Only this module and ``error_codes`` contain names and numbers of the protocol.
 """
 
 from __future__ import annotations
@@ -26,21 +25,20 @@ TOPIC_CONFIG = 351
 HELLO = 32_000
 
 READER_GROUP: Final = "TOOLS_CONSUMER"
-"""The group that pulls are made for. A broker must know it, and makes those that it does not:
-this one every broker has from the start, for reading by upstream's own tools."""
+"""The group of our pulls. A broker creates a group that it does not know; this one every broker has
+from the start, for upstream's own tools."""
 
-MOST_A_PULL: Final = 32
-"""How many messages a broker gives in one answer, unless its settings say otherwise."""
+MAX_PER_PULL: Final = 32
+"""The most messages that a broker returns in one answer, with its default settings."""
 
 SUBSCRIPTION_INSIDE: Final = 4
-"""The one bit of a pull's flags that is set: what is subscribed to is said in the request. Those
-for waiting (2) and for committing (1) are not: a broker looks at waiting pulls only every few
-seconds."""
+"""The only flag of a pull that is set: the request contains its subscription. The flags for waiting
+(2) and committing (1) are not set: a broker checks waiting pulls only every few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemotingRequest:
-    """``about`` is the queue it is about, which is not sent. ``is_one_way``: it has no
+    """``about`` is the queue that it concerns; it is not sent. ``is_one_way``: there is no
     answer."""
 
     code: int
@@ -51,13 +49,13 @@ class RemotingRequest:
 
 
 class Pull(NamedTuple):
-    """At most ``wanted`` messages from ``offset`` on: all that come, or those whose tag's hash is
-    that of one of ``tags``. Then a broker looks at 800 messages, in its usual settings, and
-    answers with what it has found, be it nothing. A request that is cheap to make."""
+    """At most ``wanted`` messages from ``offset`` on: all of them, or those whose tag has the hash
+    of one of ``tags``. With tags a broker examines 800 messages, by default, and returns those that
+    match, possibly none. A NamedTuple, because many are made."""
 
     about: Partition
     offset: int
-    wanted: int = MOST_A_PULL
+    wanted: int = MAX_PER_PULL
     group: str = READER_GROUP
     tags: tuple[str, ...] = ()
 
@@ -75,7 +73,7 @@ class Pull(NamedTuple):
 
     @property
     def same(self) -> Mapping[str, str]:
-        """The fields that all pulls of a queue have alike."""
+        """The fields that are the same in all pulls of a queue."""
         subscription = " || ".join(self.tags) or "*"
         return _same_of_pulls(self.about.topic, self.about.number, self.group, subscription)
 
@@ -86,9 +84,9 @@ class Pull(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PullSeries:
-    """Everything from ``offset`` on, until ``until_offset`` or about ``max_bytes``. With
-    ``tags`` a pull of one message, whatever its tag, comes before those for messages that have
-    one: it tells whether the log still holds the offset."""
+    """Everything from ``offset`` to ``until_offset``, or about ``max_bytes``. With ``tags`` the
+    first pull is for one message with any tag: it shows whether the log still contains the
+    offset."""
 
     about: Partition
     offset: int
@@ -99,8 +97,8 @@ class PullSeries:
 
 @dataclass(frozen=True, slots=True)
 class TimeSearch:
-    """The first message of a queue that was stored at or after a time; the end where there is
-    none. One request, and two more where topics may be made for batches (see ``times``)."""
+    """The first message of a queue that was stored at or after a time; the end if there is none.
+    One request, and two more if the topic may store batches (see ``time_lookup``)."""
 
     about: Partition
     time_ms: int
@@ -112,7 +110,7 @@ class TimeSearch:
 
 @dataclass(frozen=True, slots=True)
 class AclLogin:
-    """From here on every request of the connection is signed."""
+    """From now on every request on the connection is signed."""
 
     credentials: Credentials
 
@@ -128,24 +126,25 @@ class RemotingResponse(NamedTuple):
 
     @property
     def pull(self) -> Pull:
-        """What it answers, where that is a pull."""
+        """The request, which must be a pull."""
         assert isinstance(self.request, Pull)
         return self.request
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesResponse:
-    """The answers to all pulls of a series, by offset. ``behind``: to what was asked when those
-    had come (see ``gaps``). ``is_compacted``: the broker has said that the topic is."""
+    """The answers to all pulls of a series, by offset. ``follow_ups``: those to what was asked
+    afterwards (see ``missing_messages``). ``is_compacted``: the broker has said that the topic
+    is."""
 
     request: PullSeries
     answers: tuple[RemotingResponse, ...]
-    behind: tuple[RemotingResponse, ...] = ()
+    follow_ups: tuple[RemotingResponse, ...] = ()
     is_compacted: bool = False
 
 
 def fields_of(**values: Any) -> dict[str, str]:
-    """As the wire has them: all text, truths in small letters."""
+    """As on the wire: all values are text, booleans in lower case."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in values.items()
@@ -153,7 +152,7 @@ def fields_of(**values: Any) -> dict[str, str]:
 
 
 def hello() -> RemotingRequest:
-    """What no server knows, and each answers at once."""
+    """A request that no server knows, and every server answers immediately."""
     return RemotingRequest(HELLO, {})
 
 
@@ -165,7 +164,7 @@ def route(topic: str) -> RemotingRequest:
 
 
 def all_brokers() -> RemotingRequest:
-    """Of a name server."""
+    """For a name server."""
     return RemotingRequest(ALL_BROKERS, {})
 
 
@@ -177,7 +176,7 @@ def all_topics() -> RemotingRequest:
 
 
 def max_offset(queue: Partition) -> RemotingRequest:
-    """A broker answers 0 for a queue that is not there."""
+    """A broker answers 0 for a queue that does not exist."""
     return _of_queue(MAX_OFFSET, queue)
 
 
@@ -186,12 +185,12 @@ def min_offset(queue: Partition) -> RemotingRequest:
 
 
 def topic_config(topic: str) -> RemotingRequest:
-    """How the topic was made, at this broker, in JSON."""
+    """The settings of the topic on this broker, as JSON."""
     return RemotingRequest(TOPIC_CONFIG, fields_of(topic=topic))
 
 
 def search_offset(queue: Partition, time_ms: int) -> RemotingRequest:
-    """Of a topic made for batches a broker names the last one where it should the end."""
+    """For a topic that stores batches a broker returns the last batch instead of the end."""
     return _of_queue(SEARCH_OFFSET, queue, timestamp=time_ms, boundaryType="LOWER")
 
 
@@ -202,7 +201,7 @@ def _of_queue(code: int, queue: Partition, **more: Any) -> RemotingRequest:
 
 @lru_cache(256)
 def _same_of_pulls(topic: str, number: int, group: str, subscription: str) -> Mapping[str, str]:
-    """The version of a subscription counts for groups only."""
+    """The version of a subscription matters to groups only."""
     return fields_of(
         topic=topic,
         queueId=number,
@@ -216,7 +215,7 @@ def _same_of_pulls(topic: str, number: int, group: str, subscription: str) -> Ma
     )
 
 
-# --- what only tests and the demo need --------------------------------------------------
+# --- for tests and the demo only ------ --------------------------------------------------
 
 
 def create_topic(topic: str, queues: int, attributes: str = "") -> RemotingRequest:

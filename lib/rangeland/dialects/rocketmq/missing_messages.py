@@ -1,17 +1,16 @@
-"""Messages that are not there: compacted away, or deleted while they were read.
+"""Finds out why messages are missing: compacted, or deleted while they were read.
 
-Brokers say neither. A pull goes on at the next message that is there, and by tags a broker
-does not say of what it leaves out whether it has it. So once a series' answers have come, more
-is asked, where its first message calls for it:
+Brokers do not say. A pull continues at the next message that exists, and with tags a broker does
+not say whether an offset that it leaves out has a message. So once the pulls of a series are
+answered, more is asked, depending on its first message:
 
-- By tags, for the first message once more. Logs lose their oldest messages first: if that one
-  is still there, so were all behind it. And, until that is told, for how the topic was made:
-  where it may have batches that are stored as one, brokers know no tags of the messages in
-  them (see ``topics``).
-- Where messages begin behind the offset, for it once more, for the queue's beginning, and
-  whether the topic is compacted, which is settled when it is made. Only then, and if both
-  pulls agree, are the offsets between compacted. Else a broker has deleted messages and does
-  not know yet that its queue begins later; that takes it seconds.
+- With tags, the first message is pulled again. Logs lose their oldest messages first: if it still
+  exists, so did all later ones. As long as it is unknown, the type of the topic is asked for, too,
+  because brokers do not index the tags of messages inside batches (``topic_types``).
+- If the messages begin after the requested offset, it is pulled again, and the queue's beginning
+  and the topic's type are asked for. Only if both pulls agree, the queue begins earlier and the
+  topic is compacted, the missing offsets are compacted. Otherwise a broker has deleted messages
+  and does not know yet that its queue begins later, which takes it a few seconds.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from rangeland.dialects.rocketmq.error_codes import SUCCESS
 from rangeland.dialects.rocketmq.log_entries import begins_at, is_batch
 from rangeland.dialects.rocketmq.placement import is_complete
 from rangeland.dialects.rocketmq.pull_series import number_of
-from rangeland.dialects.rocketmq.topic_types import COMPACTED, TopicTypes, is_made
+from rangeland.dialects.rocketmq.topic_types import COMPACTED, TopicTypes, has_attribute
 from rangeland.untrusted import Unreadable, decimal
 
 
 def found_at(answer: m.RemotingResponse) -> int | None:
-    """The offset of a pull's first message, or its own where a batch holds that. None where it
-    has brought none."""
+    """The offset of a pull's first message; the pull's own offset if a batch contains it. None if
+    there is no message."""
     return begins_at(answer.body, answer.pull.offset) if answer.code == SUCCESS else None
 
 
-def ask_behind(
+def ask_follow_ups(
     series: m.PullSeries, answers: Sequence[m.RemotingResponse], topics: TopicTypes
 ) -> list[m.RemotingRequest | m.Pull]:
-    """What is to be asked once all of a series' pulls have their ``answers``."""
+    """What else to ask once all pulls of a series have their ``answers``."""
     topic, found = series.about.topic, found_at(answers[0])
     if found is None:
         return []
@@ -55,7 +54,7 @@ def ask_behind(
 
 
 def _leaves_out(answers: Sequence[m.RemotingResponse]) -> bool:
-    """Whether a pull of everything has brought fewer messages than it accounts for offsets."""
+    """Whether a pull without tags has returned fewer messages than it accounts for offsets."""
     found = [answer for answer in answers if answer.code == SUCCESS]
     return not all(
         is_complete(answer.body, answer.pull.offset, number_of(answer, "nextBeginOffset"))
@@ -64,22 +63,22 @@ def _leaves_out(answers: Sequence[m.RemotingResponse]) -> bool:
 
 
 def compacted_until(series: m.SeriesResponse) -> int | None:
-    """The first message's offset, if those from the series' beginning on are compacted. None
-    where that is not certain, or there is no gap. What is stored in the message is not relied on:
-    a pull of one message ends behind it."""
+    """The first message's offset, if those between the beginning of the series and it are
+    compacted. None if that is uncertain or there is no gap. The offset stored in the message is
+    not relied on: a pull of one message ends after it."""
     found = found_at(series.answers[0])
     start = series.request.offset
-    if found is None or found == start or len(series.behind) != 3:
+    if found is None or found == start or len(series.follow_ups) != 3:
         return None
-    again, begins, topic = series.behind
+    again, begins, topic = series.follow_ups
     there = found if is_batch(again.body) else number_of(again, "nextBeginOffset") - 1
     agrees = found_at(again) == found and there > start
-    is_compacted = _begins_before(begins, start) and is_made(topic, *COMPACTED)
+    is_compacted = _begins_before(begins, start) and has_attribute(topic, *COMPACTED)
     return there if agrees and is_compacted else None
 
 
 def _is_gap(answer: m.RemotingResponse, found: int) -> bool:
-    """Whether a pull has not brought the message at its own offset."""
+    """Whether a pull has not returned the message at its own offset."""
     at = answer.pull.offset
     return found != at and not is_complete(answer.body, at, number_of(answer, "nextBeginOffset"))
 

@@ -1,12 +1,12 @@
 """Whether messages are where the broker says they are.
 
 The offset stored in a message is covered by no checksum. But a broker looks messages up by an
-index of its own and says which offsets its answer accounts for. An answer that has as many
-messages as it accounts for offsets leaves no doubt where each of them belongs. Where messages are
-left out (by tags, or compacted), their offsets must rise and stay within the answer.
+index of its own and says which offsets its answer accounts for. If an answer has
+as many messages as it accounts for offsets, the offset of each is certain. If messages are missing
+(because of tags or compaction), the offsets must rise and stay within the answer.
 
-Rules: pure functions of bytes. What is wrong is a value here (``MisplacedMessage``); who reads the
-messages raises it.
+Pure functions of bytes. A wrong offset is a value here (``MisplacedMessage``); the reader of the
+messages raises the error.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from rangeland.decode import stored_decoder
 from rangeland.decode.rocketmq.layout import MessageWalk, StoredFault
 from rangeland.dialects.fetch_values import AnsweredSpan
-from rangeland.dialects.rocketmq.log_entries import QueueEntry, first_offset, hop
+from rangeland.dialects.rocketmq.log_entries import QueueEntry, entry_at, first_offset
 from rangeland.dialects.rocketmq.pull_result import PullResult
 
 
 class MisplacedMessage(NamedTuple):
-    """At bytes ``[start, end)`` and offsets ``[offset, until_offset)`` lies something else than
-    what is stored says. ``until_offset`` is None where it is not certain how far that goes."""
+    """The bytes ``[start, end)`` are at the offsets ``[offset, until_offset)``, but other offsets
+    are stored in them. ``until_offset`` is None if the end is uncertain."""
 
     start: int
     end: int
@@ -35,8 +35,8 @@ class MisplacedMessage(NamedTuple):
 
 
 class AnsweredRun(NamedTuple):
-    """Messages at bytes ``[start, end)`` that account for ``[from_offset, until_offset)``, and
-    what is wrong behind them, if anything."""
+    """The messages at bytes ``[start, end)`` account for ``[from_offset, until_offset)``.
+    ``misplaced``: what is wrong after them, if anything."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class AnsweredRun(NamedTuple):
 
 
 def segments(given: PullResult) -> Iterator[AnsweredRun]:
-    """Everything that came, for messages whose broker has said what they account for."""
+    """All fetched bytes; the broker must have said which offsets they account for."""
     spans = given.context.spans
     start, offset = 0, spans[0].from_offset
     for one in misplaced(given):
@@ -57,7 +57,7 @@ def segments(given: PullResult) -> Iterator[AnsweredRun]:
 
 
 def misplaced(given: PullResult) -> list[MisplacedMessage]:
-    """In the order of the bytes. None behind one whose end is not known."""
+    """In the order of the bytes. The last may be one whose end is unknown."""
     spans, has_gaps = given.context.spans, given.context.has_gaps
     if not has_gaps and is_tiled(given.messages, spans[0].from_offset, spans[-1].until_offset):
         return []
@@ -86,8 +86,8 @@ def is_tiled(body: Any, from_offset: int, until_offset: int) -> bool:
 
 
 def is_complete(body: Any, from_offset: int, until_offset: int) -> bool:
-    """Whether there are as many messages as offsets, wherever they say that they are: then none
-    is left out, and each has its place."""
+    """Whether there are as many messages as offsets, whatever offsets are stored in them: then none
+    is missing, and the offset of each is certain."""
     if is_tiled(body, from_offset, until_offset):
         return True
     entries, fault = _entries(body)
@@ -95,8 +95,8 @@ def is_complete(body: Any, from_offset: int, until_offset: int) -> bool:
 
 
 def before_gap(body: Any, from_offset: int) -> tuple[int, int | None]:
-    """Up to which byte messages follow each other from the offset on, and the offset there; None
-    where no gap comes, but bytes that cannot be walked over."""
+    """The byte up to which messages follow each other from the offset on, and the offset there;
+    None if damaged bytes follow instead of a gap."""
     entries, fault = _entries(body)
     expected = _begin(entries, from_offset)
     for entry in entries:
@@ -170,8 +170,8 @@ def _fits(body: Any, span: AnsweredSpan, *, is_exact: bool) -> bool:
 def _out_of_place(
     entries: list[QueueEntry], span: AnsweredSpan, *, is_exact: bool
 ) -> Iterator[int]:
-    """Which of the entries are not within the answer, or not behind the one before. Of two that
-    contradict each other either may be wrong."""
+    """Indexes of entries that are not within the answer, or not after the previous entry. If two
+    contradict each other, either may be wrong."""
     fitting = []
     for index, entry in enumerate(entries):
         if span.from_offset < entry.until_offset and entry.offset < span.until_offset:
@@ -186,11 +186,12 @@ def _out_of_place(
 
 
 def _entries(body: Any) -> tuple[list[QueueEntry], StoredFault | None]:
-    """By their lengths alone, whatever offsets they say; and what ends them before the end."""
+    """The entries by their lengths only, whatever offsets they have; and the fault at which they
+    end, if it is not the end of the bytes."""
     found: list[QueueEntry] = []
     place = 0
     while place < len(body):
-        entry = hop(body, place)
+        entry = entry_at(body, place)
         if isinstance(entry, StoredFault):
             return found, entry
         if entry.until_offset <= entry.offset:
@@ -201,7 +202,7 @@ def _entries(body: Any) -> tuple[list[QueueEntry], StoredFault | None]:
 
 
 def _begin(entries: list[QueueEntry], from_offset: int) -> int:
-    """A pull from inside of a batch brings all of it."""
+    """A pull from inside a batch returns all of it."""
     if (
         entries
         and entries[0].is_batch

@@ -1,9 +1,9 @@
-"""What a fetch has brought: messages, and what is known about them without reading them.
+"""What a fetch has returned: messages, and what is known about them without reading them.
 
-A broker finds messages by its own index and says how far its answer reaches. So where offsets
-follow each other without a gap, the place of each message is certain, whatever offset is stored
-in it; and where messages are left out, what is there must still lie within the answer. None of
-this is in the bytes of messages, whose stored offsets are covered by no checksum (``places``).
+A broker finds messages by its own index and reports which offsets its answer accounts for. So if no
+offset is missing, the position of each message is certain, whatever offset is stored in it; if
+messages are missing, the others must still be within the answer. None of this is in the bytes of
+the messages, and no checksum covers their stored offsets (``placement``).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _LENGTH_AND_OFFSET: Final = struct.Struct(">i16xq")
 
 
 class PullResult(NamedTuple):
-    """``messages`` and what is known of them. They begin at byte ``start`` of what came."""
+    """``messages``, from byte ``start`` of the fetched bytes on, and what is known about them."""
 
     messages: memoryview
     context: FetchContext = NO_CONTEXT
     start: int = 0
     ends_at: int | None = None
-    """The offset that these messages account for everything before; None: up to the last one."""
+    """The messages account for all offsets before this one; None: up to the last message."""
 
-    def end_behind(self, last_offset: int) -> int:
-        """The offset up to which it is known what became of offsets, where the last message that
-        was read is at ``last_offset``."""
+    def end_after(self, last_offset: int) -> int:
+        """The offset up to which offsets are accounted for, if the last message that was read is at
+        ``last_offset``."""
         return last_offset + 1 if self.ends_at is None else self.ends_at
 
     @property
@@ -40,14 +40,15 @@ class PullResult(NamedTuple):
 
     @property
     def until_offset(self) -> int | None:
-        """The broker has accounted for all offsets before this one; None where it was not asked."""
+        """The broker has accounted for all offsets before this one; None if that is unknown."""
         spans = self.context.spans
         return spans[-1].until_offset if spans else None
 
 
-def given_of(records: memoryview, context: FetchContext) -> PullResult:
-    """Earlier releases wrote the tags in front of what they put into quarantine, behind a length
-    that no message has. That is looked for in bytes from quarantine only."""
+def pull_result_of(records: memoryview, context: FetchContext) -> PullResult:
+    """The records and their context. Earlier releases wrote the tags before the bytes in
+    quarantine, after a length that no message has; only bytes from quarantine are checked for
+    that."""
     if not context.from_quarantine or bytes(records[: len(_OLD_MARK)]) != _OLD_MARK:
         return PullResult(records, context)
     _, _, length = _OLD_HEAD.unpack_from(records)
@@ -59,12 +60,12 @@ def given_of(records: memoryview, context: FetchContext) -> PullResult:
 
 
 def messages_from(body: Any, offset: int) -> Any:
-    """A pull's body without the messages before ``offset``, which another pull has brought.
-    What is damaged is kept as it is: the decoder will tell."""
-    place = 0
-    while place + _LENGTH_AND_OFFSET.size <= len(body):
-        length, found = _LENGTH_AND_OFFSET.unpack_from(body, place)
+    """A pull's body without the messages before ``offset``, which another pull has returned.
+    Damaged bytes are kept as they are: the decoder reports them."""
+    position = 0
+    while position + _LENGTH_AND_OFFSET.size <= len(body):
+        length, found = _LENGTH_AND_OFFSET.unpack_from(body, position)
         if found >= offset or length <= 0:
             break
-        place += length
-    return body[place:]
+        position += length
+    return body[position:]

@@ -1,15 +1,15 @@
-"""How the pulls of a series follow each other: as many messages each as a broker gives.
+"""The pulls of a series: where each begins, and how many messages it asks for.
 
-How many a broker gives in one answer is its own affair (32 from memory, 8 from disk, and fewer
-of large ones), so it is learned: pulls are expected to bring as many as came last, and the last
-of those that are sent together asks for as many as there can be. A pull that brings less leaves
-a gap, which the reader of the series stops at. By tags a pull brings what it finds, so it is
-learned how far one looks, and pulls may overlap.
+How many messages a broker returns in one answer depends on it (32 from memory, 8 from disk, fewer
+large ones), so it is learned. A pull is expected to return as many as the last ones did, and the
+last pull of those sent together asks for the maximum. A pull that returns fewer leaves a gap, at
+which the reader of the series stops. With tags a pull returns what matches, so it is learned how
+many offsets a pull covers, and pulls may overlap.
 
-Batches that are stored as one message come whole, so where a pull ends is told by the one
-before alone: then each is sent when that has its answer.
+Batches that are stored as one message are returned whole, so only its answer shows where a pull
+ends: each pull is sent when the previous one is answered.
 
-Pure: offsets and answers in, pulls out. Who sends them is ``session``.
+Pure: offsets and answers in, pulls out. ``session`` sends them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 from rangeland.dialects.rocketmq.error_codes import NO_MATCHED_MESSAGE, SUCCESS
 from rangeland.dialects.rocketmq.log_entries import is_batch
 from rangeland.dialects.rocketmq.messages import (
-    MOST_A_PULL,
+    MAX_PER_PULL,
     Pull,
     PullSeries,
     RemotingRequest,
@@ -30,16 +30,16 @@ from rangeland.dialects.rocketmq.messages import (
 from rangeland.errors import RemoteProtocolError
 from rangeland.untrusted import Unreadable, decimal
 
-MOST_PULLS: Final = 64
-"""Of one series. A broker has a queue for them that is much longer."""
+MAX_PULLS: Final = 64
+"""In one series. A broker's queue for pulls is much longer."""
 FIRST_PULLS: Final = 8
-"""Of the first series of a queue, whose messages' sizes are not known."""
+"""In the first series of a queue, when the size of its messages is unknown."""
 
 
 @dataclass(slots=True)
 class SentPull:
-    """A request on its way, or answered. A pull should bring all up to ``end``, and may ask for
-    more. ``owner``: the number of the question that it belongs to, None while there is none."""
+    """A request that was sent or is about to be. A pull should return everything before ``end``,
+    and may ask for more. ``owner``: the id of its question, None if it has none yet."""
 
     request: RemotingRequest | Pull
     end: int = 0
@@ -49,55 +49,60 @@ class SentPull:
 
     @property
     def is_good(self) -> bool:
-        """False where it has brought nothing: what was so then need not be so now."""
+        """False if its answer has no messages: by now there may be some."""
         return self.answer is None or self.answer.code == SUCCESS
 
 
 @dataclass(slots=True)
 class PullPace:
-    """What one queue's answers have taught. ``is_steady``: the last pulls have each brought what
-    they should, so that it is worth while to send others ahead. ``has_batches``: it has them
-    stored as one message, now and then at least."""
+    """What is learned from one queue's answers. ``is_steady``: each of the last pulls has returned
+    what was expected, so it is worthwhile to send others ahead. ``has_batches``: at least some of
+    its entries are batches stored as one message."""
 
-    count: int = MOST_A_PULL
+    count: int = MAX_PER_PULL
     message_bytes: int = 0
     is_steady: bool = False
     has_batches: bool = False
 
     def number(self, series: PullSeries) -> int:
-        """How many pulls its messages are worth, wherever it ends."""
+        """How many pulls it takes to fetch ``max_bytes``, wherever the series ends."""
         if self.has_batches:
             return 1
         if not self.message_bytes:
             return FIRST_PULLS
         wanted = max(1, series.max_bytes // self.message_bytes)
-        return min(MOST_PULLS, -(-wanted // self.count))
+        return min(MAX_PULLS, -(-wanted // self.count))
 
     def pulls(self, series: PullSeries, offset: int, number: int) -> Iterator[SentPull]:
-        """At most ``number`` from ``offset`` on, none behind the series' end."""
+        """At most ``number`` pulls from ``offset`` on, none beyond the end of the series."""
         for index in range(number):
             rest = series.until_offset - offset
             if rest <= 0:
                 return
             extent = min(self.count, rest)
             is_last = index == number - 1 or extent == rest
-            # Also the last is asked for no more than is wanted.
-            count = min(rest, MOST_A_PULL) if is_last else extent
+            # Even the last one asks for no more than is wanted.
+            count = min(rest, MAX_PER_PULL) if is_last else extent
             pull = Pull(series.about, offset, count)
             offset += extent
             yield SentPull(pull, offset)
 
     def again(self, series: PullSeries, sent: Sequence[SentPull]) -> SentPull:
-        """The last of them anew; one of one message where there are none."""
+        """The last of them again; a pull of one message if there are none."""
         if sent and isinstance(last := sent[-1].request, Pull):
             return SentPull(last, sent[-1].end)
         return SentPull(Pull(series.about, series.offset, 1), series.offset + 1)
 
     def following(self, series: PullSeries, sent: Sequence[SentPull]) -> SentPull | None:
-        """Behind the last of a series of batches, which is answered: the next, if it is worth
-        while."""
+        """The next pull of a series of batches, once the last one is answered; None if the series
+        is complete."""
         last = sent[-1].answer
-        if not self.has_batches or len(sent) >= MOST_PULLS or last is None or not brought(last):
+        if (
+            not self.has_batches
+            or len(sent) >= MAX_PULLS
+            or last is None
+            or not offsets_covered(last)
+        ):
             return None
         size = sum(len(one.answer.body) for one in sent if one.answer is not None)
         offset = number_of(last, "nextBeginOffset")
@@ -112,52 +117,52 @@ class PullPace:
         if self.has_batches:
             self.is_steady = False
             return
-        came = [(end - a.pull.offset, brought(a), a) for end, a in answers]
-        if total := sum(number for _, number, _ in came):
-            size = sum(len(answer.body) for _, _, answer in came)
+        returned = [(end - a.pull.offset, offsets_covered(a), a) for end, a in answers]
+        if total := sum(number for _, number, _ in returned):
+            size = sum(len(answer.body) for _, _, answer in returned)
             self.message_bytes = max(1, size // total)
-        self.is_steady = all(extent == number for extent, number, _ in came)
-        short = [n for extent, n, answer in came if 0 < n < extent and not _is_end(answer)]
+        self.is_steady = all(extent == number for extent, number, _ in returned)
+        short = [n for extent, n, answer in returned if 0 < n < extent and not _is_end(answer)]
         if short:
             self.count = min(short)
-        elif grown := [n for _, n, _ in came if n > self.count]:
-            self.count = min(max(grown), MOST_A_PULL)
+        elif grown := [n for _, n, _ in returned if n > self.count]:
+            self.count = min(max(grown), MAX_PER_PULL)
 
 
 @dataclass(slots=True)
 class PullStride:
-    """What one queue's answers by tags have taught: how many offsets one covers at least, and
-    how large it is."""
+    """What is learned from one queue's answers with tags: how many offsets an answer covers at
+    least, and how large it is."""
 
-    offsets: int = MOST_A_PULL
+    offsets: int = MAX_PER_PULL
     answer_bytes: int = 0
 
     def pulls(self, series: PullSeries) -> Iterator[SentPull]:
-        """The first of all is for one message, whatever its tag."""
+        """The first pull is for one message with any tag."""
         yield SentPull(Pull(series.about, series.offset, 1))
         most = FIRST_PULLS
         if self.answer_bytes:
-            most = max(1, min(MOST_PULLS, series.max_bytes // self.answer_bytes))
+            most = max(1, min(MAX_PULLS, series.max_bytes // self.answer_bytes))
         width = max(1, series.until_offset - series.offset)
         for index in range(min(most, -(-width // self.offsets))):
             at = series.offset + index * self.offsets
-            count = min(width - index * self.offsets, MOST_A_PULL)
+            count = min(width - index * self.offsets, MAX_PER_PULL)
             yield SentPull(Pull(series.about, at, count, tags=series.tags))
 
     def learn(self, series: Sequence[SentPull]) -> None:
         answers = [sent.answer for sent in series[1:] if sent.answer is not None]
-        looked = [
+        covered = [
             (number_of(a, "nextBeginOffset") - a.pull.offset, len(a.body))
             for a in answers
             if (a.code == SUCCESS or a.remark == NO_MATCHED_MESSAGE)
-            and a.pull.wanted == MOST_A_PULL
+            and a.pull.wanted == MAX_PER_PULL
         ]
-        if looked:
-            self.offsets = max(1, min(offsets for offsets, _ in looked))
-            self.answer_bytes = max(1, sum(size for _, size in looked) // len(looked))
+        if covered:
+            self.offsets = max(1, min(offsets for offsets, _ in covered))
+            self.answer_bytes = max(1, sum(size for _, size in covered) // len(covered))
 
 
-def brought(answer: RemotingResponse) -> int:
+def offsets_covered(answer: RemotingResponse) -> int:
     """How many offsets a pull's answer covers."""
     if answer.code != SUCCESS:
         return 0
@@ -165,8 +170,8 @@ def brought(answer: RemotingResponse) -> int:
 
 
 def taken_over(ahead: Sequence[SentPull], offset: int) -> list[SentPull]:
-    """Those of the pulls sent ahead that a series from ``offset`` on goes on with: without a
-    gap, and as long as they are good."""
+    """Those of the pulls sent ahead with which a series from ``offset`` on can begin: without a
+    gap, and all of them good."""
     found: list[SentPull] = []
     for sent in ahead:
         if isinstance(sent.request, Pull) and sent.request.offset == offset and sent.is_good:
@@ -181,7 +186,7 @@ def _is_end(answer: RemotingResponse) -> bool:
 
 
 def number_of(of: RemotingResponse | RemotingRequest | Pull, name: str) -> int:
-    """A field that is a number. Raises RemoteProtocolError where there is none."""
+    """A field that is a number. Raises RemoteProtocolError if it is missing or not a number."""
     try:
         return decimal(of.fields.get(name, ""), name)
     except Unreadable as error:

@@ -1,12 +1,12 @@
-"""How large queues are: estimated from a few of their own messages.
+"""Estimates the sizes of queues from a few of their messages.
 
-All queues of a broker lie in one log, and nobody knows each one's share. A broker tells how
-large messages are on average, of all topics and since it was started only, so that is of no
-use for a topic of its own kind, or behind a restart. Two pulls of a few messages, one from the
-middle of a queue and one from its end, where the next run reads, say more; they are sent with
-those of all other queues in one go. How wide the queue is stands in the same answers.
+All queues of a broker share one log, and nothing reports the share of each. A broker reports an
+average message size, but over all topics and only since it was started, which is useless for a
+topic of another kind or after a restart. Two pulls of a few messages, one from the middle of a
+queue and one from its end, where the next run reads, are better. They are sent together with those
+of all other queues, and the same answers contain the width of the queue.
 
-A queue that is short is not asked about: whatever it is taken for, it is one piece of work.
+Short queues are not sampled: each is one slice, whatever its size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rangeland.dialects.rocketmq.pull_series import number_of
 from rangeland.model import Partition
 
 SAMPLE: Final = 8
-"""As many as a broker gives in one answer of what is on disk only."""
+"""As many messages as a broker returns in one answer from disk."""
 FEW: Final = 64
 
 
@@ -36,7 +36,7 @@ def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
 
 
 def read_sizes(answers: Sequence[m.RemotingResponse]) -> dict[Partition, int]:
-    """As all messages of a queue would be, if they were like those that came."""
+    """The size of each queue if all of its messages were like the sampled ones."""
     samples: dict[Partition, list[tuple[int, int]]] = {}
     widths: dict[Partition, int] = {}
     for answer in answers:
@@ -46,7 +46,7 @@ def read_sizes(answers: Sequence[m.RemotingResponse]) -> dict[Partition, int]:
         begins = first_offset(answer.body)
         if begins is None:
             continue
-        # A batch comes whole, also to a pull from inside of it.
+        # A batch is returned whole, even for a pull from inside it.
         begins = min(begins, answer.pull.offset)
         count = number_of(answer, "nextBeginOffset") - begins
         if count > 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rangeland.dialects.fetch_values import NO_CONTEXT, FetchContext
 from rangeland.dialects.rocketmq.log_entries import EntryTotals
 from rangeland.dialects.rocketmq.placement import segments
-from rangeland.dialects.rocketmq.pull_result import given_of
+from rangeland.dialects.rocketmq.pull_result import pull_result_of
 
 
 def cut_out(
@@ -15,10 +15,10 @@ def cut_out(
     until: int,
     context: FetchContext = NO_CONTEXT,
 ) -> memoryview:
-    """The messages with offsets in ``[first, until)``, and batches that hold one of them, up to the
-    first bytes that cannot be walked over. Offsets are known from the broker's answer, or from the
-    messages; ``from_offset`` is for dialects whose bytes have none."""
-    given = given_of(records, context)
+    """The messages with offsets in ``[first, until)``, and batches that contain one of them, up to
+    the first bytes that cannot be walked over. The broker's answer or the messages contain the
+    offsets; ``from_offset`` is for dialects whose bytes do not."""
+    given = pull_result_of(records, context)
     if not context.spans:
         return _walked(given.messages, first, until)
     for part in segments(given):

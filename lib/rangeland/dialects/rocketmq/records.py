@@ -1,15 +1,15 @@
 """From pulled bytes to rows, with a class for every offset on the way.
 
-The decoder makes rows of all messages of the range, or of those with the tags that were asked
-for; what is packed is unpacked here, and then it is the row's value. Batches that are stored
-as one message are taken apart first (``batches``). An offset between two messages has none:
-its queue is compacted, which brokers do to topics that ask for it. Where tags were asked for
-it is filtered: nobody says of what a broker leaves out whether it is there.
+The decoder makes rows of all messages of the range, or of those with the requested tags;
+compressed values are decompressed here. Batches that are stored as one message are first split
+(``inner_batches``). An offset without a message is compacted, which brokers do if the topic is
+configured so. With tags it is filtered, because a broker does not say whether an offset that it
+leaves out has a message.
 
-Transactions need nothing here: a broker keeps what is not committed in a topic of its own, and
-gives a message its place in the queue when it is.
+Transactions need no handling: a broker keeps uncommitted messages in another topic, and a message
+gets its offset in the queue when it is committed.
 
-Rules: no I/O, no state between calls.
+Pure: no I/O, no state between calls.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from rangeland.dialects.kafka.compression import NotDecompressible
 from rangeland.dialects.rocketmq.compression import MessageBodies
 from rangeland.dialects.rocketmq.inner_batches import unfold
 from rangeland.dialects.rocketmq.placement import segments
-from rangeland.dialects.rocketmq.pull_result import PullResult, given_of
+from rangeland.dialects.rocketmq.pull_result import PullResult, pull_result_of
 from rangeland.dialects.rocketmq.stored_messages import bad_decoded, bad_message_at, bad_misplaced
 from rangeland.errors import ProofFailed
 from rangeland.model import Counts, Isolation
 
 MAX_CHUNK_BYTES: Final = 64 << 20
-"""A chunk ends after the message with which its unpacked values pass this."""
+"""A chunk ends after the message with which its decompressed values exceed this."""
 
 
 def decode_chunks(
@@ -48,14 +48,14 @@ def decode_chunks(
     aborted: Sequence[tuple[int, int]],
     context: FetchContext = NO_CONTEXT,
 ) -> Iterator[DecodedChunk]:
-    """All of one answer, in chunks of bounded memory where messages are packed. Their ranges
-    follow on each other; the last ends at ``until_offset`` or behind the last whole message.
-    ``isolation`` and ``aborted`` say nothing.
+    """All of one answer; in chunks of bounded memory if messages are compressed. Each continues
+    where the previous one ends; the last ends at ``until_offset`` or after the last complete
+    message. ``isolation`` and ``aborted`` are ignored.
 
-    Raises BadRecord with the fact base_offset and, where known, next_offset behind it."""
+    Raises BadRecord with the fact base_offset and, if known, next_offset after it."""
     if from_offset >= until_offset or not (len(records) or context.spans):
         return
-    given = given_of(records, context)
+    given = pull_result_of(records, context)
     if given.until_offset is None:
         yield from _decoded(given, from_offset, until_offset)
         return
@@ -84,7 +84,7 @@ def _decoded(given: PullResult, from_offset: int, until_offset: int) -> Iterator
             raise bad_decoded(given, error, from_offset) from None
         yield from _chunks_of_batches(given, from_offset, until_offset)
         return
-    end = min(given.end_behind(found.walked.last_offset), until_offset)
+    end = min(given.end_after(found.walked.last_offset), until_offset)
     yield from _chunks(found, from_offset, end, given)
 
 

@@ -1,10 +1,10 @@
-"""RocketMQ's side of the dialect contract: questions into requests, answers into values.
+"""RocketMQ's side of the dialect interface: questions as requests, answers as values.
 
-Pure. Name servers know who has which queues; each is asked in turn, and the next one for what
-the first does not know, since one that has just started knows little. A broker says 0 of a
-queue that it does not have, so whether a topic is there is told by its route alone.
+Pure. Name servers know which brokers have which queues. They are asked in turn, each for what the
+previous ones do not know, because one that has just started knows little. A broker answers 0 for a
+queue that it does not have, so only a route shows whether a topic exists.
 
-A queue's master is read from; a slave is where the master is gone.
+Queues are read from their master, or from a slave if the master is gone.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ MAX_INT64: Final = 2**63 - 1
 def find_leaders(
     topics: Sequence[str] | None, seeds: Sequence[Address], members: Mapping[str, Address]
 ) -> Search:
-    """Raises Unreachable where no name server answers."""
+    """Raises Unreachable if no name server answers."""
     silences: list[NoReply] = []
     views: dict[str, TopicView] = {}
     registered: frozenset[str] = frozenset()
@@ -89,7 +89,7 @@ def find_leaders(
             silences.append(found)
         elif found is not None:
             has_answered = True
-            views |= {name: view for name, view in found.items() if _is_news(view, views)}
+            views |= {name: view for name, view in found.items() if _is_new(view, views)}
             registered |= yield from _ask_for_brokers(seed)
     if not has_answered:
         raise _joined(silences).as_error()
@@ -102,14 +102,14 @@ def _unknown(wanted: Sequence[str] | None, views: Mapping[str, TopicView]) -> li
     return [name for name in wanted if name not in views or views[name].is_unknown]
 
 
-def _is_news(view: TopicView, views: Mapping[str, TopicView]) -> bool:
+def _is_new(view: TopicView, views: Mapping[str, TopicView]) -> bool:
     return view.name not in views or not view.is_unknown
 
 
 def _ask_server(
     seed: Address, wanted: Sequence[str] | None
 ) -> Generator[LeaderQuery, Any, dict[str, TopicView] | NoReply | None]:
-    """None: it is no name server, but a broker."""
+    """None: it is a broker, not a name server."""
     if wanted is None:
         answers = yield LeaderQuery((seed,), (Question(m.all_topics()),))
         if isinstance(answers, NoReply):
@@ -129,7 +129,7 @@ def _ask_server(
 
 
 def _ask_for_brokers(seed: Address) -> Generator[LeaderQuery, Any, frozenset[str]]:
-    """None where the server does not say: then a broker without a route may be away."""
+    """Empty if the server does not say."""
     answers = yield LeaderQuery((seed,), (Question(m.all_brokers()),))
     if isinstance(answers, NoReply) or answers[0].code != SUCCESS:
         return frozenset()
@@ -177,8 +177,8 @@ def read_offsets(answers: Sequence[m.RemotingResponse]) -> dict[Partition, Offse
     for answer in answers:
         assert answer.request.about is not None
         code = judge(answer.code)
-        # What has no code for success has no offset either.
-        offset = _told_offset(answer) if answer.code == SUCCESS else None
+        # Without the code for success there is no offset.
+        offset = _offset_in(answer) if answer.code == SUCCESS else None
         name = f"{code.name}: {answer.remark}" if answer.remark and offset is None else code.name
         verdict = code.verdict
         if offset is None and verdict is ErrorMeaning.OK and answer.code != SUCCESS:
@@ -187,8 +187,8 @@ def read_offsets(answers: Sequence[m.RemotingResponse]) -> dict[Partition, Offse
     return found
 
 
-def _told_offset(answer: m.RemotingResponse) -> int | None:
-    """A queue for batches says -1 until it has one: it begins at 0, and none is that late."""
+def _offset_in(answer: m.RemotingResponse) -> int | None:
+    """An empty queue for batches answers -1: it begins at 0, and no entry is that late."""
     offset = number_of(answer, "offset")
     if offset >= 0:
         return offset
@@ -199,7 +199,7 @@ def _told_offset(answer: m.RemotingResponse) -> int | None:
 
 
 def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[Question]:
-    """A series of pulls for each queue, all of them on their way at once."""
+    """A series of pulls for each queue; all are sent together."""
     return [
         Question(
             m.PullSeries(
@@ -217,16 +217,16 @@ def ask_records(asked: Sequence[PartitionFetch], options: FetchOptions) -> list[
 def read_records(
     answers: Sequence[m.SeriesResponse], asked: Sequence[PartitionFetch], isolation: Isolation
 ) -> FetchAnswer:
-    """Of each series what came without a gap."""
+    """From each series, what was returned without a gap."""
     parts = tuple(_joined_pulls(a.partition, s) for a, s in zip(asked, answers, strict=True))
     return FetchAnswer(ErrorMeaning.OK, "", parts)
 
 
 @dataclass(slots=True)
 class _JoinedPulls:
-    """The pulls of a series behind each other: the bodies of those before ``position`` and what
-    each accounts for, the end of the queue and who should be read, as the last of them say.
-    ``has_gaps``: offsets may be missing from them."""
+    """The joined pulls of a series: the bodies of those before ``position`` and what each accounts
+    for; the end of the queue and the broker to read from, as in the last of them. ``has_gaps``:
+    offsets may be missing."""
 
     position: int
     has_gaps: bool
@@ -243,18 +243,18 @@ class _JoinedPulls:
             self.preferred = number_of(answer, "suggestWhichBrokerId")
 
     def add(self, answer: m.RemotingResponse) -> bool:
-        """What it has brought behind the position. Pulls overlap by tags, and where batches lie
-        across their ends. False where what follows cannot be joined."""
+        """Adds what it has returned after the position. Pulls overlap with tags, and if a batch
+        extends beyond the end of one. False: what follows cannot be joined."""
         start, until = self.position, number_of(answer, "nextBeginOffset")
         if until <= start:
             return True
         body = answer.body if answer.code == SUCCESS else NOTHING
         if answer.pull.offset < start:
             if self._is_misplaced(body, answer.pull.offset, until):
-                return False  # asked for alone, it will show what is wrong with it
+                return False  # pulled on its own, it will show what is wrong
             body = messages_from(body, start)
         if not self.has_gaps and not is_complete(body, start, until):
-            # What is missing is asked for once more, from its beginning on.
+            # The missing offsets are pulled again, from the first of them.
             size, gap = before_gap(body, start)
             body, until = body[:size], until if gap is None else gap
         is_whole = until == number_of(answer, "nextBeginOffset")
@@ -290,11 +290,11 @@ class _JoinedPulls:
 
 
 def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPartition:
-    """Where nothing came without a gap, the first pull's answer says why."""
+    """If nothing was returned without a gap, the first pull's answer says why."""
     start = series.request.offset
     compacted = compacted_until(series)
     by_tags = any(answer.pull.tags for answer in series.answers)
-    firsts = [series.answers[0], *(series.behind[:1] if by_tags else ())]
+    firsts = [series.answers[0], *(series.follow_ups[:1] if by_tags else ())]
     for answer in firsts:
         first = _judge(answer, start, is_known=compacted is not None)
         if first.verdict is not ErrorMeaning.OK or found_at(answer) != found_at(firsts[0]):
@@ -321,8 +321,8 @@ def _joined_pulls(partition: Partition, series: m.SeriesResponse) -> FetchedPart
 def _by_tags(
     partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
 ) -> FetchedPartition:
-    """The first of the answers has told that the log holds the offset, and one behind them all
-    that it still did. A broker looks further than to the last message it gives, and pulls may
+    """The first answer has shown that the log contains the offset, and the one after all others
+    that it still did. A broker searches beyond the last message it returns, and pulls may
     overlap."""
     for answer in series.answers[1:]:
         if answer.pull.offset > joined.position:
@@ -341,7 +341,7 @@ def _by_tags(
 def _nothing_by_tags(
     partition: Partition, series: m.SeriesResponse, joined: _JoinedPulls
 ) -> FetchedPartition:
-    """The first pull by tags says why, unless the end of the queue does."""
+    """The first pull with tags says why, unless it is because of the queue's end."""
     answer = series.answers[1]
     code = judge_pull(answer.code, answer.remark, joined.position)
     if code.verdict is ErrorMeaning.OK:
@@ -350,14 +350,14 @@ def _nothing_by_tags(
 
 
 def _judge(answer: m.RemotingResponse, offset: int, *, is_known: bool = False) -> ErrorCode:
-    """A broker that finds the offset's message gone goes on at the next one that is there.
-    Whether that is for the log's beginning to have moved, its next question tells. ``is_known``:
-    what comes before the next one is known to be compacted."""
+    """A broker that does not find the offset's message continues at the next one. The caller then
+    asks whether the log's beginning has moved. ``is_known``: the offsets before the next message
+    are known to be compacted."""
     code = judge_pull(answer.code, answer.remark, offset)
     found = found_at(answer)
     if found is None or found == offset or is_known:
         return code
-    # An answer that leaves nothing out has the offset's message, whatever that says of itself.
+    # A complete answer has the offset's message, whatever offset is stored in it.
     until = number_of(answer, "nextBeginOffset")
     return code if is_complete(answer.body, offset, until) else MISSING
 
@@ -366,12 +366,12 @@ def _judge(answer: m.RemotingResponse, offset: int, *, is_known: bool = False) -
 
 
 def login(credentials: Credentials) -> Generator[Question, Any, None]:
-    """Nobody logs in: each request is signed. Whether the signature is good is told by the
-    first request that needs it. Raises JobFileError for another mechanism."""
+    """There is no login: each request is signed. The first request that needs it shows whether the
+    signature is right. Raises JobFileError for another mechanism."""
     if credentials.mechanism != SIGNED:
         raise JobFileError(
-            "servers of this dialect know access keys only",
-            why=f"{credentials.mechanism} was asked for",
+            "servers of this dialect only accept access keys",
+            why=f"{credentials.mechanism} was requested",
             do="set source.security.acl, and remove source.security.sasl",
         )
     answer = yield Question(m.AclLogin(credentials))

@@ -1,9 +1,9 @@
-"""What a name server knows: which brokers have queues of a topic, and where they listen.
+"""What a name server knows: which brokers have queues of a topic, and their addresses.
 
-A route names brokers; each is a master (number 0) and its slaves, which hold the same queues.
-Queues are numbered from 0 by each broker for itself.
+A route names brokers; each is a master (number 0) and its slaves, which have the same queues. Each
+broker numbers its own queues from 0.
 
-The JSON of older servers is not JSON: the numbers of brokers stand there without quotes.
+Older servers send invalid JSON: the numbers of brokers, which are keys, are not quoted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MASTER: Final = 0
 MAX_QUEUES: Final = 65_536
 """Of one topic at all brokers. RocketMQ sets no limit; a larger number is not believed."""
 
-# Possessive, and a text that does not end is taken up to the end: no character is read twice.
+# Possessive, and an unterminated string matches up to the end: no character is read twice.
 _BARE_KEY: Final = re.compile(
     r"""("(?:[^"\\]|\\.)*+"?)|([{,]\s*+)(-?[0-9]++)(?=\s*+:)""", re.DOTALL
 )
@@ -46,14 +46,14 @@ REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """Of one topic. ``brokers`` by name: their cluster, and where each listens, by number.
-    ``queues`` by broker: how many there are to be read."""
+    """The route of one topic. ``brokers`` by name: the cluster, and the addresses by number.
+    ``queues`` by broker: the number of readable queues."""
 
     brokers: dict[str, tuple[str, dict[int, Address]]]
     queues: dict[str, int]
 
     def leaders(self, topic: str) -> dict[Partition, Leader]:
-        """Of all queues. A slave where the master is gone, nobody where all are."""
+        """The leader of each queue: a slave if the master is gone, none if all are."""
         return {
             Partition(topic, number, broker): self._leader(broker)
             for broker, count in sorted(self.queues.items())
@@ -73,20 +73,20 @@ class TopicRoute:
         )
 
     def is_internal(self, topic: str) -> bool:
-        """Brokers and clusters have a topic of their own name each."""
+        """Each broker and cluster has an internal topic of its own name."""
         named = {*self.brokers, *(cluster for cluster, _ in self.brokers.values())}
         return topic in named or is_system_topic(topic)
 
 
 def is_system_topic(topic: str) -> bool:
-    """Made by brokers for themselves: transactions, delays, retries, traces."""
+    """Topics that brokers create for their own use: transactions, delays, retries, traces."""
     return (
         topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIXES) or topic.endswith(REPLY_SUFFIX)
     )
 
 
 def read_route(body: Part) -> TopicRoute:
-    """Raises RemoteProtocolError for what is no route."""
+    """Raises RemoteProtocolError if it is not a route."""
     return _reading("a route", body, _route)
 
 

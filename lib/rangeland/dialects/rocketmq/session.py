@@ -1,16 +1,15 @@
-"""One connection's state as a value: what is unanswered, and how much an answer brings.
+"""One connection's state as a value: unanswered requests, and how much each answer returns.
 
-Bytes in, bytes out. Nothing is negotiated. Every request has a number of its own, its
-``opaque``, and answers come in any order; a server may also send requests, which are passed
-over. Name servers and brokers are spoken to alike.
+Bytes in, bytes out. Nothing is negotiated. Every request has its own number, ``opaque``, and
+answers come in any order. A server may send requests, too; they are ignored. Name servers and
+brokers have the same protocol.
 
-A series of pulls goes out in one go, each pull where the one before is expected to end; how they
-follow each other is told by ``pulls``. With them go as many behind them, so that a broker works
-while what has come is taken apart: the next series of the queue takes those over and sends but
-the ones behind. What nobody takes over is passed over when it comes.
+The pulls of a series are sent together, each beginning where the previous one is expected to end
+(``pull_series``). As many again are sent ahead, so that the broker works while the answers are
+decoded: the next series of the queue takes those over and only sends the pulls after them. Answers
+that no series takes over are ignored.
 
-Of topics that are made for batches, or may be, everything is pulled also where tags are asked
-for.
+If a topic stores batches, or may do so, everything is pulled even if tags are requested.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from rangeland.dialects.rocketmq.messages import (
     TimeSearch,
     hello,
 )
-from rangeland.dialects.rocketmq.missing_messages import ask_behind
+from rangeland.dialects.rocketmq.missing_messages import ask_follow_ups
 from rangeland.dialects.rocketmq.pull_series import PullPace, PullStride, SentPull, taken_over
 from rangeland.dialects.rocketmq.signing import signed
 from rangeland.dialects.rocketmq.time_lookup import ask_next, settled
@@ -52,17 +51,17 @@ MAX_OPAQUE: Final = 2**31 - 1
 
 @dataclass(slots=True)
 class _OpenRequest:
-    """A question that has no answer yet, as so many of its requests."""
+    """A question whose answer is incomplete. ``unanswered`` counts its requests without answers."""
 
     question: RemotingRequest | Pull | PullSeries | TimeSearch
     sent: list[SentPull]
     unanswered: int
-    behind: list[SentPull] = field(default_factory=list)
+    follow_ups: list[SentPull] = field(default_factory=list)
 
 
 class RocketmqSession(ProtocolSession):
     """Not for several threads at once. A connection that was lost takes its session with it.
-    ``client_id`` is not sent. With ``credentials``, or behind a ``AclLogin``, every request is
+    ``client_id`` is not sent. With ``credentials``, or after an ``AclLogin``, every request is
     signed."""
 
     def __init__(self, client_id: str, credentials: Credentials | None = None) -> None:
@@ -81,11 +80,11 @@ class RocketmqSession(ProtocolSession):
 
     @property
     def unanswered(self) -> int:
-        """Requests whose answers have not come."""
+        """The number of requests that have no answer yet."""
         return len(self._waiting)
 
     def encode(self, request: Any, max_version: int | None = None) -> tuple[int, bytes]:
-        """The question's id and its frame, or frames. ``max_version`` says nothing."""
+        """The question's id and its frame, or frames. ``max_version`` is ignored."""
         question_id = self._next_id
         self._next_id += 1
         if isinstance(request, AclLogin):
@@ -108,7 +107,7 @@ class RocketmqSession(ProtocolSession):
         return question_id, b"".join(self._send(new))
 
     def _series(self, series: PullSeries) -> tuple[list[SentPull], list[SentPull]]:
-        """The pulls of a series, and those that go ahead of the next one."""
+        """The pulls of a series, and those that are sent ahead for the next one."""
         queue, tags = series.about, series.tags
         key = (queue, series.until_offset)
         if tags and not self._topics.needs_all(queue.topic):
@@ -121,7 +120,7 @@ class RocketmqSession(ProtocolSession):
         most = 2 * number if pace.is_steady else number
         start = sent[-1].end if sent else series.offset
         sent += pace.pulls(series, start, most - len(sent))
-        # One at least must still be answered, for the answer to the series to be noticed.
+        # At least one must be unanswered: an arriving answer is what completes a series.
         first = next((n for n, one in enumerate(sent) if one.answer is None), None)
         if first is None:
             first = max(0, len(sent) - 1)
@@ -132,16 +131,16 @@ class RocketmqSession(ProtocolSession):
         return sent[:cut], sent[cut:]
 
     def _send(self, new: Iterable[SentPull]) -> Iterable[bytes]:
-        alike: SimilarHeaders | None = None
+        similar: SimilarHeaders | None = None
         for one in new:
             opaque = self._numbered()
             self._waiting[opaque] = one
             one.is_new = False
             request = one.request
             if self._credentials is None and isinstance(request, Pull) and not request.tags:
-                if alike is None:
-                    alike = SimilarHeaders(PULL, request.same, ("queueOffset", "maxMsgNums"))
-                yield alike.write(opaque, request.offset, request.wanted)
+                if similar is None:
+                    similar = SimilarHeaders(PULL, request.same, ("queueOffset", "maxMsgNums"))
+                yield similar.write(opaque, request.offset, request.wanted)
             else:
                 yield self._write(opaque, request)
 
@@ -151,7 +150,7 @@ class RocketmqSession(ProtocolSession):
         return opaque
 
     def _write(self, opaque: int, request: RemotingRequest | Pull) -> bytes:
-        # A server takes empty text for none at all, and would read it as signed otherwise.
+        # A server treats empty text as absent, and would compute another signature.
         fields = {name: text for name, text in request.fields.items() if text}
         if self._credentials is not None:
             fields = signed(fields, request.body, self._credentials)
@@ -160,18 +159,17 @@ class RocketmqSession(ProtocolSession):
         return frame(*write_frame(one))
 
     def decode(self, answer: memoryview) -> tuple[int, Any] | None:
-        """The id and the answer of the question that is answered with this frame: an
-        ``RemotingResponse``, or a ``SeriesResponse`` once all of its pulls have one.
-        None until then, and for a frame that is not a response. Raises RemoteProtocolError for a
-        response to nothing that was asked."""
+        """The id and the answer of the question that this frame completes: a ``RemotingResponse``,
+        or a ``SeriesResponse`` once all of its pulls are answered. None until then, and for a
+        frame that is not a response. Raises RemoteProtocolError for an unexpected response."""
         read = self._reader.read(answer)
         if not read.is_answer:
             return None
         one = self._waiting.pop(read.opaque, None)
         if one is None:
             raise RemoteProtocolError(
-                "an answer came that nothing was asked for",
-                why=f"it is numbered {read.opaque}",
+                "a response arrived that belongs to no request",
+                why=f"its number is {read.opaque}",
                 do="Close the connection: what follows cannot be matched either",
                 opaque=read.opaque,
                 code=read.code,
@@ -190,26 +188,27 @@ class RocketmqSession(ProtocolSession):
         if not isinstance(series, PullSeries):
             del self._open[question_id]
             return question_id, answer
-        if not asked.behind and (
-            self._follow(question_id, asked, series) or self._ask_behind(question_id, asked, series)
+        if not asked.follow_ups and (
+            self._follow(question_id, asked, series)
+            or self._ask_follow_ups(question_id, asked, series)
         ):
             return None
         del self._open[question_id]
-        answers, behind = answers_of(asked.sent), answers_of(asked.behind)
+        answers, follow_ups = answers_of(asked.sent), answers_of(asked.follow_ups)
         topic = series.about.topic
-        if series.tags or behind:
-            self._topics.learn(topic, (*answers, *behind))
+        if series.tags or follow_ups:
+            self._topics.learn(topic, (*answers, *follow_ups))
         if not any(answer.pull.tags for answer in answers):
             self._paces[series.about].learn(asked.sent)
         elif self._topics.is_for_batches(topic) is False:
             self._strides[series.about, series.tags].learn(asked.sent)
         else:
-            answers = answers[:1]  # what came by tags need not be all
+            answers = answers[:1]  # what was returned by tags may be incomplete
         is_compacted = self._topics.is_compacted(topic) is True
-        return question_id, SeriesResponse(series, answers, behind, is_compacted)
+        return question_id, SeriesResponse(series, answers, follow_ups, is_compacted)
 
     def _follow(self, question_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
-        """Whether there is another pull to send, now that all others are answered."""
+        """Sends another pull if the series needs one, now that all others are answered."""
         pace = self._paces.get(series.about)
         next_one = pace.following(series, asked.sent) if pace else None
         if next_one is not None:
@@ -229,22 +228,22 @@ class RocketmqSession(ProtocolSession):
         return question_id, settled(search, answers)
 
     def _add(self, question_id: int, asked: _OpenRequest, one: SentPull) -> None:
-        """To what the question has sent, all of which is answered."""
+        """Sends one more request of a question; all earlier ones are answered."""
         one.owner = question_id
         asked.sent.append(one)
         asked.unanswered = 1
         self._due += self._send([one])
 
-    def _ask_behind(self, question_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
-        """Whether there is more to ask, now that all of the series' pulls are answered."""
-        behind = ask_behind(series, answers_of(asked.sent), self._topics)
-        asked.behind = [SentPull(each, owner=question_id) for each in behind]
-        asked.unanswered = len(asked.behind)
-        self._due += self._send(asked.behind)
-        return bool(asked.behind)
+    def _ask_follow_ups(self, question_id: int, asked: _OpenRequest, series: PullSeries) -> bool:
+        """Asks what else is needed, now that all pulls are answered. False: nothing."""
+        requests = ask_follow_ups(series, answers_of(asked.sent), self._topics)
+        asked.follow_ups = [SentPull(each, owner=question_id) for each in requests]
+        asked.unanswered = len(asked.follow_ups)
+        self._due += self._send(asked.follow_ups)
+        return bool(asked.follow_ups)
 
     def due(self) -> bytes:
-        """What the answers that have come call for."""
+        """The requests that follow from the answers so far."""
         due, self._due = b"".join(self._due), []
         return due
 

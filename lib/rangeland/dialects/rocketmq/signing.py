@@ -1,7 +1,7 @@
-"""What an access key signs: requests of a client that a broker knows by name.
+"""Signs requests with an access key.
 
-The signature goes into the fields of each request, beside the name: Base64 of HMAC-SHA1 over
-the values of all other fields, in the order of their keys, and the body behind them.
+The name of the key and the signature are fields of each request. The signature is the Base64 of
+HMAC-SHA1 over the values of all other fields, in the order of their keys, followed by the body.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ SIGNATURE = "Signature"
 
 
 def signed(fields: Mapping[str, str], body: Part, credentials: Credentials) -> dict[str, str]:
-    """The fields with name and signature. ``username`` is the access key, ``password`` the
-    secret key."""
+    """The fields with the access key (``username``) and the signature, made with the secret key
+    (``password``)."""
     named = {**fields, ACCESS_KEY: credentials.username}
     text = "".join(named[key] for key in sorted(named) if key != SIGNATURE)
     mac = hmac.new(credentials.password.encode(), digestmod=hashlib.sha1)

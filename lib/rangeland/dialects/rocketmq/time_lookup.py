@@ -1,10 +1,10 @@
-"""Where a queue's messages of a time begin, also where batches are stored as one.
+"""Finds the first message of a queue at or after a time, even in topics that store batches.
 
-Of a topic made for batches brokers answer a time behind the last of them with that last one,
-and not with the queue's end. Taken at its word, an interval that ends there would leave it out,
-and the next one, which begins behind it, too. So the entry that was named is looked at, unless
-the broker has said that the topic is not made so: if it was stored before the time, the queue's
-end is meant. Where it cannot be looked at now, the time has no answer yet.
+If all entries of such a topic are older than the time, a broker returns the last batch and not the
+queue's end. If that was believed, an interval that ends at the time would leave the batch out, and
+so would the next one, which begins after it. So the entry is pulled, unless the broker has said
+that the topic does not store batches: if it is older than the time, the answer is the queue's end.
+If it cannot be pulled now, the time has no answer yet.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from rangeland.dialects.rocketmq.topic_types import TopicTypes
 def ask_next(
     search: m.TimeSearch, answers: Sequence[m.RemotingResponse], topics: TopicTypes
 ) -> m.RemotingRequest | m.Pull | None:
-    """What else it takes, after ``answers``, which ``topics`` has learned from."""
+    """The next request of the search; None if it is complete. ``topics`` has learned from
+    ``answers``."""
     found, queue = answers[0], search.about
     if found.code != SUCCESS or number_of(found, "offset") < 0:
         return None
@@ -34,13 +35,13 @@ def ask_next(
 
 
 def settled(search: m.TimeSearch, answers: Sequence[m.RemotingResponse]) -> m.RemotingResponse:
-    """The answer to the search as it is meant, or why that cannot be told."""
+    """The corrected answer to the search, or the reason why there is none."""
     found, last = answers[0], answers[-1]
     if not isinstance(last.request, m.Pull):
         return found
     if last.code != SUCCESS:
         said = judge_pull(last.code, last.remark, last.pull.offset)
-        # At the end there is no entry, and one before the beginning is no longer there.
+        # At the end there is no entry, and one before the beginning has been deleted.
         is_known = said.verdict is ErrorMeaning.OK or said.name == OFFSET_TOO_SMALL
         return found if is_known else found._replace(code=last.code, remark=last.remark)
     stored = stored_ms(last.body)

@@ -1,12 +1,12 @@
-"""How topics were made, as far as one connection knows: as usual, for batches, or not told.
+"""What one connection knows about the types of topics: normal, storing batches, or unknown.
 
-Brokers know no tags of the messages in batches that are stored as one. So what came by tags is
-everything only where a broker has said that the topic is not made for batches. One that is busy,
-or lets nobody see how topics are made, has said nothing; then everything is pulled, as of topics
-for batches, and the decoder keeps what has the tags. That costs bandwidth alone. Such a broker
-is asked again now and then, ever more rarely.
+Brokers do not index the tags of messages inside batches that are stored as one message. So an
+answer by tags is complete only if a broker has said that the topic does not store batches. A broker
+that is busy, or that does not allow the question, has said nothing. Then everything is pulled, as
+for topics that store batches, and the decoder selects by tags, which costs only bandwidth. Such a
+broker is asked again from time to time, less and less often.
 
-That a topic is for batches is never forgotten: it takes one batch, or one answer, to know it.
+It is never forgotten that a topic stores batches: one batch, or one answer, is enough to know.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rangeland.untrusted import JsonFields, Unreadable
 
 COMPACTED: Final = ("cleanup.policy", "COMPACTION")
 FOR_BATCHES: Final = ("queue.type", "BatchCQ")
-"""Attributes of topics. Both are settled when a topic is made."""
+"""Attributes of topics. Neither changes after the topic is created."""
 
 
 class TopicTypes:
-    """What the answers of one connection have told."""
+    """What the answers on one connection have shown."""
 
     def __init__(self) -> None:
         self._for_batches: dict[str, bool | None] = {}
@@ -34,45 +34,45 @@ class TopicTypes:
         self._series: Counter[str] = Counter()
 
     def was_asked(self, topic: str) -> bool:
-        """Whether a broker was asked how it was made, or has shown it, whatever came of it."""
+        """Whether a broker was asked for the type, or has shown it, whatever the result."""
         return topic in self._for_batches
 
     def is_for_batches(self, topic: str) -> bool | None:
-        """None as long as that is not told."""
+        """None as long as it is unknown."""
         return self._for_batches.get(topic)
 
     def is_compacted(self, topic: str) -> bool | None:
-        """None as long as no broker has said how it was made."""
+        """None as long as no broker has said so."""
         return self._compacted.get(topic)
 
     def needs_all(self, topic: str) -> bool:
-        """Whether everything is to be pulled, whatever the tags."""
+        """Whether everything must be pulled, whatever the tags."""
         return self.was_asked(topic) and self.is_for_batches(topic) is not False
 
     def learn(self, topic: str, answers: Sequence[m.RemotingResponse]) -> None:
-        """From what was asked about it, pulls among that."""
+        """Learns from answers about the topic, including pulls."""
         configs = [answer for answer in answers if answer.request.code == m.TOPIC_CONFIG]
         for config in configs:
-            is_compacted = is_made(config, *COMPACTED)
+            is_compacted = has_attribute(config, *COMPACTED)
             if is_compacted is not None:
                 self._compacted[topic] = is_compacted
-        told = [is_made(answer, *FOR_BATCHES) for answer in configs]
-        if any(told) or any(_has_batch(answer) for answer in answers):
+        found = [has_attribute(answer, *FOR_BATCHES) for answer in configs]
+        if any(found) or any(_has_batch(answer) for answer in answers):
             self._for_batches[topic] = True
-        elif told and self._for_batches.get(topic) is None:
-            self._for_batches[topic] = False if False in told else None
+        elif found and self._for_batches.get(topic) is None:
+            self._for_batches[topic] = False if False in found else None
 
     def asks_again(self, topic: str) -> bool:
-        """Whether to ask again behind this series, of a topic of which it was not told: behind
-        the first since then, the second, the fourth, and so on."""
+        """Whether to ask again after this series, if the type is still unknown: after the first
+        series since then, the second, the fourth, and so on."""
         if not self.was_asked(topic) or self.is_for_batches(topic) is not None:
             return False
         self._series[topic] += 1
         return self._series[topic].bit_count() == 1
 
 
-def is_made(answer: m.RemotingResponse, attribute: str, value: str) -> bool | None:
-    """None where the broker does not say, be it busy or for want of a right."""
+def has_attribute(answer: m.RemotingResponse, attribute: str, value: str) -> bool | None:
+    """Whether the topic has the attribute; None if the broker does not say (busy, or forbidden)."""
     if answer.code != SUCCESS:
         return None
     try:

@@ -1,10 +1,10 @@
 """Kafka's messages as declarations, one file per subject.
 
-A request names its answer; ``REQUESTS`` has all requests. Layouts are those of the message
+A request declares its answer; ``REQUESTS`` has all requests. The layouts are those of the message
 definitions that ship with Kafka 4.1; older versions, which 4.1 has dropped, are kept for brokers
-of the 0.8 to 3 lines. Times are milliseconds, sizes bytes, offsets inclusive.
+0.8 to 3. Times are in milliseconds, sizes in bytes.
 
-Everything that a file declares can be imported from here.
+Everything can be imported from here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is there: versions, brokers, leaders, coordinators, sizes on disk.
+"""The cluster: versions, brokers, leaders, coordinators, sizes on disk.
 
 Upstream: ApiVersionsRequest.json, MetadataRequest.json, FindCoordinatorRequest.json,
 DescribeLogDirsRequest.json and their responses, as of Kafka 4.1.
@@ -22,7 +22,7 @@ from rangeland.wire.encoding import (
 )
 
 NOT_ASKED = -(2**31)
-"""What a bit field of authorised operations holds when nobody asked for it."""
+"""The value of a bit field of authorized operations that was not requested."""
 
 
 # --- ApiVersions ------------------------------------------------------------------------
@@ -53,8 +53,8 @@ class FinalizedFeature:
 
 @struct
 class ApiVersionsResponse:
-    """Source: ApiVersionsResponse.json. With error 35 the broker answers in version 0, whatever
-    was asked. ``finalized_features_epoch`` -1: unknown."""
+    """Source: ApiVersionsResponse.json. With error 35 the broker answers in version 0,
+    whatever the version of the request. ``finalized_features_epoch`` -1: unknown."""
 
     error_code: Int16
     api_keys: Array[ApiVersion]
@@ -68,7 +68,7 @@ class ApiVersionsResponse:
 @message(key=18, versions=(0, 4), flexible_from=3, answer=ApiVersionsResponse)
 class ApiVersionsRequest:
     """Source: ApiVersionsRequest.json. Brokers refuse a software name that is empty or has
-    characters other than letters, digits, hyphen and dot."""
+    characters other than letters, digits, hyphens and dots."""
 
     client_software_name: String = since(3, default="", ignorable=True)
     client_software_version: String = since(3, default="", ignorable=True)
@@ -87,8 +87,8 @@ class MetadataBroker:
 
 @struct
 class MetadataPartition:
-    """``leader_id`` -1: there is none. Error 9 beside a leader only says that some replica is
-    down: the leader is good."""
+    """``leader_id`` -1: there is none. Error 9 with a leader only means that some replica is down:
+    the leader can be used."""
 
     error_code: Int16
     partition_index: Int32
@@ -101,7 +101,7 @@ class MetadataPartition:
 
 @struct
 class MetadataTopic:
-    """``name`` is None for an id that is not known, ``topic_id`` for a name that is not."""
+    """``name`` is None if the id is unknown, ``topic_id`` if the name is."""
 
     error_code: Int16
     name: String | None = since(0, default="", nullable_from=12)
@@ -126,7 +126,7 @@ class MetadataResponse:
 
 @struct
 class MetadataRequestTopic:
-    """By ``name`` in every version; by ``topic_id``, with the name None, only from 12 on."""
+    """By ``name`` in every version; by ``topic_id``, without a name, only from 12 on."""
 
     topic_id: Uuid = since(10, default=None)
     name: String | None = since(0, default=None, nullable_from=10)
@@ -134,11 +134,11 @@ class MetadataRequestTopic:
 
 @message(key=3, versions=(0, 13), flexible_from=9, answer=MetadataResponse)
 class MetadataRequest:
-    """Source: MetadataRequest.json. ``topics`` None: all topics; before version 1 that was an
-    empty array, which now means none.
+    """Source: MetadataRequest.json. ``topics`` None: all topics; in version 0 that is an empty
+    array, which later means none.
 
-    Before version 4 the broker's own setting says whether asking makes a topic; from then on
-    ``allow_auto_topic_creation`` does, and a reader never wants it."""
+    Before version 4 the broker's configuration decides whether the request creates a topic; from
+    then on ``allow_auto_topic_creation`` does, and a reader never wants that."""
 
     topics: Array[MetadataRequestTopic] | None = since(0, default=None, nullable_from=1)
     allow_auto_topic_creation: Bool = since(4, default=False)
@@ -161,8 +161,8 @@ class Coordinator:
 
 @struct
 class FindCoordinatorResponse:
-    """Source: FindCoordinatorResponse.json. Up to version 3 the answer is one coordinator in
-    the message itself, from 4 on ``coordinators`` has one for every key."""
+    """Source: FindCoordinatorResponse.json. Up to version 3 the answer is a single coordinator
+    in the message itself; from 4 on ``coordinators`` has one for every key."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16 = since(0, until=3, default=0)
@@ -187,8 +187,8 @@ class FindCoordinatorRequest:
 
 @struct
 class LogDirPartition:
-    """``partition_size`` in bytes, all segments. ``offset_lag``: offsets that the log is behind.
-    A future log is one that is being moved to another directory."""
+    """``partition_size``: the bytes of all segments. ``offset_lag``: how many offsets the log is
+    behind. A future log is being moved to another directory."""
 
     partition_index: Int32
     partition_size: Int64
@@ -215,8 +215,8 @@ class LogDir:
 
 @struct
 class DescribeLogDirsResponse:
-    """Source: DescribeLogDirsResponse.json. Without the right to describe the cluster there is
-    an error code from version 3 on, and before that only an empty list."""
+    """Source: DescribeLogDirsResponse.json. Without the permission to describe the cluster
+    there is an error code from version 3 on, and before that only an empty list."""
 
     throttle_time_ms: Int32
     error_code: Int16 = since(3, default=0, ignorable=True)

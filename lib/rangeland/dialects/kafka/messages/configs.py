@@ -1,4 +1,4 @@
-"""Settings of topics, as the broker has them.
+"""DescribeConfigs: the settings of topics.
 
 Upstream: DescribeConfigsRequest.json and its response, as of Kafka 4.1.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from rangeland.wire.encoding import Array, Bool, Int8, Int16, Int32, String, message, since, struct
 
 TOPIC = 2
-"""The type of a resource."""
+"""The resource type of a topic."""
 
 
 @struct
@@ -20,7 +20,7 @@ class ConfigSynonym:
 
 @struct
 class DescribedConfig:
-    """``value`` None: it is secret, or not set."""
+    """``value`` None: secret or not set."""
 
     name: String
     value: String | None
@@ -52,7 +52,7 @@ class DescribeConfigsResponse:
 
 @struct
 class ConfigResource:
-    """``configuration_keys`` None: all of them."""
+    """``configuration_keys`` None: all keys."""
 
     resource_type: Int8
     resource_name: String

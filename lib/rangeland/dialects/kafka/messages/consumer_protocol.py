@@ -1,8 +1,8 @@
-"""What consumers tell each other through the coordinator, which only passes the bytes on.
+"""What consumers send each other through the coordinator, which does not look into the bytes.
 
-A version stands before each of them, and whoever knows only older ones reads as far as it
-understands. Upstream: ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json, and
-the layout of StickyAssignor's user data, as of Kafka 4.1. No kind of request has these.
+Each begins with a version; a reader that only knows older versions ignores the rest. Upstream:
+ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json, and the layout of
+StickyAssignor's user data, as of Kafka 4.1. None of them is a request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class TopicPartitions:
 
 @message(versions=(0, 0))
 class ConsumerProtocolHeader:
-    """Before a subscription and before an assignment."""
+    """Precedes a subscription and an assignment."""
 
     version: Int16
 
@@ -28,7 +28,7 @@ class ConsumerProtocolHeader:
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription:
     """Source: ConsumerProtocolSubscription.json. ``owned_partitions`` are those that the
-    member still holds, of the generation ``generation_id``."""
+    member still has from the generation ``generation_id``."""
 
     topics: Array[String]
     user_data: Bytes | None = None
@@ -47,9 +47,9 @@ class ConsumerProtocolAssignment:
 
 @message(versions=(0, 2))
 class StickyUserData:
-    """The user data of a subscription. Versions 0 and 1 are those of Kafka's StickyAssignor;
-    no version stands before them. In 2, which is ours, ``owner`` follows: others read up to
-    it, and leave the rest."""
+    """The user data of a subscription, which does not contain its version. Versions 0 and 1 are
+    those of Kafka's StickyAssignor. Version 2 is ours and adds ``owner``; other readers ignore
+    it."""
 
     previous_assignment: Array[TopicPartitions]
     generation: Int32 = since(1, default=-1)

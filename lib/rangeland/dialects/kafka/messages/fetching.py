@@ -1,9 +1,9 @@
-"""Records, a range of bytes per partition.
+"""Fetch: records, a range of bytes per partition.
 
-Upstream: FetchRequest.json, FetchResponse.json, as of Kafka 4.1. Versions 0 and 1 give
-messages of the oldest format, 2 and 3 may give the second, 4 and later record batches.
-Version 10 is the first that may give zstd. From 13 on topics have ids instead of names, so
-that a topic that was made again is not taken for the old one.
+Upstream: FetchRequest.json, FetchResponse.json, as of Kafka 4.1. Versions 0 and 1 return messages
+of format 0, versions 2 and 3 may return format 1, version 4 and later record batches. Version 10 is
+the first that may return zstd. From version 13 on topics have ids instead of names, so that a
+topic that was created again is not mistaken for the old one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rangeland.wire.encoding import (
 )
 
 NO_SESSION_EPOCH = -1
-"""A full fetch that neither has a fetch session nor opens one."""
+"""A full fetch without a fetch session, which does not open one either."""
 
 
 @struct
@@ -35,7 +35,7 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """-1 in either: not known."""
+    """-1: unknown."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
@@ -49,7 +49,7 @@ class SnapshotId:
 
 @struct
 class AbortedTransaction:
-    """Data of ``producer_id`` from ``first_offset`` up to its next abort marker is void."""
+    """Records of ``producer_id`` from ``first_offset`` up to its next abort marker are aborted."""
 
     producer_id: Int64
     first_offset: Int64
@@ -57,11 +57,11 @@ class AbortedTransaction:
 
 @struct
 class FetchedPartitionData:
-    """``high_watermark``, ``last_stable_offset``, ``log_start_offset`` -1: not known, as with
-    most errors. ``diverging_epoch`` only answers a request with ``last_fetched_epoch``: our
-    log and the broker's part ways before its end offset. ``current_leader`` comes with errors 6
-    and 74. ``aborted_transactions`` is None under read_uncommitted. ``preferred_read_replica``
-    -1: stay. ``records`` are batches as they lie in the log; the last may be cut off."""
+    """``high_watermark``, ``last_stable_offset``, ``log_start_offset`` -1: unknown, as with most
+    errors. ``diverging_epoch`` only answers a request with ``last_fetched_epoch``: our log and the
+    broker's differ from before its end offset. ``current_leader`` accompanies errors 6 and 74.
+    ``aborted_transactions`` is None with read_uncommitted. ``preferred_read_replica`` -1: stay.
+    ``records`` are batches as in the log; the last may be incomplete."""
 
     partition_index: Int32
     error_code: Int16
@@ -93,9 +93,9 @@ class NodeEndpoint:
 
 @struct
 class FetchResponse:
-    """Source: FetchResponse.json. ``error_code`` speaks for the whole request (session errors,
-    unknown ids); each partition has one of its own. ``node_endpoints``: addresses of the
-    leaders that partitions with errors 6 and 74 name."""
+    """Source: FetchResponse.json. ``error_code`` is that of the whole request (session errors,
+    unknown ids); each partition has its own. ``node_endpoints``: the addresses of the leaders
+    that accompany errors 6 and 74."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16 = since(7, default=0, ignorable=True)
@@ -106,8 +106,8 @@ class FetchResponse:
 
 @struct
 class FetchPartition:
-    """Epochs -1: do not check. ``log_start_offset`` is a follower's. ``partition_max_bytes`` may
-    be exceeded by one batch, from version 3 on, so that a reader always gets on."""
+    """Epochs -1: not checked. ``log_start_offset`` is for followers. From version 3 on the first
+    batch may exceed ``partition_max_bytes``, so that a reader always makes progress."""
 
     partition: Int32
     current_leader_epoch: Int32 = since(9, default=-1, ignorable=True)
@@ -141,9 +141,9 @@ class ReplicaState:
 
 @message(key=1, versions=(0, 18), flexible_from=12, answer=FetchResponse)
 class FetchRequest:
-    """Source: FetchRequest.json. The broker waits for ``min_bytes`` at most ``max_wait_ms``.
-    It fills partitions in the order they are in, up to ``max_bytes``. ``replica_id`` -1: we are
-    a client. Isolation 1 is refused here for brokers that have no transactions."""
+    """Source: FetchRequest.json. The broker waits for ``min_bytes``, at most ``max_wait_ms``. It
+    fills partitions in the order of the request, up to ``max_bytes``. ``replica_id`` -1: a client.
+    Isolation 1 cannot be sent to brokers that have no transactions."""
 
     cluster_id: String | None = tagged(0, since=12, default=None, ignorable=True)
     replica_id: Int32 = since(0, until=14, default=-1)

@@ -1,12 +1,12 @@
-"""A member's life in a group, and what a group's coordinator tells of it.
+"""Membership in a group: joining, heartbeats, offset commits, and descriptions of groups.
 
 Upstream: JoinGroupRequest.json, SyncGroupRequest.json, HeartbeatRequest.json,
 LeaveGroupRequest.json, OffsetCommitRequest.json, DescribeGroupsRequest.json,
 ConsumerGroupDescribeRequest.json and their responses, as of Kafka 4.1.
 
-What a member says of itself and what it is assigned are bytes here: the coordinator does not
-look into them. Their layout is in ``consumer.py``. An instance id that is not None makes a
-static member, which nobody here is; the field is read, since other members may be.
+The metadata of a member and its assignment are bytes here, as they are for the coordinator. Their
+layout is in ``consumer_protocol``. An instance id makes a static member. Rangeland's members are
+not static, but others may be, so the field is read.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from rangeland.wire.encoding import (
 )
 
 NO_GENERATION = -1
-"""Of a commit by somebody who is no member."""
+"""For a commit by a client that is not a member."""
 UNKNOWN_MEMBER = ""
-"""The member id of who has not been given one yet."""
+"""The member id of a client that has not received one yet."""
 
 CLASSIC_MEMBER = 0
-"""Of a group of the newer kind: a member that joined as members of older groups do."""
+"""The type of a member that joined a newer group with the classic protocol."""
 
 
 # --- JoinGroup --------------------------------------------------------------------------
@@ -48,8 +48,8 @@ class JoinGroupMember:
 
 @struct
 class JoinGroupResponse:
-    """Source: JoinGroupResponse.json. ``members`` is empty for all but the ``leader``. With
-    error 79 ``member_id`` is the one to join with."""
+    """Source: JoinGroupResponse.json. ``members`` is empty except for the ``leader``. With
+    error 79 ``member_id`` is the id to join with."""
 
     throttle_time_ms: Int32 = since(2, default=0, ignorable=True)
     error_code: Int16
@@ -64,7 +64,7 @@ class JoinGroupResponse:
 
 @struct
 class JoinGroupProtocol:
-    """A way of assigning that the member knows, and what it says to whoever assigns so."""
+    """An assignor that the member supports, and the member's metadata for it."""
 
     name: String
     metadata: Bytes
@@ -72,9 +72,9 @@ class JoinGroupProtocol:
 
 @message(key=11, versions=(0, 9), flexible_from=6, answer=JoinGroupResponse)
 class JoinGroupRequest:
-    """Source: JoinGroupRequest.json. ``protocols`` are in the order the member likes them;
-    the coordinator takes one that all members have. It answers when all have joined, or
-    after ``rebalance_timeout_ms``, which in version 0 is the session's time-out."""
+    """Source: JoinGroupRequest.json. ``protocols`` are in the member's order of preference;
+    the coordinator chooses one that all members have. It answers when all have joined, or after
+    ``rebalance_timeout_ms``, which in version 0 is the session timeout."""
 
     group_id: String
     session_timeout_ms: Int32
@@ -91,7 +91,7 @@ class JoinGroupRequest:
 
 @struct
 class SyncGroupResponse:
-    """Source: SyncGroupResponse.json. ``assignment`` is empty beside an error."""
+    """Source: SyncGroupResponse.json. ``assignment`` is empty with an error."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     error_code: Int16
@@ -109,7 +109,7 @@ class SyncGroupAssignment:
 @message(key=14, versions=(0, 5), flexible_from=4, answer=SyncGroupResponse)
 class SyncGroupRequest:
     """Source: SyncGroupRequest.json. Only the leader sends ``assignments``; the others are
-    answered when it has. From version 5 on type and name of the protocol must be right."""
+    answered once it has. From version 5 on the type and name of the protocol must match."""
 
     group_id: String
     generation_id: Int32
@@ -169,7 +169,7 @@ class LeavingMember:
 
 @message(key=13, versions=(0, 5), flexible_from=4, answer=LeaveGroupResponse)
 class LeaveGroupRequest:
-    """Source: LeaveGroupRequest.json. One ``member_id`` up to version 2, ``members`` later."""
+    """Source: LeaveGroupRequest.json. A single ``member_id`` up to version 2, ``members`` later."""
 
     group_id: String
     member_id: String = since(0, until=2, default=UNKNOWN_MEMBER)
@@ -193,8 +193,8 @@ class CommittedTopic:
 
 @struct
 class OffsetCommitResponse:
-    """Source: OffsetCommitResponse.json. What is wrong with the member or its group is said
-    once for every partition."""
+    """Source: OffsetCommitResponse.json. An error of the member or its group is repeated for
+    every partition."""
 
     throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
     topics: Array[CommittedTopic]
@@ -202,7 +202,7 @@ class OffsetCommitResponse:
 
 @struct
 class CommitPartition:
-    """``committed_offset`` is the next one to be read."""
+    """``committed_offset`` is the next offset to read."""
 
     partition_index: Int32
     committed_offset: Int64
@@ -219,9 +219,9 @@ class CommitTopic:
 
 @message(key=8, versions=(0, 9), flexible_from=8, answer=OffsetCommitResponse)
 class OffsetCommitRequest:
-    """Source: OffsetCommitRequest.json. Version 0 goes to ZooKeeper, all others to the
-    coordinator; version 10 knows topics only by their ids and is not declared. Without
-    generation and member id it is taken only for a group that has no members."""
+    """Source: OffsetCommitRequest.json. Version 0 writes to ZooKeeper, all others to the
+    coordinator; version 10 only has topic ids and is not declared. Without generation and member id
+    it is accepted only for a group without members."""
 
     group_id: String
     generation_id_or_member_epoch: Int32 = since(1, default=NO_GENERATION, ignorable=True)
@@ -236,7 +236,7 @@ class OffsetCommitRequest:
 
 @struct
 class DescribedMember:
-    """Metadata and assignment are there only while the group is stable."""
+    """Metadata and assignment are empty unless the group is stable."""
 
     member_id: String
     group_instance_id: String | None = since(4, default=None, ignorable=True)
@@ -249,7 +249,7 @@ class DescribedMember:
 @struct
 class DescribedGroup:
     """``group_state`` is one of Empty, PreparingRebalance, CompletingRebalance (AwaitingSync
-    before 1.0), Stable, Dead. ``protocol_data`` is the name of the way of assigning."""
+    before 1.0), Stable, Dead. ``protocol_data`` is the name of the assignor."""
 
     error_code: Int16
     error_message: String | None = since(6, default=None, ignorable=True)
@@ -263,8 +263,8 @@ class DescribedGroup:
 
 @struct
 class DescribeGroupsResponse:
-    """Source: DescribeGroupsResponse.json. A group that is not known, or that is of the newer
-    kind, is Dead; from version 6 on it has error 69 as well."""
+    """Source: DescribeGroupsResponse.json. An unknown group, or one of the newer kind, is Dead;
+    from version 6 on it also has error 69."""
 
     throttle_time_ms: Int32 = since(1, default=0, ignorable=True)
     groups: Array[DescribedGroup]
@@ -295,8 +295,8 @@ class HeldTopics:
 
 @struct
 class ConsumerMember:
-    """``target_assignment`` is what it will hold once others have let go. ``member_type`` -1:
-    unknown."""
+    """``target_assignment`` is what it will have once other members have given it up.
+    ``member_type`` -1: unknown."""
 
     member_id: String
     instance_id: String | None = None
@@ -328,7 +328,7 @@ class ConsumerGroup:
 
 @struct
 class ConsumerGroupDescribeResponse:
-    """Source: ConsumerGroupDescribeResponse.json. Error 69: no group of the newer kind."""
+    """Source: ConsumerGroupDescribeResponse.json. Error 69: not a group of the newer kind."""
 
     throttle_time_ms: Int32
     groups: Array[ConsumerGroup]
@@ -336,8 +336,8 @@ class ConsumerGroupDescribeResponse:
 
 @message(key=69, versions=(0, 1), flexible_from=0, answer=ConsumerGroupDescribeResponse)
 class ConsumerGroupDescribeRequest:
-    """Source: ConsumerGroupDescribeRequest.json. Groups of the newer kind, whose coordinator
-    assigns by itself; DescribeGroups does not show them."""
+    """Source: ConsumerGroupDescribeRequest.json. For groups of the newer kind, in which the
+    coordinator assigns partitions; DescribeGroups does not show them."""
 
     group_ids: Array[String]
     include_authorized_operations: Bool = False

@@ -1,9 +1,9 @@
-"""What stands before every request and every answer.
+"""The headers of requests and answers.
 
-The header has versions of its own, which follow from the message's version: flexible messages
-have tagged fields in their headers too. One exception, and it is why this file exists: the
-answer to ApiVersions always has the old header, since whoever reads it does not know yet
-what the broker speaks. Upstream: RequestHeader.json, ResponseHeader.json.
+Headers have their own versions, which follow from the version of the message: flexible messages
+have tagged fields in their headers, too. The exception is the answer to ApiVersions, which always
+has the old header, because its reader does not know yet which versions the broker supports.
+Upstream: RequestHeader.json, ResponseHeader.json.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ API_VERSIONS_KEY = 18
 
 @message(versions=(1, 2), flexible_from=2)
 class RequestHeader:
-    """``client_id`` keeps its 16-bit length even where all other strings are compact."""
+    """``client_id`` has a 16-bit length even if all other strings are compact."""
 
     api_key: Int16
     api_version: Int16

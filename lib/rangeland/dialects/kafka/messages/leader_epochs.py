@@ -1,7 +1,7 @@
-"""Where the records of a leader epoch end in a log.
+"""OffsetForLeaderEpoch: where the records of a leader epoch end in a log.
 
-Upstream: OffsetForLeaderEpochRequest.json and its response, as of Kafka 4.1; versions 0 and 1
-for brokers of 0.11 to 3, which ask a client for the rights of another broker.
+Upstream: OffsetForLeaderEpochRequest.json and its response, as of Kafka 4.1; versions 0 and 1 are
+for brokers of 0.11 to 3, which require the permissions of another broker.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from rangeland.wire.encoding import Array, Int16, Int32, Int64, String, message, since, struct
 
 CONSUMER = -1
-"""As a replica id: a client, not a broker."""
+"""The replica id of a client."""
 
 
 @struct
 class EpochEnd:
-    """``leader_epoch``: the newest epoch in the log that is not above the one asked for, -1 not
-    known. ``end_offset``: behind the last record of it, -1 not known."""
+    """``leader_epoch``: the newest epoch in the log that is not above the requested one.
+    ``end_offset``: the offset after its last record. -1: unknown."""
 
     error_code: Int16
     partition: Int32
@@ -39,7 +39,7 @@ class OffsetForLeaderEpochResponse:
 
 @struct
 class EpochPartition:
-    """``current_leader_epoch`` -1: do not check it."""
+    """``current_leader_epoch`` -1: not checked."""
 
     partition: Int32
     current_leader_epoch: Int32 = since(2, default=-1, ignorable=True)

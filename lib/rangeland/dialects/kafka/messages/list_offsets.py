@@ -1,7 +1,7 @@
-"""Where a log begins and ends, and where a group stands.
+"""ListOffsets and OffsetFetch: where a log begins and ends, and the offsets of a group.
 
 Upstream: ListOffsetsRequest.json, OffsetFetchRequest.json and their responses, as of Kafka 4.1.
-The sentinels of these messages stay below the dialect's answers.
+The dialect's answers do not contain the special values of these messages.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rangeland.wire.encoding import (
 )
 
 LATEST_TIMESTAMP = -1
-"""Asks for the end: the last stable offset with isolation 1, the high watermark with 0."""
+"""The end: the last stable offset with isolation 1, the high watermark with 0."""
 EARLIEST_TIMESTAMP = -2
-"""Asks for the first offset that is in the log."""
+"""The first offset in the log."""
 MAX_TIMESTAMP = -3
-"""Asks for the record with the highest timestamp (version 7 and later)."""
+"""The record with the highest timestamp (version 7 and later)."""
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -36,8 +36,8 @@ READ_COMMITTED = 1
 @struct
 class ListOffsetsPartitionResponse:
     """``offset`` -1: no record is that late, or an error. ``old_style_offsets``, version 0 only:
-    segment starts, newest first, before them the end of the log if that is not too late. None
-    is there if all began to be written later, or beside an error."""
+    segment starts, newest first, preceded by the end of the log if it is early enough. Empty if all
+    segments are later, or with an error."""
 
     partition_index: Int32
     error_code: Int16
@@ -63,8 +63,8 @@ class ListOffsetsResponse:
 
 @struct
 class ListOffsetsPartition:
-    """``timestamp`` in milliseconds, or one of the sentinels above. ``current_leader_epoch`` -1:
-    do not check it."""
+    """``timestamp`` in milliseconds, or one of the special values above. ``current_leader_epoch``
+    -1: not checked."""
 
     partition_index: Int32
     current_leader_epoch: Int32 = since(4, default=-1, ignorable=True)
@@ -80,8 +80,8 @@ class ListOffsetsTopic:
 
 @message(key=2, versions=(0, 10), flexible_from=6, answer=ListOffsetsResponse)
 class ListOffsetsRequest:
-    """Source: ListOffsetsRequest.json. ``replica_id`` -1: we are a client. Brokers before
-    version 2 know no isolation, and asking them for 1 is refused here."""
+    """Source: ListOffsetsRequest.json. ``replica_id`` -1: a client. Isolation 1 cannot be sent
+    before version 2."""
 
     replica_id: Int32 = -1
     isolation_level: Int8 = since(2, default=READ_UNCOMMITTED)
@@ -94,7 +94,7 @@ class ListOffsetsRequest:
 
 @struct
 class OffsetFetchPartitionResponse:
-    """``committed_offset`` -1: the group has committed nothing here."""
+    """``committed_offset`` -1: the group has not committed this partition."""
 
     partition_index: Int32
     committed_offset: Int64
@@ -118,8 +118,8 @@ class OffsetFetchGroupResponse:
 
 @struct
 class OffsetFetchResponse:
-    """Source: OffsetFetchResponse.json. Up to version 7 the answer is one group's ``topics`` in
-    the message itself, from 8 on ``groups`` has one for every group that was asked for."""
+    """Source: OffsetFetchResponse.json. Up to version 7 the answer is the ``topics`` of a single
+    group; from 8 on ``groups`` has one element for every requested group."""
 
     throttle_time_ms: Int32 = since(3, default=0, ignorable=True)
     topics: Array[OffsetFetchTopicResponse] = since(0, until=7, default=())
@@ -135,7 +135,7 @@ class OffsetFetchTopic:
 
 @struct
 class OffsetFetchGroup:
-    """``member_id`` None and ``member_epoch`` -1: the asker is not a member."""
+    """``member_id`` None and ``member_epoch`` -1: the client is not a member."""
 
     group_id: String
     member_id: String | None = since(9, default=None, ignorable=True)
@@ -145,10 +145,10 @@ class OffsetFetchGroup:
 
 @message(key=9, versions=(0, 9), flexible_from=6, answer=OffsetFetchResponse)
 class OffsetFetchRequest:
-    """Source: OffsetFetchRequest.json. ``topics`` None: all that the group has committed; not
-    before version 2. Version 0 reads the offsets that are in ZooKeeper, all others the group
-    coordinator's. With ``require_stable`` offsets of open transactions are an error (88);
-    brokers that do not know it give the last ones that are settled."""
+    """Source: OffsetFetchRequest.json. ``topics`` None: everything that the group has committed;
+    from version 2 on. Version 0 reads offsets from ZooKeeper, all others from the group
+    coordinator. With ``require_stable`` offsets of open transactions are an error (88); older
+    brokers return the last stable ones."""
 
     group_id: String = since(0, until=7, default="")
     topics: Array[OffsetFetchTopic] | None = since(0, until=7, default=(), nullable_from=2)

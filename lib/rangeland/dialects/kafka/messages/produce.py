@@ -1,8 +1,8 @@
-"""Sending records: for the testing room alone. Rangeland reads.
+"""Produce: only used by ``testing``.
 
-Upstream: ProduceRequest.json, ProduceResponse.json. Brokers of the 4 line list Produce from
-version 0, for the sake of an old client, and close the socket on versions 0 to 2: the lower
-bound here is ours, and theirs is not to be trusted.
+Upstream: ProduceRequest.json, ProduceResponse.json. Brokers of version 4 list Produce from version
+0 on, for the sake of an old client, but close the connection on versions 0 to 2, so their lower
+bound cannot be trusted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ProducedTopic:
 
 @struct
 class ProduceResponse:
-    """Source: ProduceResponse.json. There is none for a request with ``acks`` 0."""
+    """Source: ProduceResponse.json. There is no answer to a request with ``acks`` 0."""
 
     responses: Array[ProducedTopic]
     throttle_time_ms: Int32 = 0
@@ -55,7 +55,7 @@ class ProduceResponse:
 
 @struct
 class ProducePartition:
-    """``records``: one record batch."""
+    """``records`` is one record batch."""
 
     index: Int32
     records: Records | None
@@ -69,7 +69,7 @@ class ProduceTopic:
 
 @message(key=0, versions=(3, 9), flexible_from=9, answer=ProduceResponse)
 class ProduceRequest:
-    """Source: ProduceRequest.json. ``acks`` -1: all replicas in sync, 1: the leader."""
+    """Source: ProduceRequest.json. ``acks`` -1: all in-sync replicas; 1: the leader."""
 
     transactional_id: String | None = None
     acks: Int16

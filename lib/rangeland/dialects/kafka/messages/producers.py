@@ -1,6 +1,6 @@
-"""Who is writing to a partition now, and in which transactions.
+"""DescribeProducers: the active producers of a partition, and their transactions.
 
-Upstream: DescribeProducersRequest.json and its response, as of Kafka 4.1; brokers have it from
+Upstream: DescribeProducersRequest.json and its response, as of Kafka 4.1; brokers support it from
 2.8 on.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 from rangeland.wire.encoding import Array, Int16, Int32, Int64, String, message, struct
 
 NO_TRANSACTION = -1
-"""As the start of a transaction: the producer has none open in this partition."""
+"""Instead of the start of a transaction: the producer has none open in this partition."""
 
 
 @struct
 class ActiveProducer:
-    """``last_timestamp``: of the producer's last batch, in ms, -1 if it is not known."""
+    """``last_timestamp``: that of the producer's last batch, in ms; -1 if unknown."""
 
     producer_id: Int64
     producer_epoch: Int32
@@ -54,6 +54,6 @@ class DescribeProducersTopic:
 
 @message(key=61, versions=(0, 0), flexible_from=0, answer=DescribeProducersResponse)
 class DescribeProducersRequest:
-    """Source: DescribeProducersRequest.json. Asked of the leader of each partition."""
+    """Source: DescribeProducersRequest.json. Sent to the leader of each partition."""
 
     topics: Array[DescribeProducersTopic]

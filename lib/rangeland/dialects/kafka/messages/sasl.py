@@ -1,8 +1,8 @@
-"""Saying who we are, before anything but ApiVersions is asked.
+"""SASL authentication, which precedes all requests except ApiVersions.
 
 Upstream: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses. Brokers
-before 1.0 know version 0 of the handshake alone, which is followed by frames that are tokens and
-nothing else: ``BareToken``, answered as if it were a SaslAuthenticateRequest.
+before 1.0 only know version 0 of the handshake, which is followed by frames that consist of a
+token only: ``BareToken``, whose answer is decoded as a SaslAuthenticateResponse.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rangeland.wire.encoding import Array, Bytes, Int16, Int64, String, message,
 
 @struct
 class SaslHandshakeResponse:
-    """Source: SaslHandshakeResponse.json. With error 33 ``mechanisms`` says what there is."""
+    """Source: SaslHandshakeResponse.json. With error 33 ``mechanisms`` lists the supported ones."""
 
     error_code: Int16
     mechanisms: Array[String]
@@ -22,15 +22,15 @@ class SaslHandshakeResponse:
 
 @message(key=17, versions=(0, 1), answer=SaslHandshakeResponse)
 class SaslHandshakeRequest:
-    """Source: SaslHandshakeRequest.json. Version 1 means that tokens go in SaslAuthenticate."""
+    """Source: SaslHandshakeRequest.json. With version 1 tokens are sent in SaslAuthenticate."""
 
     mechanism: String
 
 
 @struct
 class SaslAuthenticateResponse:
-    """Source: SaslAuthenticateResponse.json. ``session_lifetime_ms`` 0: for good; otherwise the
-    connection must say again who it is before that time is over."""
+    """Source: SaslAuthenticateResponse.json. ``session_lifetime_ms`` 0: unlimited; otherwise
+    the connection must authenticate again before that time is over."""
 
     error_code: Int16
     error_message: String | None = None
@@ -40,13 +40,13 @@ class SaslAuthenticateResponse:
 
 @message(key=36, versions=(0, 2), flexible_from=2, answer=SaslAuthenticateResponse)
 class SaslAuthenticateRequest:
-    """Source: SaslAuthenticateRequest.json. ``auth_bytes`` are never to be printed."""
+    """Source: SaslAuthenticateRequest.json. ``auth_bytes`` must never be printed."""
 
     auth_bytes: Bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class BareToken:
-    """A frame of its own, without a header."""
+    """A frame without a header."""
 
     auth_bytes: bytes = field(repr=False)
