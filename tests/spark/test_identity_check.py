@@ -171,6 +171,11 @@ def test_a_table_that_was_created_again_at_the_same_path_is_refused(
         everything = f"SELECT * FROM delta.`{lake.table}` WHERE offset < 5"
         sql(f"CREATE OR REPLACE TABLE delta.`{lake.table}` USING delta AS {everything}")
     lake.refused("is not the one that its ledger belongs to")
+    found = table_queries.verify(lake.job(), lake.spark, NoProgress())
+    lost = range(10) if how == "recreated" else range(5, 10)
+    assert [o for r in found.audit.holes for o in range(r.from_offset, r.until_offset)] == list(
+        lost
+    )
     lake.produce(1)
     assert lake.adopt() == 0, "the ledger knows these rows"
     assert lake.land() == ("landed", 4)

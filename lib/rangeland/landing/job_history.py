@@ -243,10 +243,18 @@ class JobHistory:
         for plan, outcome in self._ledger.found.prepared():
             application = plan.application
             if application not in sequences:
-                sequences[application] = self._identity.landed_sequence(application)
+                sequences[application] = self._presumed(application)
             if plan.sequence <= sequences[application]:
                 found.append((plan, outcome))
         return found
+
+    def _presumed(self, application: str) -> int:
+        """The last sequence in the table; where that is unknown, the last one in the ledger:
+        reading the table then shows whether its rows are there."""
+        try:
+            return self._identity.landed_sequence(application)
+        except Conflict:
+            return self.last_known(application)[2]
 
     def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
         """Where the newest plans of an application begin and end. A group's offset may be either,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from rangeland.errors import Conflict
 from rangeland.job import Job
 from rangeland.landing.target_state import LandingTarget
 from rangeland.landing.verification import examine
 from rangeland.landing.verification import find as find_offset
 from rangeland.model import Partition, Range
 from rangeland.planning.checkpoint_move import never_landed
-from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.table_audit import Audit
 from rangeland.progress import Progress
 from rangeland.results import Finding, VerifyResult
@@ -37,12 +37,17 @@ def verify(job: Job, spark: Any, progress: Progress) -> VerifyResult:
         audit=seen.audit,
         missing_files=seen.missing_files,
         seconds=time.monotonic() - started,
-        passed_over=_passed_over(target.history.standing(job.application)),
+        passed_over=_passed_over(target, job),
     )
 
 
-def _passed_over(standing: JobPosition) -> tuple[Range, ...]:
-    """What runs of the job will never land, by their checkpoint and the ledger."""
+def _passed_over(target: LandingTarget, job: Job) -> tuple[Range, ...]:
+    """What runs of the job will never land, by their checkpoint and the ledger; nothing where the
+    checkpoint is unknown."""
+    try:
+        standing = target.history.standing(job.application)
+    except Conflict:
+        return ()
     return tuple(
         Range(partition, start, end, mark.topic_id)
         for partition, mark in sorted(standing.checkpoint.items())
