@@ -13,6 +13,7 @@ driver. Broker codes never become classes: a dialect's ``judge`` turns a code in
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -170,10 +171,20 @@ class Damage:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class DamagedLog:
+    """The partition that damage is in, and how far it was read, where that is known."""
+
+    topic: str
+    number: int
+    broker: str
+    position: int | None
+
+
 class BadRecord(RangelandError):
     """Bytes of the log cannot be decoded: checksum, magic, codec or layout.
 
-    ``damage`` is None where the offset of the batch is unknown."""
+    ``damage`` is None where the offset of the batch is unknown, ``log`` where the partition is."""
 
     exit_code = 65
     acts = "the owner of the topic"
@@ -194,6 +205,10 @@ class BadRecord(RangelandError):
         self.damage: Damage | None = None
         if base_offset is not None:
             self.damage = Damage(base_offset, next_offset, good_until, why)
+        self.log: DamagedLog | None = None
+        if "topic" in facts and "partition" in facts:
+            where = (facts["topic"], facts["partition"], facts.get("broker") or "")
+            self.log = DamagedLog(*where, facts.get("position"))
 
 
 class TransformFailed(RangelandError):
@@ -211,6 +226,19 @@ class RangeLost(RangelandError):
     data = "nothing of this run was landed; this log no longer has the lost offsets"
     retry = "no, it would fail again"
     acts = "a person decides: skip and record the loss, or restore the log"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str = "",
+        do: str = "",
+        losses: Sequence[Mapping[str, Any]] | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(what, why=why, do=do, **_known(losses=losses), **facts)
+        self.losses = tuple(losses or ())
+        """Each as in the JSON form of plans, so that it can leave a task."""
 
 
 class Conflict(RangelandError):

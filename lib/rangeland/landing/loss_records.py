@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from rangeland.delta.ledger.events import LossEvent
 from rangeland.errors import BadRecord, RangelandError, RangeLost
 from rangeland.model import Partition
-from rangeland.planning.plan import Plan
+from rangeland.planning.plan import PLAN_JSON, Plan
 from rangeland.planning.policy import Action, Loss, LossKind
 from rangeland.planning.slice_receipt import Receipt
 
@@ -68,26 +67,20 @@ def _recorded(loss: Loss) -> Loss:
 
 
 def losses_in(error: RangelandError) -> list[Loss]:
-    """The losses in the error that ended a run. An error from a task carries only its facts."""
+    """The losses in the error that ended a run."""
     if isinstance(error, RangeLost):
-        return [_of_facts(facts) for facts in error.facts.get("losses", ())]
-    names = ("topic", "partition")
-    if not isinstance(error, BadRecord) or not all(name in error.facts for name in names):
+        found = (PLAN_JSON.read(Loss, loss) for loss in error.losses)
+        return [replace(loss, action=Action.FAIL) for loss in found]
+    if not isinstance(error, BadRecord) or error.log is None:
         return []
-    facts = error.facts
-    first = facts.get("base_offset", facts.get("position", 0))
-    until = facts.get("next_offset", first)
-    partition = Partition(facts["topic"], facts["partition"], facts.get("broker") or "")
+    first = error.log.position or 0
+    until = first
+    if error.damage is not None:
+        first = error.damage.base_offset
+        until = max(first, error.damage.next_offset or first)
+    partition = Partition(error.log.topic, error.log.number, error.log.broker)
     evidence = f"{error.what}: {error.why}"
-    ends = (first, max(first, until))
-    return [Loss(partition, *ends, LossKind.CORRUPT, evidence, Action.FAIL)]
-
-
-def _of_facts(facts: Mapping[str, Any]) -> Loss:
-    partition = Partition(facts["topic"], facts["partition"], facts["broker"] or "")
-    ends = (facts["from_offset"], facts["until_offset"])
-    verdict = LossKind(facts["verdict"])
-    return Loss(partition, *ends, verdict, facts["evidence"], Action.FAIL)
+    return [Loss(partition, first, until, LossKind.CORRUPT, evidence, Action.FAIL)]
 
 
 def _topic_ids(plan: Plan) -> dict[int, str | None]:

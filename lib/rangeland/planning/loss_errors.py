@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rangeland.errors import RangeLost, Unreachable
+from rangeland.planning.plan import PLAN_JSON
 from rangeland.planning.policy import Action, Loss, LossKind, Policy
 from rangeland.wording import counted
 
@@ -46,18 +47,7 @@ def range_lost(losses: list[Loss]) -> RangeLost:
         "; ".join(_named(found) for found in kinds.values()),
         why="; ".join(_cause(found) for found in kinds.values()),
         do=" ".join(_remedy(verdict, len(kinds)) for verdict in kinds),
-        losses=[
-            {
-                "topic": loss.partition.topic,
-                "partition": loss.partition.number,
-                "broker": loss.partition.broker or None,
-                "from_offset": loss.from_offset,
-                "until_offset": loss.until_offset,
-                "verdict": loss.verdict.value,
-                "evidence": loss.evidence,
-            }
-            for loss in losses
-        ],
+        losses=[PLAN_JSON.write(loss) for loss in losses],
     )
 
 
