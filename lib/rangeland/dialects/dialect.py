@@ -93,12 +93,13 @@ class Dialect(ABC):
     @abstractmethod
     def read_offsets(self, answers: Sequence[Any]) -> dict[Partition, OffsetAnswer]: ...
 
-    @abstractmethod
     def ask_sizes(self, logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
-        """How many bytes the logs take. ``logs``: where each begins and ends."""
+        """How many bytes the logs take. ``logs``: where each begins and ends. Empty if offsets are
+        bytes."""
+        return []
 
-    @abstractmethod
-    def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]: ...
+    def read_sizes(self, answers: Sequence[Any]) -> dict[Partition, int]:
+        return {}
 
     def ask_epochs(
         self, leaders: Mapping[Partition, Leader], epochs: Mapping[Partition, int]
@@ -154,12 +155,13 @@ class Dialect(ABC):
         """The offset after the last complete batch or entry that was fetched at ``from_offset``;
         None if none is complete."""
 
-    @abstractmethod
     def entry_around(
         self, records: memoryview, from_offset: int, target: int
     ) -> tuple[int, int | None]:
         """Where the entry that ``target`` is in begins and ends, walking from ``from_offset``, at
-        which an entry begins. End None: the walk stopped before it, at the first value."""
+        which an entry begins. End None: the walk stopped before it, at the first value. Unless
+        offsets are bytes, any offset may begin or end a range."""
+        return target, target + 1
 
     @abstractmethod
     def cut_out(

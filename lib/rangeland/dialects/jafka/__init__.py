@@ -22,8 +22,6 @@ class JafkaDialect(Dialect):
     find_leaders = staticmethod(requests.find_leaders)
     ask_offsets = staticmethod(requests.ask_offsets)
     read_offsets = staticmethod(requests.read_offsets)
-    ask_sizes = staticmethod(requests.ask_sizes)
-    read_sizes = staticmethod(requests.read_sizes)
 
     ask_records = staticmethod(requests.ask_records)
     read_records = staticmethod(requests.read_records)

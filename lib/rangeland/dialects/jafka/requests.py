@@ -246,15 +246,6 @@ def _read_offset(answers: Sequence[m.OffsetsResponse]) -> OffsetAnswer:
     return OffsetAnswer(code.verdict, code.name, max(borders, default=0), borders=borders)
 
 
-def ask_sizes(logs: Mapping[Partition, tuple[int, int]]) -> list[Question]:
-    """None: offsets are bytes, so sizes are known."""
-    return []
-
-
-def read_sizes(answers: Sequence[Any]) -> dict[Partition, int]:
-    return {}
-
-
 # --- records ----------------------------------------------------------------------------
 
 

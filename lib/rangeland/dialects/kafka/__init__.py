@@ -46,7 +46,6 @@ class KafkaDialect(Dialect):
     ask_records = staticmethod(requests.ask_records)
     read_records = staticmethod(requests.read_records)
     next_offset = staticmethod(records.next_offset)
-    entry_around = staticmethod(records.entry_around)
     cut_out = staticmethod(raw_entries.cut_out)
     aborted_within = staticmethod(records.aborted_within)
     decode_chunks = staticmethod(records.decode_chunks)

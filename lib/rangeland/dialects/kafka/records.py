@@ -46,7 +46,6 @@ __all__ = [
     "aborted_within",
     "decode_chunk",
     "decode_chunks",
-    "entry_around",
     "next_offset",
 ]
 
@@ -107,11 +106,6 @@ def decode_chunk(
     walk = _LogWalk(from_offset, until_offset, isolation, aborted)
     walk.advance(runs(records, from_offset), max_bytes)
     return walk.finish()
-
-
-def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[int, int | None]:
-    """Any offset may begin or end a range."""
-    return target, target + 1
 
 
 class _LogWalk:

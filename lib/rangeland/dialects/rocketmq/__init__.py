@@ -28,7 +28,6 @@ class RocketmqDialect(Dialect):
     ask_records = staticmethod(requests.ask_records)
     read_records = staticmethod(requests.read_records)
     next_offset = staticmethod(stored_messages.next_offset)
-    entry_around = staticmethod(stored_messages.entry_around)
     cut_out = staticmethod(raw_entries.cut_out)
     decode_chunks = staticmethod(records.decode_chunks)
 

@@ -41,11 +41,6 @@ def next_offset(
     return walked.last_offset + 1 if walked.messages else None
 
 
-def entry_around(records: memoryview, from_offset: int, target: int) -> tuple[int, int | None]:
-    """Any offset may begin or end a range."""
-    return target, target + 1
-
-
 def bad_message(given: PullResult, walked: MessageWalk, from_offset: int) -> BadRecord:
     """The error for the message at which a walk has ended."""
     assert walked.fault is not None
