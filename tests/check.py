@@ -38,7 +38,7 @@ STATIC = [
 ]
 FETCH = [PYTHON, "-m", "tests.download"]
 QUICK = ["unit", "property", "simulation", "contract", "golden"]
-SLOW_RINGS = ["property", "brokers", "chaos", "cluster", "airflow", "spark"]
+SLOW_RINGS = ["property", "simulation", "brokers", "chaos", "cluster", "airflow", "spark"]
 SLOW_EFFORT = 5
 
 RINGS = ["spark", "brokers", "chaos", "cluster"]

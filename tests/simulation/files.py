@@ -115,10 +115,13 @@ class MemoryStore:
             raise FileNotFoundError(errno.ENOENT, "there is no such file", path)
         return self.files[path].table
 
-    def remove_folder(self, folder: str) -> None:
-        """Somebody deletes a folder."""
-        for path in [path for path in self.files if path.startswith(f"{folder}/")]:
-            del self.files[path]
+    def vacuum(self, table: str, kept: Collection[str]) -> None:
+        """Delta's VACUUM removes files that the table does not have, except in hidden folders."""
+        start = f"{table}/"
+        for path in [path for path in self.files if path.startswith(start)]:
+            name = path[len(start) :]
+            if not name.startswith("_") and name not in kept:
+                del self.files[path]
 
 
 class ParquetWriter:

@@ -116,20 +116,29 @@ class History:
                 log.expire(rng.randint(1, len(log.entries)))
             case "compact" | "lose":
                 self._drop(log, rng, "compacted" if topic.compacts else "missing", kind)
-            case "down":
-                node = rng.randint(1, BROKERS)
-                self.cluster.down[node] = now + rng.choice((200, 5_000, 300_000))
-            case "slow":
-                log.is_slow_until_ms = now + rng.choice((500, 20_000, 600_000))
+            case "down" | "slow":
+                self._break(log, kind, rng)
             case "truncate" if log.entries:
                 log.truncate(rng.randint(1, min(3, len(log.entries))))
                 self.cluster.elect(log, rng, clean=False)
                 if rng.random() < 0.7:
                     fill(log, rng, now, transactions=False)
+            case "vacuum":
+                version = self.tables.newest(self.judge.table)
+                self.store.vacuum(self.judge.table, version.files if version else ())
             case "recreate" if self.cluster.has_topic_ids:
-                made = self.cluster.recreate(TOPIC)
-                for one in made.logs:
-                    fill(one, rng, now, transactions=self.scenario.setup.transactions)
+                self.cluster.recreate(TOPIC)
+                self.act("produce", arg)
+
+    def _break(self, log: Log, kind: str, rng: random.Random) -> None:
+        """Something that passes."""
+        now = self.world.now_ms
+        match kind:
+            case "down":
+                node = rng.randint(1, BROKERS)
+                self.cluster.down[node] = now + rng.choice((200, 5_000, 300_000))
+            case "slow":
+                log.is_slow_until_ms = now + rng.choice((500, 20_000, 600_000))
 
     def _drop(self, log: Log, rng: random.Random, reason: str, kind: str) -> None:
         """Compaction only works on topics that compact; a segment is lost from others."""
@@ -190,7 +199,7 @@ class History:
         """Whether something in the cluster may pass, so that a run may end for now."""
         cluster, now = self.cluster, self.world.now_ms
         logs = cluster.topics[TOPIC].logs
-        is_short = any(log.end <= max(log.written, default=-1) for log in logs)
+        is_short = any(log.end < log.highest for log in logs)
         return (
             (is_short and not cluster.has_epochs)
             or any(until > now for until in cluster.down.values())
@@ -240,7 +249,7 @@ class History:
             log.lags, log.is_slow_until_ms = None, 0
             # Brokers before 2.1 do not say that records which were planned no longer exist: a
             # plan is finished once there are others at their offsets.
-            while not self.cluster.has_epochs and log.end <= max(log.written, default=-1):
+            while not self.cluster.has_epochs and log.end < log.highest:
                 log.append(5, self.world.now_ms)
 
 

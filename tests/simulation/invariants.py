@@ -7,7 +7,7 @@ whether the product is right.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,8 +60,8 @@ class Judge:
             self._evidence["recreated"] = {"recreated", "truncated"}
         self._tables = tables
         self._store = store
-        self._table = TablePath.parse(table).key
-        self._ledger = f"{self._table}/_rangeland/ledger"
+        self.table = TablePath.parse(table).key
+        self._ledger = f"{self.table}/_rangeland/ledger"
         self._events: dict[str, list[dict[str, Any]]] = {}
         self._rows: dict[str, list[tuple[str, int, int, bytes]]] = {}
 
@@ -69,10 +69,10 @@ class Judge:
 
     def rows(self) -> list[tuple[str, int, int, bytes]]:
         """Topic, partition, offset and value of all rows of the table."""
-        version = self._tables.newest(self._table)
+        version = self._tables.newest(self.table)
         found: list[tuple[str, int, int, bytes]] = []
         for path in version.files if version else ():
-            full = f"{self._table}/{path}"
+            full = f"{self.table}/{path}"
             if full not in self._rows:
                 self._rows[full] = self._read(full)
             found += self._rows[full]
@@ -89,6 +89,8 @@ class Judge:
         found = LedgerRows()
         version = self._tables.newest(self._ledger)
         for path in version.files if version else ():
+            if f"{self._ledger}/{path}" not in self._store.files:
+                raise Violation("files", f"the ledger names {path}, which is gone")
             if path not in self._events:
                 self._events[path] = self._store.files[f"{self._ledger}/{path}"].table.to_pylist()
             for row in self._events[path]:
@@ -109,7 +111,7 @@ class Judge:
         rows = self.rows()
         self._check_rows(rows)
         ledger = self.ledger()
-        version = self._tables.newest(self._table)
+        version = self._tables.newest(self.table)
         transactions = version.transactions if version else {}
         landed = [
             one
@@ -120,8 +122,21 @@ class Judge:
         for application, sequence in transactions.items():
             if (application, sequence) not in ledger.outcomes:
                 raise Violation("order", f"{application} {sequence} landed without an outcome")
+        self._check_files(ledger, transactions)
         self._check_landed(rows, landed, ledger.losses)
         self._check_checkpoint(landed, ledger, transactions.get(JOB, 0))
+
+    def _check_files(self, ledger: LedgerRows, transactions: Mapping[str, int]) -> None:
+        """The table has exactly the files that the ledger calls landed."""
+        wanted = {
+            file["path"]
+            for (application, sequence), row in ledger.outcomes.items()
+            if transactions.get(application, 0) >= sequence
+            for file in row["files"]
+        }
+        version = self._tables.newest(self.table)
+        if (there := set(version.files) if version else set()) != wanted:
+            raise Violation("files", f"the table differs from its ledger: {there ^ wanted}")
 
     def _check_rows(self, rows: Sequence[tuple[str, int, int, bytes]]) -> None:
         seen: set[bytes] = set()
@@ -130,6 +145,9 @@ class Judge:
                 raise Violation("twice", f"{value!r} is in the table twice")
             seen.add(value)
             named = value.decode().split("/")
+            log = self._truth.logs[topic, number, int(named[2])]
+            if value in log.hidden:
+                raise Violation("row", f"{value!r} is not visible, and has a row")
             if named[:2] != [topic, str(number)] or int(named[3]) != offset:
                 raise Violation("row", f"{topic}/{number} {offset} has the value {value!r}")
 
@@ -245,7 +263,8 @@ class Judge:
             if (loss["topic"], loss["partition"]) == key and loss["action"] == "skip"
             for o in range(loss["from_offset"], loss["until_offset"])
         }
-        first = min(covered | lost, default=until)
+        # What the log had before the job's first run of it was never promised.
+        first = min((x.from_offset for x in mine if x.application == JOB), default=until)
         left_out = [o for o in range(first, until) if o not in covered and o not in lost]
         if left_out:
             raise Violation("covered", f"{left_out} of {key} are below the checkpoint {until}")

@@ -50,7 +50,11 @@ class Log:
     lags: tuple[int, int] | None = None
     """The high watermark that a new leader knows, and until when."""
     is_slow_until_ms: int = 0
+    hidden: set[bytes] = field(default_factory=set)
+    """The values of aborted records."""
     producers: int = 100
+    highest: int = 0
+    """Where it has ended at most."""
 
     def high_watermark(self, now_ms: int) -> int:
         if self.lags is not None and now_ms < self.lags[1]:
@@ -75,6 +79,7 @@ class Log:
         self._add(records, now_ms, "none", producer, is_aborted=abort)
         if abort:
             self.because((offset for offset, _ in records), "aborted")
+            self.hidden |= {value for _, value in records}
         batch = marker(self.end, producer, ABORT if abort else COMMIT)
         self.because([self.end], "control")
         data = self._with_epoch(encode(batch))
@@ -118,6 +123,7 @@ class Log:
             self.epochs.append((entry.epoch, entry.base))
         self.entries.append(entry)
         self.end = entry.until
+        self.highest = max(self.highest, self.end)
 
     # --- losing -------------------------------------------------------------------------
 
@@ -145,7 +151,7 @@ class Log:
 
     def delete(self) -> None:
         """The topic is deleted."""
-        self.because(range(max(self.written, default=-1) + 1), "recreated")
+        self.because(range(self.highest), "recreated")
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The newest epoch in the log up to this one, and where its records end."""

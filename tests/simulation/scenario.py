@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from tests.simulation.kafka import AGES
 from tests.simulation.world import Fault
 
-CLUSTER_ACTS = ("produce", "elect", "expire", "compact", "down", "slow", "truncate", "lose")
+CLUSTER_ACTS = (
+    "produce",
+    "elect",
+    "expire",
+    "compact",
+    "down",
+    "slow",
+    "truncate",
+    "lose",
+    "vacuum",
+)
 RARE_ACTS = ("recreate",)
 FAULTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("delta.commit", 5, ("crash", "lost", "refused", "lost-then-tried-again", "pause", "act")),
