@@ -9,9 +9,11 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
+from rangeland.delta.data_files import foreign_entries
 from rangeland.delta.store_access import open_store
 from rangeland.delta.table_lock import locked
 from rangeland.delta.table_path import TablePath
+from rangeland.errors import JobFileError
 
 
 @pytest.mark.parametrize(
@@ -71,3 +73,14 @@ def test_one_table_has_one_lock_however_it_is_spelled(tmp_path: Path) -> None:
             finally:
                 os.close(handle)
     assert os.listdir(tmp_path) == ["x#y"]
+
+
+def test_a_path_where_no_folder_can_be_is_not_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "else")
+    for name in ("file", "file/table", "x" * 300, "link"):
+        with pytest.raises(JobFileError, match="cannot be written"), locked(f"{tmp_path}/{name}"):
+            pass
+    for name in ("file", "x" * 300):
+        with pytest.raises(JobFileError, match="cannot be written"):
+            foreign_entries(f"file:{tmp_path}/{name}")

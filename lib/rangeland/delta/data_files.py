@@ -29,7 +29,7 @@ from rangeland.delta.file_statistics import StatsCollector, has_bounds
 from rangeland.delta.partition_values import Values, folder, split
 from rangeland.delta.store_access import StoreSettings, open_store
 from rangeland.delta.table_metadata import TableLayout
-from rangeland.errors import RangelandError, StorageFailed, TableRefused
+from rangeland.errors import JobFileError, RangelandError, StorageFailed, TableRefused
 from rangeland.model import DataFile
 
 ROW_GROUP_BYTES = 64 << 20
@@ -45,6 +45,8 @@ _DENIED_BY_S3 = re.compile(
 )
 _NO_BUCKET = "NO_SUCH_BUCKET"
 logger = logging.getLogger(__name__)
+NO_FOLDER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.ELOOP)
+"""A file is in the way, or a name is too long."""
 
 
 def foreign_entries(table: StoreSettings | str) -> list[str]:
@@ -282,10 +284,21 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
         ) from error
 
 
+def impossible_path(error: OSError, path: str) -> JobFileError:
+    """For a path at which there can never be a table, however often it is tried."""
+    return JobFileError(
+        f"{path} cannot be written",
+        why=str(error),
+        do="name a folder in sink.table that a table can be made in",
+    )
+
+
 def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
     """The error to raise when a store fails to write ``size_bytes`` to ``path``."""
     what = f"writing {path}"
     facts = {"path": path, "bytes": size_bytes, "errno": error.errno}
+    if error.errno in NO_FOLDER:
+        return impossible_path(error, path)
     if error.errno in _DENIED:
         return TableRefused(
             what, why=str(error), do="Grant write permission on the table's folder", **facts

@@ -17,14 +17,14 @@ from contextlib import contextmanager, suppress
 
 import pyarrow.fs as pafs
 
-from rangeland.delta.data_files import store_error
+from rangeland.delta.data_files import NO_FOLDER, impossible_path, store_error
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.table_lock import LOCK_PATH
-from rangeland.errors import JobFileError, RangelandError, StorageFailed, TableRefused
+from rangeland.errors import RangelandError, StorageFailed, TableRefused
 
 FOLDERS = ("", "_delta_log", "_rangeland", "_rangeland/ledger", "_rangeland/ledger/_delta_log")
 CONTENT = b"rangeland check\n"
-_NEVER = (errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EISDIR, errno.ELOOP)
+_NEVER = (*NO_FOLDER, errno.EINVAL)
 
 
 def try_store(table: StoreSettings) -> None:
@@ -110,11 +110,7 @@ def _as_own_errors(path: str) -> Iterator[None]:
 
 def _error(error: OSError, path: str) -> RangelandError:
     if error.errno in _NEVER:
-        return JobFileError(
-            f"{path} cannot be written",
-            why=str(error),
-            do="name a folder in sink.table that a table can be made in",
-        )
+        return impossible_path(error, path)
     if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP):
         return TableRefused(
             f"{path} cannot be locked",

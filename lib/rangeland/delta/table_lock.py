@@ -8,6 +8,7 @@ Other stores refuse a second file of the same name, or have log stores that do.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import time
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from rangeland.delta.data_files import NO_FOLDER, impossible_path
 from rangeland.delta.java_errors import translate
 from rangeland.delta.table_path import TablePath
 
@@ -35,6 +37,8 @@ def locked(uri: str) -> Iterator[None]:
         handle = open(lock, "a")  # noqa: SIM115 - closed below, after the yield
         _acquire(handle, lock)
     except OSError as error:
+        if error.errno in (*NO_FOLDER, errno.EEXIST):
+            raise impossible_path(error, str(lock)) from error
         found = translate(f"locking {lock}", [("java.io.IOException", str(error))])
         raise found from error
     with handle:
