@@ -223,6 +223,10 @@ def test_a_bad_message_inside_a_wrapper_is_a_bad_wrapper() -> None:
         (Wrapper(body=bytes(cramjam.gzip.compress(b"")), offset=3), "nothing is packed in it"),
         (Wrapper(plain(0), codec="gzip", offset=4), "offsets 0 to 9 are in it, where 0 to 4"),
         (
+            Wrapper(plain(0), codec="gzip", offset=13),
+            "last message is at offset 9, and it is at 13",
+        ),
+        (
             Wrapper(body=bytes(cramjam.gzip.compress(encode_all(plain(0, 2)) + b"!!")), offset=1),
             "no plain message at byte",
         ),
@@ -232,7 +236,7 @@ def test_a_bad_message_inside_a_wrapper_is_a_bad_wrapper() -> None:
         ),
         (Wrapper(plain(0), codec="zstd", offset=-1), "its offsets are impossible"),
     ],
-    ids=["junk", "empty", "beyond", "tail", "nested", "negative"],
+    ids=["junk", "empty", "beyond", "before", "tail", "nested", "negative"],
 )
 def test_a_wrapper_that_makes_no_sense_says_why(wrapper: Wrapper, why: str) -> None:
     assert why in str(refusal([wrapper]))

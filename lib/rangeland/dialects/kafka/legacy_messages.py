@@ -235,6 +235,11 @@ class Wrapper:
                 first=max(0, min(run.first_offset + shift, self._floor)),
                 codec=self._codec,
             )
+        if run.last_offset + shift != self.last_offset:  # format 0: brokers and cleaners agree
+            why = (
+                f"its last message is at offset {run.last_offset}, and it is at {self.last_offset}"
+            )
+            raise self._bad(why, codec=self._codec)
         return run
 
     def _value(self) -> memoryview:
