@@ -150,9 +150,9 @@ def test_what_a_policy_skips_is_counted_as_lost(
     found = read([slice_of(log, 1)], skipping)
     assert found.counts == Counts(landed=5, lost=4)
     assert found.rows == consume(kafka.bootstrap, topic)
-    ((start, end, verdict, evidence),) = found.receipts[0].losses
-    assert (start, end, verdict) == (1, 5, "expired")
-    assert "nearest valid offset is 5" in evidence
+    (loss,) = found.receipts[0].losses
+    assert (loss.from_offset, loss.until_offset, loss.verdict) == (1, 5, "expired")
+    assert "nearest valid offset is 5" in loss.evidence
 
 
 def test_a_slice_that_is_lost_whole_leaves_the_others_alone(

@@ -48,7 +48,8 @@ def test_a_misplaced_batch_takes_no_other_with_it(
     found = read(slices, replace(settings, policy=Policy(corrupt=Action.SKIP)))
     assert found.counts == Counts(landed=WIDTH - BATCH, lost=BATCH)
     (receipt,) = found.receipts
-    assert [loss[:2] for loss in receipt.losses] == [(batch * BATCH, (batch + 1) * BATCH)]
+    (loss,) = receipt.losses
+    assert (loss.from_offset, loss.until_offset) == (batch * BATCH, (batch + 1) * BATCH)
 
 
 def test_a_last_batch_that_is_behind_its_log_ends_no_slice(kafka: KafkaCluster, topic: str) -> None:
