@@ -61,7 +61,7 @@ MUTATIONS = (
     Mutation(
         "a held partition moves on",
         "rangeland.landing.job_history:JobHistory._checkpoint",
-        "held = loss.action == Action.HOLD and loss.plan_hash",
+        "held = loss.action is Action.HOLD and event.plan_hash",
         "held = False",
     ),
     Mutation(
