@@ -238,10 +238,10 @@ def _refused(
 def _token_refused(
     reason: str, answer: m.SaslAuthenticateResponse, credentials: Credentials
 ) -> JobFileError:
-    told = [_hidden(text, credentials.token) for text in (_status(reason), answer.error_message)]
+    texts = [_hidden(text, credentials.token) for text in (_status(reason), answer.error_message)]
     return JobFileError(
         "the broker refused the token",
-        why="; ".join(dict.fromkeys(part for part in told if part)) or judge(FAILED).name,
+        why="; ".join(dict.fromkeys(part for part in texts if part)) or judge(FAILED).name,
         do="check source.security.sasl.token: whom it is for, its scope and when it ends",
         code=answer.error_code or FAILED,
     )

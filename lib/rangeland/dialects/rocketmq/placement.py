@@ -142,8 +142,8 @@ def _with_gaps(body: Any, span: AnsweredSpan, *, is_exact: bool) -> Iterator[Mis
         if not is_bad:
             offset = last.until_offset
             continue
-        behind = entries[indexes[-1] + 1 :][:1]
-        end = behind[0].offset if behind else span.until_offset if fault is None else None
+        following = entries[indexes[-1] + 1 :][:1]
+        end = following[0].offset if following else span.until_offset if fault is None else None
         why = f"it says that it is at offset {first.offset}, where offsets {offset} to "
         why += f"{(end or span.until_offset) - 1} may be"
         if end is None or end <= offset:
