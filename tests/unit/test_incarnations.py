@@ -25,7 +25,13 @@ from rangeland.model import (
 )
 from rangeland.planning.bounds import RangeRequest, ResolvedRange, resolve
 from rangeland.planning.coverage_rule import coverage_of
-from rangeland.planning.incarnation import LogMark, may_be_behind, recreated, still_holds
+from rangeland.planning.incarnation import (
+    LogMark,
+    may_be_behind,
+    recreated,
+    still_holds,
+    stopped_at,
+)
 from rangeland.planning.limits import Limits
 from rangeland.planning.loss_errors import range_lost
 from rangeland.planning.plan import Plan, advance
@@ -281,3 +287,25 @@ def test_a_held_loss_counts_until_the_log_no_longer_shows_it(
 ) -> None:
     mark = LogMark(10, "a")
     assert still_holds(kind, mark, log(start, end, topic_id=topic_id)) is holds
+
+
+@pytest.mark.parametrize(
+    ("losses", "until_offset"),
+    [
+        ([(7, 10, LossKind.CORRUPT, Action.HOLD)], 7),
+        ([(7, 10, LossKind.TRUNCATED, Action.SKIP)], 7),
+        ([(4, 7, LossKind.TRUNCATED, Action.SKIP), (7, 10, LossKind.TRUNCATED, Action.SKIP)], 4),
+        ([(4, 7, LossKind.CORRUPT, Action.HOLD), (7, 10, LossKind.TRUNCATED, Action.SKIP)], 4),
+        ([(7, 10, LossKind.CORRUPT, Action.SKIP)], 10),
+        ([(4, 7, LossKind.TRUNCATED, Action.SKIP)], 10),
+        ([(10, 12, LossKind.TRUNCATED, Action.SKIP)], 10),
+        ([], 10),
+    ],
+    ids=["held", "ended", "ended slices", "held then ended", "skipped", "inside", "after", "none"],
+)
+def test_a_checkpoint_stays_where_a_partition_was_held_or_its_log_ended(
+    losses: list[tuple[int, int, LossKind, Action]], until_offset: int
+) -> None:
+    found = [Loss(P, start, end, kind, "", action) for start, end, kind, action in losses]
+    after = stopped_at({P: LogMark(10, "id", 3)}, found)
+    assert after == {P: LogMark(until_offset, "id", 3, epoch_is_later=until_offset < 10)}

@@ -76,6 +76,16 @@ def test_the_losses_of_the_last_attempt_count(ledger: Ledger) -> None:
     assert ledger.losses() == []
 
 
+def test_what_a_log_ended_before_has_not_landed(ledger: Ledger) -> None:
+    assert ledger.enter(plan(1, 0, 10), 0)
+    short = Loss(P0, 6, 10, LossKind.TRUNCATED, "the log ends at 6", topic_id="id")
+    after_the_end = LossEvent(APP, "a", 1, short, 900, 1_000, "h1")
+    assert ledger.prepare(outcome(), [loss(), after_the_end])
+    assert ledger.coverage().landed_of(P0) == [(0, 6)]
+    assert ledger.enter(plan(2, 6, 8), 1), "the coverage that a plan keeps is the same"
+    assert ledger.coverage().landed_of(P0) == [(0, 6)]
+
+
 def seen(first: int, until: int, action: Action = Action.FAIL, sequence: int = 1) -> LossEvent:
     evidence = f"the log begins at {until}"
     found = Loss(P0, first, until, LossKind.EXPIRED, evidence, action, topic_id="id")

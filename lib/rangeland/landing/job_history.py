@@ -7,7 +7,7 @@ ledger. Nothing is written here, and no broker is asked: see ``target_state``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from rangeland.delta import table_commit
@@ -20,7 +20,7 @@ from rangeland.landing.target_ledger import TargetLedger
 from rangeland.landing.target_table import TargetTable
 from rangeland.model import Cluster, Isolation, Partition, Range
 from rangeland.planning.coverage_rule import Coverage, common, coverage_of, leave_out
-from rangeland.planning.incarnation import LogMark
+from rangeland.planning.incarnation import LogMark, stopped_at
 from rangeland.planning.plan import Plan
 from rangeland.planning.plan_builder import JobPosition
 from rangeland.planning.policy import Action
@@ -85,15 +85,10 @@ class JobHistory:
         return frozenset(held - checkpoint.keys())
 
     def _checkpoint(self, landed: PlanEvent) -> dict[Partition, LogMark]:
-        """A job's checkpoint after a landed plan: held partitions stay where they were."""
-        marks = dict(_plan_of(landed).checkpoint)
-        for event in self.losses(landed.application, landed.sequence):
-            loss, mark = event.loss, marks.get(event.loss.partition)
-            held = loss.action is Action.HOLD and event.plan_hash
-            if held and mark is not None and mark.until_offset > loss.from_offset:
-                at, is_known = loss.from_offset, mark.epoch is not None
-                marks[loss.partition] = replace(mark, until_offset=at, epoch_is_later=is_known)
-        return marks
+        """A job's checkpoint after a landed plan: held partitions stay where they were, and those
+        whose log ended earlier than planned go on at that end."""
+        losses = [x.loss for x in self.losses(landed.application, landed.sequence) if x.plan_hash]
+        return stopped_at(_plan_of(landed).checkpoint, losses)
 
     def losses(self, application: str = "", sequence: int = 0) -> list[LossEvent]:
         """The losses in the ledger, of one plan or of all."""

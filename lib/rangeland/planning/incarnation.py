@@ -10,12 +10,12 @@ many leaders as the old.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rangeland.model import LogState, Survey
+from rangeland.model import LogState, Partition, Survey
 from rangeland.planning.coverage_rule import Coverage
-from rangeland.planning.policy import FOUND_BY_READING, Loss, LossKind
+from rangeland.planning.policy import FOUND_BY_READING, STILL_TO_COME, Action, Loss, LossKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,25 @@ class LogMark:
     topic_id: str | None = None
     epoch: int | None = None
     epoch_is_later: bool = False
+
+
+def stopped_at(
+    checkpoint: Mapping[Partition, LogMark], losses: Iterable[Loss]
+) -> dict[Partition, LogMark]:
+    """The checkpoint after a plan with these losses: a partition that was held stays there, and
+    one whose log ended earlier than planned goes on at that end."""
+    marks = dict(checkpoint)
+    for loss in sorted(losses, key=lambda x: x.from_offset, reverse=True):
+        mark = marks.get(loss.partition)
+        if mark is None or loss.from_offset >= mark.until_offset:
+            continue
+        is_end = loss.verdict in STILL_TO_COME and loss.until_offset >= mark.until_offset
+        if loss.action is Action.HOLD or is_end:
+            is_later = mark.epoch is not None
+            marks[loss.partition] = replace(
+                mark, until_offset=loss.from_offset, epoch_is_later=is_later
+            )
+    return marks
 
 
 def recreated(mark: LogMark, log: LogState) -> bool:

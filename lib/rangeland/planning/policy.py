@@ -33,6 +33,9 @@ class LossKind(StrEnum):
 FOUND_BY_READING = (LossKind.CORRUPT, LossKind.MISSING)
 """A survey does not show these."""
 
+STILL_TO_COME = (LossKind.TRUNCATED,)
+"""The log ended before these offsets. What it gets there later are other records, to be landed."""
+
 CAUSES = {
     LossKind.EXPIRED: "retention removed them before they were landed",
     LossKind.RECREATED: "the topic was deleted and created again: its offsets mean other records",

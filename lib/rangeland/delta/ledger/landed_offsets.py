@@ -1,17 +1,19 @@
 """Which offsets are landed, and which are held by live plans: arithmetic on spans. Pure.
 
 The coverage rule is built on this: an offset lands once, in whichever kind of run. All offsets
-of an outcome's ranges count as landed, including control records and accepted losses.
+of an outcome's ranges count as landed, including control records and accepted losses, except
+where the log ended before them: what is written there later has not landed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rangeland.delta.ledger.events import HeldSpan, OffsetSpan, RangeEntry, Spans
 from rangeland.model import Partition
-from rangeland.planning.intervals import Interval, merge
+from rangeland.planning.intervals import Interval, merge, subtract
+from rangeland.planning.policy import STILL_TO_COME, Loss
 
 _Offsets = list[Interval]
 
@@ -53,6 +55,20 @@ def with_ranges(
         )
     touched = {p: merge_spans([*landed.get(p, ()), *spans]) for p, spans in added.items()}
     return {**landed, **touched}
+
+
+def without_still_to_come(ranges: Iterable[RangeEntry], losses: Iterable[Loss]) -> list[RangeEntry]:
+    """The ranges of an outcome without its losses after the end of a log."""
+    ends = [loss for loss in losses if loss.verdict in STILL_TO_COME]
+    return [
+        replace(entry, range=replace(r, from_offset=start, until_offset=end))
+        for entry in ranges
+        for r in (entry.range,)
+        for start, end in subtract(
+            (r.from_offset, r.until_offset),
+            [(x.from_offset, x.until_offset) for x in ends if x.partition == r.partition],
+        )
+    ]
 
 
 def merge_spans(spans: Iterable[OffsetSpan]) -> tuple[OffsetSpan, ...]:

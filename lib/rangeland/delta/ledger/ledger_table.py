@@ -30,8 +30,14 @@ from rangeland.delta.ledger.events import (
     OutcomeEvent,
     PartEvent,
     PlanEvent,
+    RangeEntry,
 )
-from rangeland.delta.ledger.landed_offsets import LandedOffsets, held_by, with_ranges
+from rangeland.delta.ledger.landed_offsets import (
+    LandedOffsets,
+    held_by,
+    with_ranges,
+    without_still_to_come,
+)
 from rangeland.delta.ledger.ledger_files import EventKey, LedgerFiles, in_order, key_of
 from rangeland.delta.table_path import TablePath
 from rangeland.delta.table_snapshot import Committed, Snapshot
@@ -221,7 +227,7 @@ class Ledger:
         for application, sequence in (*newest.live, (newest.application, newest.sequence)):
             outcome = self.outcome(application, sequence)
             if outcome is not None:
-                landed = with_ranges(landed, outcome.ranges)
+                landed = with_ranges(landed, self._landed_by(outcome))
                 continue
             plan = (
                 newest
@@ -233,6 +239,13 @@ class Ledger:
             for partition, span in held_by(application, sequence, plan.ranges):
                 held[partition] = (*held.get(partition, ()), span)
         return LandedOffsets(self.entered(), landed, held)
+
+    def _landed_by(self, outcome: OutcomeEvent) -> Sequence[RangeEntry]:
+        application, sequence = outcome.application, outcome.sequence
+        if not self.has_losses(application, sequence):
+            return outcome.ranges
+        losses = [one.loss for one in self.losses(application, sequence) if one.plan_hash]
+        return without_still_to_come(outcome.ranges, losses)
 
     # --- writing ------------------------------------------------------------------------
 
