@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from rangeland.errors import Conflict
-from rangeland.model import Cluster, Isolation, Partition, Range
-from rangeland.planning.read_options import LandedRead, ReadOptions, known_as, refuse_other_options
+from rangeland.model import Address, Cluster, Isolation, Leader, LogState, Partition, Range, Survey
+from rangeland.planning.coverage_rule import Coverage
+from rangeland.planning.incarnation import LogMark
+from rangeland.planning.plan_builder import JobPosition
+from rangeland.planning.read_options import (
+    LandedRead,
+    ReadOptions,
+    known_as,
+    refuse_other_cluster,
+    refuse_other_options,
+)
 
 COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
 R = Range(Partition("t", 0), 0, 9)
@@ -72,3 +81,17 @@ def test_what_an_earlier_version_did_not_write_down_is_not_a_difference() -> Non
     )
     refuse_other_options("lake/t", [LandedRead(R, then, "rangeland/job", 1)], now)
     refuse_other_options("lake/t", [LandedRead(R, now, "rangeland/job", 1)], then)
+
+
+def test_a_topic_of_another_cluster_was_not_deleted_and_created_again() -> None:
+    partition, now = Partition("t", 0), at("b", id="y")
+    log = LogState(partition, Leader(Address("b", 9092), 0, "new-id"), 0, 20)
+    survey = Survey(0, {partition: log}, cluster=now)
+    marks = {partition: LogMark(9, "old-id", 0)}
+    standing = JobPosition(marks, Coverage(), 2, cluster=at("a", id="x"))
+    with pytest.raises(Conflict, match=r"the checkpoint of t/0 .* belongs to another cluster"):
+        refuse_other_cluster("lake/t", standing, survey, now)
+    refuse_other_cluster("lake/t", JobPosition(marks, Coverage(), 2, cluster=now), survey, now)
+    elsewhere = {Partition("u", 0): LogMark(9, "old-id", 0)}
+    others = JobPosition(elsewhere, Coverage(), 2, cluster=at("a", id="x"))
+    refuse_other_cluster("lake/t", others, survey, now)

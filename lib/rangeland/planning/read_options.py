@@ -81,13 +81,12 @@ def refuse_other_options(table: str, landed: Sequence[LandedRead], now: ReadOpti
 
 def refuse_other_cluster(table: str, standing: JobPosition, survey: Survey, now: Cluster) -> None:
     """Raises Conflict where the checkpoint belongs to another cluster than ``now``: its offsets
-    mean nothing in these logs. Where both have topic ids, those decide for each topic."""
+    mean nothing in these logs, and a topic with another id was not deleted and created again."""
     then = standing.cluster
     if then is None or not now.is_other(then):
         return
     for partition, mark in sorted(standing.checkpoint.items()):
-        log = survey.logs.get(partition)
-        if log is None or (mark.topic_id and log.leader.topic_id not in (None, mark.topic_id)):
+        if partition not in survey.logs:
             continue
         raise Conflict(
             f"the checkpoint of {partition} in {table} belongs to another cluster",
