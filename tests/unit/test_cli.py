@@ -512,18 +512,23 @@ def test_a_process_ends_with_the_exit_code_and_one_line_of_json(tmp_path: Path) 
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("in_destructor", [False, True])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_process_with_its_sentence(
-    job: str, tmp_path: Path, number: int, code: int
+    job: str, tmp_path: Path, number: int, code: int, in_destructor: bool
 ) -> None:
+    """Python drops what is raised in a destructor."""
+    waiting = "type('Held', (), {'__del__': wait})(); wait()" if in_destructor else "wait()"
     ready = tmp_path / "ready"
     program = (
         "import signal, sys, time, types, pathlib\n"
         "from rangeland.cli import command_line\n"
         # A shell that starts the tests in its background has children ignore this signal.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "def run(job, spark, progress):\n"
+        "def wait(*_):\n"
         f"    pathlib.Path({str(ready)!r}).touch(); time.sleep(60)\n"
+        "def run(job, spark, progress):\n"
+        f"    {waiting}\n"
         "sys.modules['rangeland.run'] = types.SimpleNamespace(run=run)\n"
         "fake = types.SimpleNamespace(open_spark=lambda name, **_: name)\n"
         "sys.modules['rangeland.spark.spark_session'] = fake\n"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 TERMINATED = 128 + signal.SIGTERM
+REDELIVERY_S = 0.1
 
 logger = logging.getLogger("rangeland.command")
 
@@ -128,6 +129,17 @@ class CommandOutput:
         quiet_jvm()
         self.terminated = number == signal.SIGTERM
         raise KeyboardInterrupt
+
+    def unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Python's hook for what is raised where nothing can be raised, as in destructors and
+        callbacks. An interruption would be lost there, so it is sent again."""
+        if dropped.exc_type is not KeyboardInterrupt:
+            sys.__unraisablehook__(dropped)
+            return
+        number = signal.SIGTERM if self.terminated else signal.SIGINT
+        again = threading.Timer(REDELIVERY_S, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
 
     def _stop_progress(self) -> None:
         if self._progress is not None:
@@ -224,6 +236,7 @@ def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
             stream.reconfigure(errors="backslashreplace")
     end = CommandOutput(arguments, sys.stdout)
     before = _on_signals(end.interrupt)
+    hook, sys.unraisablehook = sys.unraisablehook, end.unraisable
     try:
         if end.json:
             with _private_stdout() as stdout:
@@ -233,6 +246,7 @@ def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
             yield end
     finally:
         reset()
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 
