@@ -60,9 +60,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a held partition moves on",
-        "rangeland.landing.job_history:JobHistory._checkpoint",
-        "held = loss.action is Action.HOLD and event.plan_hash",
-        "held = False",
+        "rangeland.planning.incarnation:stopped_at",
+        "if loss.action is Action.HOLD or is_end:",
+        "if is_end:",
     ),
     Mutation(
         "losses are not recorded",

@@ -7,6 +7,7 @@ from typing import Any
 
 from rangeland.connection.cluster_settings import ClusterSettings
 from rangeland.connection.pool import ConnectionPool
+from rangeland.delta.table_metadata import CommitMetadata
 from rangeland.errors import Conflict, RangelandError
 from rangeland.groups.backend_choice import open_backend
 from rangeland.groups.job_survey import survey_of
@@ -77,8 +78,22 @@ def status(job: Job, spark: Any, progress: Progress) -> Status:
         ),
         group=group,
         losses=tuple(losses[-LOSSES:]),
-        warnings=(*target.table.warnings(), *([] if disagreement is None else [str(disagreement)])),
+        warnings=(*target.table.warnings(), *_disagreements(target, disagreement)),
     )
+
+
+def _disagreements(target: LandingTarget, found: Conflict | None) -> list[str]:
+    """Why a run may refuse to land anything. Only reading the table shows which rows it lacks."""
+    if found is not None:
+        return [str(found)]
+    undone = target.history.undone()
+    if undone is None:
+        return []
+    what = undone.operation if isinstance(undone, CommitMetadata) else "RESTORE"
+    return [
+        f"{what} at version {undone.version} removed or replaced rows after the last landing: "
+        "`rangeland verify JOB.yaml` shows whether any are missing, and then no run goes on"
+    ]
 
 
 def _end(isolation: Isolation, ends: LogEnds | None, log: LogState) -> int:
