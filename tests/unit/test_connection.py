@@ -48,9 +48,13 @@ def peer(*replies: Reply) -> Iterator[Address]:
 
         def serve(connection: socket.socket, reply: Reply) -> None:
             with connection, suppress(ConnectionError):
-                connection.settimeout(5)
                 while not stop.is_set():
-                    length = connection.recv(4)
+                    connection.settimeout(0.1)
+                    try:
+                        length = connection.recv(4)
+                    except TimeoutError:
+                        continue
+                    connection.settimeout(30)
                     if len(length) < 4:
                         return
                     answer = reply(connection.recv(int.from_bytes(length, "big") & 0xFFFF))

@@ -108,7 +108,7 @@ def test_rocketmq_s_brokers_are_named_by_their_proxies_and_pulls_fail() -> None:
 
 def ask(proxy: Proxy) -> object:
     address = parse_address(proxy.addresses[0])
-    with ConnectionPool(settings_of(address, request_ms=5_000)) as brokers:
+    with ConnectionPool(settings_of(address, request_ms=30_000)) as brokers:
         return brokers.call(address, ALL_TOPICS)
 
 
