@@ -61,8 +61,8 @@ MUTATIONS = (
     Mutation(
         "a held partition moves on",
         "rangeland.planning.incarnation:stopped_at",
-        "if loss.action is Action.HOLD or is_end:",
-        "if is_end:",
+        "if loss.action is Action.HOLD or loss.verdict in STILL_TO_COME:",
+        "if loss.verdict in STILL_TO_COME:",
     ),
     Mutation(
         "losses are not recorded",

@@ -297,11 +297,20 @@ def test_a_held_loss_counts_until_the_log_no_longer_shows_it(
         ([(4, 7, LossKind.TRUNCATED, Action.SKIP), (7, 10, LossKind.TRUNCATED, Action.SKIP)], 4),
         ([(4, 7, LossKind.CORRUPT, Action.HOLD), (7, 10, LossKind.TRUNCATED, Action.SKIP)], 4),
         ([(7, 10, LossKind.CORRUPT, Action.SKIP)], 10),
-        ([(4, 7, LossKind.TRUNCATED, Action.SKIP)], 10),
+        ([(4, 7, LossKind.TRUNCATED, Action.SKIP)], 4),
         ([(10, 12, LossKind.TRUNCATED, Action.SKIP)], 10),
         ([], 10),
     ],
-    ids=["held", "ended", "ended slices", "held then ended", "skipped", "inside", "after", "none"],
+    ids=[
+        "held",
+        "ended",
+        "ended slices",
+        "held then ended",
+        "skipped",
+        "before landed",
+        "after",
+        "none",
+    ],
 )
 def test_a_checkpoint_stays_where_a_partition_was_held_or_its_log_ended(
     losses: list[tuple[int, int, LossKind, Action]], until_offset: int

@@ -56,6 +56,7 @@ class CommandOutput:
         self.answered = False
         self._logs_json = False
         self._progress: LiveProgress | None = None
+        self._redelivery: threading.Timer | None = None
 
     def configure_logging(self, settings: LogSettings) -> None:
         """Has this process log to stderr, and later its tasks. With JSON, progress and errors
@@ -110,6 +111,7 @@ class CommandOutput:
     def interrupted(self) -> int:
         """Reports what has and has not been written, stops Spark's JVM, and returns 130, or 143
         after SIGTERM. A second signal kills the JVM without waiting for it to clean up."""
+        self.deliver_no_more()
         _on_signals(lambda number, frame: kill_jvm())
         self._stop_progress()
         code = TERMINATED if self.terminated else INTERRUPTED
@@ -137,9 +139,14 @@ class CommandOutput:
             sys.__unraisablehook__(dropped)
             return
         number = signal.SIGTERM if self.terminated else signal.SIGINT
-        again = threading.Timer(REDELIVERY_S, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        self._redelivery = threading.Timer(REDELIVERY_S, os.kill, (os.getpid(), number))
+        self._redelivery.daemon = True
+        self._redelivery.start()
+
+    def deliver_no_more(self) -> None:
+        """An interruption that is still to be sent again has been noticed, or comes too late."""
+        if self._redelivery is not None:
+            self._redelivery.cancel()
 
     def _stop_progress(self) -> None:
         if self._progress is not None:
@@ -246,6 +253,7 @@ def command_output(arguments: Sequence[str]) -> Iterator[CommandOutput]:
             yield end
     finally:
         reset()
+        end.deliver_no_more()
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)

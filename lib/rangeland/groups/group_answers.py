@@ -31,7 +31,7 @@ def ask_until_ready(edge: GroupIO, patience_ms: int, attempt: Callable[[], T]) -
         except Unreachable as error:
             if edge.now_ms() >= deadline_ms:
                 raise
-            logger.info("Asking again in %d ms: %s", PAUSE_MS, error)
+            logger.debug("Asking again in %d ms: %s", PAUSE_MS, error)
         edge.pause(PAUSE_MS)
 
 

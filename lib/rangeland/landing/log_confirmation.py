@@ -97,6 +97,7 @@ class Confirmation:
         """What ``read`` returns, from logs that have not changed meanwhile. Where one has, and the
         policy does not fail, all is read once ``again``: readers then see the loss before they
         begin. Raises RangeLost for losses, and Unreachable where a log keeps changing."""
+        self._read_epochs = {}
         seen = before()
         receipts, files = read(False)
         losses: list[Loss] = []

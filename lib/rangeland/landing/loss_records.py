@@ -62,7 +62,7 @@ def seen_losses(
 
 
 def _recorded(loss: Loss) -> Loss:
-    """It is no doubt any more, and never ends before it begins."""
+    """It is no longer in doubt, and never ends before it begins."""
     return replace(loss, until_offset=loss.from_offset + loss.width, is_sure=True)
 
 

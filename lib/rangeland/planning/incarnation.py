@@ -34,14 +34,14 @@ def stopped_at(
     checkpoint: Mapping[Partition, LogMark], losses: Iterable[Loss]
 ) -> dict[Partition, LogMark]:
     """The checkpoint after a plan with these losses: a partition that was held stays there, and
-    one whose log ended earlier than planned goes on at that end."""
+    one whose log ended earlier than planned goes on at that end. What has landed after it is left
+    out of later plans."""
     marks = dict(checkpoint)
     for loss in sorted(losses, key=lambda x: x.from_offset, reverse=True):
         mark = marks.get(loss.partition)
         if mark is None or loss.from_offset >= mark.until_offset:
             continue
-        is_end = loss.verdict in STILL_TO_COME and loss.until_offset >= mark.until_offset
-        if loss.action is Action.HOLD or is_end:
+        if loss.action is Action.HOLD or loss.verdict in STILL_TO_COME:
             is_later = mark.epoch is not None
             marks[loss.partition] = replace(
                 mark, until_offset=loss.from_offset, epoch_is_later=is_later

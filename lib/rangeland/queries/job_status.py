@@ -92,7 +92,7 @@ def _disagreements(target: LandingTarget, found: Conflict | None) -> list[str]:
     what = undone.operation if isinstance(undone, CommitMetadata) else "RESTORE"
     return [
         f"{what} at version {undone.version} removed or replaced rows after the last landing: "
-        "`rangeland verify JOB.yaml` shows whether any are missing, and then no run goes on"
+        "`rangeland verify JOB.yaml` shows whether any are missing; if so, runs end with 73"
     ]
 
 

@@ -73,6 +73,7 @@ class ZooKeeperMember:
         self._zookeeper: ZooKeeper | None = None
         self._registered: _HeldClaims | None = None  # without claims
         self._lease: _HeldClaims | None = None
+        self._last_status = HeartbeatStatus.HOLDS
         self._held: frozenset[Partition] = frozenset()  # what may have to be released
         self._generation = 0
         self._seen: tuple[object, ...] = ()  # what the last heartbeat found to be intact
@@ -110,10 +111,12 @@ class ZooKeeperMember:
             if self._zookeeper is not zookeeper:  # left meanwhile
                 return HeartbeatStatus.LOST
             raise
-        if status is HeartbeatStatus.LOST:
-            logger.warning("Lost the membership", extra=self._log_fields())
-        elif status is HeartbeatStatus.REBALANCING:
-            logger.info("Found the group rebalancing", extra=self._log_fields())
+        if status is not self._last_status:
+            if status is HeartbeatStatus.LOST:
+                logger.warning("Lost the membership", extra=self._log_fields())
+            elif status is HeartbeatStatus.REBALANCING:
+                logger.info("Found the group rebalancing", extra=self._log_fields())
+        self._last_status = status
         return status
 
     def _status(self, zookeeper: ZooKeeper, lease: _HeldClaims) -> HeartbeatStatus:
@@ -177,6 +180,7 @@ class ZooKeeperMember:
             self._release(zookeeper)
             return self._unsettled("members came or went each time")
         self._lease = _HeldClaims(me.session, me.member_id, ids, claims)
+        self._last_status = HeartbeatStatus.HOLDS
         return None
 
     def _register(self, zookeeper: ZooKeeper) -> _HeldClaims | None:
