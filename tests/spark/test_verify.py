@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +299,8 @@ def test_an_offset_is_found_with_its_landing_its_leader_and_its_file(
     assert found["leader"] == kafka.bootstrap[0]
     assert Path(found["file"].removeprefix("file:").replace("%20", " ")).exists()
     history = sql(f"DESCRIBE HISTORY delta.`{table}`")
-    (stamp,) = [row.timestamp.isoformat() for row in history if row.version == 2]
+    (committed_at,) = [row.timestamp for row in history if row.version == 2]
+    stamp = committed_at.astimezone(UTC).isoformat()
     assert found["landed_at"].startswith(stamp[:19])
     sql(f"DELETE FROM delta.`{table}` WHERE offset = 75")
     gone = table_queries.find(landed, spark, Partition(topic, 1), 75, NoProgress())
