@@ -245,11 +245,10 @@ class RecordCodec:
             return [where | self.write(one) for where, one in pairs]
 
         def read(records: Any) -> dict[Any, Any]:
-            found: dict[Any, Any] = {}
+            found: dict[Any, list[Any]] = {}
             for record in typed(records, list, name):
-                k, one = self.read(key, record), self.read(value, record)
-                found[k] = (*found.get(k, ()), one) if is_many else one
-            return found
+                found.setdefault(self.read(key, record), []).append(self.read(value, record))
+            return {k: tuple(ones) if is_many else ones[-1] for k, ones in found.items()}
 
         return ColumnType([self.columns_of(key) | self.columns_of(value)], write, read)
 

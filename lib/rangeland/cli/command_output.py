@@ -60,7 +60,7 @@ class CommandOutput:
 
     def configure_logging(self, settings: LogSettings) -> None:
         """Has this process log to stderr, and later its tasks. With JSON, progress and errors
-        for people are log records too, so that each line of ours on stderr is an object."""
+        are log records too, so that each line that we write to stderr is an object."""
         configure(settings)
         self._logs_json = settings.format is LogFormat.JSON
 

@@ -55,5 +55,8 @@ class ErrorCode:
 def unlisted(number: int) -> ErrorCode:
     """For a number that a dialect's table lacks, as newer brokers may send."""
     return ErrorCode(
-        number, f"error code {number}", ErrorMeaning.UNKNOWN, "something this table does not list"
+        number,
+        f"error code {number}",
+        ErrorMeaning.UNKNOWN,
+        "a code that this release does not know",
     )

@@ -132,8 +132,7 @@ class FetchLoop:
         return self.states[want.index].server.may_be_replica
 
     def is_doubtful(self, want: FetchTarget) -> bool:
-        """Whether this may be requested from a replica: the leader of the plan may be a follower
-        by now, and newer brokers answer as followers, too."""
+        """Whether a replica may answer: the leader of the plan may have become a follower."""
         server, known = self.states[want.index].server, self.capabilities
         has_replicas = known.leader_id is not None or not known.numbered_per_broker
         return server.may_be_replica or (has_replicas and not server.is_confirmed)

@@ -91,7 +91,7 @@ class LandingTarget:
         self.ledger.add_columns_if_lacking()
         left = [(u.plan.application, u.plan.sequence) for u in unfinished]
         is_entered = ledger.enter(entry, self.ledger.entered, left)
-        result = "Entered plan" if is_entered else "Found another plan entered before plan"
+        result = "Entered plan" if is_entered else "Did not enter, since another came first, plan"
         logger.info("%s %s %d", result, plan.application, plan.sequence)
         return is_entered
 
@@ -121,7 +121,7 @@ class LandingTarget:
         return theirs, False
 
     def handed_in(self, plan: Plan) -> tuple[list[PartEvent], OutcomeEvent | None]:
-        """What drivers have read of a plan by now, and its outcome if it has one."""
+        """What drivers have read of a plan so far, and its outcome if it has one."""
         ledger = self.ledger.opened()
         ledger.refresh()
         outcome = ledger.outcome(plan.application, plan.sequence)

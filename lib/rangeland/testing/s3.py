@@ -127,7 +127,7 @@ class S3Server(Startable):
 
     def keys_in(self, path: str) -> list[str]:
         """The paths of all objects under ``bucket/folder``, sorted. An upload that was not
-        completed is no object."""
+        completed is not an object."""
         found = self.filesystem().get_file_info(
             pafs.FileSelector(path, recursive=True, allow_not_found=True)
         )

@@ -65,7 +65,7 @@ class FieldSpec:
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
     """What ``@message`` declared. ``name`` is that of the class, without "Request"; ``key`` is -1
-    for what is no request. ``versions`` is inclusive on both sides; ``flexible_from`` is the first
+    if it is not a request. ``versions`` is inclusive on both sides; ``flexible_from`` is the first
     version with compact lengths and tagged fields, None if there is none. ``answer`` is the class
     of the answer, on requests."""
 

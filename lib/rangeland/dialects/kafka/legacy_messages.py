@@ -219,7 +219,7 @@ class Wrapper:
         size = memoryview(data).nbytes
         if run.end != size:
             raise self._bad(
-                f"what is packed in it is no plain message at byte {run.end} of {size}",
+                f"its contents have no plain message at byte {run.end} of {size}",
                 codec=self._codec,
             )
         if run.messages == 0:

@@ -215,7 +215,7 @@ def _same_of_pulls(topic: str, number: int, group: str, subscription: str) -> Ma
     )
 
 
-# --- for tests and the demo only ------ --------------------------------------------------
+# --- for tests and the demo only ---------------------------------------------------------
 
 
 def create_topic(topic: str, queues: int, attributes: str = "") -> RemotingRequest:

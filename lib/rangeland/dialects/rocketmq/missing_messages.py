@@ -8,8 +8,8 @@ answered, more is asked, depending on its first message:
   exists, so did all later ones. As long as it is unknown, the type of the topic is asked for, too,
   because brokers do not index the tags of messages inside batches (``topic_types``).
 - If the messages begin after the requested offset, it is pulled again, and the queue's beginning
-  and the topic's type are asked for. Only if both pulls agree, the queue begins earlier and the
-  topic is compacted, the missing offsets are compacted. Otherwise a broker has deleted messages
+  and the topic's type are asked for. The missing offsets are compacted only if both pulls agree,
+  the queue begins earlier and the topic is compacted. Otherwise a broker has deleted messages
   and does not know yet that its queue begins later, which takes it a few seconds.
 """
 
