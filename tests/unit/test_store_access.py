@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from rangeland.delta.store_access import (
     open_store,
     store_settings,
 )
-from rangeland.errors import RangelandError, StorageFailed, TableRefused, UsageError
+from rangeland.errors import JobFileError, RangelandError, StorageFailed, TableRefused, UsageError
 
 TABLE = "s3a://lake/orders"
 KEYS = {"fs.s3a.access.key": "AKIDEXAMPLE", "fs.s3a.secret.key": "sEcReT"}
@@ -210,3 +211,11 @@ def test_what_arrow_says_of_a_bucket_becomes_an_error(
     found = store_error(OSError(said), "lake/orders/part-0.parquet", 100)
     assert type(found) is kind
     assert found.facts["path"] == "lake/orders/part-0.parquet"
+
+
+def test_a_name_that_is_too_long_may_be_that_of_a_partition() -> None:
+    error = OSError(errno.ENAMETOOLONG, "File name too long")
+    found = store_error(error, f"lake/orders/name={'x' * 300}/part-0.parquet", 100)
+    assert isinstance(found, JobFileError)
+    assert "sink.table" in found.do
+    assert "sink.partition_by" in found.do

@@ -286,11 +286,10 @@ def _cast(batch: pa.RecordBatch, by_name: dict[str, int], target: pa.Field) -> p
 
 def impossible_path(error: OSError, path: str) -> JobFileError:
     """For a path at which there can never be a table, however often it is tried."""
-    return JobFileError(
-        f"{path} cannot be written",
-        why=str(error),
-        do="name a folder in sink.table that a table can be made in",
-    )
+    do = "name a folder in sink.table that a table can be made in"
+    if error.errno == errno.ENAMETOOLONG:
+        do += ", and in sink.partition_by no column with values too long for the name of a folder"
+    return JobFileError(f"{path} cannot be written", why=str(error), do=do)
 
 
 def store_error(error: OSError, path: str, size_bytes: int = 0) -> RangelandError:
