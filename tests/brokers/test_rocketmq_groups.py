@@ -157,10 +157,13 @@ def test_who_is_seen_to_die_is_taken_over_from_at_once_and_fenced(drivers: Drive
 
 
 def test_a_lock_that_a_dead_driver_has_left_ends_by_itself(drivers: Drivers) -> None:
-    drivers.first().edge.close()
     began = time.monotonic()
+    drivers.first().edge.close()
+    _, backend = drivers.backend()
+    # Whoever still sees the dead driver among the members releases its locks at once.
+    wait_until(lambda: not backend.view(drivers.group).members)
     assert drivers.first().owned == set(drivers.partitions)
-    assert LOCK_S - 2 < time.monotonic() - began < LOCK_S + 5
+    assert time.monotonic() - began > LOCK_S
 
 
 def test_keepers_share_without_being_told_to(drivers: Drivers) -> None:
