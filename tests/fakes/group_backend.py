@@ -196,12 +196,14 @@ class FakeMembership:
         self.owned: frozenset[Partition] = frozenset()
         self.beat_ms = max(20, joining.session_ms // 10)
         self.commits: list[dict[Partition, int]] = []
+        self.beats = 0
 
     @property
     def _group(self) -> _Group:
         return self.backend.groups.group(self.joining.group)
 
     def beat(self) -> HeartbeatStatus:
+        self.beats += 1
         self.backend.reached()
         with self.backend.groups.changed:
             group = self._group

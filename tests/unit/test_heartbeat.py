@@ -4,9 +4,11 @@ membership.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,6 +46,9 @@ class Drivers:
         self.keepers.append(keeper)
         return keeper
 
+    def has_beaten(self, name: str, beats: int) -> bool:
+        return self.backends[name].memberships[0].beats >= beats
+
 
 @pytest.fixture
 def drivers() -> Iterator[Drivers]:
@@ -75,6 +80,24 @@ def test_a_driver_that_reads_is_told_to_stop_and_waited_for(drivers: Drivers) ->
     one.settle()
     thread.join(10)
     assert len(one.owned) == len(joined[0].owned) == 2
+
+
+def test_a_rebalance_is_logged_once_however_long_the_driver_reads(
+    drivers: Drivers, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rangeland.groups")
+    one = drivers.join("a")
+    for name in ("b", "c"):
+        with one.reading():
+            thread = threading.Thread(target=drivers.join, args=(name,))
+            thread.start()
+            until(lambda: one.must_stop)
+            beats = drivers.backends["a"].memberships[0].beats + 4
+            until(partial(drivers.has_beaten, "a", beats))
+        one.settle()
+        thread.join(10)
+    mine = [r for r in caplog.records if vars(r).get("member") == one.member_id]
+    assert [r.getMessage() for r in mine] == ["Found the group rebalancing"] * 2
 
 
 def test_what_a_silent_driver_held_is_the_others(drivers: Drivers) -> None:

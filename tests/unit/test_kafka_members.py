@@ -368,7 +368,7 @@ def test_leaving_a_coordinator_that_is_gone_ends_with_the_session() -> None:
 # --- logging ------------------------------------------------------------------------------
 
 
-def test_join_commit_rebalance_and_loss_each_leave_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_join_commit_and_loss_each_leave_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "rangeland.groups")
     edge, member = a_member()
     edge.then(committed(), beaten("REBALANCE_IN_PROGRESS"), beaten("UNKNOWN_MEMBER_ID"))
@@ -380,7 +380,6 @@ def test_join_commit_rebalance_and_loss_each_leave_a_line(caplog: pytest.LogCapt
     assert [record.getMessage() for record in caplog.records] == [
         "Joined the group",
         "Committed offsets",
-        "Found the group rebalancing",
         "Lost the membership: UNKNOWN_MEMBER_ID",
         "Fenced: it is no longer a member",
     ]

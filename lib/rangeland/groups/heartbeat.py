@@ -39,8 +39,10 @@ class HeartbeatThread:
         membership: Membership,
         session_ms: int,
         clock: Callable[[], float] = time.monotonic,
+        group: str = "",
     ) -> None:
         self._membership = membership
+        self._group = group
         self.session_s = session_ms / 1000
         self._clock = clock
         self._lock = threading.RLock()
@@ -159,7 +161,11 @@ class HeartbeatThread:
         with self._lock:
             if self._ended.is_set() or turn != self._turn:
                 return
-            self._status = status
+            before, self._status = self._status, status
+            if (before, status) == (HeartbeatStatus.HOLDS, HeartbeatStatus.REBALANCING):
+                name = {"group": self._group, "member": self._membership.member_id}
+                fields = {**name, "generation": self._membership.generation}
+                logger.info("Found the group rebalancing", extra=fields)
             if status is HeartbeatStatus.HOLDS:
                 self._answered_at = self._clock()
             elif not self._reading:

@@ -263,7 +263,7 @@ def _join(
     )
     try:
         membership = backend.join(joining)
-        return HeartbeatThread(membership, group.session_ms)
+        return HeartbeatThread(membership, group.session_ms, group=group.id)
     except (Unreachable, RemoteProtocolError) as error:
         # RemoteProtocolError: the brokers are too old for this kind of group.
         warn(_alone(group, error))

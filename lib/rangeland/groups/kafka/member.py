@@ -217,7 +217,6 @@ class KafkaMember:
             if code.verdict is ErrorMeaning.OK:
                 return HeartbeatStatus.HOLDS
             if code.name == "REBALANCE_IN_PROGRESS":
-                logger.info("Found the group rebalancing", extra=self._log_fields())
                 return HeartbeatStatus.REBALANCING
             if code.name in _OVER:
                 self._forget(code)

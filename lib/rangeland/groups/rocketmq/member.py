@@ -190,10 +190,8 @@ class RocketmqMember:
             if self._take(self._locked, self.beat_ms) != self._locked:
                 return self._mark_lost()
             self._locked_at_ms = asked_at_ms
-            if view.ids == self._ids:
-                return HeartbeatStatus.HOLDS
-            logger.info("Found the group rebalancing", extra=self._log_fields(self._locked))
-            return HeartbeatStatus.REBALANCING
+            is_same = view.ids == self._ids
+            return HeartbeatStatus.HOLDS if is_same else HeartbeatStatus.REBALANCING
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Writes nothing unless this member has just renewed the lock of each queue. Brokers do

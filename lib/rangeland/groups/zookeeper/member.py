@@ -111,11 +111,8 @@ class ZooKeeperMember:
             if self._zookeeper is not zookeeper:  # left meanwhile
                 return HeartbeatStatus.LOST
             raise
-        if status is not self._last_status:
-            if status is HeartbeatStatus.LOST:
-                logger.warning("Lost the membership", extra=self._log_fields())
-            elif status is HeartbeatStatus.REBALANCING:
-                logger.info("Found the group rebalancing", extra=self._log_fields())
+        if status is HeartbeatStatus.LOST and self._last_status is not status:
+            logger.warning("Lost the membership", extra=self._log_fields())
         self._last_status = status
         return status
 
