@@ -1,4 +1,4 @@
-"""Numbers in sentences, and how a sentence begins and ends."""
+"""Counts, sizes and durations as people read them, and how a sentence begins and ends."""
 
 from __future__ import annotations
 
@@ -16,6 +16,27 @@ _OPENER: Final = re.compile(
 def counted(count: int, noun: str) -> str:
     """``1 file``, ``2,000 files``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def number(value: int) -> str:
+    return f"{value:,}"
+
+
+def size(count_bytes: int) -> str:
+    value = float(count_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
 def capitalised(text: str) -> str:

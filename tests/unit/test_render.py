@@ -15,7 +15,8 @@ from rangeland.render.error_view import error_picture
 from rangeland.render.plan_view import plan_picture
 from rangeland.render.result_view import closing_sum, result_picture
 from rangeland.render.status_view import check_picture, status_picture
-from rangeland.render.text_drawing import LogBar, console_for, duration, plain, size
+from rangeland.render.text_drawing import LogBar, console_for, plain
+from rangeland.wording import duration, size
 from tests import sample_results as made
 
 

@@ -8,19 +8,17 @@ probably meant.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from rangeland.errors import JobFileError
 from rangeland.job.located_values import FieldPath, JobText, display_path
 from rangeland.job.section import MisplacedKey
+from rangeland.job.spelling_suggestions import fields_of, suggestion
 from rangeland.wording import counted
-
-MIN_SIMILARITY = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,40 +60,18 @@ def job_file_error(text: JobText, mistakes: Sequence[JobFileMistake]) -> JobFile
 def _mistakes(model: type[BaseModel], error: ValidationError) -> list[JobFileMistake]:
     problems = error.errors(include_url=False, include_context=True, include_input=False)
     paths = [_path(problem) for problem in problems]
-    fields = list(_fields(model, ()))
+    fields = list(fields_of(model))
     found = []
     for path, problem in zip(paths, problems, strict=True):
         # A mapping under `tls` with a mistake in it is not also "not a boolean".
         if problem["type"] == "bool_type" and any(p[: len(path)] == path != p for p in paths):
             continue
         unknown = problem["type"] == "extra_forbidden"
-        meant = _suggestion(path, fields) if unknown else None
+        meant = suggestion(path, fields) if unknown else None
         found.append(JobFileMistake(path, _expected(problem), meant))
     # A misspelt field is reported once, not also as the field that is missing.
     misspelt = {mistake.suggestion for mistake in found}
     return [mistake for mistake in found if mistake.path not in misspelt]
-
-
-def _fields(model: type[BaseModel], prefix: FieldPath) -> Iterator[FieldPath]:
-    """All fields of a job file, each by its path."""
-    for name, field in model.model_fields.items():
-        path = (*prefix, field.alias or name)
-        yield path
-        members = () if get_origin(field.annotation) is dict else get_args(field.annotation)
-        for kind in (field.annotation, *members):
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from _fields(kind, path)
-
-
-def _suggestion(path: FieldPath, fields: list[FieldPath]) -> FieldPath | None:
-    """A field of the same section with a similar name, or the same name in another section."""
-    *section, name = path
-    siblings = [str(field[-1]) for field in fields if list(field[:-1]) == section]
-    similar = get_close_matches(str(name), siblings, n=1, cutoff=MIN_SIMILARITY)
-    if similar:
-        return (*section, similar[0])
-    elsewhere = [field for field in fields if field[-1] == name]
-    return elsewhere[0] if len(elsewhere) == 1 else None
 
 
 def _path(problem: Any) -> FieldPath:

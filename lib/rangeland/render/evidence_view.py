@@ -13,15 +13,13 @@ from rangeland.render.text_drawing import (
     Legend,
     LogBar,
     biggest,
-    counted,
-    duration,
     listed,
     named,
-    number,
     safe_text,
     table_of,
 )
 from rangeland.results import Finding, VerifyResult
+from rangeland.wording import counted, duration, number
 
 _WORDS = {
     "before": "not landed",

@@ -11,16 +11,8 @@ from rangeland.delta.ledger.events import LossEvent
 from rangeland.landing.redrive_result import RedriveResult
 from rangeland.planning.plan import PlanKind
 from rangeland.planning.policy import Action
-from rangeland.render.text_drawing import (
-    MAX_ROWS,
-    counted,
-    listed,
-    named,
-    number,
-    safe_text,
-    size,
-    table_of,
-)
+from rangeland.render.text_drawing import MAX_ROWS, listed, named, safe_text, table_of
+from rangeland.wording import counted, number, size
 
 ACTIONS = {
     "fail": ("ended a run", "bold red"),

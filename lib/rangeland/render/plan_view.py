@@ -22,15 +22,13 @@ from rangeland.render.text_drawing import (
     Legend,
     LogBar,
     biggest,
-    counted,
     listed,
     named,
-    number,
     safe_text,
-    size,
     table_of,
 )
 from rangeland.results import PlanPreview
+from rangeland.wording import counted, number, size
 
 PLAN_TITLES = {
     PlanKind.BACKFILL: "backfill",

@@ -29,8 +29,8 @@ from rich.text import Text
 
 from rangeland.model import Partition
 from rangeland.planning.plan import Plan
-from rangeland.render.text_drawing import biggest, counted, duration, number, plain, safe_text
-from rangeland.wording import capitalised, sentence
+from rangeland.render.text_drawing import biggest, plain, safe_text
+from rangeland.wording import capitalised, counted, duration, number, sentence
 
 LINE_EVERY_S = 10.0
 

@@ -16,18 +16,9 @@ from rangeland.landing.adoption import AdoptResult
 from rangeland.model import COUNT_NAMES, Counts
 from rangeland.planning.table_audit import ReplacedRange
 from rangeland.render.loss_view import loss_lines
-from rangeland.render.text_drawing import (
-    biggest,
-    counted,
-    duration,
-    listed,
-    named,
-    number,
-    safe_text,
-    size,
-    table_of,
-)
+from rangeland.render.text_drawing import biggest, listed, named, safe_text, table_of
 from rangeland.results import RunResult
+from rangeland.wording import counted, duration, number, size
 
 COUNT_STYLES = {"landed": "green", "quarantined": "yellow", "lost": "bold red"}
 

@@ -21,16 +21,14 @@ from rangeland.render.text_drawing import (
     Legend,
     LogBar,
     biggest,
-    counted,
-    duration,
     listed,
     named,
-    number,
     safe_text,
     shortened,
     table_of,
 )
 from rangeland.results import CheckResult, PartitionStatus, Status
+from rangeland.wording import counted, duration, number
 
 
 def status_picture(status: Status) -> RenderableType:

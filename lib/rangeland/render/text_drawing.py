@@ -1,4 +1,4 @@
-"""Building blocks for output: safe text, readable numbers, a log as a bar, tables.
+"""Building blocks for output: safe text, a log as a bar, tables.
 
 Every string from outside goes through ``plain`` into a ``Text``, so that neither markup nor control
 codes in a topic's name or a broker's message reach the terminal.
@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from rangeland.model import Partition
-from rangeland.wording import counted as counted
+from rangeland.wording import number
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ def console_for(stream: IO[str]) -> Console:
     return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
 
 
-# --- text and numbers ------------------------------------------------------------------
+# --- text ------------------------------------------------------------------
 
 
 def plain(text: object) -> str:
@@ -58,27 +58,6 @@ def shortened(name_of: object) -> Text:
     name = plain(name_of)
     half = (MAX_NAME - 3) // 2
     return Text(name if len(name) <= MAX_NAME else f"{name[:half]}...{name[-half:]}")
-
-
-def number(value: int) -> str:
-    return f"{value:,}"
-
-
-def size(count_bytes: int) -> str:
-    value = float(count_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
 # --- a log as a bar ---------------------------------------------------------------------

@@ -31,14 +31,7 @@ from rangeland.queries.table_queries import verify
 from rangeland.render.evidence_view import verify_picture
 from rangeland.render.plan_view import plan_picture
 from rangeland.render.result_view import result_picture
-from rangeland.render.text_drawing import (
-    console_for,
-    counted,
-    duration,
-    number,
-    safe_text,
-    table_of,
-)
+from rangeland.render.text_drawing import console_for, safe_text, table_of
 from rangeland.results import RunResult
 from rangeland.run import backfill, preview, run
 from rangeland.testing.client_library import library
@@ -46,6 +39,7 @@ from rangeland.testing.kafka import KafkaCluster
 from rangeland.testing.localspark import open_local_spark
 from rangeland.testing.processes import remove_directory, temporary_directory
 from rangeland.testing.shop import Digest, Written, digest_of_log, ends_of, more_orders, open_shop
+from rangeland.wording import counted, duration, number
 
 VERSION = "4.1.0"
 TOPIC = "orders"

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from rangeland.dialects.rocketmq.system_topics import is_system_topic
 from rangeland.errors import RemoteProtocolError
 from rangeland.model import Address, Leader, Partition
 from rangeland.untrusted import JsonFields, Unreadable, decimal, parse_address, parse_json
@@ -28,20 +29,6 @@ MAX_QUEUES: Final = 65_536
 _BARE_KEY: Final = re.compile(
     r"""("(?:[^"\\]|\\.)*+"?)|([{,]\s*+)(-?[0-9]++)(?=\s*+:)""", re.DOTALL
 )
-
-SYSTEM_TOPICS: Final = frozenset(
-    (
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "CHECKPOINT_TOPIC",
-    )
-)
-SYSTEM_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%", "%SYS%")
-REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +63,6 @@ class TopicRoute:
         """Each broker and cluster has an internal topic of its own name."""
         named = {*self.brokers, *(cluster for cluster, _ in self.brokers.values())}
         return topic in named or is_system_topic(topic)
-
-
-def is_system_topic(topic: str) -> bool:
-    """Topics that brokers create for their own use: transactions, delays, retries, traces."""
-    return (
-        topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIXES) or topic.endswith(REPLY_SUFFIX)
-    )
 
 
 def read_route(body: Part) -> TopicRoute:

@@ -19,7 +19,6 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question, UnsupportedRequest
 from rangeland.errors import Conflict, RemoteProtocolError
 from rangeland.groups.backend import GroupIO, GroupMember, GroupView, JoinRequest, Membership
-from rangeland.groups.group_answers import PAUSE_MS
 from rangeland.groups.kafka.coordinator import CoordinatorClient, refusal
 from rangeland.groups.kafka.member import KafkaMember
 from rangeland.groups.kafka.offset_commits import (
@@ -30,6 +29,7 @@ from rangeland.groups.kafka.offset_commits import (
     read_group_offsets,
 )
 from rangeland.groups.kafka.subscriptions import owner_of, read_assignment, read_owner
+from rangeland.groups.retries import PAUSE_MS
 from rangeland.model import Partition
 
 PATIENCE_MS: Final = 30_000

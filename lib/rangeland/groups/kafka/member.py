@@ -21,7 +21,6 @@ from rangeland.dialects.kafka import messages as m
 from rangeland.dialects.protocol_session import Question
 from rangeland.errors import RangelandError, Unreachable
 from rangeland.groups.backend import Fenced, HeartbeatStatus, JoinRequest
-from rangeland.groups.group_answers import PAUSE_MS
 from rangeland.groups.kafka.assignment import Assignment, assign
 from rangeland.groups.kafka.coordinator import CoordinatorClient, refusal
 from rangeland.groups.kafka.offset_commits import ask_commit, code_of_commit
@@ -33,6 +32,7 @@ from rangeland.groups.kafka.subscriptions import (
     read_subscription,
     subscription_bytes,
 )
+from rangeland.groups.retries import PAUSE_MS
 from rangeland.model import Partition
 
 logger = logging.getLogger(__name__)

@@ -1,38 +1,12 @@
-"""What follows from a group request that a broker did not answer with success.
-
-What may pass is asked again after a pause, until the caller's patience is over. The error for
-anything else says whether the same request would be refused again.
-"""
+"""The errors for a group request that a broker did not answer with success."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from rangeland.dialects.error_meaning import ErrorCode, ErrorMeaning
 from rangeland.errors import JobFileError, RangelandError, Unreachable
-from rangeland.groups.backend import GroupIO
-
-T = TypeVar("T")
-
-logger = logging.getLogger(__name__)
-
-PAUSE_MS: Final = 250
-
-
-def ask_until_ready(edge: GroupIO, patience_ms: int, attempt: Callable[[], T]) -> T:
-    """What ``attempt`` returns. It is repeated as long as it raises Unreachable, for
-    ``patience_ms``; then that error is raised."""
-    deadline_ms = edge.now_ms() + patience_ms
-    while True:
-        try:
-            return attempt()
-        except Unreachable as error:
-            if edge.now_ms() >= deadline_ms:
-                raise
-            logger.debug("Asking again in %d ms: %s", PAUSE_MS, error)
-        edge.pause(PAUSE_MS)
 
 
 def not_ready(who: str, code: ErrorCode, remark: str = "", **facts: Any) -> Unreachable:

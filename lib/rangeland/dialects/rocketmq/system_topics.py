@@ -1,0 +1,26 @@
+"""Topics that brokers create for their own use, by their names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SYSTEM_TOPICS: Final = frozenset(
+    (
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "CHECKPOINT_TOPIC",
+    )
+)
+SYSTEM_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%", "%SYS%")
+REPLY_SUFFIX: Final = "_REPLY_TOPIC"
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether it holds transactions, delays, retries, traces or the like."""
+    return (
+        topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIXES) or topic.endswith(REPLY_SUFFIX)
+    )
