@@ -9,7 +9,7 @@ has the same transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -74,27 +74,42 @@ class Tables:
     def __init__(self, world: World) -> None:
         self.world = world
         self.logs: dict[str, DeltaLog] = {}
+        self.excused: set[str] = set()
+        """Landed files that something else has taken out of the table."""
 
     def newest(self, key: str) -> Version | None:
         return self.logs[key].newest if key in self.logs else None
+
+    def change(
+        self,
+        key: str,
+        *,
+        removed: Collection[str],
+        added: Sequence[AddedFile],
+        made: CommitMetadata,
+    ) -> None:
+        """A commit of Spark's. ``excused`` and ``foreign`` remember what the ledger does not."""
+        log = self.logs[key]
+        now, gone = log.newest, frozenset(removed)
+        files = {path: file for path, file in now.files.items() if path not in gone}
+        transactions = {**now.transactions, **made.transactions}
+        files |= {file.path: file for file in added}
+        self.excused |= gone
+        self.excused -= {file.path for file in added}
+        version = replace(now, number=now.number + 1, files=files, transactions=transactions)
+        log.append(version, Commit(made, False, gone))
 
     def restore(self, key: str, number: int) -> None:
         """Spark's RESTORE to a version: rows go back, transactions stay."""
         log = self.logs[key]
         then, now = log.versions[number], log.newest
+        gone = [path for path in now.files if path not in then.files]
+        back = [file for path, file in then.files.items() if path not in now.files]
         parameters = {"version": str(number)}
         made = CommitMetadata(
-            now.number + 1,
-            self.world.clock_ms(),
-            "RESTORE",
-            {},
-            number,
-            parameters,
-            True,
+            now.number + 1, self.world.clock_ms(), "RESTORE", {}, number, parameters, True
         )
-        gone = frozenset(now.files) - frozenset(then.files)
-        version = replace(now, number=now.number + 1, files=then.files)
-        log.append(version, Commit(made, False, gone))
+        self.change(key, removed=gone, added=back, made=made)
 
 
 @dataclass(frozen=True)

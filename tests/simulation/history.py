@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
+from rangeland.delta.table_path import TablePath
 from rangeland.errors import (
     BadRecord,
     Bug,
@@ -20,18 +21,17 @@ from rangeland.errors import (
     RangeLost,
 )
 from rangeland.job import Job
-from rangeland.planning.plan import PlanKind
-from rangeland.progress import NoProgress
-from rangeland.results import RunResult
-from rangeland.run import Runner
+from rangeland.results import RunResult, VerifyResult
 from tests.simulation.delta import Tables
 from tests.simulation.files import MemoryStore
 from tests.simulation.invariants import Judge
 from tests.simulation.kafka import BROKERS, Cluster
 from tests.simulation.logs import Log, fill
+from tests.simulation.operations import MAY_END_WITH, Operations
 from tests.simulation.replaced import Stage
 from tests.simulation.scenario import POLICIES, Happening, Scenario
 from tests.simulation.spark import SimulatedSpark
+from tests.simulation.table_faults import TABLE_ACTS, TableFaults
 from tests.simulation.world import Crash, Process, Violation, World
 
 TABLE = "mem://lake/orders"
@@ -82,7 +82,10 @@ class History:
         self.cluster = stage.cluster = Cluster(self.world, setup.age, per_answer=setup.per_answer)
         self.world.act = self.act
         self.cluster.create(TOPIC, setup.partitions, compacts=setup.compacts)
-        self.judge = Judge(self.cluster, self.tables, self.store, TABLE)
+        self.operations = Operations()
+        key = TablePath.parse(TABLE).key
+        self.table_faults = TableFaults(self.world, self.tables, self.store, key)
+        self.judge = Judge(self.cluster, self.tables, self.store, self.table_faults, key)
 
     # --- events -------------------------------------------------------------------------
 
@@ -106,6 +109,8 @@ class History:
         topic = self.cluster.topics[TOPIC]
         log = rng.choice(topic.logs)
         now = self.world.now_ms
+        if kind in TABLE_ACTS:
+            self.table_faults.act(kind, rng)
         match kind:
             case "produce":
                 for one in topic.logs:
@@ -161,23 +166,28 @@ class History:
                 zip(happening.commands, happening.faults, strict=True)
             )
         ]
-        was_troubled = self._is_troubled()
+        was_troubled, was_harmed = self._is_troubled(), self.judge.is_harmed()
         results = self._carry_out(drivers, self._job())
         left = sum(len(process.faults) for process, _ in drivers)
         struck = left < sum(map(len, happening.faults))
-        for found in results:
+        is_alone = len(drivers) == 1
+        is_harmed = was_harmed or self.judge.is_harmed() or not self.judge.has_ledger()
+        for (_, command), found in zip(drivers, results, strict=True):
             if isinstance(found, RangelandError):
-                is_troubled = struck or was_troubled or len(drivers) > 1
-                self._check_error(found, is_troubled=is_troubled, is_alone=len(drivers) == 1)
+                allowed = MAY_END_WITH.get(command, ())
+                allowed += (Conflict,) if is_harmed or not is_alone else ()
+                is_troubled = struck or was_troubled or is_harmed or not is_alone
+                self._check_error(found, is_troubled=is_troubled, allowed=allowed)
+            elif isinstance(found, VerifyResult):
+                self.judge.check_verify(found, is_alone=is_alone)
         self.judge.check()
 
     def _carry_out(self, drivers: Sequence[tuple[Process, str]], job: Job) -> list[Any]:
-        def work(command: str) -> RunResult:
-            kind = PlanKind(command)
+        def work(command: str) -> Any:
             spark = SimulatedSpark(
                 self.world, self.tables, self.store, is_local=self.scenario.setup.is_local
             )
-            return Runner(job, spark, NoProgress(), kind).run()
+            return self.operations.carry_out(command, job, spark)
 
         found = self.world.run([(process, partial(work, kind)) for process, kind in drivers])
         for _, fault in self.world.struck:
@@ -187,7 +197,9 @@ class History:
 
     def _ended(self, process: Process, found: Any) -> Any:
         self.counts.runs += 1
-        name = found.state if isinstance(found, RunResult) else type(found).__name__
+        name = type(found).__name__
+        if isinstance(found, RunResult):
+            name = found.state
         self.counts.ends[name] += 1
         text = found if isinstance(found, Exception) else ""
         self.world.log(f"{process.name} ended: {name} {text}")
@@ -209,9 +221,13 @@ class History:
         )
 
     def _check_error(
-        self, error: RangelandError, *, is_troubled: bool, is_alone: bool = True
+        self,
+        error: RangelandError,
+        *,
+        is_troubled: bool,
+        allowed: tuple[type[RangelandError], ...] = (),
     ) -> None:
-        if type(error) is Conflict and not is_alone:
+        if type(error) in allowed:
             return
         if isinstance(error, NEVER):
             raise Violation("error", f"{type(error).__name__}: {error}") from error
@@ -225,6 +241,7 @@ class History:
     def _finish(self) -> None:
         """Once faults stop, everything is landed."""
         self._heal()
+        self._repair()
         policy = None
         for _ in range(MOST_RUNS):
             (found,) = self._carry_out([(Process("last"), "run")], self._job(policy))
@@ -239,6 +256,24 @@ class History:
                     return
                 policy = SKIP_ALL
         raise Violation("ends", f"not everything has landed after {MOST_RUNS} runs")
+
+    def _repair(self) -> None:
+        """What others have taken out of the table is landed again."""
+        for _ in range(MOST_RUNS):
+            if not self.judge.is_harmed():
+                break
+            (found,) = self._carry_out([(Process("repair"), "missing")], self._job(SKIP_ALL))
+            if isinstance(found, RangelandError):
+                self._check_error(found, is_troubled=False)
+            self.judge.check()
+            if found.state == "nothing":
+                break
+        (found,) = self._carry_out([(Process("proof"), "verify")], self._job())
+        if isinstance(found, RangelandError):
+            raise found
+        self.judge.check_verify(found, is_alone=True)
+        if found.audit.holes:
+            raise Violation("ends", f"not repaired: {found.audit.holes}")
 
     def _heal(self) -> None:
         self.world.log("--- all is well from now on")

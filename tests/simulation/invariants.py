@@ -7,16 +7,20 @@ whether the product is right.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rangeland.delta.table_path import TablePath
 from rangeland.errors import RangeLost
+from rangeland.model import Range
+from rangeland.results import VerifyResult
 from tests.simulation.delta import Tables
 from tests.simulation.files import MemoryStore
 from tests.simulation.kafka import Cluster
 from tests.simulation.logs import Log
+from tests.simulation.sql import Row, rows_of
+from tests.simulation.table_faults import Place, TableFaults, place_of
 from tests.simulation.world import Violation
 
 JOB = "rangeland/orders"
@@ -44,6 +48,19 @@ class Landed:
     until_offset: int
     counts: dict[str, int]
 
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.topic, self.number
+
+    @property
+    def offsets(self) -> range:
+        return range(self.from_offset, self.until_offset)
+
+    @property
+    def kind(self) -> str:
+        """Of its plan: empty for a run."""
+        return self.application.removeprefix(JOB).strip("/").partition("/")[0]
+
 
 @dataclass
 class LedgerRows:
@@ -53,37 +70,57 @@ class LedgerRows:
 
 
 class Judge:
-    def __init__(self, cluster: Cluster, tables: Tables, store: MemoryStore, table: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        tables: Tables,
+        store: MemoryStore,
+        faults: TableFaults,
+        table: str,
+    ) -> None:
         self._truth = cluster.truth
         self._evidence = dict(EVIDENCE)
         if not cluster.has_topic_ids:  # then the product names both as possible
             self._evidence["recreated"] = {"recreated", "truncated"}
         self._tables = tables
         self._store = store
-        self.table = TablePath.parse(table).key
+        self._faults = faults
+        self.table = table
         self._ledger = f"{self.table}/_rangeland/ledger"
         self._events: dict[str, list[dict[str, Any]]] = {}
-        self._rows: dict[str, list[tuple[str, int, int, bytes]]] = {}
+        self._rows: dict[str, list[Row]] = {}
 
     # --- what is there ------------------------------------------------------------------
 
-    def rows(self) -> list[tuple[str, int, int, bytes]]:
+    def rows(self) -> list[Row]:
         """Topic, partition, offset and value of all rows of the table."""
         version = self._tables.newest(self.table)
-        found: list[tuple[str, int, int, bytes]] = []
+        found: list[Row] = []
         for path in version.files if version else ():
             full = f"{self.table}/{path}"
+            if path in self._faults.dead:
+                continue
             if full not in self._rows:
                 self._rows[full] = self._read(full)
             found += self._rows[full]
         return found
 
-    def _read(self, path: str) -> list[tuple[str, int, int, bytes]]:
+    def _read(self, path: str) -> list[Row]:
         if path not in self._store.files:
             raise Violation("files", f"the table names {path}, which is gone")
-        table = self._store.files[path].table
-        names = ("topic", "partition", "offset", "value")
-        return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+        return rows_of(self._store, path)
+
+    def torn(self) -> set[Place]:
+        """The rows that something else has taken out of the table, and nothing has put back."""
+        taken = self._faults.taken
+        return taken - set(map(place_of, self.rows())) if taken else set()
+
+    def has_ledger(self) -> bool:
+        return self._tables.newest(self._ledger) is not None
+
+    def is_harmed(self) -> bool:
+        version = self._tables.newest(self.table)
+        return bool(self.torn() or (version and self._faults.dead & set(version.files)))
 
     def ledger(self) -> LedgerRows:
         found = LedgerRows()
@@ -113,12 +150,7 @@ class Judge:
         ledger = self.ledger()
         version = self._tables.newest(self.table)
         transactions = version.transactions if version else {}
-        landed = [
-            one
-            for key, row in ledger.outcomes.items()
-            if transactions.get(key[0], 0) >= key[1]
-            for one in _landed(row)
-        ]
+        landed = self._landings(ledger, transactions)
         for application, sequence in transactions.items():
             if (application, sequence) not in ledger.outcomes:
                 raise Violation("order", f"{application} {sequence} landed without an outcome")
@@ -135,10 +167,23 @@ class Judge:
             for file in row["files"]
         }
         version = self._tables.newest(self.table)
-        if (there := set(version.files) if version else set()) != wanted:
+        there = {x for x in (version.files if version else ()) if not x.startswith("spark-")}
+        # What is lost is removed from the table by the commit that lands its rows again.
+        lacking = {x for x in wanted - there if f"{self.table}/{x}" in self._store.files}
+        if there - wanted or lacking - self._tables.excused:
             raise Violation("files", f"the table differs from its ledger: {there ^ wanted}")
 
-    def _check_rows(self, rows: Sequence[tuple[str, int, int, bytes]]) -> None:
+    def _landings(self, ledger: LedgerRows, transactions: Mapping[str, int]) -> list[Landed]:
+        """In the order in which their plans were entered."""
+        order = sorted(ledger.outcomes, key=lambda key: ledger.plans[key]["entered"])
+        return [
+            one
+            for key in order
+            if transactions.get(key[0], 0) >= key[1]
+            for one in _landed(ledger.outcomes[key])
+        ]
+
+    def _check_rows(self, rows: Sequence[Row]) -> None:
         seen: set[bytes] = set()
         for topic, number, offset, value in rows:
             if value in seen:
@@ -153,41 +198,49 @@ class Judge:
 
     def _check_landed(
         self,
-        rows: Sequence[tuple[str, int, int, bytes]],
+        rows: Sequence[Row],
         landed: Sequence[Landed],
         losses: Sequence[dict[str, Any]],
     ) -> None:
         """Each offset of a landed range has a row, or a class with a reason."""
-        there: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        for topic, number, offset, value in rows:
-            incarnation = int(value.decode().split("/")[2])
-            there.setdefault((topic, number), []).append((incarnation, offset))
-        promised: dict[tuple[str, int], int] = {}
+        there, torn = _by_key(map(place_of, rows)), _by_key(self.torn())
+        replaced = {one.key for one in landed if one.kind == "replace"}
+        promised: Counter[tuple[str, int]] = Counter()
         for one in landed:
             width = one.until_offset - one.from_offset
             if sum(one.counts.values()) != width:
                 raise Violation("counts", f"{one} has {one.counts}, which do not add up")
-            key = (one.topic, one.number)
-            promised[key] = promised.get(key, 0) + one.counts["landed"]
+            if one.kind != "missing":
+                promised[one.key] += one.counts["landed"]
             logs = self._logs(one)
             mine = {log.incarnation for log in logs}
-            has_rows = {
-                offset
-                for incarnation, offset in there.get(key, ())
-                if incarnation in mine and one.from_offset <= offset < one.until_offset
-            }
-            self._check_range(one, logs, has_rows, losses)
-        for key, count in promised.items():
-            if len(there.get(key, ())) != count:
-                raise Violation(
-                    "rows", f"{key} has {len(there.get(key, ()))} rows, and {count} were landed"
-                )
+            has_rows, had_rows = (
+                {o for i, o in x.get(one.key, ()) if i in mine and o in one.offsets}
+                for x in (there, torn)
+            )
+            self._check_range(one, logs, has_rows, had_rows, losses)
+        for key, places in there.items():
+            self._check_count(key, len(places), len(torn.get(key, ())), promised[key], replaced)
+
+    def _check_count(
+        self,
+        key: tuple[str, int],
+        rows: int,
+        torn: int,
+        promised: int,
+        replaced: Collection[tuple[str, int]],
+    ) -> None:
+        """A replacement lands offsets for a second time, so only the fewest are known then."""
+        if rows + torn == promised or (key in replaced and rows + torn < promised):
+            return
+        raise Violation("rows", f"{key} has {rows} rows, {torn} are torn, {promised} were landed")
 
     def _check_range(
         self,
         one: Landed,
         logs: Sequence[Log],
         has_rows: set[int],
+        had_rows: set[int],
         losses: Sequence[dict[str, Any]],
     ) -> None:
         lost: dict[int, dict[str, Any]] = {}
@@ -200,7 +253,7 @@ class Judge:
                 lost |= dict.fromkeys(range(loss["from_offset"], loss["until_offset"]), loss)
         counted = dict.fromkeys(NO_ROW, 0)
         for offset in range(one.from_offset, one.until_offset):
-            if offset in has_rows:
+            if offset in has_rows or offset in had_rows:
                 continue
             reasons = {r for log in logs for r in log.reasons.get(offset, ())}
             if offset in lost:
@@ -269,6 +322,32 @@ class Judge:
         if left_out:
             raise Violation("covered", f"{left_out} of {key} are below the checkpoint {until}")
 
+    # --- what the product says ------------------------------------------------------------
+
+    def check_verify(self, found: VerifyResult, *, is_alone: bool) -> None:
+        """``verify`` says what is true. Beside other drivers it may see their rows already, or
+        the table before they had repaired it."""
+        audit = found.audit
+        if audit.duplicates or (audit.strangers and is_alone):
+            raise Violation("verify", f"it finds {audit.duplicates} and {audit.strangers}")
+        holes = {place for r in audit.holes for place in _places(r)}
+        places = self.torn() if is_alone else self._faults.taken
+        torn = {(topic, number, offset) for topic, number, _, offset in places}
+        known = self._landed_as_missing()
+        if holes - torn or (is_alone and torn - known - holes):
+            raise Violation("verify", f"its holes are {audit.holes}, and really {sorted(torn)}")
+
+    def _landed_as_missing(self) -> set[tuple[str, int, int]]:
+        """Offsets that were landed again, where they may have turned out to be lost."""
+        version = self._tables.newest(self.table)
+        landed = self._landings(self.ledger(), version.transactions if version else {})
+        return {
+            (one.topic, one.number, offset)
+            for one in landed
+            if one.kind in ("missing", "replace")
+            for offset in one.offsets
+        }
+
     # --- losses and the end ---------------------------------------------------------------
 
     def check_loss(self, error: RangeLost) -> None:
@@ -311,6 +390,18 @@ class Judge:
             for offset in range(one.from_offset, one.until_offset)
             if "truncated" in log.reasons.get(offset, ())
         }
+
+
+def _by_key(places: Iterable[Place]) -> dict[tuple[str, int], set[tuple[int, int]]]:
+    found: dict[tuple[str, int], set[tuple[int, int]]] = {}
+    for topic, number, incarnation, offset in places:
+        found.setdefault((topic, number), set()).add((incarnation, offset))
+    return found
+
+
+def _places(r: Range) -> Iterator[tuple[str, int, int]]:
+    for offset in range(r.from_offset, r.until_offset):
+        yield r.partition.topic, r.partition.number, offset
 
 
 def _landed(row: dict[str, Any]) -> list[Landed]:

@@ -23,11 +23,18 @@ from rangeland.delta.ledger import ledger_files
 from rangeland.delta.store_access import StoreSettings
 from rangeland.delta.table_path import TablePath
 from rangeland.fetch import fetch_thread
-from rangeland.landing import committer, target_state, target_table, verification
+from rangeland.landing import (
+    adoption,
+    committer,
+    replacement,
+    target_state,
+    target_table,
+    verification,
+)
 from rangeland.model import Address
 from rangeland.spark import spark_jobs
 from rangeland.survey import cluster_survey
-from tests.simulation import spark
+from tests.simulation import spark, sql
 from tests.simulation.delta import SimulatedKernel, Tables
 from tests.simulation.files import MemoryStore, Parquet
 from tests.simulation.kafka import Cluster, SimulatedStream
@@ -132,6 +139,10 @@ def _opened(settings: StoreSettings) -> tuple[MemoryStore, str]:
     return STAGE.store, TablePath.parse(settings.uri).key
 
 
+def _replaced(new: sql.Frame, path: str, where: str, transaction: tuple[str, int]) -> None:
+    sql.replace_rows(STAGE.tables, new, path, where, transaction)
+
+
 def _modules() -> list[Any]:
     return [found for name, found in sys.modules.items() if name.startswith("rangeland.")]
 
@@ -156,8 +167,14 @@ def _changes() -> Iterator[tuple[Any, str, Any]]:
     yield spark_jobs, "logged", lambda work: work
     for module in (product, committer):
         yield module, "start_workers", lambda *arguments: _Workers()
-    for name in ("table_frame", "has_rows", "runs_in"):
-        yield verification, name, getattr(spark, name)
+    for module, names in (
+        (verification, ("table_frame", "has_rows", "runs_in")),
+        (replacement, ("table_frame", "has_rows", "prepared_frame", "compare")),
+        (adoption, ("table_frame", "runs_in")),
+    ):
+        for name in names:
+            yield module, name, getattr(sql, name)
+    yield replacement, "replace_rows", _replaced
     yield cluster_survey.take_survey, "__defaults__", (VirtualTime.time, None)
 
 

@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass
 
 from tests.simulation.kafka import AGES
+from tests.simulation.operations import COMMANDS
+from tests.simulation.table_faults import TABLE_ACTS
 from tests.simulation.world import Fault
 
 CLUSTER_ACTS = (
@@ -40,7 +42,6 @@ FAULTS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("task.end", 3, ("result-lost", "act", "crash")),
 )
 """Where a fault may strike, how often that point passes at most, and what may happen there."""
-COMMANDS = ("run", "run", "run", "backfill")
 POLICIES = ("expired", "recreated", "truncated", "vanished", "missing")
 PAUSES_MS = (1_000, 30_000, 3_600_000)
 
@@ -124,7 +125,10 @@ def _happening(rng: random.Random) -> Happening:
 
 
 def _act(rng: random.Random) -> str:
-    return rng.choice(RARE_ACTS if rng.random() < 0.07 else CLUSTER_ACTS)
+    drawn = rng.random()
+    if drawn < 0.1:
+        return rng.choice(TABLE_ACTS)
+    return rng.choice(RARE_ACTS if drawn < 0.16 else CLUSTER_ACTS)
 
 
 def _faults(rng: random.Random) -> tuple[Fault, ...]:

@@ -5,18 +5,13 @@ copied or lost as faults demand.
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from pyspark.errors import PySparkException
 
-from rangeland.delta.table_path import TablePath
 from rangeland.errors import RangelandError
-from rangeland.model import Partition
-from rangeland.planning.table_audit import Runs, runs_of
 from tests.simulation.delta import Tables
 from tests.simulation.files import MemoryStore
 from tests.simulation.world import ExecutorLost, World
@@ -145,45 +140,3 @@ class InlineThread:
         return self._polls >= 0
 
     def join(self, timeout: float | None = None) -> None: ...
-
-
-# --- SQL ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The rows of a table: topic, partition and offset of each."""
-
-    rows: Sequence[tuple[str, int, int]]
-
-
-def table_frame(spark: SimulatedSpark, path: str) -> Frame:
-    spark.world.point("spark.read")
-    key = TablePath.parse(path).key
-    version = spark.tables.logs[key].newest
-    return Frame([row for path in version.files for row in rows_of(spark.store, f"{key}/{path}")])
-
-
-def rows_of(store: MemoryStore, path: str) -> Iterable[tuple[str, int, int]]:
-    """Missing files have no rows."""
-    if path not in store.files:
-        return []
-    table = store.files[path].table
-    columns = [table.column(name).to_pylist() for name in ("topic", "partition", "offset")]
-    return list(zip(*columns, strict=True))
-
-
-def has_rows(spark: SimulatedSpark, frame: Frame, where: str) -> bool:
-    named = re.fullmatch(r"topic IN \((.*)\)", where)
-    assert named is not None, where
-    topics = {text.strip().strip("'") for text in named[1].split(",")}
-    return any(topic in topics for topic, _, _ in frame.rows)
-
-
-def runs_in(
-    spark: SimulatedSpark, frame: Frame, *, by_broker: bool = False
-) -> dict[Partition, Runs]:
-    found: dict[Partition, list[int]] = {}
-    for topic, number, offset in frame.rows:
-        found.setdefault(Partition(topic, number), []).append(offset)
-    return {p: runs_of(np.array(offsets, np.int64)) for p, offsets in found.items()}

@@ -216,12 +216,13 @@ class JobHistory:
 
     @property
     def is_untouched(self) -> bool:
-        """Nothing can have landed here yet: there is no ledger, and no table or one that has never
-        been written to."""
-        if self._ledger.found is not None:
-            return False
+        """Nothing can have landed here yet: there is no table, and no ledger or an empty one; or
+        there is no ledger, and a table that has never been written to."""
+        ledger = self._ledger.found
         if self._table.snapshot is None:
-            return True
+            return ledger is None or ledger.newest() is None
+        if ledger is not None:
+            return False
         return self._table.version == 0 and not any(True for _ in self._table.snapshot.files())
 
     def landings(self) -> list[tuple[PlanEvent, OutcomeEvent]]:

@@ -1,0 +1,190 @@
+"""A model of what the product asks Spark's SQL for: the rows of a table, and their replacement.
+
+Conditions are the product's own text, of which only the forms that it writes are understood.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from rangeland.delta.table_metadata import AddedFile, CommitMetadata
+from rangeland.delta.table_path import TablePath
+from rangeland.errors import Conflict, StorageFailed
+from rangeland.model import DataFile, Partition
+from rangeland.planning.table_audit import ReplacedRange, Runs, runs_of
+from tests.simulation.delta import Tables, Version
+from tests.simulation.files import ROW_BYTES, MemoryStore, StoredFile
+from tests.simulation.spark import SimulatedSpark
+from tests.simulation.world import World
+
+PIECE = re.compile(
+    r"`topic` = '(\w+)' AND `partition` = (\d+) AND `offset` >= (\d+) AND `offset` < (\d+)"
+)
+TOPICS = re.compile(r"topic IN \((.*)\)")
+ROW = ("topic", "partition", "offset", "value")
+Row = tuple[str, int, int, bytes]
+
+
+def rows_of(store: MemoryStore, path: str) -> list[Row]:
+    """Files that are gone have no rows."""
+    found = store.files.get(path)
+    if found is None:
+        return []
+    return list(zip(*(found.table.column(name).to_pylist() for name in ROW), strict=True))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Rows of one version of a table, or of files that are not in it; ``files`` they come from."""
+
+    store: MemoryStore
+    world: World
+    version: Version
+    files: tuple[str, ...]
+    is_wanted: Callable[[Row], bool] = lambda row: True
+
+    @property
+    def columns(self) -> list[str]:
+        return list(ROW)
+
+    def where(self, condition: str) -> Frame:
+        holds = _condition(condition)
+        return replace(self, is_wanted=lambda row: self.is_wanted(row) and holds(row))
+
+    def rows(self) -> list[Row]:
+        return [
+            row for path in self.files for row in rows_of(self.store, path) if self.is_wanted(row)
+        ]
+
+    def count(self) -> int:
+        return len(self.rows())
+
+
+def _condition(text: str) -> Callable[[Row], bool]:
+    if named := TOPICS.fullmatch(text):
+        topics = {one.strip().strip("'") for one in named[1].split(",")}
+        return lambda row: row[0] in topics
+    pieces = [(t, int(p), int(a), int(b)) for t, p, a, b in PIECE.findall(text)]
+    assert pieces, text
+    negated = text.startswith("NOT ")
+
+    def holds(row: Row) -> bool:
+        inside = any(row[:2] == (t, p) and a <= row[2] < b for t, p, a, b in pieces)
+        return inside != negated
+
+    return holds
+
+
+def table_frame(spark: SimulatedSpark, path: str) -> Frame:
+    """Spark takes the newest version; the files are read later."""
+    spark.world.point("spark.read")
+    key = TablePath.parse(path).key
+    version = spark.tables.logs[key].newest
+    return Frame(spark.store, spark.world, version, tuple(f"{key}/{one}" for one in version.files))
+
+
+def prepared_frame(
+    spark: SimulatedSpark, table: Frame, path: str, files: Sequence[DataFile]
+) -> Frame:
+    key = TablePath.parse(path).key
+    names = tuple(f"{key}/{file.path}" for file in files)
+    return Frame(spark.store, spark.world, table.version, names)
+
+
+def has_rows(spark: SimulatedSpark, frame: Frame, where: str) -> bool:
+    return frame.where(where).count() > 0
+
+
+def runs_in(
+    spark: SimulatedSpark, frame: Frame, *, by_broker: bool = False
+) -> dict[Partition, Runs]:
+    found: dict[Partition, list[int]] = {}
+    for topic, number, offset, _ in frame.rows():
+        found.setdefault(Partition(topic, number), []).append(offset)
+    return {p: runs_of(np.array(offsets, np.int64)) for p, offsets in found.items()}
+
+
+def compare(old: Frame, new: Frame, *, by_broker: bool = False) -> ReplacedRange:
+    before, after = _by_offset(old.rows()), _by_offset(new.rows())
+    both = before.keys() & after.keys()
+    same = sum(before[key] == after[key] for key in both)
+    return ReplacedRange(
+        same, len(after.keys() - both), len(both) - same, len(before.keys() - both)
+    )
+
+
+def _by_offset(rows: Iterable[Row]) -> Mapping[tuple[str, int, int], list[bytes]]:
+    found: dict[tuple[str, int, int], list[bytes]] = {}
+    for row in sorted(rows):
+        found.setdefault(row[:3], []).append(row[3])
+    return found
+
+
+def replace_rows(
+    tables: Tables, new: Frame, path: str, where: str, transaction: tuple[str, int]
+) -> None:
+    """Delta's ``replaceWhere`` in one commit: files with such rows are rewritten without them, and
+    the new rows are written to files of Spark's own."""
+    world, store, key = new.world, new.store, TablePath.parse(path).key
+    log, then = tables.logs[key], tables.logs[key].newest
+    application, sequence = transaction
+    if then.transactions.get(application, -1) >= sequence:
+        return
+    gone, kept = _cut(store, [f"{key}/{name}" for name in then.files], _condition(where))
+    if lost := [name for name in (*gone, *new.files) if name not in store.files]:
+        raise StorageFailed(f"replacing rows of {path}", why=f"there is no file {lost[0]}")
+    found = world.point("spark.write")
+    if found == "refused":
+        raise StorageFailed(f"replacing rows of {path}", why="the store refuses")
+    added = write_rows(world, store, key, [*kept, *new.rows()])
+    if log is not tables.logs.get(key):
+        raise StorageFailed(f"replacing rows of {path}", why="the table is gone")
+    since = [c for c in log.commits if c.metadata.version > then.number]
+    if any(application in commit.metadata.transactions for commit in since):
+        raise Conflict(f"replacing rows of {path}", why="ConcurrentTransactionException")
+    removed = {name[len(key) + 1 :] for name in gone}
+    if any(commit.changes or removed & commit.removed for commit in since):
+        raise Conflict(f"replacing rows of {path}", why="ConcurrentDeleteReadException")
+    tables.excused |= {name[len(key) + 1 :] for name in new.files}
+    tables.change(
+        key,
+        removed=removed,
+        added=added,
+        made=CommitMetadata(
+            log.newest.number + 1,
+            world.clock_ms(),
+            "WRITE",
+            {application: sequence},
+            None,
+            {"mode": "Overwrite", "predicate": where},
+        ),
+    )
+    world.log(f"replaced rows with {application} {sequence}")
+    if found == "lost":
+        raise StorageFailed(f"replacing rows of {path}", why="the answer was lost")
+
+
+def _cut(
+    store: MemoryStore, files: Sequence[str], holds: Callable[[Row], bool]
+) -> tuple[list[str], list[Row]]:
+    """The files with such rows, or that cannot be read, and the other rows in them."""
+    found = {name: rows_of(store, name) for name in files}
+    gone = [name for name in files if name not in store.files or any(map(holds, found[name]))]
+    return gone, [row for name in gone for row in found[name] if not holds(row)]
+
+
+def write_rows(world: World, store: MemoryStore, key: str, rows: Sequence[Row]) -> list[AddedFile]:
+    """A file that is not the product's, with these rows."""
+    if not rows:
+        return []
+    columns = list(zip(*rows, strict=True))
+    table = pa.table(dict(zip(ROW, map(list, columns), strict=True)))
+    name, size = f"spark-{world.new_id()}.parquet", ROW_BYTES * len(rows)
+    store.files[f"{key}/{name}"] = StoredFile(table, size, world.now_ms)
+    action = {"path": name, "deletionVector": None}
+    return [AddedFile(name, size, world.clock_ms(), None, {}, False, action)]
