@@ -89,6 +89,14 @@ def test_a_path_that_no_table_can_have_is_a_mistake_in_the_job(
     assert caught.value.exit_code == 78
 
 
+@pytest.mark.parametrize("path", ["link", "link/table"])
+def test_no_folder_can_be_created_through_a_link_to_nothing(tmp_path: Path, path: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    with pytest.raises(JobFileError, match="a link to what does not exist"):
+        store_probe.try_store(StoreSettings(f"file:{tmp_path}/{path}"))
+    assert files(tmp_path) == ["link"]
+
+
 def test_a_disk_without_locks_is_not_a_place_for_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

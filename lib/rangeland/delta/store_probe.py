@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 import posixpath
 import uuid
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from rangeland.errors import RangelandError, StorageFailed, TableRefused
 
 FOLDERS = ("", "_delta_log", "_rangeland", "_rangeland/ledger", "_rangeland/ledger/_delta_log")
 CONTENT = b"rangeland check\n"
-_NEVER = (*NO_FOLDER, errno.EINVAL)
+_NEVER = (*NO_FOLDER, errno.EINVAL, errno.EEXIST)
 
 
 def try_store(table: StoreSettings) -> None:
@@ -42,18 +43,21 @@ def try_store(table: StoreSettings) -> None:
 def _existing_folders(store: pafs.FileSystem, root: str) -> list[str]:
     """The folders of the table, or the nearest one above it."""
     folders = [posixpath.join(root, name).rstrip("/") or "/" for name in FOLDERS]
-    found = [info.path for info in store.get_file_info(folders) if _is_folder(info)]
+    found = [info.path for info in store.get_file_info(folders) if _is_folder(store, info)]
     above = root
     while not found:
         above = posixpath.dirname(above)
-        if _is_folder(store.get_file_info(above)) or above == posixpath.dirname(above):
+        if _is_folder(store, store.get_file_info(above)) or above == posixpath.dirname(above):
             found = [above]
     return found
 
 
-def _is_folder(info: pafs.FileInfo) -> bool:
+def _is_folder(store: pafs.FileSystem, info: pafs.FileInfo) -> bool:
     if info.type is pafs.FileType.File:
         raise NotADirectoryError(errno.ENOTDIR, "it is a file and not a folder", info.path)
+    is_missing = info.type is pafs.FileType.NotFound and isinstance(store, pafs.LocalFileSystem)
+    if is_missing and os.path.islink(info.path):
+        raise FileExistsError(errno.EEXIST, "it is a link to what does not exist", info.path)
     return bool(info.type is pafs.FileType.Directory)
 
 

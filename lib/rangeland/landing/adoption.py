@@ -54,12 +54,12 @@ def adopt(job: Job, rows: pa.Schema, spark: Any, progress: Progress) -> AdoptRes
     """Accepts the table as it is now, with all its rows, as the job's own."""
     progress.step(f"looking at the table {job.sink.table}")
     target = LandingTarget(spark, job)
-    checkpoint, landed, sequence = target.history.last_known(job.application)
+    last = target.history.last_known(job.application)
     ranges: list[Range] = []
     if target.table.version is not None:
         progress.step(f"reading the offsets in {job.sink.table}")
-        ranges = _unknown(job, spark, target, landed)
-    plan = _plan(job, ranges, checkpoint, sequence + 1)
+        ranges = _unknown(job, spark, target, last.landed)
+    plan = _plan(job, ranges, last.checkpoint, last.sequence)
     target.open_or_create(rows)
     if not target.enter(plan, _unfinished(target)):
         raise Conflict(

@@ -66,17 +66,17 @@ class JobHistory:
             None if newest is None else _plan_of(newest).cluster,
         )
 
-    def last_known(self, application: str) -> tuple[dict[Partition, LogMark], Coverage, int]:
-        """The checkpoint of the last landing in the ledger, what it calls landed, and the last
-        sequence that it or the table knows; without checking that the two agree."""
+    def last_known(self, application: str) -> JobPosition:
+        """The position after the last landing in the ledger and the last sequence that it or the
+        table knows, without checking that the two agree."""
         sequence = self._table.transaction_version(application)
         if self._ledger.found is None:
-            return {}, Coverage(), sequence
+            return JobPosition({}, Coverage(), sequence + 1)
         outcome = next(self._ledger.found.outcomes(application), None)
         plan = self._ledger.found.plan(application, outcome.sequence) if outcome else None
         checkpoint = {} if plan is None else self._checkpoint(plan)
         last = max(sequence, self._ledger.found.last_sequence(application))
-        return checkpoint, self._coverage(), last
+        return JobPosition(checkpoint, self._coverage(), last + 1)
 
     def _held_at_first(self, checkpoint: Mapping[Partition, LogMark]) -> frozenset[Partition]:
         """Partitions that the job's first run held and no later run has landed."""
@@ -250,7 +250,7 @@ class JobHistory:
         try:
             return self._identity.landed_sequence(application)
         except Conflict:
-            return self.last_known(application)[2]
+            return self.last_known(application).sequence - 1
 
     def checkpoints(self, application: str, limit: int) -> set[tuple[Partition, int]]:
         """Where the newest plans of an application begin and end. A group's offset may be either,

@@ -1,0 +1,51 @@
+"""What ``status`` reports where table and ledger do not agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from rangeland.model import Address, Counts, Leader, LogState, Survey
+from rangeland.planning.proof import prove
+from rangeland.planning.slice_receipt import Receipt
+from rangeland.progress import NoProgress
+from rangeland.queries import job_status
+from tests.unit import test_target_state
+from tests.unit.test_ledger_lost_answers import Version
+from tests.unit.test_target_state import (
+    P0,
+    Drivers,
+    LakeInMemory,
+    columns_are_there,
+    land_until_30,
+    plan,
+)
+
+drivers, lake = test_target_state.drivers, test_target_state.lake
+
+
+@pytest.fixture(autouse=True)
+def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = LogState(P0, Leader(Address("b", 1), 7, "id"), 0, 100)
+    monkeypatch.setattr(job_status, "survey_of", lambda *about, **more: Survey(0, {P0: log}))
+    monkeypatch.setattr(job_status, "log_ends", lambda *about: {})
+
+
+def test_a_table_that_was_dropped_and_created_again_is_reported(
+    lake: LakeInMemory, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns_are_there(monkeypatch)
+    target = drivers.another()
+    assert target.enter(plan(), [])
+    land_until_30(target, plan())
+    target.refresh()
+    second = plan(2, 30, 40)
+    assert target.enter(second, [])
+    receipts = {0: Receipt(0, P0, 30, 40, Counts(landed=10))}
+    target.land(target.prepare(second, prove(second, receipts), (), receipts)[0], None)
+    lake.tables[drivers.path].versions = [Version(drivers.path, 0)]
+    found = job_status.status(drivers.job, None, NoProgress())
+    (seen,) = found.partitions
+    assert (seen.checkpoint, seen.landed, seen.lag) == (40, ((0, 40),), 60)
+    assert (found.sequence, found.table_version, len(found.recent)) == (2, 0, 2)
+    (warning,) = found.warnings
+    assert "it is unknown whether rangeland/orders 2 has landed" in warning
