@@ -374,3 +374,48 @@ def test_a_wrapper_whose_codec_is_flipped_does_not_end_a_range_unchecked(magic: 
         found = read_through(Action.SKIP, *stored, until=10)
         assert total(found) == Counts(landed=4, lost=6)
         assert lost(found) == [(4, 10)]
+
+
+# --- where a damaged wrapper ends -----------------------------------------------------------------
+
+
+def wrapper(base: int, magic: int, **changes: Any) -> bytes:
+    inside = [Message(offset, b"k", b"v", magic) for offset in range(base, base + 10)]
+    return encode_wrapper(Wrapper(inside, "gzip", magic, **changes))
+
+
+@pytest.mark.parametrize("stored_at", [8, 10, 15, 18, FAR])
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("action", PASSING)
+def test_a_misplaced_wrapper_ends_where_the_next_entry_begins(
+    action: Action, magic: int, stored_at: int
+) -> None:
+    """Its own offset is what is wrong, so the offsets up to the next entry are not compacted."""
+    stored = (wrapper(0, magic), at(wrapper(10, magic), stored_at), wrapper(20, magic))
+    found = chunks(action, *stored, until=30)
+    ((first, until),) = lost(found)
+    assert first <= 10
+    assert until == 20
+    assert total(found).compacted == 0
+    assert offsets(found) == [*range(first), *range(20, 30)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_whose_bytes_are_damaged_too_ends_where_the_next_entry_begins(magic: int) -> None:
+    damaged = at(wrapper(10, magic, crc=1), 15)
+    found = chunks(Action.SKIP, wrapper(0, magic), damaged, wrapper(20, magic), until=30)
+    assert (lost(found), total(found)) == ([(10, 20)], Counts(landed=20, lost=10))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("action", PASSING)
+def test_a_misplaced_wrapper_that_nothing_follows_has_no_known_end(
+    action: Action, magic: int
+) -> None:
+    with pytest.raises(BadRecord, match="its end is unknown"):
+        chunks(action, wrapper(0, magic), at(wrapper(10, magic), 15), until=30)
+
+
+def test_a_wrapper_that_nothing_contradicts_ends_where_it_says() -> None:
+    found = chunks(Action.SKIP, wrapper(0, 1), wrapper(10, 1, crc=1), until=20)
+    assert (lost(found), total(found)) == ([(10, 20)], Counts(landed=10, lost=10))

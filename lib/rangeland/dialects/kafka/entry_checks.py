@@ -12,6 +12,7 @@ line there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from rangeland.dialects.kafka.entry_spans import (
     LENGTH_END,
@@ -60,6 +61,8 @@ def read_entry(
         raise bad_batch(why=error.why, **facts) from None
     if isinstance(entry, Run) and end + MAGIC < len(records) and records[end + MAGIC] == 2:
         return entry._replace(after=max(first_of(records, end), entry.last_offset + 1))
+    if isinstance(entry, Wrapper):
+        entry.next_from = partial(_resume_offset, records, end)
     return with_known_end(entry, records, end) if isinstance(entry, BatchV2) else entry
 
 

@@ -12,7 +12,7 @@ Pure functions of bytes. The decoder decodes the messages.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -137,7 +137,11 @@ def _width(run: Run) -> int:
 
 class Wrapper:
     """A message that contains others; a ``LogEntry``. ``floor`` is the first offset that may be in
-    it, which is all that is known of a wrapper that cannot be opened."""
+    it, which is all that is known of a wrapper that cannot be opened.
+
+    ``next_from`` finds where the first entry after it begins that is not before an offset; None if
+    none is known. Only that entry proves where a damaged wrapper ends, whose own offset has no
+    checksum."""
 
     producer_id = -1
     transactional = False
@@ -151,6 +155,7 @@ class Wrapper:
         self._stored = stored
         self._floor = floor
         self.max_bytes = MAX_BATCH_BYTES
+        self.next_from: Callable[[int], int | None] = lambda _: None
 
     @property
     def base_offset(self) -> int:
@@ -228,18 +233,17 @@ class Wrapper:
             raise self._bad(why, codec=self._codec)
         shift = self.last_offset - run.last_offset if self._header.magic else 0
         if run.first_offset + shift < self._floor or run.last_offset + shift > self.last_offset:
-            raise self._bad(
+            # They exclude those of the previous entry, so neither is believed.
+            raise self._misplaced(
                 f"offsets {run.first_offset + shift} to {run.last_offset + shift} are in it, where "
                 f"{self._floor} to {self.last_offset} may be",
-                # They exclude those of the previous entry, so neither is believed.
-                first=max(0, min(run.first_offset + shift, self._floor)),
-                codec=self._codec,
+                max(0, min(run.first_offset + shift, self._floor)),
             )
         if run.last_offset + shift != self.last_offset:  # format 0: brokers and cleaners agree
-            why = (
-                f"its last message is at offset {run.last_offset}, and it is at {self.last_offset}"
+            raise self._misplaced(
+                f"its last message is at offset {run.last_offset}, and it is at {self.last_offset}",
+                min(self._floor, self.last_offset),
             )
-            raise self._bad(why, codec=self._codec)
         return run
 
     def _value(self) -> memoryview:
@@ -251,9 +255,16 @@ class Wrapper:
             raise self._bad(f"its packed value has a length of {length}", codec=self._codec)
         return self._stored[end:]
 
-    def _bad(self, why: str, first: int | None = None, **facts: Any) -> BadRecord:
-        first = min(self._floor, self.last_offset) if first is None else first
-        return bad_batch(first, why, next_offset=self.last_offset + 1, **facts)
+    def _bad(self, why: str, **facts: Any) -> BadRecord:
+        own_end = self.last_offset + 1
+        following = self.next_from(own_end)
+        after = own_end if following is None else following
+        return bad_batch(min(self._floor, self.last_offset), why, next_offset=after, **facts)
+
+    def _misplaced(self, why: str, first: int) -> BadRecord:
+        """Its own offset is wrong, so it does not say where it ends."""
+        after = self.next_from(self._floor)
+        return bad_batch(first, why, next_offset=after, codec=self._codec)
 
 
 def bad_message(error: UndecodableRecord, payload: Payload, after: int | None = None) -> BadRecord:
