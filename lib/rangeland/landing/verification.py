@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rangeland.delta.ledger.events import OutcomeEvent, PlanEvent, RangeEntry
+from rangeland.delta.ledger.events import LossEvent, OutcomeEvent, PlanEvent, RangeEntry
+from rangeland.delta.ledger.landed_offsets import without_still_to_come
 from rangeland.delta.table_commit import landing_commit
 from rangeland.errors import Conflict, TableRefused, UsageError
 from rangeland.job import Job
@@ -18,6 +19,7 @@ from rangeland.landing.target_state import LandingTarget
 from rangeland.model import Partition, Range
 from rangeland.planning.coverage_rule import common, coverage_of
 from rangeland.planning.plan import Plan
+from rangeland.planning.policy import Loss
 from rangeland.planning.table_audit import (
     Audit,
     LandedPiece,
@@ -56,7 +58,7 @@ class Verification:
 def examine(spark: Any, target: LandingTarget) -> Verification:
     """Reads three columns of the whole table."""
     landings = target.history.landings()
-    pieces = in_force(pieces_of(landings))
+    pieces = in_force(pieces_of(landings, target.history.losses()))
     path = _path(target)
     by_broker = any(piece.range.partition.broker for piece in pieces)
     frame = table_frame(spark, path)
@@ -74,14 +76,24 @@ def examine(spark: Any, target: LandingTarget) -> Verification:
     )
 
 
-def pieces_of(landings: Landings) -> list[LandedPiece]:
-    """The ranges of all landings, in order."""
-    return [
-        LandedPiece(entry.range, entry.counts.landed, entry.gaps, entry.in_bytes)
-        for _, outcome in landings
-        for entry in outcome.ranges
-        if entry.counts is not None
-    ]
+def pieces_of(landings: Landings, losses: Iterable[LossEvent] = ()) -> list[LandedPiece]:
+    """The ranges of all landings, in order, with all losses in the ledger. A range without recorded
+    gaps ends where its log ended: its rows could not be counted once a later landing had cut it."""
+    lost: dict[tuple[str, int], list[Loss]] = {}
+    for event in losses:
+        if event.plan_hash:
+            lost.setdefault((event.application, event.sequence), []).append(event.loss)
+    found = []
+    for _, outcome in landings:
+        ends = lost.get((outcome.application, outcome.sequence), ())
+        for entry in outcome.ranges:
+            if entry.counts is None:
+                continue
+            left = without_still_to_come([entry], ends) if entry.gaps is None else [entry]
+            where = left[0].range if len(left) == 1 else entry.range
+            piece = LandedPiece(where, entry.counts.landed, entry.gaps, entry.in_bytes)
+            found.append(piece)
+    return found
 
 
 def torn_from(
